@@ -1,0 +1,51 @@
+# What people run and what CI runs are the same targets. Only relative paths: the clone may lie in a path with spaces.
+PYTHON ?= python3.11
+BIN := .venv/bin
+SOURCES := pyproject.toml $(shell find client connectors job launcher flink-conf -type f -not -name '*.pyc')
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+.PHONY: help quickstart stop test check format clean
+
+help:  ## List the targets
+	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:.*## /\t/'
+
+quickstart: .venv/quickstart .venv/installed  ## Serve handwritten digits on this machine, from nothing to predictions
+	@$(BIN)/python examples/quickstart.py
+
+stop:  ## Stop what quickstart started
+	@if [ -f .quickstart/config.yaml ]; then $(BIN)/cluster-serving-shutdown -c .quickstart/config.yaml; fi
+
+test: .venv/dev .venv/installed  ## Run the tests, against a real Redis and a real Flink cluster
+	@$(BIN)/python -m pytest
+
+check: .venv/dev .venv/installed  ## Lint, format and types
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+format: .venv/dev  ## Format the code
+	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
+
+clean:  ## Remove the environment and the quickstart's files
+	rm -rf .venv .quickstart build *.egg-info
+
+.venv/bin/python:
+	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 is needed: install it, or say where it is with make PYTHON=/path/to/python3.11"; exit 1; }
+	@echo "Creating a virtual environment in .venv"
+	@$(PYTHON) -m venv .venv
+
+.venv/quickstart: .venv/bin/python pyproject.toml
+	@echo "Installing Flink, Redis, a Java runtime and one engine into .venv (once, a few minutes)"
+	@$(PIP) install --progress-bar on --quiet '.[quickstart]'
+	@touch .venv/quickstart .venv/installed
+
+.venv/dev: .venv/bin/python pyproject.toml
+	@echo "Installing all engines and the development tools into .venv (once, several minutes)"
+	@$(PIP) install --progress-bar on --quiet '.[dev]'
+	@touch .venv/dev .venv/quickstart .venv/installed
+
+# Not an editable install: Flink's embedded interpreter does not read the .pth files that those consist of. So what runs
+# here is what a user's installation contains.
+.venv/installed: $(SOURCES) | .venv/bin/python
+	@$(PIP) install --quiet --no-deps --force-reinstall .
+	@touch .venv/installed

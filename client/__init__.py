@@ -1,0 +1,34 @@
+"""The application's side: queues, wire protocol, errors."""
+
+from cluster_serving.client.aio import AsyncInputQueue, AsyncOutputQueue
+from cluster_serving.client.errors import (
+    EngineMissing,
+    InferenceFailed,
+    InvalidInput,
+    ModelError,
+    QueueFull,
+    RedisUnavailable,
+    RequestTooLarge,
+    ResultTimeout,
+    ServingError,
+)
+from cluster_serving.client.inputs import Image, SparseTensor
+from cluster_serving.client.queues import InputQueue, OutputQueue
+
+__all__ = [
+    "AsyncInputQueue",
+    "AsyncOutputQueue",
+    "EngineMissing",
+    "Image",
+    "InferenceFailed",
+    "InputQueue",
+    "InvalidInput",
+    "ModelError",
+    "OutputQueue",
+    "QueueFull",
+    "RedisUnavailable",
+    "RequestTooLarge",
+    "ResultTimeout",
+    "ServingError",
+    "SparseTensor",
+]

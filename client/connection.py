@@ -1,0 +1,74 @@
+"""Redis connections of the clients, and what their failures mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import redis
+import redis.asyncio
+from redis.asyncio.retry import Retry as AsyncRetry
+from redis.backoff import ExponentialBackoff
+from redis.exceptions import (
+    AuthenticationError,
+    ConnectionError,
+    OutOfMemoryError,
+    ResponseError,
+    TimeoutError,
+)
+from redis.retry import Retry
+
+from cluster_serving.client.errors import QueueFull, RedisUnavailable, ServingError
+
+_RETRIES = 3
+
+
+def connect(host: str, port: int | str, url: str | None, **options: Any) -> redis.Redis:
+    """Make a client of Redis; connections open when first used.
+
+    Args:
+        host: Host name, used unless `url` is given.
+        port: Port number, as int or str (the original's default is a str).
+        url: `redis://[user:password@]host:port/db`, or `rediss://` for TLS.
+        options: Further arguments of `redis.Redis`.
+    """
+    retry = Retry(ExponentialBackoff(cap=1, base=0.05), _RETRIES)
+    settings = _settings(options) | {"retry": retry}
+    if url:
+        return redis.Redis.from_url(url, **settings)
+    return redis.Redis(host=host, port=int(port), **settings)
+
+
+def connect_async(host: str, port: int | str, url: str | None, **options: Any) -> redis.asyncio.Redis:
+    """The asyncio variant of `connect`."""
+    settings = _settings(options) | {"retry": AsyncRetry(ExponentialBackoff(cap=1, base=0.05), _RETRIES)}
+    if url:
+        return redis.asyncio.Redis.from_url(url, **settings)
+    return redis.asyncio.Redis(host=host, port=int(port), **settings)
+
+
+def _settings(options: dict[str, Any]) -> dict[str, Any]:
+    # XADD is not idempotent, but a request keeps its uri: queued twice, it is answered twice with the same result.
+    return {"retry_on_error": [ConnectionError, TimeoutError], "socket_connect_timeout": 5.0} | options
+
+
+@contextmanager
+def translated(client: redis.Redis | redis.asyncio.Redis) -> Iterator[None]:
+    """Turn Redis errors into `RedisUnavailable` and `QueueFull`."""
+    try:
+        yield
+    except OutOfMemoryError as error:
+        raise QueueFull(
+            f"Redis at {address(client)} has reached its memory limit and takes no more requests: {error}"
+        ) from None
+    except (AuthenticationError, ConnectionError, TimeoutError) as error:
+        raise RedisUnavailable(f"cannot use Redis at {address(client)}: {error}") from error
+    except ResponseError as error:
+        raise ServingError(f"Redis at {address(client)} refused a command: {error}") from error
+
+
+def address(client: redis.Redis | redis.asyncio.Redis) -> str:
+    """Where a client connects to, without secrets."""
+    settings = client.connection_pool.connection_kwargs
+    return f"{settings.get('host', settings.get('path', '?'))}:{settings.get('port', '')}"

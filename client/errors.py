@@ -1,0 +1,108 @@
+"""Every way a request can fail, in one table.
+
+An error is an answer: the job writes `code` and `message` into the result hash, and the client turns the code back
+into the exception of this table. A front end takes the HTTP and gRPC status from the same row.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class ServingError(Exception):
+    """Base of all errors of Cluster Serving.
+
+    Attributes:
+        code: Name of the error on the wire (hash field `code`).
+        http_status: Status that an HTTP front end answers with.
+        grpc_status: Name of the gRPC status code.
+    """
+
+    code: ClassVar[str] = "INTERNAL"
+    http_status: ClassVar[int] = 500
+    grpc_status: ClassVar[str] = "INTERNAL"
+
+    @property
+    def message(self) -> str:
+        """The text, without the code."""
+        return str(self)
+
+
+class InvalidInput(ServingError, ValueError):
+    """A request, or a field of it, is not what the model or the protocol expects."""
+
+    code = "INVALID_INPUT"
+    http_status = 400
+    grpc_status = "INVALID_ARGUMENT"
+
+
+class RequestTooLarge(InvalidInput):
+    """A request is larger than `maxRequestBytes`, or an image has more than the allowed pixels."""
+
+    code = "REQUEST_TOO_LARGE"
+    http_status = 413
+    grpc_status = "RESOURCE_EXHAUSTED"
+
+
+class InferenceFailed(ServingError):
+    """The model raised an error while it computed this request."""
+
+    code = "INFERENCE_FAILED"
+    http_status = 500
+    grpc_status = "INTERNAL"
+
+
+class ResultTimeout(ServingError, TimeoutError):
+    """No result came within the time the caller was willing to wait; the request may still be answered later."""
+
+    code = "RESULT_TIMEOUT"
+    http_status = 504
+    grpc_status = "DEADLINE_EXCEEDED"
+
+
+class QueueFull(ServingError):
+    """Redis refused the request because its memory limit is reached; nothing was queued."""
+
+    code = "QUEUE_FULL"
+    http_status = 429
+    grpc_status = "RESOURCE_EXHAUSTED"
+
+
+class RedisUnavailable(ServingError, ConnectionError):
+    """Redis cannot be reached, or refuses the connection."""
+
+    code = "REDIS_UNAVAILABLE"
+    http_status = 503
+    grpc_status = "UNAVAILABLE"
+
+
+class ModelError(ServingError):
+    """The model folder does not hold exactly one model that can be loaded."""
+
+    code = "MODEL_ERROR"
+    http_status = 503
+    grpc_status = "FAILED_PRECONDITION"
+
+
+class EngineMissing(ModelError):
+    """The engine that the model needs is not installed; the message names the extra to install."""
+
+    code = "ENGINE_MISSING"
+
+
+def _all_errors(base: type[ServingError]) -> list[type[ServingError]]:
+    return [base, *(error for child in base.__subclasses__() for error in _all_errors(child))]
+
+
+ERRORS: dict[str, type[ServingError]] = {error.code: error for error in _all_errors(ServingError)}
+"""Wire code → exception."""
+
+
+def from_wire(code: str, message: str) -> ServingError:
+    """Rebuild the error that the job wrote.
+
+    Args:
+        code: Hash field `code`; an unknown one gives the base class.
+        message: Hash field `error`.
+    """
+    return ERRORS.get(code, ServingError)(message)

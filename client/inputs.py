@@ -1,0 +1,38 @@
+"""What one named input of a request can be, beside a plain `numpy.ndarray`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+"""An array of any dtype and shape."""
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An encoded image file (JPEG, PNG, BMP, WebP, TIFF); the server decodes it."""
+
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SparseTensor:
+    """A tensor given by its non-zero values.
+
+    Attributes:
+        indices: Integer array (ndim, nnz); row i holds the coordinates along dimension i, as in the original client.
+        values: Array (nnz,) of the tensor's dtype.
+        shape: Dense shape, ndim numbers.
+    """
+
+    indices: NDArray[np.int64]
+    values: Array
+    shape: tuple[int, ...]
+
+
+Input = Array | Image | SparseTensor
+"""One named input; a string tensor is an ndarray of dtype object that holds `str`."""

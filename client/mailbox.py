@@ -1,0 +1,104 @@
+"""Hearing that a result is there, without asking again and again.
+
+The job publishes the uri of an answered request on a channel: the one that the request named in `reply_to`, or the
+result key's own. The message is only a wake-up; the result itself is in the hash, so a lost message costs time and
+never a result.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+from typing import TypeVar
+
+import redis
+from redis.exceptions import ConnectionError, TimeoutError
+
+T = TypeVar("T")
+
+RECHECK = 5.0
+"""Seconds after which a waiter looks at the hash although no message came."""
+
+_RECONNECT_PAUSE = 0.1
+
+
+def new_channel(job: str) -> str:
+    """Name of a reply channel that no other client has."""
+    return f"cluster-serving_{job}|reply|{uuid.uuid4().hex}"
+
+
+class Mailbox:
+    """One subscription connection, for one thread at a time."""
+
+    def __init__(self, client: redis.Redis, job: str) -> None:
+        self._client = client
+        self._pubsub: redis.client.PubSub | None = None
+        self._subscribed: set[str] = set()
+        self.reply_channel = new_channel(job)
+
+    def subscribe(self, channel: str) -> None:
+        """Start to receive a channel; returns when Redis has confirmed it.
+
+        Raises:
+            redis.ConnectionError: Redis cannot be reached.
+        """
+        if channel in self._subscribed:
+            return
+        if self._pubsub is None:
+            self._pubsub = self._client.pubsub()  # type: ignore[no-untyped-call]
+        self._pubsub.subscribe(channel)
+        self._until(lambda message: message["type"] == "subscribe" and message["channel"] == channel.encode())
+        self._subscribed.add(channel)
+
+    def unsubscribe(self, channel: str) -> None:
+        """Stop receiving a channel."""
+        if channel in self._subscribed and self._pubsub is not None:
+            self._subscribed.discard(channel)
+            self._pubsub.unsubscribe(channel)  # type: ignore[no-untyped-call]
+
+    def wait(self, channel: str, uri: str, fetch: Callable[[], T | None], timeout: float) -> T | None:
+        """Wait until `fetch` gives something: look whenever the uri is announced.
+
+        Args:
+            channel: A subscribed channel; it is subscribed again after a lost connection.
+            uri: Request to wait for.
+            fetch: Looks the result up; None while there is none. It is first called after a wait, so the caller
+                must have looked once after subscribing, or have queued the request since.
+            timeout: Seconds.
+        """
+        deadline = time.monotonic() + timeout
+        wanted = uri.encode(errors="surrogateescape")
+        while (remaining := deadline - time.monotonic()) > 0:
+            try:
+                self.subscribe(channel)
+                self._until(
+                    lambda message: message["type"] == "message" and message["data"] == wanted,
+                    min(remaining, RECHECK),
+                )
+            except (ConnectionError, TimeoutError):
+                self.close()
+                time.sleep(min(_RECONNECT_PAUSE, max(0.0, deadline - time.monotonic())))
+                continue
+            if (found := fetch()) is not None:
+                return found
+        return fetch()
+
+    def close(self) -> None:
+        """Give the connection back."""
+        pubsub, self._pubsub = self._pubsub, None
+        self._subscribed.clear()
+        if pubsub is not None:
+            pubsub.close()
+
+    def _until(self, is_wanted: Callable[[dict[str, object]], bool], timeout: float = 5.0) -> bool:
+        """Read messages until the wanted one, or until the time is over."""
+        pubsub = self._pubsub
+        if pubsub is None:
+            raise ConnectionError("not subscribed")
+        deadline = time.monotonic() + timeout
+        while (remaining := deadline - time.monotonic()) > 0:
+            message = pubsub.get_message(timeout=remaining)
+            if message is not None and is_wanted(message):
+                return True
+        return False

@@ -1,0 +1,201 @@
+"""What client and job say to each other through Redis: keys, stream entries and result hashes.
+
+Two encodings share one stream and are told apart per entry by the field `serde`: absent means the original's base64
+Arrow (`client.legacy`), `arrow` means ours (`client.tensors`). A result is written in the encoding of its request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+
+from cluster_serving.client import legacy, tensors
+from cluster_serving.client.errors import InvalidInput, ServingError, from_wire
+from cluster_serving.client.inputs import Array, Input
+
+GROUP = "serving"
+"""Consumer group of every job, as the original names it."""
+
+DEFAULT_JOB = "serving_stream"
+
+NATIVE = b"arrow"
+"""Value of the field `serde` in our own encoding."""
+
+RankedClasses = list[tuple[int, float]]
+"""What `topN` leaves of an output: (class index, value), best first."""
+
+Result = Array | list[Array] | RankedClasses | list[RankedClasses] | str
+"""One output, several outputs in the model's order, their `topN` rankings, or a filter's text from the original."""
+
+_RANKING = ("topN.classes", "topN.values", "topN.counts")
+
+
+def result_key(job: str, uri: str) -> str:
+    """Redis hash that holds the result of a request; also the channel on which its completion is published."""
+    return f"cluster-serving_{job}:{uri}"
+
+
+def result_pattern(job: str) -> str:
+    """SCAN pattern of all result keys of a job."""
+    escaped = "".join(f"\\{c}" if c in "*?[]\\" else c for c in job)
+    return f"cluster-serving_{escaped}:*"
+
+
+def uri_of(job: str, key: str) -> str:
+    """Request identifier in a result key; unlike in the original it may hold colons."""
+    return key[len(result_key(job, "")) :]
+
+
+def slots_key(job: str) -> str:
+    """Redis hash in which the task slots of a job report their state."""
+    return f"{job}:slots"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry of the stream, as read.
+
+    Attributes:
+        id: Entry id that Redis gave it.
+        uri: The client's name for the request.
+        data: Encoded inputs.
+        serde: Field `serde`; empty for the original encoding.
+        reply_to: Channel on which the client wants to hear of the result; empty for the result key's own.
+    """
+
+    id: bytes
+    uri: str
+    data: bytes
+    serde: bytes = b""
+    reply_to: str = ""
+
+    @property
+    def native(self) -> bool:
+        """Whether request and result use our own encoding."""
+        return self.serde == NATIVE
+
+    def decode(self) -> tuple[tensors.Signature, dict[str, Input]]:
+        """Decode the inputs.
+
+        Raises:
+            InvalidInput: They cannot be read; the message says where they break.
+        """
+        if not self.data:
+            raise InvalidInput("field 'data' is missing or empty; expected an Arrow IPC stream")
+        if self.native:
+            return tensors.decode(self.data)
+        if self.serde:
+            raise InvalidInput(f"field 'serde' is {self.serde!r}; expected 'arrow', or no such field")
+        inputs = legacy.decode_request(self.data)
+        return tensors.signature(inputs), inputs
+
+
+def request_fields(uri: str, inputs: Mapping[str, Input], reply_to: str = "") -> dict[str, str | bytes]:
+    """Fields of the XADD that queues a request in our own encoding.
+
+    Raises:
+        InvalidInput: The uri is not a non-empty string, or an input cannot be sent.
+    """
+    if not isinstance(uri, str) or not uri:
+        raise InvalidInput(f"uri is {uri!r} ({type(uri).__name__}); expected a non-empty string")
+    fields: dict[str, str | bytes] = {"uri": uri, "data": tensors.encode(inputs), "serde": NATIVE}
+    if reply_to:
+        fields["reply_to"] = reply_to
+    return fields
+
+
+def parse_entry(entry_id: bytes, fields: Mapping[bytes, bytes]) -> Entry:
+    """Read a stream entry.
+
+    Raises:
+        InvalidInput: It has no `uri`, so there is nobody to answer.
+    """
+    if b"uri" not in fields:
+        names = [name.decode("utf8", "replace") for name in fields]
+        raise InvalidInput(f"stream entry {entry_id.decode()} has the fields {names}; expected uri and data")
+    return Entry(
+        entry_id,
+        fields[b"uri"].decode("utf8", "surrogateescape"),
+        fields.get(b"data", b""),
+        fields.get(b"serde", b""),
+        fields.get(b"reply_to", b"").decode("utf8", "surrogateescape"),
+    )
+
+
+def encode_result(native: bool, names: Sequence[str], outputs: Sequence[Array]) -> dict[str, str | bytes]:
+    """Fields of the result hash for a model's outputs, without a batch dimension.
+
+    Args:
+        native: Which encoding the request came in.
+        names: Output names of the model.
+        outputs: One array per name.
+    """
+    if native:
+        return {"value": tensors.encode(dict(zip(names, outputs, strict=True))), "serde": NATIVE}
+    return {"value": legacy.encode_result(outputs)}
+
+
+def encode_ranked(native: bool, ranked: Sequence[RankedClasses]) -> dict[str, str | bytes]:
+    """Fields of the result hash for outputs filtered by `topN`, one ranking per output."""
+    if native:
+        pairs = [pair for ranking in ranked for pair in ranking]
+        classes = np.array([index for index, _ in pairs], "i8")
+        values = np.array([value for _, value in pairs], "f4")
+        counts = np.array([len(ranking) for ranking in ranked], "i8")
+        return {"value": tensors.encode(dict(zip(_RANKING, (classes, values, counts), strict=True))), "serde": NATIVE}
+    texts = ("".join(f"[{index},{_java_float(value)}]" for index, value in ranking) for ranking in ranked)
+    return {"value": "".join(f"[{text}]" for text in texts)}
+
+
+def encode_rows(native: bool, names: Sequence[str], outputs: Sequence[Array]) -> dict[str, str | bytes]:
+    """Fields of the result hash for 2-D outputs filtered by `pickTopN`; original clients get the original's text."""
+    if native:
+        return encode_result(native, names, outputs)
+    texts = ("".join(f"[{','.join(map(_java_float, row))}]" for row in output.tolist()) for output in outputs)
+    return {"value": "".join(f"[{text}]" for text in texts)}
+
+
+def encode_error(error: ServingError) -> dict[str, str | bytes]:
+    """Fields of the result hash for a request that failed, readable by original clients (`NaN`) and ours."""
+    return {"value": legacy.ERROR_VALUE, "error": str(error), "code": error.code}
+
+
+def decode_result(fields: Mapping[bytes, bytes]) -> Result:
+    """Read a result hash.
+
+    Raises:
+        ServingError: The error that the job answered with, as its own class.
+    """
+    if b"code" in fields:
+        raise from_wire(fields[b"code"].decode(), fields.get(b"error", b"").decode("utf8", "replace"))
+    value = fields.get(b"value", b"")
+    if fields.get(b"serde") == NATIVE:
+        _, outputs = tensors.decode(value)
+        if tuple(outputs) == _RANKING:
+            return _decode_ranked(*(np.asarray(array).tolist() for array in outputs.values()))
+        arrays = [np.asarray(output) for output in outputs.values()]
+    elif value.startswith(b"["):
+        return value.decode()
+    else:
+        arrays = legacy.decode_result(value)
+    return arrays[0] if len(arrays) == 1 else arrays
+
+
+def _decode_ranked(classes: list[int], values: list[float], counts: list[int]) -> Result:
+    pairs = iter(zip(classes, values, strict=True))
+    rankings = [list(islice(pairs, count)) for count in counts]
+    return rankings[0] if len(rankings) == 1 else rankings
+
+
+def _java_float(value: float) -> str:
+    """A number as Java's `Float.toString` writes it: original clients parse that text."""
+    number = np.float32(value)
+    if not np.isfinite(number):
+        return str(number).replace("inf", "Infinity").replace("nan", "NaN")
+    if number == 0 or 1e-3 <= abs(number) < 1e7:
+        return np.format_float_positional(number, unique=True, trim="0")
+    mantissa, exponent = np.format_float_scientific(number, unique=True, trim="0", exp_digits=1).split("e")
+    return f"{mantissa}E{int(exponent)}"

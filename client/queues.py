@@ -1,0 +1,250 @@
+"""The synchronous client: `InputQueue` takes requests, `OutputQueue` gives results.
+
+Constructor arguments and methods are those of the original's client. Beyond it: results can be waited for, errors are
+exceptions (`client.errors`) instead of the strings "[]" and "NaN", dtypes survive, a uri may hold any character, and
+reading all results scans instead of blocking Redis.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import uuid
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from cluster_serving.client.connection import connect, translated
+from cluster_serving.client.convert import to_inputs
+from cluster_serving.client.errors import InvalidInput, ResultTimeout, ServingError
+from cluster_serving.client.mailbox import Mailbox
+from cluster_serving.client.protocol import (
+    DEFAULT_JOB,
+    Result,
+    decode_result,
+    request_fields,
+    result_key,
+    result_pattern,
+    uri_of,
+)
+
+_SCAN_COUNT = 500
+
+
+class _Queue:
+    """What both queues share: the job's name and a thread-safe connection to its Redis."""
+
+    def __init__(
+        self,
+        host: str | None = None,
+        port: int | str | None = None,
+        name: str = DEFAULT_JOB,
+        *,
+        url: str | None = None,
+        **redis_options: Any,
+    ) -> None:
+        self.name = name
+        self.host = host or "localhost"
+        self.port = str(port or 6379)
+        self.db = connect(self.host, self.port, url, **redis_options)
+        self._threads = threading.local()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections; a later call opens new ones."""
+        mailbox: Mailbox | None = getattr(self._threads, "mailbox", None)
+        if mailbox is not None:
+            mailbox.close()
+        self.db.close()
+
+    @property
+    def _mailbox(self) -> Mailbox:
+        # A subscription connection cannot be shared, so each thread that waits has its own.
+        if not hasattr(self._threads, "mailbox"):
+            self._threads.mailbox = Mailbox(self.db, self.name)
+        mailbox: Mailbox = self._threads.mailbox
+        return mailbox
+
+    def _fetch(self, uri: str, delete: bool) -> dict[bytes, bytes] | None:
+        key = result_key(self.name, uri)
+        if not delete:
+            return self.db.hgetall(key) or None  # type: ignore[return-value]
+        with self.db.pipeline(transaction=True) as pipeline:
+            pipeline.hgetall(key)
+            pipeline.delete(key)
+            return pipeline.execute()[0] or None
+
+
+class OutputQueue(_Queue):
+    """Reads the results of one job.
+
+    Args:
+        host: Redis host, default `localhost`.
+        port: Redis port, default 6379.
+        name: The job's `jobName`, default `serving_stream`.
+        url: Instead of host and port: `redis://[user:password@]host:port/db`, or `rediss://` for TLS.
+        redis_options: Further arguments of `redis.Redis`, such as `password` or `ssl_ca_certs`.
+    """
+
+    def query(self, uri: str, delete: bool = False, timeout: float | None = None) -> Result | None:
+        """Result of a request.
+
+        Args:
+            uri: The name it was queued under.
+            delete: Also delete it from Redis; otherwise it stays until `resultTtl` is over.
+            timeout: Seconds to wait for it. None does not wait.
+
+        Returns:
+            An ndarray, or a list of them for a model with several outputs, or (class, value) pairs if the job filters
+            by `topN`. None if there is no result and no timeout was given.
+
+        Raises:
+            ResultTimeout: No result came in time.
+            ServingError: The request failed; the class and message say why.
+            RedisUnavailable: Redis cannot be reached.
+        """
+        with translated(self.db):
+            fields = self._fetch(uri, delete)
+            if fields is None and timeout is not None:
+                fields = self._wait(uri, delete, timeout)
+        if fields is None:
+            if timeout is None:
+                return None
+            raise ResultTimeout(f"no result for {uri!r} of job {self.name!r} within {timeout} s")
+        return decode_result(fields)
+
+    def query_and_delete(self, uri: str, timeout: float | None = None) -> Result | None:
+        """As `query`, and delete the result from Redis."""
+        return self.query(uri, delete=True, timeout=timeout)
+
+    def dequeue(self) -> dict[str, Result | ServingError]:
+        """Take all results that are there, and delete them.
+
+        Returns:
+            uri → result, or the error (not raised) if the request failed.
+
+        Raises:
+            RedisUnavailable: Redis cannot be reached.
+        """
+        results: dict[str, Result | ServingError] = {}
+        with translated(self.db):
+            keys = list(self.db.scan_iter(match=result_pattern(self.name), count=_SCAN_COUNT, _type="HASH"))
+            for start in range(0, len(keys), _SCAN_COUNT):
+                chunk = keys[start : start + _SCAN_COUNT]
+                with self.db.pipeline(transaction=True) as pipeline:
+                    for key in chunk:
+                        pipeline.hgetall(key)
+                        pipeline.delete(key)
+                    answers = pipeline.execute()[::2]
+                for key, fields in zip(chunk, answers, strict=True):
+                    if fields:
+                        results[uri_of(self.name, key.decode("utf8", "surrogateescape"))] = result_or_error(fields)
+        return results
+
+    def _wait(self, uri: str, delete: bool, timeout: float) -> dict[bytes, bytes] | None:
+        channel = result_key(self.name, uri)
+        started = time.monotonic()
+        self._mailbox.subscribe(channel)
+        try:
+            # The result may have come between the first look and the subscription.
+            return self._fetch(uri, delete) or self._mailbox.wait(
+                channel, uri, lambda: self._fetch(uri, delete), timeout - (time.monotonic() - started)
+            )
+        finally:
+            self._mailbox.unsubscribe(channel)
+
+
+class InputQueue(_Queue):
+    """Queues requests for one job.
+
+    Args:
+        host: Redis host, default `localhost`.
+        port: Redis port, default 6379.
+        name: The job's `jobName`, default `serving_stream`.
+        url: Instead of host and port: `redis://[user:password@]host:port/db`, or `rediss://` for TLS.
+        redis_options: Further arguments of `redis.Redis`, such as `password` or `ssl_ca_certs`.
+    """
+
+    def enqueue(self, uri: str, /, **data: object) -> str:
+        """Queue a request and return at once.
+
+        Args:
+            uri: Name under which the result is found; a result of the same name is overwritten.
+            data: The model's inputs by name; `client.convert.to_input` lists what they can be.
+
+        Returns:
+            The uri.
+
+        Raises:
+            InvalidInput: The uri or an input cannot be sent; nothing was queued.
+            QueueFull: Redis has reached its memory limit; nothing was queued.
+            RedisUnavailable: Redis cannot be reached.
+        """
+        return self._add(uri, data)
+
+    def predict(self, request_data: object, timeout: float = 5) -> Result:
+        """Queue a request, wait for its result and delete it from Redis.
+
+        Args:
+            request_data: A dict of inputs by name; or JSON text `{"instances": [{name: numbers}]}`, of which the
+                first instance is used; or any single value that `enqueue` takes, sent under the name `t`.
+            timeout: Seconds to wait.
+
+        Returns:
+            See `OutputQueue.query`.
+
+        Raises:
+            ResultTimeout: No result came in time.
+            ServingError: The request failed, or could not be queued; see `enqueue`.
+        """
+        uri = uuid.uuid4().hex
+        mailbox = self._mailbox
+        with translated(self.db):
+            mailbox.subscribe(mailbox.reply_channel)
+            self._add(uri, inputs_of(request_data), mailbox.reply_channel)
+            fields = mailbox.wait(mailbox.reply_channel, uri, lambda: self._fetch(uri, True), timeout)
+        if fields is None:
+            raise ResultTimeout(f"no result from job {self.name!r} within {timeout} s")
+        return decode_result(fields)
+
+    def _add(self, uri: str, data: Mapping[str, object], reply_to: str = "") -> str:
+        fields = request_fields(uri, to_inputs(data), reply_to)
+        with translated(self.db):
+            self.db.xadd(self.name, fields)  # type: ignore[arg-type]
+        return uri
+
+
+def result_or_error(fields: Mapping[bytes, bytes]) -> Result | ServingError:
+    """Read a result hash; a failed request gives its error as a value."""
+    try:
+        return decode_result(fields)
+    except ServingError as error:
+        return error
+
+
+def inputs_of(value: object) -> Mapping[str, object]:
+    """Inputs of `predict`, as the original reads its argument."""
+    if isinstance(value, Mapping):
+        return value
+    if isinstance(value, str):
+        try:
+            parsed = json.loads(value)
+        except ValueError:
+            return {"t": value}
+        try:
+            return {name: np.asarray(item) for name, item in parsed["instances"][0].items()}
+        except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
+            raise InvalidInput(
+                f'cannot read the JSON text ({error!r}); expected {{"instances": [{{"name": numbers, …}}]}}'
+            ) from None
+    return {"t": value}

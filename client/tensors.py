@@ -1,0 +1,226 @@
+"""Our own payload encoding: one Arrow IPC stream with one row, one column per named tensor, and true dtypes.
+
+| kind   | Arrow column                            | field metadata        |
+|--------|-----------------------------------------|-----------------------|
+| tensor | binary, little-endian, C order          | kind, dtype, shape    |
+| string | list of utf8, C order                   | kind, shape           |
+| image  | binary, the encoded file                | kind                  |
+| sparse | struct of binary indices (int64), values | kind, dtype, shape   |
+
+A shape is written as its numbers separated by commas; a scalar's is empty. Requests and results share the encoding.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from cluster_serving.client.errors import InvalidInput
+from cluster_serving.client.inputs import Array, Image, Input, SparseTensor
+
+DTYPES = frozenset(
+    {"bool", "float16", "float32", "float64", "complex64", "complex128"}
+    | {f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)}
+)
+"""Numeric dtypes that travel, by numpy name."""
+
+_END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
+_CONTINUATION = b"\xff\xff\xff\xff"
+_MAX_SCHEMA_BYTES = 1 << 20
+_SPARSE_TYPE = pa.struct([("indices", pa.binary()), ("values", pa.binary())])
+
+
+class Column(NamedTuple):
+    """What one column holds; the columns together are the signature of a request.
+
+    Attributes:
+        name: Name of the input or output.
+        kind: `tensor`, `string`, `image` or `sparse`.
+        dtype: numpy name for `tensor` and `sparse`, else "".
+        shape: Dense shape; empty for images.
+    """
+
+    name: str
+    kind: str
+    dtype: str
+    shape: tuple[int, ...]
+
+
+Signature = tuple[Column, ...]
+"""Requests of equal signature can be stacked into one batch."""
+
+
+def describe(name: str, value: Input) -> Column:
+    """Say what column a value becomes.
+
+    Raises:
+        InvalidInput: The value is of a dtype that does not travel.
+    """
+    if isinstance(value, Image):
+        return Column(name, "image", "", ())
+    if isinstance(value, SparseTensor):
+        return Column(name, "sparse", _dtype_name(name, value.values), tuple(value.shape))
+    if value.dtype.kind in "OU":
+        return Column(name, "string", "", value.shape)
+    return Column(name, "tensor", _dtype_name(name, value), value.shape)
+
+
+def signature(tensors: Mapping[str, Input]) -> Signature:
+    """Signature of a request's inputs, in their order."""
+    return tuple(describe(name, value) for name, value in tensors.items())
+
+
+def encode(tensors: Mapping[str, Input]) -> bytes:
+    """Encode named tensors.
+
+    Args:
+        tensors: Name → ndarray (any of `DTYPES`, or str objects), `Image` or `SparseTensor`.
+
+    Raises:
+        InvalidInput: There is no tensor, or one is of a dtype that does not travel.
+    """
+    if not tensors:
+        raise InvalidInput("the request has no inputs: pass at least one, such as x=numpy.zeros(3)")
+    columns = signature(tensors)
+    schema, head = _schema(columns)
+    arrays = [_to_arrow(column, value) for column, value in zip(columns, tensors.values(), strict=True)]
+    body = pa.RecordBatch.from_arrays(arrays, schema=schema).serialize()
+    return b"".join((head, body, _END_OF_STREAM))
+
+
+def decode(data: bytes) -> tuple[Signature, dict[str, Input]]:
+    """Decode what `encode` wrote; numeric tensors are read-only views of `data`.
+
+    Raises:
+        InvalidInput: The bytes are not such a stream; the message says where it breaks.
+    """
+    try:
+        if len(data) < 8 or data[:4] != _CONTINUATION:
+            raise InvalidInput(f"the payload is not an Arrow IPC stream: its first bytes are {data[:8]!r}")
+        length = 8 + struct.unpack_from("<i", data, 4)[0]
+        if not 8 < length <= min(len(data), _MAX_SCHEMA_BYTES):
+            raise InvalidInput(f"the Arrow schema claims {length - 8} bytes in a payload of {len(data)}")
+        schema, columns = _columns(data[:length])
+        batch = pa.ipc.read_record_batch(pa.py_buffer(data).slice(length), schema)
+        batch.validate(full=True)
+    except InvalidInput:
+        raise
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise InvalidInput(f"the payload is not a readable Arrow IPC stream: {error}") from None
+    if batch.num_rows != 1:
+        raise InvalidInput(f"the Arrow record batch has {batch.num_rows} rows, expected 1")
+    return columns, {column.name: _from_arrow(column, batch.column(index)) for index, column in enumerate(columns)}
+
+
+def _dtype_name(name: str, array: Array) -> str:
+    dtype = array.dtype.name
+    if dtype not in DTYPES:
+        raise InvalidInput(
+            f"input {name!r} has dtype {array.dtype}, which cannot be sent; expected one of {', '.join(sorted(DTYPES))}"
+        )
+    return dtype
+
+
+@lru_cache(maxsize=1024)
+def _schema(columns: Signature) -> tuple[pa.Schema, bytes]:
+    # Building and serializing a schema costs more than the rest of a small request, and clients repeat theirs.
+    types = {"tensor": pa.binary(), "image": pa.binary(), "string": pa.list_(pa.utf8()), "sparse": _SPARSE_TYPE}
+    fields = []
+    for column in columns:
+        metadata = {"kind": column.kind}
+        if column.dtype:
+            metadata["dtype"] = column.dtype
+        if column.kind != "image":
+            metadata["shape"] = ",".join(map(str, column.shape))
+        fields.append(pa.field(column.name, types[column.kind], nullable=False, metadata=metadata))
+    schema = pa.schema(fields)
+    return schema, schema.serialize().to_pybytes()
+
+
+@lru_cache(maxsize=1024)
+def _columns(head: bytes) -> tuple[pa.Schema, Signature]:
+    schema = pa.ipc.read_schema(pa.py_buffer(head))
+    names = [field.name for field in schema]
+    if not names or len(set(names)) != len(names):
+        raise InvalidInput(f"the request needs one or more inputs of different names, it has {names}")
+    return schema, tuple(_column(field) for field in schema)
+
+
+def _column(field: pa.Field) -> Column:
+    metadata = {key.decode(): value.decode() for key, value in (field.metadata or {}).items()}
+    kind, dtype, shape = metadata.get("kind", ""), metadata.get("dtype", ""), metadata.get("shape", "")
+    expected = {"tensor": pa.binary(), "image": pa.binary(), "string": pa.list_(pa.utf8()), "sparse": _SPARSE_TYPE}
+    if kind not in expected or field.type != expected[kind]:
+        raise InvalidInput(
+            f"input {field.name!r} is an Arrow {field.type} of kind {kind!r}; expected kind tensor or image (binary), "
+            f"string (list<utf8>) or sparse (struct of binary indices and values)"
+        )
+    if kind in ("tensor", "sparse") and dtype not in DTYPES:
+        raise InvalidInput(f"input {field.name!r} has dtype {dtype!r}; expected one of {', '.join(sorted(DTYPES))}")
+    try:
+        dimensions = tuple(int(part) for part in shape.split(",")) if shape else ()
+    except ValueError:
+        raise InvalidInput(f"input {field.name!r} has shape {shape!r}; expected numbers and commas") from None
+    if len(dimensions) > 32 or any(d < 0 for d in dimensions):
+        raise InvalidInput(f"input {field.name!r} has shape {shape!r}; expected up to 32 numbers, none negative")
+    return Column(field.name, kind, dtype if kind in ("tensor", "sparse") else "", dimensions)
+
+
+def _to_arrow(column: Column, value: Input) -> pa.Array:
+    if isinstance(value, Image):
+        return pa.array([value.data], pa.binary())
+    if isinstance(value, SparseTensor):
+        indices = np.ascontiguousarray(value.indices, "<i8").tobytes()
+        return pa.array([{"indices": indices, "values": _little_endian(value.values)}], _SPARSE_TYPE)
+    if column.kind == "string":
+        strings = value.ravel().tolist()
+        if not all(isinstance(item, str) for item in strings):
+            raise InvalidInput(f"input {column.name!r} is an array of objects; expected all of them to be str")
+        return pa.array([strings], pa.list_(pa.utf8()))
+    return pa.array([_little_endian(value)], pa.binary())
+
+
+def _little_endian(array: Array) -> bytes:
+    return array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
+
+
+def _from_arrow(column: Column, array: pa.Array) -> Input:
+    if column.kind == "sparse":
+        indices, values = (array.field(child)[0].as_buffer() for child in ("indices", "values"))
+        return _sparse(column, indices, values)
+    if column.kind == "string":
+        strings = array[0].values.to_pylist()
+        if len(strings) != math.prod(column.shape):
+            raise InvalidInput(f"input {column.name!r} has {len(strings)} strings for shape {column.shape}")
+        result = np.empty(len(strings), object)
+        result[:] = strings
+        return result.reshape(column.shape)
+    buffer = array[0].as_buffer()
+    if column.kind == "image":
+        return Image(buffer.to_pybytes())
+    return _numbers(column.name, buffer, column.dtype, column.shape)
+
+
+def _numbers(name: str, buffer: pa.Buffer, dtype: str, shape: tuple[int, ...]) -> Array:
+    little_endian = np.dtype(dtype).newbyteorder("<")
+    expected = math.prod(shape) * little_endian.itemsize
+    if buffer.size != expected:
+        raise InvalidInput(f"input {name!r} has {buffer.size} bytes; {dtype} of shape {list(shape)} needs {expected}")
+    return np.frombuffer(buffer, little_endian).reshape(shape)
+
+
+def _sparse(column: Column, indices: pa.Buffer, values: pa.Buffer) -> SparseTensor:
+    count, rest = divmod(values.size, np.dtype(column.dtype).itemsize)
+    if rest:
+        raise InvalidInput(f"input {column.name!r} has {values.size} bytes of {column.dtype} values")
+    return SparseTensor(
+        _numbers(column.name, indices, "int64", (len(column.shape), count)),
+        _numbers(column.name, values, column.dtype, (count,)),
+        column.shape,
+    )

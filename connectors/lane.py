@@ -1,0 +1,73 @@
+"""Flow control between the source and the sink of one task slot.
+
+Subtask i of the source feeds subtask i of the batching window: that pair is a lane. Both normally live in one Python
+process (in either execution mode), and then share a `Lane`: the source learns how many requests are unanswered, so it
+leaves the rest in Redis for other slots, and the window learns whether more are on their way. If Flink placed the two
+in different processes, `find` gives None and both do without: Flink's own backpressure still holds.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from weakref import WeakValueDictionary
+
+
+class Lane:
+    """Counts the requests between source and sink; safe for one source thread and one sink thread.
+
+    Args:
+        limit: Most unanswered requests the source may hand over.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.id = uuid.uuid4().hex
+        self._limit = limit
+        self._changed = threading.Condition()
+        self._announced = 0
+        self._arrived = 0
+        self._answered = 0
+        self._attached = False
+
+    def capacity(self, timeout: float) -> int:
+        """Source: how many more requests may be handed over; waits up to `timeout` seconds for at least one."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._room() > 0, timeout)
+            return max(0, self._room())
+
+    def announce(self, count: int) -> None:
+        """Source: `count` requests are about to be handed over."""
+        with self._changed:
+            self._announced += count
+
+    def arrive(self) -> bool:
+        """Window: a request came. Returns whether more have been announced and are on their way."""
+        with self._changed:
+            self._attached = True
+            self._arrived += 1
+            return self._announced > self._arrived
+
+    def answer(self, count: int) -> None:
+        """Sink: `count` requests were answered."""
+        with self._changed:
+            self._answered += count
+            self._changed.notify()
+
+    def _room(self) -> int:
+        # Until the window has shown that it shares this process, nothing would ever be counted as answered.
+        return self._limit - (self._announced - self._answered) if self._attached else self._limit
+
+
+_lanes: WeakValueDictionary[str, Lane] = WeakValueDictionary()
+
+
+def open_lane(limit: int) -> Lane:
+    """Make a lane; it can be found for as long as the source holds it."""
+    lane = Lane(limit)
+    _lanes[lane.id] = lane
+    return lane
+
+
+def find(lane_id: str) -> Lane | None:
+    """The lane of that id, if its source lives in this process."""
+    return _lanes.get(lane_id)

@@ -1,0 +1,24 @@
+"""What source and sink need to know of Redis."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class RedisOptions:
+    """Where requests come from and results go.
+
+    Attributes:
+        url: `redis://host:port/db` (or `rediss://`); never logged, it may hold a password.
+        timeout_ms: Longest wait for one Redis answer, in milliseconds.
+        result_ttl_s: Seconds that a result is kept.
+        claim_idle_ms: A consumer silent for this long is taken for dead and its pending requests are claimed.
+        max_request_bytes: Larger requests are answered with an error.
+    """
+
+    url: str
+    timeout_ms: int = 5000
+    result_ttl_s: int = 3600
+    claim_idle_ms: int = 60_000
+    max_request_bytes: int = 64 * 1024 * 1024

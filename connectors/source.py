@@ -1,0 +1,135 @@
+"""Redis Streams source: a JVM tick source followed by a Python function that reads once per tick.
+
+PyFlink has no source API for Python. Each tick causes one bounded read, so that cancellation, barriers and metrics get
+their turn between ticks; an endless loop here would starve them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from pyflink.common import Types, WatermarkStrategy
+from pyflink.datastream import DataStream, FlatMapFunction, RuntimeContext, StreamExecutionEnvironment
+from pyflink.datastream.connectors.number_seq import NumberSequenceSource
+from redis.exceptions import RedisError
+
+from cluster_serving.client.errors import RequestTooLarge
+from cluster_serving.client.protocol import Entry, encode_error
+from cluster_serving.connectors.answer import Answer, write_answers
+from cluster_serving.connectors.lane import open_lane
+from cluster_serving.connectors.options import RedisOptions
+from cluster_serving.connectors.reconnect import Backoff, connect
+from cluster_serving.connectors.record import Record
+from cluster_serving.connectors.runtime import subtask_index
+from cluster_serving.connectors.stream import StreamReader
+
+NAME = "Redis Streams source"
+
+_BLOCK_MS = 100
+_LONGEST_TICK = 0.2
+_HEARTBEATS_PER_CLAIM = 10
+
+
+class RedisStreamsSource(FlatMapFunction):
+    """Reads requests on every tick and hands them over as serialized `Record`s.
+
+    Args:
+        options: Where Redis is.
+        stream: Stream to read; consumers are named `<stream>-<subtask>`.
+        read_size: Most entries of one read.
+        lane_keys: Flink key per source subtask that leads to the window subtask of the same index.
+        opens_lazily: Behind this source Flink opens operators at their first record (process mode), so send one.
+    """
+
+    def __init__(
+        self, options: RedisOptions, stream: str, read_size: int, lane_keys: list[int], opens_lazily: bool
+    ) -> None:
+        self._options = options
+        self._stream = stream
+        self._read_size = read_size
+        self._lane_keys = lane_keys
+        self._opens_lazily = opens_lazily
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        """Connect; nothing is read yet."""
+        index = subtask_index(runtime_context)
+        self._lane_key = self._lane_keys[index]
+        # Two batches: one is in the model while the next is read; more would be kept from idle slots.
+        self._lane = open_lane(2 * self._read_size)
+        self._client = connect(self._options)
+        consumer = f"{self._stream}-{index}"
+        self._reader = StreamReader(self._client, self._stream, consumer, self._options.claim_idle_ms)
+        reconnects = runtime_context.get_metrics_group().counter("reconnects")
+        self._backoff = Backoff(f"{NAME} {consumer}", reconnects.inc)
+        self._held: list[Entry] = []
+        self._next_heartbeat = 0.0
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._client.close()
+
+    def flat_map(self, value: int) -> Iterator[bytes]:
+        """Do one bounded read; `value` is the tick's number and means nothing."""
+        if self._opens_lazily:
+            self._opens_lazily = False
+            yield Record(self._lane_key, False, self._lane.id, None).to_bytes()
+        deadline = time.monotonic() + _LONGEST_TICK
+        entries, self._held = self._held, []
+        entries = entries or self._read(_BLOCK_MS)
+        while entries:
+            # Look ahead, so that the last record of this read says truly whether more requests are waiting.
+            room = self._lane.capacity(0) - len(entries)
+            following = self._read(None) if len(entries) == self._read_size and room > 0 else []
+            self._lane.announce(len(entries))
+            for position, entry in enumerate(entries, 1):
+                more = bool(following) or position < len(entries)
+                yield Record(self._lane_key, more, self._lane.id, entry).to_bytes()
+            entries = following
+            if time.monotonic() > deadline:
+                self._held = entries
+                return
+
+    def _read(self, block_ms: int | None) -> list[Entry]:
+        room = self._lane.capacity(0 if block_ms is None else _BLOCK_MS / 1000)
+        try:
+            if not room:
+                self._heartbeat()
+                return []
+            entries = self._reader.read(min(room, self._read_size), block_ms)
+            too_large = [entry for entry in entries if len(entry.data) > self._options.max_request_bytes]
+            if too_large:
+                self._refuse(too_large)
+                entries = [entry for entry in entries if len(entry.data) <= self._options.max_request_bytes]
+        except RedisError as error:
+            self._backoff.failed(error)
+            return []
+        self._backoff.succeeded()
+        return entries
+
+    def _refuse(self, entries: list[Entry]) -> None:
+        """Answer what is too large right here: it must not reach Flink's memory."""
+        limit = self._options.max_request_bytes
+        answers = [
+            Answer(
+                entry,
+                "",
+                encode_error(
+                    RequestTooLarge(f"the request has {len(entry.data)} bytes, more than maxRequestBytes ({limit})")
+                ),
+            )
+            for entry in entries
+        ]
+        self._backoff.persist(lambda: write_answers(self._client, self._stream, self._options.result_ttl_s, answers))
+
+    def _heartbeat(self) -> None:
+        """A slot that is busy for long reads nothing, and must not be taken for dead."""
+        if time.monotonic() >= self._next_heartbeat:
+            self._reader.heartbeat()
+            self._next_heartbeat = time.monotonic() + self._options.claim_idle_ms / 1000 / _HEARTBEATS_PER_CLAIM
+
+
+def from_redis(env: StreamExecutionEnvironment, source: RedisStreamsSource) -> DataStream:
+    """Stream of serialized `Record`s read by `source`, one reader per slot."""
+    ticks = env.from_source(NumberSequenceSource(0, 2**62), WatermarkStrategy.no_watermarks(), "Tick")
+    return ticks.flat_map(source, output_type=Types.PRIMITIVE_ARRAY(Types.BYTE())).name(NAME)

@@ -1,0 +1,1 @@
+"""Flink configuration, used by the embedded cluster and by the images alike."""

@@ -1,0 +1,89 @@
+"""Merging records into one model call, splitting its outputs, and finding the record that breaks it. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import numpy as np
+
+from cluster_serving.client.errors import InferenceFailed, ServingError
+from cluster_serving.client.inputs import Array
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+Arrays = list[Array]
+
+
+def merge(records: Sequence[Arrays], already_batched: bool) -> Arrays:
+    """Merge records into one batch.
+
+    Args:
+        records: Per record, one array per model input; all of equal shapes.
+        already_batched: The arrays have a batch dimension: concatenate them; otherwise stack them.
+
+    Returns:
+        One array per model input, its first dimension the batch.
+    """
+    join = np.concatenate if already_batched else np.stack
+    if len(records) == 1:
+        return [array if already_batched else array[np.newaxis] for array in records[0]]
+    return [join(arrays) for arrays in zip(*records, strict=True)]
+
+
+def split(outputs: Sequence[Array], rows: Sequence[int], already_batched: bool) -> list[Arrays]:
+    """Split a model's outputs back into records.
+
+    Args:
+        outputs: One array per model output, its first dimension the batch.
+        rows: Rows that each record contributed to the batch; all 1 unless `already_batched`.
+        already_batched: Keep the batch dimension in each record's part.
+
+    Returns:
+        Per record, one array per output.
+
+    Raises:
+        InferenceFailed: An output has another batch size than went in.
+    """
+    total = sum(rows)
+    for output in outputs:
+        if output.ndim == 0 or output.shape[0] != total:
+            raise InferenceFailed(
+                f"the model returned an output of shape {list(output.shape)} for a batch of {total}; its first "
+                "dimension must be the batch"
+            )
+    if not already_batched:
+        return [[output[index] for output in outputs] for index in range(total)]
+    ends = np.cumsum(rows)
+    return [[output[end - count : end] for output in outputs] for end, count in zip(ends, rows, strict=True)]
+
+
+def group_by_shape(records: Sequence[Arrays]) -> list[list[int]]:
+    """Indices of records that can be merged: images of one signature still differ in size once they are decoded."""
+    groups: dict[tuple[tuple[int, ...], ...], list[int]] = {}
+    for index, arrays in enumerate(records):
+        groups.setdefault(tuple(array.shape for array in arrays), []).append(index)
+    return list(groups.values())
+
+
+def isolate(run: Callable[[Sequence[T]], list[R]], items: Sequence[T]) -> list[R | ServingError]:
+    """Run a batch; if it fails, halve it until only the culprits fail.
+
+    Args:
+        run: Runs a batch and returns one result per item; may raise anything.
+        items: The batch, at least one item.
+
+    Returns:
+        Per item its result, or the error that this item alone causes.
+    """
+    try:
+        return list(run(items))
+    except ServingError as error:
+        failure = error
+    except Exception as error:
+        failure = InferenceFailed(f"{type(error).__name__}: {error}")
+    if len(items) == 1:
+        return [failure]
+    middle = len(items) // 2
+    return isolate(run, items[:middle]) + isolate(run, items[middle:])

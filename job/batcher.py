@@ -1,0 +1,56 @@
+"""Dynamic batching: gathers requests of equal signature until a batch is worth running. Knows no Flink and no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Waiting(Generic[T]):
+    since: float
+    items: list[T] = field(default_factory=list)
+
+
+class Batcher(Generic[T]):
+    """Gathers items into batches.
+
+    A batch holds items of one signature in the order they came, at most `max_size`. It leaves when it is full (`add`),
+    when its oldest item has waited `timeout` (`expire`), or when the caller knows that no more are coming (`flush`).
+
+    Args:
+        max_size: Most items in a batch, at least 1.
+        timeout: Longest wait of an item, in the unit of the `now` that is passed in.
+    """
+
+    def __init__(self, max_size: int, timeout: float) -> None:
+        self._max_size = max_size
+        self._timeout = timeout
+        # Signatures in the order of their oldest item, so the first is always the next to expire.
+        self._waiting: dict[Hashable, _Waiting[T]] = {}
+
+    def add(self, signature: Hashable, item: T, now: float) -> list[T] | None:
+        """Take an item; returns the batch that it fills, if it does."""
+        waiting = self._waiting.get(signature)
+        if waiting is None:
+            waiting = self._waiting[signature] = _Waiting(now)
+        waiting.items.append(item)
+        return self._waiting.pop(signature).items if len(waiting.items) >= self._max_size else None
+
+    def expire(self, now: float) -> list[list[T]]:
+        """Batches whose oldest item has waited for the timeout, oldest first."""
+        due = [signature for signature, waiting in self._waiting.items() if waiting.since + self._timeout <= now]
+        return [self._waiting.pop(signature).items for signature in due]
+
+    def flush(self) -> list[list[T]]:
+        """All batches, oldest first."""
+        batches = [waiting.items for waiting in self._waiting.values()]
+        self._waiting.clear()
+        return batches
+
+    def next_expiry(self) -> float | None:
+        """When `expire` should next be called; None if nothing waits."""
+        return next((waiting.since + self._timeout for waiting in self._waiting.values()), None)

@@ -1,0 +1,153 @@
+"""Inference: the Flink shell around a model, one copy per task slot."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+
+from pyflink.datastream import MapFunction, RuntimeContext
+
+from cluster_serving.client.errors import InferenceFailed, ModelError, ServingError
+from cluster_serving.connectors.answer import Answer
+from cluster_serving.connectors.reconnect import connect
+from cluster_serving.connectors.runtime import subtask_index
+from cluster_serving.connectors.slots import SlotReporter
+from cluster_serving.job.batch import Arrays, group_by_shape, isolate, merge, split
+from cluster_serving.job.models import load_model
+from cluster_serving.job.models.spec import Model
+from cluster_serving.job.options import JobOptions
+from cluster_serving.job.postprocessing import Encoder, make_encoder
+from cluster_serving.job.preprocessing import Preprocessor, dummy_inputs
+from cluster_serving.job.request import Request
+
+NAME = "Inference"
+
+log = logging.getLogger(__name__)
+
+
+class Predictor:
+    """A loaded model with what comes before and after it; knows no Flink.
+
+    Args:
+        options: The job.
+
+    Raises:
+        ModelError: The model cannot be loaded, or fails on a batch of zeros.
+    """
+
+    def __init__(self, options: JobOptions) -> None:
+        self._already_batched = options.batch.inputs_already_batched
+        self._encode: Encoder = make_encoder(options.post_processing)
+        self.model: Model = load_model(options.model)
+        self._names = [spec.name for spec in self.model.outputs]
+        self._preprocessor = Preprocessor(
+            self.model.inputs, self.model.layout, options.image, options.batch.inputs_already_batched
+        )
+        self._warm_up()
+
+    def describe(self) -> str:
+        """The model in one line, for people."""
+        inputs = ", ".join(map(str, self.model.inputs))
+        outputs = ", ".join(map(str, self.model.outputs))
+        return f"{self.model.engine}: {inputs} → {outputs}"
+
+    def answer(self, requests: Sequence[Request]) -> list[Answer]:
+        """Answer requests of one signature: one call of the model, unless one of them makes it fail."""
+        answers: dict[int, Answer] = {}
+        ready: list[tuple[int, Arrays]] = []
+        for index, request in enumerate(requests):
+            try:
+                if request.error is not None:
+                    raise request.error
+                ready.append((index, self._preprocessor.prepare(request.inputs)))
+            except ServingError as error:
+                answers[index] = request.fail(error)
+        for group in group_by_shape([arrays for _, arrays in ready]):
+            members = [ready[position] for position in group]
+            results = isolate(self._run, [arrays for _, arrays in members])
+            for (index, _), result in zip(members, results, strict=True):
+                answers[index] = self._to_answer(requests[index], result)
+        return [answers[index] for index in range(len(requests))]
+
+    def _run(self, records: Sequence[Arrays]) -> list[Arrays]:
+        rows = [record[0].shape[0] if self._already_batched else 1 for record in records]
+        # This line is where a batch meets the model.
+        outputs = self.model.predict(merge(records, self._already_batched))
+        return split(outputs, rows, self._already_batched)
+
+    def _to_answer(self, request: Request, result: Arrays | ServingError) -> Answer:
+        if isinstance(result, ServingError):
+            if isinstance(result, InferenceFailed):
+                result = InferenceFailed(f"{result} ({self._preprocessor.explain(request.inputs)})")
+            return request.fail(result)
+        try:
+            names = self._names or [f"output{index}" for index in range(len(result))]
+            return request.answer(self._encode(request.entry.native, names, result))
+        except ServingError as error:
+            return request.fail(error)
+
+    def _warm_up(self) -> None:
+        inputs = dummy_inputs(self.model.inputs, batch=1)
+        if inputs is None:
+            return
+        try:
+            self.model.predict(inputs)
+        except Exception as error:
+            raise ModelError(f"the model fails on a batch of zeros: {type(error).__name__}: {error}") from error
+
+
+class Inference(MapFunction):
+    """Runs batches through the model and reports the slot's state.
+
+    Args:
+        options: The job.
+    """
+
+    def __init__(self, options: JobOptions) -> None:
+        self._options = options
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        """Load the model, once per task slot.
+
+        Raises:
+            ModelError: It cannot be loaded; the launcher shows the message and cancels the job.
+        """
+        options = self._options
+        reporter = SlotReporter(
+            connect(options.redis), options.name, options.submission, subtask_index(runtime_context)
+        )
+        reporter.loading()
+        try:
+            self._predictor = Predictor(options)
+        except ServingError as error:
+            reporter.failed(error)
+            raise
+        except Exception as error:
+            reporter.failed(ModelError(f"{type(error).__name__}: {error}"))
+            raise
+        metrics = runtime_context.get_metrics_group()
+        self._failures = metrics.counter("failures")
+        self._batch_size = metrics.distribution("batchSize")
+        self._inference_ms = metrics.distribution("inferenceTimeMs")
+        self._queue_wait_ms = metrics.distribution("queueWaitMs")
+        reporter.ready(self._predictor.describe())
+
+    def close(self) -> None:
+        """Release the model."""
+        predictor: Predictor | None = getattr(self, "_predictor", None)
+        if predictor is not None:
+            predictor.model.close()
+
+    def map(self, value: list[Request]) -> list[Answer]:
+        """Answer one batch."""
+        started = time.time()
+        answers = self._predictor.answer(value)
+        self._batch_size.update(len(value))
+        self._inference_ms.update(round((time.time() - started) * 1000))
+        # An entry id begins with the milliseconds at which Redis took the request.
+        self._queue_wait_ms.update(max(0, round(started * 1000) - int(value[0].entry.id.partition(b"-")[0])))
+        failures = sum("code" in answer.fields for answer in answers)
+        if failures:
+            self._failures.inc(failures)
+        return answers

@@ -1,0 +1,46 @@
+"""Entry point of the job: what `flink run -pym cluster_serving.job.main` executes, and what the launcher may import."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from cluster_serving.job.models import check
+from cluster_serving.job.options import JobOptions, ModelOptions
+
+
+def check_model(options: ModelOptions) -> str:
+    """Look at the model folder without loading an engine.
+
+    Returns:
+        Name of the engine.
+
+    Raises:
+        ModelError: The folder does not hold exactly one model.
+        EngineMissing: The engine's package is not installed.
+    """
+    return check(options)
+
+
+def main() -> None:
+    """Submit the job that the options file describes."""
+    parser = argparse.ArgumentParser(prog="cluster_serving.job.main", description=main.__doc__)
+    parser.add_argument("--options-file", type=Path, required=True, help="JSON of JobOptions")
+    options = JobOptions.from_json(parser.parse_args().options_file.read_text("utf8"))
+
+    # Imported here, so that the launcher can check a model without loading Flink.
+    import redis
+    from pyflink.datastream import StreamExecutionEnvironment
+
+    from cluster_serving.connectors.stream import create_group
+    from cluster_serving.job.topology import build
+
+    with redis.Redis.from_url(options.redis.url) as client:
+        create_group(client, options.name)
+    env = StreamExecutionEnvironment.get_execution_environment()
+    build(env, options)
+    env.execute_async(options.name)
+
+
+if __name__ == "__main__":
+    main()

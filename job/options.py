@@ -1,0 +1,106 @@
+"""What one serving job needs to know, handed over from the launcher as JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from cluster_serving.connectors.options import RedisOptions
+
+__all__ = ["BatchOptions", "ImageOptions", "JobOptions", "ModelOptions", "RedisOptions"]
+
+
+@dataclass(frozen=True, slots=True)
+class ImageOptions:
+    """How an encoded image becomes the tensor that the model takes.
+
+    Attributes:
+        resize: (width, height) in pixels, or None to keep the image's own size.
+        max_pixels: Larger images are refused before they are decoded.
+    """
+
+    resize: tuple[int, int] | None = None
+    max_pixels: int = 50_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class ModelOptions:
+    """How the model is loaded.
+
+    Attributes:
+        path: Model folder, readable by every TaskManager.
+        threads: Threads that one copy of the model may use (`threadPerModel`).
+        inputs: Names of the model's inputs to feed, in order; empty for the model's own.
+        outputs: Names of the outputs to return, in order; empty for all.
+        input_shapes: Shapes of one record's inputs, for models that do not carry them (TorchScript); empty if unknown.
+    """
+
+    path: str
+    threads: int = 1
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    input_shapes: tuple[tuple[int, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BatchOptions:
+    """When a batch is complete.
+
+    Attributes:
+        max_size: Most records in one batch.
+        timeout_ms: Longest time, in milliseconds, that a record waits for its batch to fill.
+        greedy: Fire as soon as no further request is waiting, instead of waiting for `timeout_ms`.
+        inputs_already_batched: Records carry a batch dimension of their own; they are concatenated, not stacked.
+    """
+
+    max_size: int = 32
+    timeout_ms: int = 10
+    greedy: bool = True
+    inputs_already_batched: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class JobOptions:
+    """Everything that defines a job.
+
+    Attributes:
+        name: `jobName`: the stream, the prefix of the result keys and the name in the Flink UI.
+        submission: Identifier of this start of the job; the slots report under it (see `connectors.slots`).
+        parallelism: Number of task slots, each with a copy of the model (`modelParallelism`).
+        execution_mode: `thread` or `process` (`python.execution-mode` of Flink).
+        post_processing: Filter applied to every result: "", "topN(n)" or "pickTopN(n)".
+    """
+
+    name: str
+    submission: str
+    model: ModelOptions
+    redis: RedisOptions
+    batch: BatchOptions = field(default_factory=BatchOptions)
+    image: ImageOptions = field(default_factory=ImageOptions)
+    parallelism: int = 1
+    execution_mode: str = "thread"
+    post_processing: str = ""
+
+    def to_json(self) -> str:
+        """Serialize for the command line of the job."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> JobOptions:
+        """Read what `to_json` wrote."""
+        raw: dict[str, Any] = json.loads(text)
+        model, image = raw.pop("model"), raw.pop("image")
+        return cls(
+            model=ModelOptions(
+                path=model["path"],
+                threads=model["threads"],
+                inputs=tuple(model["inputs"]),
+                outputs=tuple(model["outputs"]),
+                input_shapes=tuple(tuple(shape) for shape in model["input_shapes"]),
+            ),
+            redis=RedisOptions(**raw.pop("redis")),
+            batch=BatchOptions(**raw.pop("batch")),
+            image=ImageOptions(tuple(image["resize"]) if image["resize"] else None, image["max_pixels"]),
+            **raw,
+        )

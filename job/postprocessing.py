@@ -1,0 +1,80 @@
+"""Filters of the key `postProcessing`: what is kept of a model's outputs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from cluster_serving.client.errors import InferenceFailed, ModelError
+from cluster_serving.client.inputs import Array
+from cluster_serving.client.protocol import RankedClasses, encode_ranked, encode_result, encode_rows
+
+Fields = dict[str, str | bytes]
+Encoder = Callable[[bool, Sequence[str], Sequence[Array]], Fields]
+"""Makes the fields of the result hash: (native encoding?, output names, one record's outputs) → fields."""
+
+_SYNTAX = re.compile(r"(topN|pickTopN)\((\d+)\)")
+
+
+def make_encoder(filter_text: str) -> Encoder:
+    """Read the filter of a job.
+
+    Args:
+        filter_text: "", `topN(n)` or `pickTopN(n)`.
+
+    Raises:
+        ModelError: It is none of these.
+    """
+    if not filter_text:
+        return encode_result
+    match = _SYNTAX.fullmatch(filter_text.strip())
+    if match is None or int(match[2]) < 1:
+        raise ModelError(f"postProcessing is {filter_text!r}; expected topN(n) or pickTopN(n) with n of at least 1")
+    count = int(match[2])
+    if match[1] == "topN":
+        return lambda native, names, outputs: encode_ranked(
+            native, [top_n(name, output, count) for name, output in zip(names, outputs, strict=True)]
+        )
+    return lambda native, names, outputs: encode_rows(
+        native, names, [pick_top_n(name, output, count) for name, output in zip(names, outputs, strict=True)]
+    )
+
+
+def top_n(name: str, output: Array, count: int) -> RankedClasses:
+    """The `count` largest values with their index, best first; equal values keep the order of their index.
+
+    Args:
+        name: Output name, for the message.
+        output: One record's output: a vector, or one with further dimensions of size 1.
+        count: How many to keep; more than there are keeps all.
+
+    Raises:
+        InferenceFailed: The output is not one vector.
+    """
+    if output.ndim == 0 or output.size != max(output.shape) or output.dtype.kind not in "biuf":
+        raise InferenceFailed(
+            f"topN needs one vector of numbers per record; output {name!r} is {output.dtype} of shape "
+            f"{list(output.shape)}"
+        )
+    flat = output.reshape(-1)
+    best = np.argsort(-flat.astype("f8"), kind="stable")[:count]
+    return [(int(index), float(flat[index])) for index in best]
+
+
+def pick_top_n(name: str, output: Array, count: int) -> Array:
+    """The first `count` rows.
+
+    Args:
+        name: Output name, for the message.
+        output: One record's output: 2-D, or 3-D whose first dimension is 1.
+        count: How many rows to keep.
+
+    Raises:
+        InferenceFailed: The output has another shape.
+    """
+    rows = output[0] if output.ndim == 3 and output.shape[0] == 1 else output
+    if rows.ndim != 2:
+        raise InferenceFailed(f"pickTopN needs rows; output {name!r} has shape {list(output.shape)}, expected 2-D")
+    return rows[:count]

@@ -1,0 +1,36 @@
+"""A request between the batching window and the sink."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cluster_serving.client.errors import ServingError
+from cluster_serving.client.inputs import Input
+from cluster_serving.client.protocol import Entry, encode_error
+from cluster_serving.connectors.answer import Answer
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A decoded stream entry.
+
+    Attributes:
+        entry: The entry as it was read.
+        lane_id: The lane it came on.
+        inputs: Its inputs by name; empty if it could not be decoded.
+        error: Why it could not be decoded.
+    """
+
+    entry: Entry
+    lane_id: str
+    inputs: Mapping[str, Input]
+    error: ServingError | None = None
+
+    def answer(self, fields: Mapping[str, str | bytes]) -> Answer:
+        """Answer with the fields of a result hash."""
+        return Answer(self.entry, self.lane_id, fields)
+
+    def fail(self, error: ServingError) -> Answer:
+        """Answer with an error."""
+        return self.answer(encode_error(error))

@@ -1,0 +1,76 @@
+"""The data path, top to bottom: source, key_by, window, inference, sink."""
+
+from __future__ import annotations
+
+from pyflink.common import Configuration, Types
+from pyflink.datastream import StreamExecutionEnvironment
+from pyflink.java_gateway import get_gateway
+
+from cluster_serving.connectors import sink
+from cluster_serving.connectors.record import lane_key
+from cluster_serving.connectors.sink import RedisHashSink
+from cluster_serving.connectors.source import RedisStreamsSource, from_redis
+from cluster_serving.job import inference, window
+from cluster_serving.job.inference import Inference
+from cluster_serving.job.options import JobOptions
+from cluster_serving.job.window import BatchingWindow
+
+_MAX_PARALLELISM = 1 << 12
+
+
+def build(env: StreamExecutionEnvironment, options: JobOptions) -> None:
+    """Build the job on an environment."""
+    env.configure(_configuration(options))
+    env.set_parallelism(options.parallelism)
+    env.set_max_parallelism(_MAX_PARALLELISM)
+    source = RedisStreamsSource(
+        options.redis,
+        options.name,
+        options.batch.max_size,
+        _lane_keys(options.parallelism),
+        opens_lazily=options.execution_mode == "process",
+    )
+    requests = from_redis(env, source).key_by(lane_key, key_type=Types.INT())
+    _rename(requests, "key_by")
+    # PyFlink chains these three into one operator, so batches pass between them as Python objects, not as bytes.
+    (
+        requests.process(BatchingWindow(options.batch), output_type=Types.PICKLED_BYTE_ARRAY())
+        .name(window.NAME)
+        .map(Inference(options), output_type=Types.PICKLED_BYTE_ARRAY())
+        .name(inference.NAME)
+        .flat_map(RedisHashSink(options.redis, options.name), output_type=Types.INT())
+        .name(sink.NAME)
+    )
+
+
+def _configuration(options: JobOptions) -> Configuration:
+    settings = {
+        "pipeline.name": options.name,
+        "python.execution-mode": options.execution_mode,
+        # Every record leaves its operator at once. The defaults wait for 1000 records or 1 s, and for 100 ms a hop.
+        "python.fn-execution.bundle.size": "1",
+        "python.fn-execution.bundle.time": "1",
+        "execution.buffer-timeout.interval": "0 ms",
+        "python.operator-chaining.enabled": "true",
+    }
+    configuration = Configuration()
+    for key, value in settings.items():
+        configuration.set_string(key, value)
+    return configuration
+
+
+def _lane_keys(parallelism: int) -> list[int]:
+    """Per subtask, a key that Flink assigns to it: requests stay in the slot that read them."""
+    assignment = get_gateway().jvm.org.apache.flink.runtime.state.KeyGroupRangeAssignment
+    keys: dict[int, int] = {}
+    candidate = 0
+    while len(keys) < parallelism:
+        subtask = assignment.assignKeyToParallelOperator(candidate, _MAX_PARALLELISM, parallelism)
+        keys.setdefault(subtask, candidate)
+        candidate += 1
+    return [keys[subtask] for subtask in range(parallelism)]
+
+
+def _rename(keyed: object, name: str) -> None:
+    """Name the map that PyFlink adds for `key_by`; otherwise the Flink UI shows an internal name."""
+    keyed._j_data_stream.getTransformation().getInputs().get(0).setName(name)  # type: ignore[attr-defined]

@@ -1,0 +1,75 @@
+"""Batching window: the Flink shell around `job.batcher`."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+
+from pyflink.datastream import KeyedProcessFunction, RuntimeContext
+
+from cluster_serving.client.errors import ServingError
+from cluster_serving.client.tensors import Signature
+from cluster_serving.connectors.lane import find
+from cluster_serving.connectors.record import Record
+from cluster_serving.job.batcher import Batcher
+from cluster_serving.job.options import BatchOptions
+from cluster_serving.job.request import Request
+
+NAME = "Batching window"
+
+
+class BatchingWindow(KeyedProcessFunction):
+    """Decodes requests and emits them in batches of one signature.
+
+    The key is the lane, so every lane has its window in the slot of its source. Requests are held in memory, not in
+    Flink state: until they are answered they are pending in Redis, which hands them out again after a failure.
+
+    Args:
+        options: When a batch is complete.
+    """
+
+    def __init__(self, options: BatchOptions) -> None:
+        self._options = options
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        """Start empty."""
+        self._batcher: Batcher[Request] = Batcher(self._options.max_size, self._options.timeout_ms)
+        self._timer: int | None = None
+
+    def process_element(self, value: bytes, ctx: KeyedProcessFunction.Context) -> Iterator[list[Request]]:
+        """Take one serialized `Record`."""
+        record = Record.from_bytes(value)
+        if record.entry is None:
+            return
+        lane = find(record.lane_id)
+        more = record.more
+        if lane is not None:
+            more = lane.arrive() or more
+        try:
+            signature, inputs = record.entry.decode()
+        except ServingError as error:
+            yield [Request(record.entry, record.lane_id, {}, error)]
+        else:
+            yield from self._add(signature, Request(record.entry, record.lane_id, inputs))
+        if not more and self._options.greedy:
+            yield from self._batcher.flush()
+        self._set_timer(ctx)
+
+    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterator[list[Request]]:
+        """Emit what has waited long enough."""
+        self._timer = None
+        yield from self._batcher.expire(timestamp)
+        self._set_timer(ctx)
+
+    def _add(self, signature: Signature, request: Request) -> Iterator[list[Request]]:
+        full = self._batcher.add(signature, request, time.time() * 1000)
+        if full is not None:
+            yield full
+
+    def _set_timer(self, ctx: KeyedProcessFunction.Context) -> None:
+        # One timer at a time: registering one for every batch costs a call into Java each.
+        expiry = self._batcher.next_expiry()
+        if expiry is not None and self._timer is None:
+            self._timer = math.ceil(expiry)
+            ctx.timer_service().register_processing_time_timer(self._timer)

@@ -1,0 +1,1 @@
+"""Configuration and the commands that start and stop serving jobs."""

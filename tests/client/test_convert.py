@@ -1,0 +1,54 @@
+"""What `enqueue` accepts."""
+
+import base64
+
+import numpy as np
+import pytest
+
+from cluster_serving.client.convert import to_input
+from cluster_serving.client.errors import InvalidInput
+from cluster_serving.client.inputs import Image, SparseTensor
+
+
+def test_images_may_be_a_path_bytes_or_base64(tmp_path):
+    path = tmp_path / "a b.png"
+    path.write_bytes(b"image file")
+    text = base64.b64encode(b"image file").decode()
+    for value in (str(path), path, {"path": str(path)}, b"image file", bytearray(b"image file"), {"b64": text}):
+        assert to_input("img", value) == Image(b"image file")
+
+
+def test_pixels_are_sent_as_they_are():
+    pixels = np.zeros((2, 2, 3), "u1")
+    assert to_input("img", {"path": pixels}) is pixels
+
+
+def test_lists_of_strings_and_numbers():
+    assert to_input("s", ["one"]).tolist() == ["one"]
+    assert to_input("n", 3).dtype == np.int64
+    assert to_input("n", np.float32(3)).dtype == np.float32
+
+
+def test_three_arrays_are_a_sparse_tensor():
+    sparse = to_input("sp", [np.array([[0, 1], [1, 2]]), np.array([1.0, 2.0]), np.array([3, 4])])
+    assert isinstance(sparse, SparseTensor)
+    assert sparse.shape == (3, 4)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (None, "'x' is of type NoneType"),
+        ("/does/not/exist.png", "cannot read the image file"),
+        ({"path": 3}, "'path' is of type int"),
+        ({"b64": "%%%"}, "not base64"),
+        ({"other": 1}, "keys .'other'.; expected 'path' or 'b64'"),
+        ([], "empty list"),
+        ([1, 2], "list of int"),
+        ([np.zeros((1, 2)), np.zeros(2), np.zeros(1)], "expected integers"),
+        ([np.zeros((2, 2), int), np.zeros(3), np.zeros(2, int)], r"expected indices \(ndim, nnz\)"),
+    ],
+)
+def test_what_cannot_be_sent_is_refused_by_name(value, message):
+    with pytest.raises(InvalidInput, match=message):
+        to_input("x", value)

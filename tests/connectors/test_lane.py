@@ -1,0 +1,34 @@
+"""Flow control of one slot."""
+
+import threading
+
+from cluster_serving.connectors.lane import find, open_lane
+
+
+def test_the_source_is_held_back_until_the_sink_has_answered():
+    lane = open_lane(limit=4)
+    lane.announce(4)
+    assert lane.arrive()
+    assert lane.capacity(0) == 0
+    threading.Timer(0.05, lane.answer, [3]).start()
+    assert lane.capacity(10) == 3
+
+
+def test_a_window_in_another_process_does_not_hold_the_source_back():
+    lane = open_lane(limit=4)
+    lane.announce(100)
+    assert lane.capacity(0) == 4
+
+
+def test_the_last_announced_request_knows_that_it_is_the_last():
+    lane = open_lane(limit=10)
+    lane.announce(3)
+    assert [lane.arrive() for _ in range(3)] == [True, True, False]
+
+
+def test_a_lane_is_found_for_as_long_as_its_source_lives():
+    lane = open_lane(limit=1)
+    assert find(lane.id) is lane
+    lane_id = lane.id
+    del lane
+    assert find(lane_id) is None

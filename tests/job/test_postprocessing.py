@@ -1,0 +1,35 @@
+"""Filters."""
+
+import numpy as np
+import pytest
+
+from cluster_serving.client.errors import InferenceFailed, ModelError
+from cluster_serving.job.postprocessing import make_encoder, pick_top_n, top_n
+
+
+def test_top_n_is_descending_and_keeps_the_order_of_equals():
+    assert top_n("y", np.array([3.0, 2, 1, 4, 5]), 2) == [(4, 5.0), (3, 4.0)]
+    assert top_n("y", np.array([1, 7, 7]), 2) == [(1, 7.0), (2, 7.0)]
+    assert len(top_n("y", np.arange(3), 10)) == 3
+    assert top_n("y", np.array([[[2.0, 9.0]]]), 1) == [(1, 9.0)]
+
+
+@pytest.mark.parametrize("output", [np.zeros((2, 3)), np.array(1.0), np.array(["a"], object)])
+def test_top_n_of_anything_but_a_vector_is_an_error(output):
+    with pytest.raises(InferenceFailed, match="topN needs one vector"):
+        top_n("y", output, 1)
+
+
+def test_pick_top_n_keeps_the_first_rows():
+    rows = np.arange(6).reshape(3, 2)
+    assert pick_top_n("y", rows, 2).tolist() == [[0, 1], [2, 3]]
+    assert pick_top_n("y", rows[np.newaxis], 1).tolist() == [[0, 1]]
+    with pytest.raises(InferenceFailed, match="expected 2-D"):
+        pick_top_n("y", np.zeros(3), 1)
+    assert make_encoder("pickTopN(2)")(False, ["y"], [rows]) == {"value": "[[0.0,1.0][2.0,3.0]]"}
+
+
+@pytest.mark.parametrize("text", ["topN", "topN()", "topN(0)", "topN(1,2)", "softmax(1)", "topN(-1)"])
+def test_an_unknown_filter_is_refused(text):
+    with pytest.raises(ModelError, match="expected topN"):
+        make_encoder(text)
