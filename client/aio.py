@@ -33,6 +33,8 @@ from cluster_serving.client.queues import inputs_of, result_or_error
 
 Fields = dict[bytes, bytes]
 
+_RECONNECT_PAUSE = 0.1
+
 
 class _Wakeups:
     """Receives the announcements of results and wakes whoever waits for them."""
@@ -43,6 +45,8 @@ class _Wakeups:
         self._confirmed: dict[bytes, asyncio.Event] = {}
         self._listener: asyncio.Task[None] | None = None
         self._pubsub: redis.asyncio.client.PubSub | None = None
+        # Two coroutines that subscribe at once would open a connection each, and one of them would be lost.
+        self._commands = asyncio.Lock()
 
     @contextlib.asynccontextmanager
     async def watch(self, channel: str, uri: str, once: bool = False) -> AsyncIterator[asyncio.Event]:
@@ -65,7 +69,8 @@ class _Wakeups:
                 del self._waiting[key]
                 if once and channel.encode() in self._confirmed and self._pubsub is not None:
                     del self._confirmed[channel.encode()]
-                    await self._pubsub.unsubscribe(channel)
+                    async with self._commands:
+                        await self._pubsub.unsubscribe(channel)
 
     async def close(self) -> None:
         """Stop listening and give the connection back."""
@@ -84,9 +89,10 @@ class _Wakeups:
         confirmed = self._confirmed.get(key)
         if confirmed is None:
             confirmed = self._confirmed[key] = asyncio.Event()
-            if self._pubsub is None:
-                self._pubsub = self._client.pubsub()
-            await self._pubsub.subscribe(channel)
+            async with self._commands:
+                if self._pubsub is None:
+                    self._pubsub = self._client.pubsub()
+                await self._pubsub.subscribe(channel)
             if self._listener is None:
                 self._listener = asyncio.create_task(self._listen())
         await asyncio.wait_for(confirmed.wait(), 5)
@@ -95,8 +101,12 @@ class _Wakeups:
         while True:
             try:
                 if self._pubsub is None:
-                    self._pubsub = self._client.pubsub()
-                    await self._pubsub.subscribe(*self._confirmed)
+                    if not self._confirmed:
+                        await asyncio.sleep(_RECONNECT_PAUSE)
+                        continue
+                    async with self._commands:
+                        self._pubsub = self._client.pubsub()
+                        await self._pubsub.subscribe(*self._confirmed)
                     self._wake_all()
                 message = await self._pubsub.get_message(timeout=RECHECK)
             except (ConnectionError, TimeoutError, OSError):
@@ -104,7 +114,7 @@ class _Wakeups:
                     with contextlib.suppress(ConnectionError, OSError):
                         await self._pubsub.aclose()  # type: ignore[no-untyped-call]
                 self._pubsub = None
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(_RECONNECT_PAUSE)
                 continue
             if message is None:
                 continue

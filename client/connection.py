@@ -44,7 +44,8 @@ def connect_async(host: str, port: int | str, url: str | None, **options: Any) -
     """The asyncio variant of `connect`."""
     settings = _settings(options) | {"retry": AsyncRetry(ExponentialBackoff(cap=1, base=0.05), _RETRIES)}
     if url:
-        return redis.asyncio.Redis.from_url(url, **settings)
+        client: redis.asyncio.Redis = redis.asyncio.Redis.from_url(url, **settings)
+        return client
     return redis.asyncio.Redis(host=host, port=int(port), **settings)
 
 

@@ -40,11 +40,11 @@ class Lane:
         with self._changed:
             self._announced += count
 
-    def arrive(self) -> bool:
-        """Window: a request came. Returns whether more have been announced and are on their way."""
+    def arrive(self, count: int) -> bool:
+        """Window: `count` requests came. Returns whether more have been announced and are on their way."""
         with self._changed:
             self._attached = True
-            self._arrived += 1
+            self._arrived += count
             return self._announced > self._arrived
 
     def answer(self, count: int) -> None:

@@ -7,7 +7,7 @@ their turn between ticks; an endless loop here would starve them.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from pyflink.common import Types, WatermarkStrategy
 from pyflink.datastream import DataStream, FlatMapFunction, RuntimeContext, StreamExecutionEnvironment
@@ -17,39 +17,41 @@ from redis.exceptions import RedisError
 from cluster_serving.client.errors import RequestTooLarge
 from cluster_serving.client.protocol import Entry, encode_error
 from cluster_serving.connectors.answer import Answer, write_answers
+from cluster_serving.connectors.chunk import Chunk, by_size
 from cluster_serving.connectors.lane import open_lane
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.reconnect import Backoff, connect
-from cluster_serving.connectors.record import Record
-from cluster_serving.connectors.runtime import subtask_index
+from cluster_serving.connectors.runtime import records_out, subtask_index
 from cluster_serving.connectors.stream import StreamReader
 
 NAME = "Redis Streams source"
 
 _BLOCK_MS = 100
 _LONGEST_TICK = 0.2
-_HEARTBEATS_PER_CLAIM = 10
+_CHUNK_BYTES = 4 << 20
 
 
 class RedisStreamsSource(FlatMapFunction):
-    """Reads requests on every tick and hands them over as serialized `Record`s.
+    """Reads requests on every tick and hands them over as serialized `Chunk`s.
 
     Args:
         options: Where Redis is.
         stream: Stream to read; consumers are named `<stream>-<subtask>`.
         read_size: Most entries of one read.
         lane_keys: Flink key per source subtask that leads to the window subtask of the same index.
-        opens_lazily: Behind this source Flink opens operators at their first record (process mode), so send one.
+        process_mode: Flink opens the operators behind this source at their first record, so send one; and it hands
+            records on only when a tick is over, so read once per tick.
     """
 
     def __init__(
-        self, options: RedisOptions, stream: str, read_size: int, lane_keys: list[int], opens_lazily: bool
+        self, options: RedisOptions, stream: str, read_size: int, lane_keys: list[int], process_mode: bool
     ) -> None:
         self._options = options
         self._stream = stream
         self._read_size = read_size
         self._lane_keys = lane_keys
-        self._opens_lazily = opens_lazily
+        self._process_mode = process_mode
+        self._greets = process_mode
 
     def open(self, runtime_context: RuntimeContext) -> None:
         """Connect; nothing is read yet."""
@@ -60,10 +62,11 @@ class RedisStreamsSource(FlatMapFunction):
         self._client = connect(self._options)
         consumer = f"{self._stream}-{index}"
         self._reader = StreamReader(self._client, self._stream, consumer, self._options.claim_idle_ms)
-        reconnects = runtime_context.get_metrics_group().counter("reconnects")
-        self._backoff = Backoff(f"{NAME} {consumer}", reconnects.inc)
+        metrics = runtime_context.get_metrics_group()
+        self._requests = metrics.counter("requests")
+        self._records_out = records_out(runtime_context)
+        self._backoff = Backoff(f"{NAME} {consumer}", metrics.counter("reconnects").inc)
         self._held: list[Entry] = []
-        self._next_heartbeat = 0.0
 
     def close(self) -> None:
         """Disconnect."""
@@ -71,30 +74,35 @@ class RedisStreamsSource(FlatMapFunction):
 
     def flat_map(self, value: int) -> Iterator[bytes]:
         """Do one bounded read; `value` is the tick's number and means nothing."""
-        if self._opens_lazily:
-            self._opens_lazily = False
-            yield Record(self._lane_key, False, self._lane.id, None).to_bytes()
-        deadline = time.monotonic() + _LONGEST_TICK
+        if self._greets:
+            self._greets = False
+            yield self._chunk([], more=False)
+        deadline = time.monotonic() + (0 if self._process_mode else _LONGEST_TICK)
         entries, self._held = self._held, []
         entries = entries or self._read(_BLOCK_MS)
         while entries:
-            # Look ahead, so that the last record of this read says truly whether more requests are waiting.
+            # Look ahead, so that the last chunk of this read says truly whether more requests are waiting.
             room = self._lane.capacity(0) - len(entries)
             following = self._read(None) if len(entries) == self._read_size and room > 0 else []
             self._lane.announce(len(entries))
-            for position, entry in enumerate(entries, 1):
-                more = bool(following) or position < len(entries)
-                yield Record(self._lane_key, more, self._lane.id, entry).to_bytes()
+            runs = list(by_size(entries, _CHUNK_BYTES))
+            for run in runs:
+                yield self._chunk(run, more=bool(following) or run is not runs[-1])
+            self._requests.inc(len(entries))
+            self._records_out.inc(len(entries) - len(runs))
             entries = following
-            if time.monotonic() > deadline:
+            if time.monotonic() >= deadline:
                 self._held = entries
                 return
+
+    def _chunk(self, entries: Sequence[Entry], more: bool) -> bytes:
+        return Chunk(self._lane_key, more, self._lane.id, entries).to_bytes()
 
     def _read(self, block_ms: int | None) -> list[Entry]:
         room = self._lane.capacity(0 if block_ms is None else _BLOCK_MS / 1000)
         try:
             if not room:
-                self._heartbeat()
+                self._reader.heartbeat()
                 return []
             entries = self._reader.read(min(room, self._read_size), block_ms)
             too_large = [entry for entry in entries if len(entry.data) > self._options.max_request_bytes]
@@ -122,14 +130,8 @@ class RedisStreamsSource(FlatMapFunction):
         ]
         self._backoff.persist(lambda: write_answers(self._client, self._stream, self._options.result_ttl_s, answers))
 
-    def _heartbeat(self) -> None:
-        """A slot that is busy for long reads nothing, and must not be taken for dead."""
-        if time.monotonic() >= self._next_heartbeat:
-            self._reader.heartbeat()
-            self._next_heartbeat = time.monotonic() + self._options.claim_idle_ms / 1000 / _HEARTBEATS_PER_CLAIM
-
 
 def from_redis(env: StreamExecutionEnvironment, source: RedisStreamsSource) -> DataStream:
-    """Stream of serialized `Record`s read by `source`, one reader per slot."""
+    """Stream of serialized `Chunk`s read by `source`, one reader per slot."""
     ticks = env.from_source(NumberSequenceSource(0, 2**62), WatermarkStrategy.no_watermarks(), "Tick")
     return ticks.flat_map(source, output_type=Types.PRIMITIVE_ARRAY(Types.BYTE())).name(NAME)

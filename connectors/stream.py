@@ -19,7 +19,9 @@ from cluster_serving.client.protocol import GROUP, Entry, parse_entry
 
 log = logging.getLogger(__name__)
 
-_AFTER_ALL = "18446744073709551615-18446744073709551615"
+_HEARTBEATS_PER_CLAIM = 10
+# Reads the own pending entries behind every possible one. The very last id would not do: Redis takes it for ">".
+_AFTER_ALL = "18446744073709551615-0"
 
 
 def create_group(client: redis.Redis, stream: str) -> None:
@@ -49,6 +51,7 @@ class StreamReader:
         self._claim_idle_ms = claim_idle_ms
         self._pending_after: str | None = "0"
         self._next_claim = 0.0
+        self._next_heartbeat = 0.0
 
     def read(self, count: int, block_ms: int | None) -> list[Entry]:
         """Read up to `count` entries; own pending ones first, then abandoned ones, then new ones.
@@ -61,6 +64,7 @@ class StreamReader:
             redis.RedisError: Redis cannot be used; nothing was lost, call again.
         """
         try:
+            self.heartbeat()
             if self._pending_after is not None and (entries := self._read_own_pending(count)):
                 return entries
             if time.monotonic() >= self._next_claim:
@@ -78,8 +82,17 @@ class StreamReader:
             return []
 
     def heartbeat(self) -> None:
-        """Show that this consumer lives, without taking an entry."""
-        self._xreadgroup(_AFTER_ALL, 1, None)
+        """Show now and then that this consumer lives; to be called at least every 100 ms.
+
+        A read that finds nothing does not count as a sign of life in Redis, and a slot busy with long batches reads
+        nothing at all.
+
+        Raises:
+            redis.RedisError: Redis cannot be used.
+        """
+        if time.monotonic() >= self._next_heartbeat:
+            self._xreadgroup(_AFTER_ALL, 1, None)
+            self._next_heartbeat = time.monotonic() + self._claim_idle_ms / 1000 / _HEARTBEATS_PER_CLAIM
 
     def _read_own_pending(self, count: int) -> list[Entry]:
         raw = self._xreadgroup(str(self._pending_after), count, None)

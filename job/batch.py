@@ -42,19 +42,9 @@ def split(outputs: Sequence[Array], rows: Sequence[int], already_batched: bool) 
 
     Returns:
         Per record, one array per output.
-
-    Raises:
-        InferenceFailed: An output has another batch size than went in.
     """
-    total = sum(rows)
-    for output in outputs:
-        if output.ndim == 0 or output.shape[0] != total:
-            raise InferenceFailed(
-                f"the model returned an output of shape {list(output.shape)} for a batch of {total}; its first "
-                "dimension must be the batch"
-            )
     if not already_batched:
-        return [[output[index] for output in outputs] for index in range(total)]
+        return [[output[index] for output in outputs] for index in range(len(rows))]
     ends = np.cumsum(rows)
     return [[output[end - count : end] for output in outputs] for end, count in zip(ends, rows, strict=True)]
 

@@ -18,7 +18,7 @@ from cluster_serving.job.models import load_model
 from cluster_serving.job.models.spec import Model
 from cluster_serving.job.options import JobOptions
 from cluster_serving.job.postprocessing import Encoder, make_encoder
-from cluster_serving.job.preprocessing import Preprocessor, dummy_inputs
+from cluster_serving.job.preprocessing import Preprocessor
 from cluster_serving.job.request import Request
 
 NAME = "Inference"
@@ -44,7 +44,10 @@ class Predictor:
         self._preprocessor = Preprocessor(
             self.model.inputs, self.model.layout, options.image, options.batch.inputs_already_batched
         )
-        self._warm_up()
+        try:
+            self.model.warm_up(batch=1)
+        except InferenceFailed as error:
+            raise ModelError(f"the model fails on a batch of zeros: {error}") from error
 
     def describe(self) -> str:
         """The model in one line, for people."""
@@ -78,23 +81,12 @@ class Predictor:
 
     def _to_answer(self, request: Request, result: Arrays | ServingError) -> Answer:
         if isinstance(result, ServingError):
-            if isinstance(result, InferenceFailed):
-                result = InferenceFailed(f"{result} ({self._preprocessor.explain(request.inputs)})")
             return request.fail(result)
         try:
             names = self._names or [f"output{index}" for index in range(len(result))]
             return request.answer(self._encode(request.entry.native, names, result))
         except ServingError as error:
             return request.fail(error)
-
-    def _warm_up(self) -> None:
-        inputs = dummy_inputs(self.model.inputs, batch=1)
-        if inputs is None:
-            return
-        try:
-            self.model.predict(inputs)
-        except Exception as error:
-            raise ModelError(f"the model fails on a batch of zeros: {type(error).__name__}: {error}") from error
 
 
 class Inference(MapFunction):

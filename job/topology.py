@@ -7,7 +7,7 @@ from pyflink.datastream import StreamExecutionEnvironment
 from pyflink.java_gateway import get_gateway
 
 from cluster_serving.connectors import sink
-from cluster_serving.connectors.record import lane_key
+from cluster_serving.connectors.chunk import lane_key
 from cluster_serving.connectors.sink import RedisHashSink
 from cluster_serving.connectors.source import RedisStreamsSource, from_redis
 from cluster_serving.job import inference, window
@@ -28,7 +28,7 @@ def build(env: StreamExecutionEnvironment, options: JobOptions) -> None:
         options.name,
         options.batch.max_size,
         _lane_keys(options.parallelism),
-        opens_lazily=options.execution_mode == "process",
+        process_mode=options.execution_mode == "process",
     )
     requests = from_redis(env, source).key_by(lane_key, key_type=Types.INT())
     _rename(requests, "key_by")
@@ -61,12 +61,15 @@ def _configuration(options: JobOptions) -> Configuration:
 
 def _lane_keys(parallelism: int) -> list[int]:
     """Per subtask, a key that Flink assigns to it: requests stay in the slot that read them."""
-    assignment = get_gateway().jvm.org.apache.flink.runtime.state.KeyGroupRangeAssignment
+    jvm = get_gateway().jvm.org.apache.flink
     keys: dict[int, int] = {}
     candidate = 0
     while len(keys) < parallelism:
-        subtask = assignment.assignKeyToParallelOperator(candidate, _MAX_PARALLELISM, parallelism)
-        keys.setdefault(subtask, candidate)
+        # PyFlink hashes not the key itself but a row that holds it.
+        row = jvm.types.Row(1)
+        row.setField(0, candidate)
+        assign = jvm.runtime.state.KeyGroupRangeAssignment.assignKeyToParallelOperator
+        keys.setdefault(assign(row, _MAX_PARALLELISM, parallelism), candidate)
         candidate += 1
     return [keys[subtask] for subtask in range(parallelism)]
 

@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from pyflink.datastream import KeyedProcessFunction, RuntimeContext
 
 from cluster_serving.client.errors import ServingError
-from cluster_serving.client.tensors import Signature
+from cluster_serving.connectors.chunk import Chunk
 from cluster_serving.connectors.lane import find
-from cluster_serving.connectors.record import Record
 from cluster_serving.job.batcher import Batcher
 from cluster_serving.job.options import BatchOptions
 from cluster_serving.job.request import Request
@@ -38,20 +37,20 @@ class BatchingWindow(KeyedProcessFunction):
         self._timer: int | None = None
 
     def process_element(self, value: bytes, ctx: KeyedProcessFunction.Context) -> Iterator[list[Request]]:
-        """Take one serialized `Record`."""
-        record = Record.from_bytes(value)
-        if record.entry is None:
-            return
-        lane = find(record.lane_id)
-        more = record.more
-        if lane is not None:
-            more = lane.arrive() or more
-        try:
-            signature, inputs = record.entry.decode()
-        except ServingError as error:
-            yield [Request(record.entry, record.lane_id, {}, error)]
-        else:
-            yield from self._add(signature, Request(record.entry, record.lane_id, inputs))
+        """Take one serialized `Chunk`."""
+        chunk = Chunk.from_bytes(value)
+        more = chunk.more
+        if lane := find(chunk.lane_id):
+            more = lane.arrive(len(chunk.entries)) or more
+        for entry in chunk.entries:
+            try:
+                signature, inputs = entry.decode()
+            except ServingError as error:
+                yield [Request(entry, chunk.lane_id, {}, error)]
+                continue
+            full = self._batcher.add(signature, Request(entry, chunk.lane_id, inputs), time.time() * 1000)
+            if full is not None:
+                yield full
         if not more and self._options.greedy:
             yield from self._batcher.flush()
         self._set_timer(ctx)
@@ -61,11 +60,6 @@ class BatchingWindow(KeyedProcessFunction):
         self._timer = None
         yield from self._batcher.expire(timestamp)
         self._set_timer(ctx)
-
-    def _add(self, signature: Signature, request: Request) -> Iterator[list[Request]]:
-        full = self._batcher.add(signature, request, time.time() * 1000)
-        if full is not None:
-            yield full
 
     def _set_timer(self, ctx: KeyedProcessFunction.Context) -> None:
         # One timer at a time: registering one for every batch costs a call into Java each.

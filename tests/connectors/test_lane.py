@@ -8,7 +8,7 @@ from cluster_serving.connectors.lane import find, open_lane
 def test_the_source_is_held_back_until_the_sink_has_answered():
     lane = open_lane(limit=4)
     lane.announce(4)
-    assert lane.arrive()
+    assert lane.arrive(1)
     assert lane.capacity(0) == 0
     threading.Timer(0.05, lane.answer, [3]).start()
     assert lane.capacity(10) == 3
@@ -23,7 +23,7 @@ def test_a_window_in_another_process_does_not_hold_the_source_back():
 def test_the_last_announced_request_knows_that_it_is_the_last():
     lane = open_lane(limit=10)
     lane.announce(3)
-    assert [lane.arrive() for _ in range(3)] == [True, True, False]
+    assert [lane.arrive(1), lane.arrive(2)] == [True, False]
 
 
 def test_a_lane_is_found_for_as_long_as_its_source_lives():

@@ -2,7 +2,6 @@
 
 import hypothesis.extra.numpy as hnp
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,12 +23,6 @@ def test_records_that_bring_their_own_batch_keep_it(rows):
     records = [[np.full((count, 3), index)] for index, count in enumerate(rows)]
     parts = split(merge(records, already_batched=True), rows, already_batched=True)
     assert all(np.array_equal(before[0], after[0]) for before, after in zip(records, parts, strict=True))
-
-
-@pytest.mark.parametrize("output", [np.zeros(()), np.zeros((3, 2))])
-def test_an_output_without_the_batch_is_an_error(output):
-    with pytest.raises(InferenceFailed, match="for a batch of 2"):
-        split([output], [1, 1], already_batched=False)
 
 
 def test_records_of_different_shape_are_never_merged():

@@ -1,0 +1,140 @@
+"""From an encoded image to the tensor that a model takes."""
+
+from __future__ import annotations
+
+import re
+import struct
+
+import cv2
+import numpy as np
+from numpy.typing import DTypeLike
+
+from cluster_serving.client.errors import InvalidInput, RequestTooLarge
+from cluster_serving.client.inputs import Array
+from cluster_serving.job.models.spec import Layout
+from cluster_serving.job.options import ImageOptions
+
+FORMATS = "JPEG, PNG, BMP, WebP or TIFF"
+"""Accepted formats; OpenCV reads more, but the size of others is not known before they are decoded."""
+
+_MAX_JPEG_SEGMENTS = 1000  # before the frame header; a large colour profile takes some 200
+_JPEG_SEGMENT = re.compile(
+    rb"\xff([\x02-\xcf\xd9-\xfe])"
+)  # as decoders do, skips what is not a marker or has no segment
+_TIFF_SIZES = {
+    256: 0,
+    322: 0,
+    257: 1,
+    323: 1,
+}  # tag → axis: width, tile width, height, tile height; a tile is buffered too
+
+# Slots are the unit of parallelism; OpenCV's own pool would take the cores of the other slots.
+cv2.setNumThreads(1)
+# What is wrong with an image is answered to its sender; a sender must not be able to fill the log.
+cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
+
+
+def decode(
+    data: bytes, options: ImageOptions, layout: Layout, dtype: DTypeLike = np.float32, name: str = "image"
+) -> Array:
+    """Decode an image to blue, green, red in 0..255, turned upright as its EXIF data says, not normalized.
+
+    Args:
+        data: The encoded file; grey images get three equal channels, transparency is dropped.
+        options: Size to scale to, and most pixels to accept.
+        layout: "HWC" for (height, width, 3), "CHW" for (3, height, width).
+        dtype: Of the result; uint8 costs no conversion.
+        name: Of the input, for messages.
+
+    Raises:
+        RequestTooLarge: The header announces more pixels than `options.max_pixels`; nothing was decoded.
+        InvalidInput: The bytes are not a whole image of one of `FORMATS`.
+    """
+    size = read_size(data)
+    if size and size[0] * size[1] > options.max_pixels:
+        raise RequestTooLarge(
+            f"input {name!r} is an image of {size[0]} x {size[1]} pixels; at most {options.max_pixels} are accepted"
+        )
+    try:
+        image = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR) if size else None
+    except cv2.error:
+        image = None
+    if image is None:
+        problem = "is damaged or cut off" if size else "is not an image that can be read"
+        raise InvalidInput(
+            f"input {name!r} {problem}: {len(data)} bytes that begin with {data[:8]!r}; expected a whole {FORMATS} file"
+        )
+    if options.resize:
+        image = cv2.resize(image, options.resize, interpolation=cv2.INTER_LINEAR)
+    return np.ascontiguousarray(image.transpose(2, 0, 1) if layout == "CHW" else image, dtype)
+
+
+def read_size(data: bytes) -> tuple[int, int] | None:
+    """Read width and height from an image's header, without decoding anything.
+
+    Returns:
+        Pixels as stored (before EXIF orientation); None if the bytes do not begin like one of `FORMATS`.
+    """
+    try:
+        if data.startswith(b"\x89PNG\r\n\x1a\n") and data[12:16] == b"IHDR":
+            width, height = struct.unpack_from(">II", data, 16)
+            return width, height
+        if data.startswith(b"\xff\xd8\xff"):
+            return _jpeg_size(data)
+        if data.startswith(b"BM"):
+            return _bmp_size(data)
+        if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
+            return _webp_size(data)
+        if data[:4] in (b"II*\0", b"MM\0*"):
+            return _tiff_size(data, "<" if data[:2] == b"II" else ">")
+    except (struct.error, IndexError):
+        pass  # the header is cut off
+    return None
+
+
+def _jpeg_size(data: bytes) -> tuple[int, int] | None:
+    position = 2
+    for _ in range(_MAX_JPEG_SEGMENTS):
+        found = _JPEG_SEGMENT.search(data, position)
+        if not found:
+            return None
+        marker, position = found[1][0], found.end()
+        if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):  # a frame header, of any coding process
+            height, width = struct.unpack_from(">HH", data, position + 3)
+            return width, height
+        position += struct.unpack_from(">H", data, position)[0]
+    return None
+
+
+def _bmp_size(data: bytes) -> tuple[int, int]:
+    layout = "<HH" if struct.unpack_from("<I", data, 14)[0] == 12 else "<ii"
+    width, height = struct.unpack_from(layout, data, 18)
+    return abs(width), abs(height)  # a negative height means rows from the top
+
+
+def _webp_size(data: bytes) -> tuple[int, int] | None:
+    kind = data[12:16]
+    if kind == b"VP8X":
+        return 1 + int.from_bytes(data[24:27], "little"), 1 + int.from_bytes(data[27:30], "little")
+    if kind == b"VP8L":
+        bits = struct.unpack_from("<I", data, 21)[0]
+        return 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
+    if kind == b"VP8 ":
+        width, height = struct.unpack_from("<HH", data, 26)
+        return width & 0x3FFF, height & 0x3FFF
+    return None
+
+
+def _tiff_size(data: bytes, order: str) -> tuple[int, int] | None:
+    start = struct.unpack_from(order + "I", data, 4)[0]
+    size = [0, 0]
+    for index in range(struct.unpack_from(order + "H", data, start)[0]):
+        entry = start + 2 + 12 * index
+        tag, kind = struct.unpack_from(order + "HH", data, entry)
+        if tag in _TIFF_SIZES:
+            if kind not in (3, 4):  # SHORT and LONG
+                return None
+            value = struct.unpack_from(order + ("H" if kind == 3 else "I"), data, entry + 8)[0]
+            # The largest of what a repeated tag says, as which one the decoder believes does not matter then.
+            size[_TIFF_SIZES[tag]] = max(size[_TIFF_SIZES[tag]], value)
+    return (size[0], size[1]) if all(size) else None

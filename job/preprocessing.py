@@ -1,0 +1,204 @@
+"""From the inputs of one request to the arrays that the model takes, or an error that says what is wrong with them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from cluster_serving.client.errors import InvalidInput, RequestTooLarge
+from cluster_serving.client.inputs import Array, Image, Input, SparseTensor
+from cluster_serving.job import images
+from cluster_serving.job.models.spec import Layout, TensorSpec, type_text
+from cluster_serving.job.options import ImageOptions
+
+MAX_DENSE_ELEMENTS = 1 << 24
+"""Most elements of a sparse tensor made dense: 64 MiB of float32, out of a request of a few bytes."""
+
+
+class Preprocessor:
+    """Prepares requests for one model.
+
+    Inputs are matched by name if the request has exactly the names of the model's inputs, else by position, as in the
+    original. Dtypes are converted only where no value changes its meaning: see `prepare`.
+    """
+
+    def __init__(
+        self, inputs: Sequence[TensorSpec], layout: Layout, image: ImageOptions, already_batched: bool = False
+    ) -> None:
+        """Prepare for a model.
+
+        Args:
+            inputs: What the model takes.
+            layout: Order of the axes of its images, where the shape of the input does not tell.
+            image: How to decode images.
+            already_batched: Records carry a batch dimension of their own (`inputAlreadyBatched`).
+        """
+        self._rules = [_Rule(spec, layout, image, already_batched) for spec in inputs]
+        self._names = frozenset(spec.name for spec in inputs)
+        self._already_batched = already_batched
+
+    def prepare(self, record: Mapping[str, Input]) -> list[Array]:
+        """Convert one record.
+
+        An array of the model's dtype passes untouched. Numbers are converted to a wider or an equally kind dtype
+        (float64 to float32, int64 to float32); to integers or bool only if every value is one, since original clients
+        send all numbers as float32. Sparse tensors are made dense, images are decoded.
+
+        Args:
+            record: Name → input, as decoded from the request.
+
+        Returns:
+            One array per input of the model, in its order; without a batch dimension unless `already_batched`. They may
+            be read-only views of the request.
+
+        Raises:
+            InvalidInput: Wrong number of inputs, kind, dtype, shape or values; the message names the input.
+            RequestTooLarge: An image or a sparse tensor would take too much memory.
+        """
+        if len(record) != len(self._rules):
+            raise InvalidInput(
+                f"the request has {len(record)} inputs ({', '.join(map(repr, record))}); "
+                f"the model expects {len(self._rules)}: {', '.join(map(str, self._rules))}"
+            )
+        names = [rule.name for rule in self._rules] if record.keys() == self._names else record
+        arrays = [rule.apply(name, record[name]) for rule, name in zip(self._rules, names, strict=True)]
+        if self._already_batched and len({len(array) for array in arrays}) > 1:
+            sizes = ", ".join(f"{name!r} {len(array)}" for name, array in zip(names, arrays, strict=True))
+            raise InvalidInput(f"the inputs of the request differ in their batch dimension: {sizes}")
+        return arrays
+
+
+class _Rule:
+    """What one input of the model takes."""
+
+    def __init__(self, spec: TensorSpec, layout: Layout, image: ImageOptions, already_batched: bool) -> None:
+        self.name = spec.name
+        self._shape = spec.record_shape
+        self._image_shape = self._shape
+        self._batched = already_batched
+        if already_batched and self._shape is not None:
+            self._shape = (None, *self._shape)
+        self._dtype = np.dtype(spec.dtype) if spec.dtype not in ("", "str") else None
+        self._is_text = spec.dtype == "str"
+        self._text = f"{spec.name}: {type_text(spec.dtype, self._shape)}"
+        self._layout: Layout = _layout_of(self._image_shape) or layout
+        self._image = image
+
+    def __str__(self) -> str:
+        return self._text
+
+    def apply(self, name: str, value: Input) -> Array:
+        if isinstance(value, Image):
+            array = self._decoded(name, value)
+        elif isinstance(value, SparseTensor):
+            array = self._dense(name, value)
+        elif _fits(value.shape, self._shape):
+            array = self._converted(name, value)
+        else:
+            raise self._refused(name, value.dtype, value.shape)
+        if self._batched and not (array.ndim and len(array)):
+            raise InvalidInput(f"input {name!r} of shape {list(array.shape)} has no batch dimension, or an empty one")
+        return array
+
+    def _decoded(self, name: str, value: Image) -> Array:
+        dtype = self._dtype or (None if self._is_text else np.dtype(np.float32))
+        expected = self._image_shape or (None, None, None)
+        if dtype is None or not np.can_cast(np.uint8, dtype) or len(expected) != 3:
+            raise InvalidInput(f"input {name!r} is an image, but the model expects {self}")
+        image = images.decode(value.data, self._image, self._layout, dtype, name)
+        if not _fits(image.shape, expected):
+            axes = slice(1, 3) if self._layout == "CHW" else slice(0, 2)
+            height, width = image.shape[axes]
+            advice = ""
+            if not _fits((height, width), expected[axes]):
+                advice = '; imageResize: "width,height" in config.yaml scales images'
+            raise InvalidInput(
+                f"input {name!r} is an image of {width} x {height} pixels ({type_text(dtype.name, image.shape)}), "
+                f"but the model expects {self}{advice}"
+            )
+        return image[np.newaxis] if self._batched else image
+
+    def _dense(self, name: str, value: SparseTensor) -> Array:
+        shape = tuple(value.shape)
+        if not _fits(shape, self._shape):
+            raise self._refused(name, f"sparse {value.values.dtype}", shape)
+        if not shape or any(size < 0 for size in shape):
+            raise InvalidInput(
+                f"input {name!r} is sparse and of shape {list(shape)}; expected one or more sizes from 0 up"
+            )
+        if math.prod(shape) > MAX_DENSE_ELEMENTS:
+            raise RequestTooLarge(
+                f"input {name!r} is sparse and of shape {list(shape)}; at most {MAX_DENSE_ELEMENTS} elements are taken"
+            )
+        indices, values = value.indices, value.values
+        if values.ndim != 1 or indices.shape != (len(shape), len(values)) or indices.dtype.kind not in "iu":
+            raise InvalidInput(
+                f"input {name!r} is sparse with indices {type_text(indices.dtype.name, indices.shape)} for "
+                f"{values.size} values in {len(shape)} dimensions; expected int64[{len(shape)}, {values.size}]"
+            )
+        if (indices < 0).any() or (indices >= np.array(shape)[:, np.newaxis]).any():
+            raise InvalidInput(f"input {name!r} is sparse with an index outside its shape {list(shape)}")
+        values = self._converted(name, values)
+        dense = np.zeros(shape, values.dtype)
+        dense[tuple(indices)] = values
+        return dense
+
+    def _converted(self, name: str, array: Array) -> Array:
+        if array.dtype == self._dtype:
+            return array
+        if array.dtype.kind in "OU":
+            if (self._is_text or self._dtype is None) and all(isinstance(item, str) for item in array.flat):
+                return array.astype(object, copy=False)
+            raise self._refused(name, "str" if array.dtype.kind == "U" else array.dtype, array.shape)
+        if self._is_text:
+            raise self._refused(name, array.dtype, array.shape)
+        return array if self._dtype is None else self._cast(name, array, self._dtype)
+
+    def _cast(self, name: str, array: Array, dtype: np.dtype[Any]) -> Array:
+        if np.can_cast(array.dtype, dtype, "safe"):
+            return array.astype(dtype)
+        if dtype.kind in "biu" and array.dtype.kind in "biuf":
+            if _holds(array, dtype):
+                return array.astype(dtype)
+            raise InvalidInput(
+                f"input {name!r} is {array.dtype} with values that are not {dtype}; the model expects {self}"
+            )
+        if not np.can_cast(array.dtype, dtype, "same_kind"):
+            raise self._refused(name, array.dtype, array.shape)
+        try:
+            with np.errstate(over="raise"):
+                return array.astype(dtype)
+        except FloatingPointError:
+            raise InvalidInput(f"input {name!r} is {array.dtype} with values too large for {self}") from None
+
+    def _refused(self, name: str, dtype: object, shape: Sequence[int]) -> InvalidInput:
+        return InvalidInput(f"input {name!r} is {type_text(str(dtype), shape)}, but the model expects {self}")
+
+
+def _layout_of(shape: tuple[int | None, ...] | None) -> Layout | None:
+    """Tell the order of an image's axes from where the three channels are; None if that is not clear."""
+    if shape is None or len(shape) != 3 or (shape[0] == 3) == (shape[2] == 3):
+        return None
+    return "CHW" if shape[0] == 3 else "HWC"
+
+
+def _fits(shape: Sequence[int], expected: Sequence[int | None] | None) -> bool:
+    if expected is None:
+        return True
+    return len(shape) == len(expected) and all(e is None or e == s for s, e in zip(shape, expected, strict=True))
+
+
+def _holds(array: Array, dtype: np.dtype[Any]) -> bool:
+    """Whether every value is an integer that the dtype can hold."""
+    if not array.size:
+        return True
+    low, high = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    try:
+        # As Python numbers, because an int64's limits are not exact in floating point.
+        within = low <= int(array.min()) and int(array.max()) <= high
+    except (ValueError, OverflowError):  # not a number, or infinity
+        return False
+    return within and (array.dtype.kind != "f" or bool((np.trunc(array) == array).all()))

@@ -1,0 +1,68 @@
+"""The asyncio client, on a real Redis with an echoing consumer."""
+
+import asyncio
+
+import numpy as np
+import pytest
+
+from cluster_serving.client import (
+    AsyncInputQueue,
+    AsyncOutputQueue,
+    InvalidInput,
+    RedisUnavailable,
+    ResultTimeout,
+)
+
+
+@pytest.mark.usefixtures("echo")
+def test_many_requests_share_a_connection_and_each_gets_its_own_result(redis_server, job):
+    async def main():
+        async with (
+            AsyncInputQueue(port=redis_server.port, name=job) as requests,
+            AsyncOutputQueue(url=redis_server.url, name=job) as results,
+        ):
+            answers = await asyncio.gather(
+                *(requests.predict({"x": np.array([number])}, timeout=30) for number in range(300))
+            )
+            assert [answer.item() for answer in answers] == list(range(300))
+            await asyncio.gather(*(requests.enqueue(f"r{number}", x=np.array([number])) for number in range(50)))
+            answers = await asyncio.gather(*(results.query_and_delete(f"r{n}", timeout=30) for n in range(50)))
+            assert [answer.item() for answer in answers] == list(range(50))
+            assert await results.query("r0") is None
+            await requests.enqueue("left", x=np.ones(1))
+            both = await asyncio.gather(results.query("left", timeout=30), results.query("left", timeout=30))
+            assert [answer.item() for answer in both] == [1, 1]
+            assert {uri: value.item() for uri, value in (await results.dequeue()).items()} == {"left": 1}
+
+    asyncio.run(main())
+
+
+def test_failures_are_the_same_errors(redis_server, job):
+    async def main():
+        async with AsyncInputQueue(port=redis_server.port, name=job) as requests:
+            with pytest.raises(InvalidInput):
+                await requests.enqueue("a", x=object())
+            with pytest.raises(ResultTimeout):
+                await requests.predict({"x": np.zeros(1)}, timeout=0.1)
+        async with AsyncOutputQueue(port=1, name=job) as results:
+            with pytest.raises(RedisUnavailable):
+                await results.query("a")
+
+    asyncio.run(main())
+
+
+def test_a_waiting_query_survives_a_restart_of_redis(redis_server, job, request):
+    async def main():
+        async with (
+            AsyncOutputQueue(port=redis_server.port, name=job) as results,
+            AsyncInputQueue(port=redis_server.port, name=job) as requests,
+        ):
+            waiting = asyncio.create_task(results.query("late", timeout=60))
+            await asyncio.sleep(0.2)
+            redis_server.stop()
+            redis_server.start()
+            request.getfixturevalue("echo")
+            await requests.enqueue("late", x=np.ones(1))
+            assert (await waiting).item() == 1
+
+    asyncio.run(main())

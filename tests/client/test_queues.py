@@ -1,0 +1,163 @@
+"""The synchronous client, on a real Redis with an echoing consumer."""
+
+import json
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from cluster_serving.client import (
+    InputQueue,
+    InvalidInput,
+    OutputQueue,
+    QueueFull,
+    RedisUnavailable,
+    ResultTimeout,
+)
+from cluster_serving.client.protocol import GROUP, result_key
+
+
+@pytest.fixture
+def queues(redis_server, job):
+    with (
+        InputQueue(host="127.0.0.1", port=str(redis_server.port), name=job) as requests,
+        OutputQueue(url=redis_server.url, name=job) as results,
+    ):
+        yield requests, results
+
+
+def test_constructor_arguments_are_the_originals(redis_server):
+    with InputQueue("127.0.0.1", redis_server.port, "other") as queue:
+        assert (queue.host, queue.port, queue.name) == ("127.0.0.1", str(redis_server.port), "other")
+    with OutputQueue() as queue:
+        assert (queue.host, queue.port, queue.name) == ("localhost", "6379", "serving_stream")
+
+
+@pytest.mark.usefixtures("echo")
+def test_enqueue_query_and_delete(queues, db, job):
+    requests, results = queues
+    assert requests.enqueue("my:request", x=np.arange(3), y=["a", "b"]) == "my:request"
+    numbers, texts = results.query("my:request", timeout=10)
+    assert (numbers.tolist(), texts.tolist()) == ([0, 1, 2], ["a", "b"])
+    assert results.query("my:request") is not None
+    assert results.query_and_delete("my:request") is not None
+    assert results.query("my:request") is None
+    assert not db.exists(result_key(job, "my:request"))
+
+
+@pytest.mark.usefixtures("echo")
+def test_a_waiting_query_is_woken_not_polling(queues, db):
+    requests, results = queues
+    waiter = ThreadPoolExecutor(1).submit(results.query, "later", timeout=30)
+    time.sleep(0.3)
+    calls = db.info("commandstats").get("cmdstat_hgetall", {}).get("calls", 0)
+    time.sleep(0.5)
+    assert db.info("commandstats")["cmdstat_hgetall"]["calls"] == calls
+    requests.enqueue("later", x=np.ones(2))
+    assert waiter.result(10).tolist() == [1, 1]
+
+
+@pytest.mark.usefixtures("echo")
+def test_dequeue_takes_everything_and_keeps_whole_uris_and_errors(queues, db, job):
+    requests, results = queues
+    for uri in ("a", "a:b", "ü/%20"):
+        requests.enqueue(uri, x=np.zeros(1))
+    db.xadd(job, {"uri": "broken", "data": b"not base64!"})
+    for uri in ("a", "a:b", "ü/%20"):
+        results.query(uri, timeout=10)
+    with pytest.raises(InvalidInput, match="not base64"):
+        results.query("broken", timeout=10)
+    taken = results.dequeue()
+    assert set(taken) == {"a", "a:b", "ü/%20", "broken"}
+    assert isinstance(taken["broken"], InvalidInput)
+    assert results.dequeue() == {}
+
+
+@pytest.mark.usefixtures("echo")
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        ({"x": np.array([1.5])}, [1.5]),
+        (json.dumps({"instances": [{"ids": [100.0, 88.0]}]}), [100.0, 88.0]),
+        (np.array([1, 2], "u1"), [1, 2]),
+        (3, 3),
+    ],
+)
+def test_predict_waits_and_leaves_nothing_behind(queues, db, job, data, expected):
+    requests, _ = queues
+    assert requests.predict(data, timeout=10).tolist() == expected
+    assert not list(db.scan_iter(match=f"cluster-serving_{job}*"))
+    assert db.xpending(job, GROUP)["pending"] == 0
+
+
+@pytest.mark.parametrize("text", ['{"instances": []}', "[1]", '{"instances": [{"x": [[1], [2, 3]]}]}'])
+def test_predict_refuses_json_it_cannot_read(queues, text):
+    with pytest.raises(InvalidInput, match="cannot read the JSON text"):
+        queues[0].predict(text)
+
+
+@pytest.mark.usefixtures("echo")
+def test_threads_get_their_own_results(queues):
+    requests, results = queues
+
+    def one(number):
+        if number % 2:
+            return requests.predict({"x": np.array([number])}, timeout=20).item()
+        requests.enqueue(f"request-{number}", x=np.array([number]))
+        return results.query_and_delete(f"request-{number}", timeout=20).item()
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(one, range(200))) == list(range(200))
+
+
+def test_a_timeout_is_as_long_as_it_says_and_raises(queues):
+    requests, results = queues
+    started = time.monotonic()
+    with pytest.raises(ResultTimeout, match=r"within 0\.2 s"):
+        requests.predict({"x": np.zeros(1)}, timeout=0.2)
+    with pytest.raises(TimeoutError):
+        results.query("never", timeout=0.2)
+    assert time.monotonic() - started >= 0.4
+    assert results.query("never") is None
+
+
+def test_bad_input_queues_nothing(queues, db, job):
+    with pytest.raises(InvalidInput, match="input 'x' is of type NoneType"):
+        queues[0].enqueue("a", x=None)
+    with pytest.raises(InvalidInput, match="no inputs"):
+        queues[0].enqueue("a")
+    assert db.xlen(job) == 0
+
+
+def test_an_unreachable_redis_says_so_and_keeps_the_password_to_itself():
+    with (
+        InputQueue(url="redis://:secret@127.0.0.1:1/0") as queue,
+        pytest.raises(RedisUnavailable, match=r"127\.0\.0\.1:1") as caught,
+    ):
+        queue.enqueue("a", x=np.zeros(1))
+    assert "secret" not in str(caught.value)
+
+
+def test_a_full_redis_refuses_the_request(queues, db):
+    db.config_set("maxmemory-policy", "noeviction")
+    db.config_set("maxmemory", 1)
+    try:
+        with pytest.raises(QueueFull, match="memory limit"):
+            queues[0].enqueue("a", x=np.zeros(1))
+    finally:
+        db.config_set("maxmemory", 0)
+
+
+def test_a_waiting_query_survives_a_restart_of_redis(redis_server, db, job, request):
+    with OutputQueue(port=redis_server.port, name=job) as results:
+        waiter = ThreadPoolExecutor(1).submit(results.query, "late", timeout=60)
+        time.sleep(0.2)
+        redis_server.stop()
+        redis_server.start()
+        request.getfixturevalue("echo")
+        with InputQueue(port=redis_server.port, name=job) as requests:
+            requests.enqueue("late", x=np.ones(1))
+        assert waiter.result(60).tolist() == [1]
+    assert threading.active_count() < 20

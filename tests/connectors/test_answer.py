@@ -1,0 +1,33 @@
+"""What makes a request answered, on a real Redis."""
+
+from cluster_serving.client.protocol import GROUP, result_key
+from cluster_serving.connectors.answer import Answer, write_answers
+from cluster_serving.connectors.stream import StreamReader, create_group
+
+
+def test_result_expiry_ack_delete_and_wake_up_happen_together(db, job):
+    create_group(db, job)
+    db.xadd(job, {"uri": "a", "data": b"x"})
+    db.xadd(job, {"uri": "b", "data": b"x", "reply_to": "my-channel"})
+    entries = StreamReader(db, job, "c", 60_000).read(2, None)
+    db.hset(result_key(job, "a"), mapping={"value": "old", "error": "of an earlier request"})
+    with db.pubsub() as listener:
+        listener.subscribe(result_key(job, "a"), "my-channel")
+        assert [listener.get_message(timeout=5)["type"] for _ in range(2)] == ["subscribe"] * 2
+        write_answers(db, job, 60, [Answer(entry, "", {"value": entry.uri}) for entry in entries])
+        received = [listener.get_message(timeout=5) for _ in range(2)]
+    messages = {(message["channel"].decode(), message["data"].decode()) for message in received}
+    assert messages == {(result_key(job, "a"), "a"), ("my-channel", "b")}
+    assert db.hgetall(result_key(job, "a")) == {b"value": b"a"}
+    assert 0 < db.ttl(result_key(job, "b")) <= 60
+    assert db.xlen(job) == 0
+    assert db.xpending(job, GROUP)["pending"] == 0
+
+
+def test_writing_an_answer_again_does_no_harm(db, job):
+    create_group(db, job)
+    db.xadd(job, {"uri": "a", "data": b"x"})
+    entries = StreamReader(db, job, "c", 60_000).read(2, None)
+    for _ in range(2):
+        write_answers(db, job, 60, [Answer(entry, "", {"value": entry.uri}) for entry in entries])
+    assert db.hgetall(result_key(job, "a")) == {b"value": b"a"}

@@ -1,0 +1,93 @@
+"""The consumer of the stream, on a real Redis."""
+
+import time
+
+import pytest
+import redis
+
+from cluster_serving.client.protocol import GROUP
+from cluster_serving.connectors.stream import StreamReader, create_group
+
+
+@pytest.fixture
+def reader(db, job):
+    create_group(db, job)
+    return StreamReader(db, job, f"{job}-0", claim_idle_ms=60_000)
+
+
+def add(db, job, *uris):
+    for uri in uris:
+        db.xadd(job, {"uri": uri, "data": b"x"})
+
+
+def uris(entries):
+    return [entry.uri for entry in entries]
+
+
+def test_what_was_queued_before_the_group_existed_is_read(db, job):
+    add(db, job, "a", "b")
+    create_group(db, job)
+    create_group(db, job)
+    assert uris(StreamReader(db, job, "c", 60_000).read(10, None)) == ["a", "b"]
+
+
+def test_after_a_restart_a_consumer_reads_its_own_pending_entries_first(db, job, reader):
+    add(db, job, *"abcde")
+    assert uris(reader.read(3, None)) == ["a", "b", "c"]
+    again = StreamReader(db, job, f"{job}-0", 60_000)
+    assert uris(again.read(2, None)) == ["a", "b"]
+    assert uris(again.read(2, None)) == ["c"]
+    assert uris(again.read(2, None)) == ["d", "e"]
+    assert again.read(2, None) == []
+
+
+def test_entries_of_a_dead_consumer_are_taken_over(db, job, reader):
+    add(db, job, *"abc")
+    reader.read(3, None)
+    time.sleep(0.01)
+    other = StreamReader(db, job, f"{job}-1", claim_idle_ms=1)
+    assert uris(other.read(2, None)) == ["a", "b"]
+    assert uris(other.read(2, None)) == ["c"]
+
+
+def test_entries_of_a_living_consumer_are_left_alone(db, job, reader):
+    add(db, job, "a")
+    reader.read(1, None)
+    other = StreamReader(db, job, f"{job}-1", claim_idle_ms=60_000)
+    assert other.read(1, None) == []
+
+
+def test_a_heartbeat_counts_as_life_but_takes_nothing(db, job, reader):
+    add(db, job, "a", "b")
+    reader.read(1, None)
+    before = db.xpending_range(job, GROUP, "-", "+", 10)
+    reader._next_heartbeat = 0
+    time.sleep(0.1)
+    reader.heartbeat()
+    after = db.xpending_range(job, GROUP, "-", "+", 10)
+    assert [item["times_delivered"] for item in after] == [item["times_delivered"] for item in before] == [1]
+    assert db.xinfo_consumers(job, GROUP)[0]["idle"] < 100
+
+
+@pytest.mark.parametrize("damage", [lambda db, job: db.delete(job), lambda db, job: db.xgroup_destroy(job, GROUP)])
+def test_a_stream_or_group_that_disappears_is_created_again(db, job, reader, damage):
+    damage(db, job)
+    assert reader.read(1, None) == []
+    add(db, job, "a")
+    assert uris(reader.read(1, None)) == ["a"]
+
+
+def test_entries_that_nobody_waits_for_are_dropped(db, job, reader):
+    db.xadd(job, {"foo": "bar"})
+    gone = db.xadd(job, {"uri": "deleted", "data": "x"})
+    add(db, job, "a")
+    assert uris(reader.read(10, None)) == ["deleted", "a"]
+    db.xdel(job, gone)
+    assert uris(StreamReader(db, job, f"{job}-0", 60_000).read(10, None)) == ["a"]
+    assert db.xpending(job, GROUP)["pending"] == 1
+    assert db.xlen(job) == 1
+
+
+def test_an_unusable_redis_is_reported(job):
+    with redis.Redis(port=1) as client, pytest.raises(redis.ConnectionError):
+        StreamReader(client, job, "c", 60_000).read(1, None)
