@@ -17,6 +17,8 @@ from cluster_serving.job.options import ImageOptions
 MAX_DENSE_ELEMENTS = 1 << 24
 """Most elements of a sparse tensor made dense: 64 MiB of float32, out of a request of a few bytes."""
 
+_MAX_DIMENSIONS = 32
+
 
 class Preprocessor:
     """Prepares requests for one model.
@@ -105,16 +107,16 @@ class _Rule:
 
     def _decoded(self, name: str, value: Image) -> Array:
         dtype = self._dtype or (None if self._is_text else np.dtype(np.float32))
-        expected = self._image_shape or (None, None, None)
+        expected = (None, None, None) if self._image_shape is None else self._image_shape
         if dtype is None or not np.can_cast(np.uint8, dtype) or len(expected) != 3:
             raise InvalidInput(f"input {name!r} is an image, but the model expects {self}")
         image = images.decode(value.data, self._image, self._layout, dtype, name)
         if not _fits(image.shape, expected):
-            axes = slice(1, 3) if self._layout == "CHW" else slice(0, 2)
-            height, width = image.shape[axes]
-            advice = ""
-            if not _fits((height, width), expected[axes]):
-                advice = '; imageResize: "width,height" in config.yaml scales images'
+            height, width, wanted = (
+                (*image.shape[1:], expected[1:]) if self._layout == "CHW" else (*image.shape[:2], expected[:2])
+            )
+            scalable = not _fits((height, width), wanted)
+            advice = '; imageResize: "width,height" in config.yaml scales images' if scalable else ""
             raise InvalidInput(
                 f"input {name!r} is an image of {width} x {height} pixels ({type_text(dtype.name, image.shape)}), "
                 f"but the model expects {self}{advice}"
@@ -125,11 +127,11 @@ class _Rule:
         shape = tuple(value.shape)
         if not _fits(shape, self._shape):
             raise self._refused(name, f"sparse {value.values.dtype}", shape)
-        if not shape or any(size < 0 for size in shape):
+        if not 1 <= len(shape) <= _MAX_DIMENSIONS or any(size < 0 for size in shape):
             raise InvalidInput(
-                f"input {name!r} is sparse and of shape {list(shape)}; expected one or more sizes from 0 up"
+                f"input {name!r} is sparse and of shape {list(shape)}; expected 1 to {_MAX_DIMENSIONS} sizes from 0 up"
             )
-        if math.prod(shape) > MAX_DENSE_ELEMENTS:
+        if math.prod(max(size, 1) for size in shape) > MAX_DENSE_ELEMENTS:
             raise RequestTooLarge(
                 f"input {name!r} is sparse and of shape {list(shape)}; at most {MAX_DENSE_ELEMENTS} elements are taken"
             )

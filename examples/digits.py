@@ -1,0 +1,107 @@
+"""Make a model and images to try Cluster Serving with: handwritten digits of 8 x 8 pixels, from scikit-learn.
+
+Usage: python examples/digits.py [FOLDER]
+
+FOLDER (default: digits) then holds
+- model/: an OpenVINO model that takes images, for `modelPath`; it needs `imageResize: "8,8"`
+- images/: PNG files of 64 x 64 pixels that the model has not seen, such as 0007_label3.png
+- labels.csv: the file name and the digit of each image
+"""
+
+from __future__ import annotations
+
+import csv
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import cv2
+import numpy as np
+import openvino
+from openvino import opset13 as ops
+from sklearn.datasets import load_digits
+from sklearn.neural_network import MLPClassifier
+
+HELD_OUT = 400
+SCALE = 8  # pixels of a PNG per pixel of a digit
+
+
+class Digits(NamedTuple):
+    """Digits and their labels.
+
+    Attributes:
+        x: float32 (n, 64), brightness from 0 to 1, row by row.
+        y: int64 (n,), the digit.
+    """
+
+    x: np.ndarray
+    y: np.ndarray
+
+
+Weights = list[tuple[np.ndarray, np.ndarray]]
+"""Per layer the matrix (inputs, outputs) and the bias (outputs,), float32."""
+
+
+def read() -> tuple[Digits, Digits]:
+    """Read the digits: 1397 to train with, and 400 held out."""
+    data = load_digits()
+    order = np.random.default_rng(0).permutation(len(data.target))
+    digits = Digits((data.data / 16).astype(np.float32)[order], data.target.astype(np.int64)[order])
+    return Digits(*(part[:-HELD_OUT] for part in digits)), Digits(*(part[-HELD_OUT:] for part in digits))
+
+
+def train(digits: Digits) -> Weights:
+    """Train a network with one hidden layer of 64; it takes a second or two."""
+    network = MLPClassifier((64,), learning_rate_init=0.01, early_stopping=True, random_state=0).fit(digits.x, digits.y)
+    layers = zip(network.coefs_, network.intercepts_, strict=True)
+    return [(matrix.astype(np.float32), bias.astype(np.float32)) for matrix, bias in layers]
+
+
+def save_model(folder: Path, weights: Weights, takes_images: bool) -> None:
+    """Write the network as `digits.xml` and `digits.bin`.
+
+    Args:
+        folder: Where to; made if it does not exist.
+        weights: Of the network.
+        takes_images: The input x is float32 [?, 3, 8, 8] with values from 0 to 255; else [?, 64] from 0 to 1.
+            The output `probabilities` is float32 [?, 10].
+    """
+    x = ops.parameter([-1, 3, 8, 8] if takes_images else [-1, 64], np.float32, name="x")
+    values = x
+    if takes_images:
+        grey = ops.divide(ops.reduce_mean(x, [1], keep_dims=False), ops.constant(np.float32(255)))
+        values = ops.reshape(grey, [-1, 64], special_zero=False)
+    *hidden, (matrix, bias) = weights
+    for w, b in hidden:
+        values = ops.relu(ops.add(ops.matmul(values, ops.constant(w), False, False), ops.constant(b)))
+    probabilities = ops.softmax(ops.add(ops.matmul(values, ops.constant(matrix), False, False), ops.constant(bias)), 1)
+    x.output(0).set_names({"x"})
+    probabilities.output(0).set_names({"probabilities"})
+    folder.mkdir(parents=True, exist_ok=True)
+    openvino.save_model(openvino.Model([probabilities], [x], "digits"), folder / "digits.xml", compress_to_fp16=False)
+
+
+def save_images(folder: Path, digits: Digits) -> list[Path]:
+    """Write each digit as a grey PNG file of 64 x 64 pixels, and return the files in order."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files = []
+    for number, (x, label) in enumerate(zip(*digits, strict=True)):
+        pixels = np.round(x * 255).astype(np.uint8).reshape(8, 8)
+        files.append(folder / f"{number:04}_label{label}.png")
+        cv2.imwrite(str(files[-1]), pixels.repeat(SCALE, axis=0).repeat(SCALE, axis=1))
+    return files
+
+
+def main(folder: Path) -> None:
+    training, held_out = read()
+    print(f"training a small network on {len(training.y)} handwritten digits")
+    save_model(folder / "model", train(training), takes_images=True)
+    print(f"wrote the model to {folder / 'model'}")
+    files = save_images(folder / "images", held_out)
+    with (folder / "labels.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("file", "label"), *((f.name, y) for f, y in zip(files, held_out.y, strict=True))])
+    print(f"wrote {len(files)} images that it has not seen to {folder / 'images'}, and their digits to labels.csv")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "digits"))

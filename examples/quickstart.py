@@ -1,0 +1,139 @@
+"""What `make quickstart` runs: serve handwritten digits on this machine and show what comes back.
+
+It makes a small model and images in `.quickstart/`, starts Redis, Flink and the job unless they run, and sends the
+images from eight threads with the Python client.
+"""
+
+from __future__ import annotations
+
+import csv
+import socket
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+from cluster_serving.client import InputQueue
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+FOLDER = Path(".quickstart")
+CONFIG = FOLDER / "config.yaml"
+JOB = "digits"
+SHOWN = 12
+IN_FLIGHT = 8
+
+console = Console()
+
+
+class Prediction(NamedTuple):
+    """What came back for one image."""
+
+    image: str
+    label: int
+    predicted: int
+    probability: float
+    milliseconds: float
+
+
+def free_port(preferred: int, setting: str) -> int:
+    """The preferred port, or the next free one, said aloud."""
+    for port in range(preferred, preferred + 100):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        if port != preferred:
+            console.print(f"Port {preferred} is taken; using {port} instead ({setting} in {CONFIG}).")
+        return port
+    raise SystemExit(f"No free port from {preferred} to {preferred + 99}; set {setting} in {CONFIG} yourself.")
+
+
+def prepare() -> None:
+    """Make model, images and configuration, once."""
+    if not (FOLDER / "labels.csv").exists():
+        subprocess.run([sys.executable, "examples/digits.py", str(FOLDER)], check=True)  # noqa: S603 - our own script
+    if not CONFIG.exists():
+        redis_port, flink_port = free_port(6379, "redisUrl"), free_port(8081, "flinkRestUrl")
+        CONFIG.write_text(
+            "# Written by make quickstart; cluster-serving-init writes a configuration with every key explained.\n"
+            f"modelPath: model\njobName: {JOB}\nimageResize: 8,8\npostProcessing: topN(3)\n"
+            f"redisUrl: localhost:{redis_port}\nflinkRestUrl: localhost:{flink_port}\n",
+            "utf8",
+        )
+
+
+def command(name: str, *arguments: str) -> int:
+    """Run one of the installed commands; what it says goes to the terminal."""
+    return subprocess.run([str(Path(sys.executable).parent / name), *arguments], check=False).returncode  # noqa: S603
+
+
+def setting(key: str) -> str:
+    """A value of the configuration."""
+    lines = (line.partition(": ") for line in CONFIG.read_text("utf8").splitlines())
+    return next(value for name, _, value in lines if name == key)
+
+
+def predict_all(port: int) -> list[Prediction]:
+    """Send every held-out image and wait for its answer."""
+    with (FOLDER / "labels.csv").open(newline="") as file:
+        rows = [(row[0], int(row[1])) for row in csv.reader(file) if row[1].isdigit()]
+    with InputQueue(port=port, name=JOB) as queue, ThreadPoolExecutor(IN_FLIGHT) as pool:
+
+        def one(row: tuple[str, int]) -> Prediction:
+            name, label = row
+            started = time.perf_counter()
+            ranking = queue.predict({"image": {"path": str(FOLDER / "images" / name)}}, timeout=30)
+            milliseconds = (time.perf_counter() - started) * 1000
+            predicted, probability = ranking[0]
+            return Prediction(name, label, predicted, probability, milliseconds)
+
+        return list(track(pool.map(one, rows), "Sending images", len(rows), console=console, transient=True))
+
+
+def show(predictions: list[Prediction], seconds: float) -> None:
+    """Print a few predictions, and what all of them amount to."""
+    table = Table("image", "predicted", "probability", "true label", "time")
+    for item in predictions[:SHOWN]:
+        colour = "green" if item.predicted == item.label else "red"
+        table.add_row(
+            item.image,
+            f"[{colour}]{item.predicted}[/]",
+            f"{item.probability:.3f}",
+            str(item.label),
+            f"{item.milliseconds:.1f} ms",
+        )
+    console.print(table)
+    right = sum(item.predicted == item.label for item in predictions)
+    console.print(
+        f"{right} of {len(predictions)} images right ({right / len(predictions):.1%}), "
+        f"{len(predictions) / seconds:.0f} images/s with {IN_FLIGHT} in flight"
+    )
+
+
+def main() -> None:
+    prepare()
+    if command("cluster-serving-cli", "status", JOB, "-c", str(CONFIG), "--quiet") and command(
+        "cluster-serving-start", "-c", str(CONFIG)
+    ):
+        raise SystemExit(1)
+    port = int(setting("redisUrl").rpartition(":")[2])
+    started = time.perf_counter()
+    predictions = predict_all(port)
+    show(predictions, time.perf_counter() - started)
+    console.print(
+        f"\nFlink UI:        http://{setting('flinkRestUrl')}\n"
+        f"Your own image:  .venv/bin/python examples/predict.py {FOLDER}/images/{predictions[0].image} --port {port}\n"
+        "                 (any size; a bright digit on a dark ground)\n"
+        "Stop:            make stop",
+        highlight=False,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""Loading a model from its folder, whatever engine it needs."""
+
+from __future__ import annotations
+
+import importlib
+
+from cluster_serving.client.errors import ModelError
+from cluster_serving.client.tensors import DTYPES
+from cluster_serving.job.models.detect import check, detect, require_engine
+from cluster_serving.job.models.spec import Layout, Model, TensorSpec, cause, dummy_inputs
+from cluster_serving.job.options import ModelOptions
+
+__all__ = ["Layout", "Model", "TensorSpec", "check", "detect", "dummy_inputs", "load_model"]
+
+
+def load_model(options: ModelOptions) -> Model:
+    """Load one copy of the model; its engine is imported now, and only the one it needs.
+
+    Raises:
+        EngineMissing: The engine is not installed.
+        ModelError: There is not exactly one model, the engine cannot load it, or it lacks an input or output that the
+            options name.
+    """
+    files = detect(options.path)
+    require_engine(files)
+    try:
+        module = importlib.import_module(f"{__name__}.{files.format.module}")
+        model: Model = module.load(files, options)
+    except ModelError:
+        raise
+    except Exception as error:
+        raise ModelError(f"{files.format.engine} cannot load {files.paths[0]}: {cause(error)}") from error
+    problem = _problem(model)
+    if problem:
+        model.close()
+        raise ModelError(f"the model {files.paths[0]} cannot be served: {problem}")
+    return model
+
+
+def _problem(model: Model) -> str | None:
+    if not model.inputs:
+        return "it has no inputs"
+    for spec in model.inputs:
+        if spec.shape == ():
+            return f"input {spec.name!r} has no dimension for the batch"
+    for spec in model.inputs + model.outputs:
+        if spec.dtype not in DTYPES | {"str", ""}:
+            return f"{spec.name!r} is of type {spec.dtype}, which has no counterpart in numpy"
+    return None

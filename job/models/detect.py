@@ -1,0 +1,134 @@
+"""Which engine a model folder needs, told by the names of its files, without importing an engine."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from cluster_serving.client.errors import EngineMissing, ModelError
+from cluster_serving.job.options import ModelOptions
+
+_MAX_LISTED = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A kind of model folder.
+
+    Attributes:
+        engine: Name of the engine, for people.
+        module: Module beside this one that loads the format.
+        package: What that module imports.
+        extra: Extra of the distribution that installs the package.
+        parts: What the folder must hold: per part the patterns, in lower case, of which one matches; `/` ends a folder.
+    """
+
+    engine: str
+    module: str
+    package: str
+    extra: str
+    parts: tuple[tuple[str, ...], ...]
+
+    def __str__(self) -> str:
+        return f"{self.engine}: {' and '.join(' or '.join(patterns) for patterns in self.parts)}"
+
+
+FORMATS = (
+    Format("OpenVINO", "openvino_ir", "openvino", "openvino", (("*.xml",), ("*.bin",))),
+    Format("TensorFlow", "saved_model", "tensorflow", "tensorflow", (("saved_model.pb",), ("variables/",))),
+    Format("TorchScript", "torchscript", "torch", "torch", (("*.pt", "*.pth"),)),
+)
+"""Every kind of model that can be served."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFiles:
+    """The model found in a folder.
+
+    Attributes:
+        format: Its kind.
+        folder: Where it is.
+        paths: One path per part of the format.
+    """
+
+    format: Format
+    folder: Path
+    paths: tuple[Path, ...]
+
+
+def detect(folder: str | Path) -> ModelFiles:
+    """Find the one model in a folder; hidden and unrelated files do not matter.
+
+    Args:
+        folder: The model folder; its subfolders are not searched.
+
+    Raises:
+        ModelError: There is no such folder, or it holds no model, half a model, or more than one.
+    """
+    folder = Path(folder)
+    names = _list(folder)
+    found = {format: [_matching(names, patterns) for patterns in format.parts] for format in FORMATS}
+    complete = [format for format, parts in found.items() if all(parts)]
+    if not complete:
+        begun = [format for format, parts in found.items() if any(parts)]
+        raise _error(folder, names, "only a part of a model" if begun else "no model", begun or FORMATS)
+    format, parts = complete[0], found[complete[0]]
+    if len(complete) > 1 or any(len(matches) > 1 for matches in parts):
+        raise _error(folder, names, "more than one model", complete)
+    return ModelFiles(format, folder, tuple(folder / matches[0] for matches in parts))
+
+
+def check(options: ModelOptions) -> str:
+    """Check, fast and without importing an engine, that there is a model and that its engine is installed.
+
+    Returns:
+        Name of the engine.
+
+    Raises:
+        ModelError: As `detect`.
+        EngineMissing: The engine is not installed; the message has the command that installs it.
+    """
+    files = detect(options.path)
+    require_engine(files)
+    return files.format.engine
+
+
+def require_engine(files: ModelFiles) -> None:
+    """Check that the engine of a model is installed.
+
+    Raises:
+        EngineMissing: It is not.
+    """
+    format = files.format
+    if importlib.util.find_spec(format.package) is None:
+        raise EngineMissing(
+            f"the model in {files.folder} needs {format.engine}, and the Python package {format.package} is not "
+            f"installed: run pip install 'cluster-serving[{format.extra}]'"
+        )
+
+
+def _list(folder: Path) -> list[str]:
+    if not folder.exists():
+        raise ModelError(f"the model folder {folder} does not exist")
+    if not folder.is_dir():
+        raise ModelError(f"{folder} is a file; modelPath has to name the folder that holds the model")
+    try:
+        entries = [entry.name + "/" * entry.is_dir() for entry in folder.iterdir()]
+    except OSError as error:
+        raise ModelError(f"the model folder {folder} cannot be read: {error.strerror}") from error
+    return sorted(name for name in entries if not name.startswith("."))
+
+
+def _matching(names: list[str], patterns: tuple[str, ...]) -> list[str]:
+    return [name for name in names if any(fnmatchcase(name.lower(), pattern) for pattern in patterns)]
+
+
+def _error(folder: Path, names: list[str], problem: str, expected: Iterable[Format]) -> ModelError:
+    listed = ", ".join(names[:_MAX_LISTED]) or "nothing"
+    if len(names) > _MAX_LISTED:
+        listed += f" and {len(names) - _MAX_LISTED} more"
+    formats = "; ".join(map(str, expected))
+    return ModelError(f"the model folder {folder} holds {problem}. Found: {listed}. Expected one of: {formats}.")

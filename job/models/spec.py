@@ -1,0 +1,170 @@
+"""What every engine has in common: named tensors, one batched call, errors that name the cause."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal, TypeVar
+
+import numpy as np
+
+from cluster_serving.client.errors import InferenceFailed, ModelError
+from cluster_serving.client.inputs import Array
+
+Layout = Literal["HWC", "CHW"]
+"""Order of an image's axes: height, width, channel."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """One input or output of a model.
+
+    Attributes:
+        name: Name by which requests and results call it.
+        dtype: numpy name such as "float32"; "str" for a tensor of strings; "" if the model does not say.
+        shape: With the batch dimension; None for a dimension of any size, None as a whole if the model does not say.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int | None, ...] | None
+
+    @property
+    def record_shape(self) -> tuple[int | None, ...] | None:
+        """Shape of one record: without the batch dimension; None if unknown."""
+        return None if self.shape is None else self.shape[1:]
+
+    def __str__(self) -> str:
+        return f"{self.name}: {type_text(self.dtype, self.shape)}"
+
+
+def type_text(dtype: str, shape: Sequence[int | None] | None) -> str:
+    """Write a dtype and a shape as people do: `float32[?, 64]`, `any[...]` where nothing is known."""
+    sizes = "..." if shape is None else ", ".join("?" if size is None else str(size) for size in shape)
+    return f"{dtype or 'any'}[{sizes}]"
+
+
+class Model(ABC):
+    """A loaded model that computes one batch per call; it is used by one thread at a time.
+
+    Attributes:
+        engine: Name of the engine, for messages.
+        layout: Order of the axes of the images that models of this engine take.
+        inputs: What `predict` takes, in order.
+        outputs: What `predict` returns, in order; empty as long as only a first call can tell.
+    """
+
+    layout: ClassVar[Layout] = "CHW"
+    engine: str
+    inputs: list[TensorSpec]
+    outputs: list[TensorSpec]
+
+    def predict(self, inputs: Sequence[Array]) -> list[Array]:
+        """Compute one batch.
+
+        Args:
+            inputs: One array per entry of `self.inputs`, in that order and of its dtype (`object` that holds `str` for
+                "str"); the first dimension is the batch.
+
+        Returns:
+            One array per output; the first dimension is the batch. The caller owns them: no later call changes them.
+
+        Raises:
+            InferenceFailed: The engine failed, or returned something else than one row per record.
+            ModelError: An output named in the options does not exist, where only a call can tell.
+        """
+        try:
+            outputs = self._run(inputs)
+        except ModelError:
+            raise
+        except Exception as error:
+            raise InferenceFailed(f"{self.engine} failed: {cause(error)}; {self.describe()}") from error
+        batch = len(inputs[0])
+        for index, array in enumerate(outputs):
+            if not array.ndim or len(array) != batch:
+                name = self.outputs[index].name if index < len(self.outputs) else str(index)
+                raise InferenceFailed(
+                    f"output {name!r} has shape {list(array.shape)} for a batch of {batch}; its first dimension has to "
+                    f"be the batch"
+                )
+        return outputs
+
+    def warm_up(self, batch: int) -> bool:
+        """Compute a batch of zeros, so that the first request does not pay for what engines do lazily.
+
+        Returns:
+            False if nothing was computed, because too little is known about the inputs.
+
+        Raises:
+            InferenceFailed: The model cannot compute zeros, although nothing had to be guessed.
+        """
+        inputs = dummy_inputs(self.inputs, batch)
+        if inputs is None:
+            return False
+        try:
+            self.predict(inputs)
+        except InferenceFailed:
+            # Guesses may be wrong: a size of 1 too small for a convolution, an empty string no image file.
+            if any(spec.dtype == "str" or None in (spec.record_shape or ()) for spec in self.inputs):
+                return False
+            raise
+        return True
+
+    def describe(self) -> str:
+        """Say in one line what the model takes, for error messages."""
+        return f"the model expects {', '.join(map(str, self.inputs))}"
+
+    @abstractmethod
+    def close(self) -> None:
+        """Free the engine's memory; the model cannot be used afterwards."""
+
+    @abstractmethod
+    def _run(self, inputs: Sequence[Array]) -> list[Array]:
+        """Do what `predict` promises; any exception will do."""
+
+
+def dummy_inputs(specs: Sequence[TensorSpec], batch: int) -> list[Array] | None:
+    """Make a batch of zeros (empty strings) that fits the specs; None if a shape is unknown.
+
+    Args:
+        specs: Inputs of a model; a free dimension becomes 1, an unknown dtype float32.
+        batch: Size of the first dimension.
+    """
+    arrays = []
+    for spec in specs:
+        if spec.record_shape is None:
+            return None
+        shape = (batch, *(1 if size is None else size for size in spec.record_shape))
+        arrays.append(np.full(shape, "", object) if spec.dtype == "str" else np.zeros(shape, spec.dtype or "float32"))
+    return arrays
+
+
+def choose(kind: str, wanted: Sequence[str], available: Mapping[str, T]) -> list[T]:
+    """Pick what is called by the wanted names.
+
+    Args:
+        kind: "input" or "output", for the message.
+        wanted: Names in the order asked for; empty for all, in the model's order.
+        available: What the model has.
+
+    Raises:
+        ModelError: The model has no such name; the message lists those it has.
+    """
+    for name in wanted:
+        if name not in available:
+            raise ModelError(f"the model has no {kind} {name!r}; its {kind}s are {', '.join(available) or 'unnamed'}")
+    return [available[name] for name in wanted or available]
+
+
+def writable(array: Array) -> Array:
+    """Return the array itself if an engine can use its memory in place, else a copy."""
+    return array if array.flags.c_contiguous and array.flags.writeable else array.copy()
+
+
+def cause(error: BaseException) -> str:
+    """Text of an engine's exception in one line; of a long one the beginning and the end, where the cause stands."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= 800 else f"{text[:300]} ... {text[-500:]}"

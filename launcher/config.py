@@ -1,0 +1,198 @@
+"""The keys of `config.yaml`, each with its type, default and meaning; flat camelCase, as the original's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from cluster_serving.job.options import BatchOptions, ImageOptions, JobOptions, ModelOptions, RedisOptions
+from cluster_serving.launcher.values import (
+    Address,
+    Filter,
+    FlinkUrl,
+    Names,
+    Pair,
+    RedisUrl,
+    Shapes,
+    Size,
+    address,
+    redacted,
+)
+
+
+def _key(default: Any, expects: str, meaning: str, **constraints: Any) -> Any:
+    # `expects` is what an error message says; the generated file has it too.
+    return Field(
+        default, description=meaning, json_schema_extra={"expects": expects}, validate_default=True, **constraints
+    )
+
+
+_COUNT = "a whole number of at least 1"
+_SWITCH = "true or false"
+_BYTES = "a size such as 4g, 512m or a number of bytes"
+
+
+class Config(BaseModel):
+    """A checked `config.yaml`; made by `config_file.read`."""
+
+    model_config = ConfigDict(alias_generator=to_camel, extra="forbid", frozen=True, strict=True, hide_input_in_errors=True)
+
+    model_path: str = _key(
+        ...,
+        "the path of a folder",
+        "Folder that holds one model: OpenVINO IR (*.xml, *.bin), TensorFlow SavedModel (saved_model.pb, variables/) or "
+        "TorchScript (*.pt). A relative path starts at the folder of this file. On a cluster of several machines, all of "
+        "them must see the folder under this path. Required.",
+        min_length=1,
+    )
+    job_name: str = _key(
+        "serving_stream",
+        "letters, digits, '_', '-' and '.'",
+        "Name of the job: its Redis stream, its result keys, and the name in the Flink UI. Clients say "
+        "InputQueue(name=...). Jobs of different names share one Redis and one Flink.",
+        pattern=r"^[A-Za-z0-9_.-]+$",
+    )
+
+    model_parallelism: int = _key(
+        1, _COUNT, "Task slots that serve the job, each with its own copy of the model.", ge=1, le=4096
+    )
+    thread_per_model: int = _key(1, _COUNT, "Threads that one copy of the model may use.", ge=1)
+    core_number_per_machine: int | None = _key(
+        None,
+        _COUNT,
+        "Sets the two keys above from the cores of a machine: OpenVINO uses all of them as threads of one copy, other "
+        "engines run as many copies of one thread.",
+        ge=1,
+    )
+    execution_mode: Literal["thread", "process"] = _key(
+        "thread",
+        "thread or process",
+        "thread: the model runs inside Flink's TaskManager, fastest. process: it runs in processes of its own; a crash in "
+        "native code ends one of them, not the TaskManager.",
+    )
+
+    inputs: Names = _key("", "names separated by commas, or a list", "Inputs of the model to feed, in this order; empty: its own.")
+    outputs: Names = _key("", "names separated by commas, or a list", "Outputs of the model to return, in this order; empty: all.")
+    input_shapes: Shapes = _key(
+        [],
+        "a list of shapes, such as [[3,224,224]]",
+        "Shape of each input of one record, without a batch dimension, for models that do not say (TorchScript).",
+    )
+    input_already_batched: bool = _key(
+        False,
+        _SWITCH,
+        "false: a request holds one record, without a batch dimension. true: its inputs carry a batch dimension of their own.",
+    )
+    image_resize: Pair = _key(
+        "",
+        "width,height in pixels, such as 224,224, or empty",
+        "Size that images are scaled to, width first; empty: they keep their own.",
+    )
+    max_image_pixels: int = _key(50_000_000, _COUNT, "Larger images are refused before they are decoded.", ge=1)
+    post_processing: Filter = _key(
+        "",
+        "topN(n), pickTopN(n) or empty",
+        "What is kept of an output: topN(n) gives the n best classes with their values, pickTopN(n) the original's table of "
+        "the n best per row; empty: all of it.",
+    )
+
+    max_batch_size: int = _key(32, _COUNT, "Most records in one batch.", ge=1)
+    batch_timeout: int = _key(
+        10, "a whole number of milliseconds", "Milliseconds that a record waits at most for its batch to fill.", ge=0
+    )
+    greedy_batching: bool = _key(
+        True, _SWITCH, "true: a batch does not wait while nothing is queued, so an idle system adds no delay."
+    )
+
+    redis_url: RedisUrl = _key(
+        "localhost:6379",
+        "host:port, redis://user:password@host:port/db or rediss://... for TLS",
+        "Redis for requests and results, 6.2 or later. If nothing listens there and it is this machine, it is started.",
+        repr=False,
+    )
+    redis_timeout: int = _key(
+        5000, "a whole number of milliseconds", "Milliseconds to wait for an answer of Redis.", ge=1
+    )
+    redis_max_memory: Size = _key(
+        "4g", _BYTES, "Memory limit of the Redis that is started here; when it is reached, requests are refused.", ge=1 << 20
+    )
+    result_ttl: int = _key(3600, "a whole number of seconds", "Seconds that a result is kept.", ge=1)
+    claim_idle_time: int = _key(
+        60,
+        "a whole number of seconds",
+        "Seconds after which the requests of a slot that went silent are given to another one.",
+        ge=1,
+    )
+    max_request_bytes: Size = _key("64m", _BYTES, "Larger requests are refused.", ge=1)
+
+    flink_rest_url: FlinkUrl = _key(
+        "localhost:8081",
+        "host:port",
+        "Flink's REST endpoint and UI. If nothing listens there and it is this machine, a cluster is started.",
+    )
+    start_timeout: int = _key(120, "a whole number of seconds", "Seconds that cluster-serving-start waits at most.", ge=1)
+
+    @property
+    def redis_address(self) -> Address:
+        """Host and port of `redisUrl`."""
+        return address(self.redis_url)
+
+    @property
+    def flink_address(self) -> Address:
+        """Host and port of `flinkRestUrl`."""
+        return address(self.flink_rest_url)
+
+    @property
+    def redis_shown(self) -> str:
+        """`redisUrl` without user and password."""
+        return redacted(self.redis_url)
+
+    def located(self, folder: Path) -> Config:
+        """With `modelPath` made absolute, relative to a folder."""
+        return self.model_copy(update={"model_path": str((folder / Path(self.model_path).expanduser()).absolute())})
+
+    def sized_for(self, engine: str) -> Config:
+        """With `coreNumberPerMachine` turned into threads and copies, as the engine makes best use of them.
+
+        Args:
+            engine: Name of the engine, from `check_model`.
+        """
+        cores = self.core_number_per_machine
+        if cores is None:
+            return self
+        threads, copies = (cores, 1) if engine == "OpenVINO" else (1, cores)
+        return self.model_copy(update={"thread_per_model": threads, "model_parallelism": copies})
+
+    @property
+    def model_options(self) -> ModelOptions:
+        """How the job loads the model."""
+        return ModelOptions(self.model_path, self.thread_per_model, self.inputs, self.outputs, self.input_shapes)
+
+    def job_options(self, submission: str) -> JobOptions:
+        """Everything that defines the job.
+
+        Args:
+            submission: Identifier of this start.
+        """
+        return JobOptions(
+            name=self.job_name,
+            submission=submission,
+            model=self.model_options,
+            redis=RedisOptions(
+                url=self.redis_url,
+                timeout_ms=self.redis_timeout,
+                result_ttl_s=self.result_ttl,
+                claim_idle_ms=self.claim_idle_time * 1000,
+                max_request_bytes=self.max_request_bytes,
+            ),
+            batch=BatchOptions(
+                self.max_batch_size, self.batch_timeout, self.greedy_batching, self.input_already_batched
+            ),
+            image=ImageOptions(self.image_resize, self.max_image_pixels),
+            parallelism=self.model_parallelism,
+            execution_mode=self.execution_mode,
+            post_processing=self.post_processing,
+        )

@@ -1,0 +1,139 @@
+"""Reading `config.yaml` with errors that name the line, and writing the one that `cluster-serving-init` makes."""
+
+from __future__ import annotations
+
+import difflib
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
+
+from cluster_serving.launcher.config import Config
+from cluster_serving.launcher.errors import ConfigError
+from cluster_serving.launcher.values import redacted
+
+FILE_NAME = "config.yaml"
+
+_KEYS: dict[str, FieldInfo] = {field.alias or name: field for name, field in Config.model_fields.items()}
+_CANONICAL = {key.lower(): key for key in _KEYS}
+
+# Keys of the original that change nothing here, with the value that they may have (None: any).
+_WITHOUT_EFFECT: dict[str, object] = {"performance_mode": None, "queueused": "redis", "kafkaurl": None}
+
+_HEADER = """\
+# Configuration of one serving job. A key that is commented out has the value shown.
+"""
+
+
+def read(path: Path, warn: Callable[[str], None] = lambda _: None) -> Config:
+    """Read and check a configuration file; `modelPath` becomes absolute.
+
+    Args:
+        path: The file.
+        warn: Told of keys that have no effect.
+
+    Raises:
+        ConfigError: It cannot be read, or a key or value is not what was expected.
+    """
+    try:
+        text = path.read_text("utf8")
+    except FileNotFoundError:
+        raise ConfigError(f"{path} does not exist; run cluster-serving-init to make one, or name another with -c") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}") from None
+    values, lines = _parse(path, text, warn)
+    try:
+        return Config.model_validate(values).located(path.absolute().parent)
+    except ValidationError as error:
+        raise ConfigError("\n".join(_problem(path, key, values, lines) for key in _wrong_keys(error))) from None
+
+
+def _parse(path: Path, text: str, warn: Callable[[str], None]) -> tuple[dict[str, Any], dict[str, int]]:
+    """Values by canonical key, and the line of each; keys without a value keep their default."""
+    loader = yaml.SafeLoader(text)
+    try:
+        root = loader.get_single_node()
+        pairs = [(key, loader.construct_object(value, deep=True)) for key, value in _pairs(path, root)]  # type: ignore[no-untyped-call]
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        raise ConfigError(f"{path}, line {mark.line + 1 if mark else '?'}: not valid YAML: {error.problem}") from None
+    except (yaml.YAMLError, ValueError) as error:
+        raise ConfigError(f"{path}: not valid YAML: {error}") from None
+
+    values: dict[str, Any] = {}
+    lines: dict[str, int] = {}
+    for node, value in pairs:
+        line = node.start_mark.line + 1
+        name = str(node.value)
+        key = _CANONICAL.get(name.lower(), name.lower())
+        if key in lines:
+            raise ConfigError(f"{path}, line {line}: {name} is given a second time; it is in line {lines[key]} already")
+        lines[key] = line
+        if key in _WITHOUT_EFFECT:
+            expected = _WITHOUT_EFFECT[key]
+            if expected is not None and value != expected:
+                raise ConfigError(f"{path}, line {line}: {name} is {_shown(key, value)}; expected {expected}")
+            warn(f"{path}, line {line}: {name} has no effect")
+        elif key not in _KEYS:
+            raise ConfigError(f"{path}, line {line}: {name} is not a key of this file{_did_you_mean(name)}")
+        elif value is not None:
+            values[key] = value
+    return values, lines
+
+
+def _pairs(path: Path, root: yaml.Node | None) -> list[tuple[yaml.Node, yaml.Node]]:
+    if root is None:
+        return []
+    if not isinstance(root, yaml.MappingNode):
+        raise ConfigError(f"{path}, line {root.start_mark.line + 1}: expected keys and values, such as modelPath: model")
+    return list(root.value)
+
+
+def _wrong_keys(error: ValidationError) -> list[str]:
+    return list(dict.fromkeys(str(detail["loc"][0]) for detail in error.errors(include_input=False, include_url=False)))
+
+
+def _problem(path: Path, key: str, values: dict[str, Any], lines: dict[str, int]) -> str:
+    expects = _expects(_KEYS[key])
+    if key not in values:
+        return f"{path}: {key} is missing; expected {expects}"
+    return f"{path}, line {lines[key]}: {key} is {_shown(key, values[key])}; expected {expects}"
+
+
+def _shown(key: str, value: Any) -> str:
+    kind = {str: "text", bool: "a switch", int: "a number", float: "a number", list: "a list", dict: "a mapping"}
+    shown = redacted(value) if key == "redisUrl" and isinstance(value, str) else value
+    return f"{shown!r} ({kind.get(type(value), type(value).__name__)})"
+
+
+def _did_you_mean(name: str) -> str:
+    close = difflib.get_close_matches(name.lower(), _CANONICAL, n=1)
+    return f"; did you mean {_CANONICAL[close[0]]}?" if close else f"; it has {', '.join(_KEYS)}"
+
+
+def _expects(field: FieldInfo) -> str:
+    extra = field.json_schema_extra
+    return str(extra["expects"]) if isinstance(extra, dict) else ""
+
+
+def template() -> str:
+    """The text of a new `config.yaml`: every key with its meaning and default, `modelPath` alone set."""
+    parts = [_HEADER]
+    for key, field in _KEYS.items():
+        about = f"{field.description} ({_expects(field)})"
+        comment = textwrap.fill(about, 118, initial_indent="# ", subsequent_indent="# ")
+        parts.append(f"{comment}\n{_setting(key, field)}\n")
+    return "\n".join(parts)
+
+
+def _setting(key: str, field: FieldInfo) -> str:
+    if field.is_required():
+        return f"{key}: model"
+    if field.default is None:
+        return f"# {key}:"
+    value = yaml.safe_dump(field.default, default_flow_style=True, width=1000).removesuffix("\n...\n").strip()
+    return f"# {key}: {value}"

@@ -1,0 +1,219 @@
+"""The Flink cluster of a job: the one that runs, or one started here."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import shutil
+import socket
+from collections.abc import Callable
+from importlib import resources
+from pathlib import Path
+
+from cluster_serving.launcher import state
+from cluster_serving.launcher.config import Config
+from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.flink_home import VERSION, FlinkHome, python_path
+from cluster_serving.launcher.flink_rest import FlinkRest, Overview
+from cluster_serving.launcher.process import Process, locked, spawn, wait_until
+from cluster_serving.launcher.redis_server import is_listening
+from cluster_serving.launcher.values import Address
+
+SLOTS = 8
+"""Task slots of one TaskManager that is started here."""
+
+_JOBMANAGER = "jobmanager.json"
+
+
+class FlinkCluster:
+    """What listens at `flinkRestUrl`, or shall.
+
+    Args:
+        config: The job's configuration.
+        say: Told what happens.
+    """
+
+    def __init__(self, config: Config, say: Callable[[str], None] = lambda _: None) -> None:
+        self._config = config
+        self._say = say
+        self.address = config.flink_address
+        self.home = FlinkHome(folder(self.address))
+
+    def ensure(self) -> None:
+        """Use the cluster, or start one.
+
+        Raises:
+            LaunchError: It cannot be used or started; the message says why.
+        """
+        if is_listening(self.address):
+            self.check()
+            if self._is_outdated():
+                self._replace()
+            elif not self._ours:
+                # `flink run` needs a home of its own to talk to a cluster that has another one.
+                self._prepare({})
+        else:
+            self._start()
+
+    def check(self) -> Overview:
+        """Check that a Flink which can be used listens at `flinkRestUrl`."""
+        if not is_listening(self.address):
+            raise LaunchError(f"Flink at {self.address} (flinkRestUrl) cannot be reached; start it, or set flinkRestUrl to another")
+        with FlinkRest(self._config.flink_rest_url) as rest:
+            overview = rest.overview()
+        if overview is None:
+            raise LaunchError(
+                f"port {self.address.port} on {self.address.host} is taken by something that does not answer as Flink; "
+                "set flinkRestUrl to another port, or stop what uses this one"
+            )
+        if not overview.version.startswith(f"{VERSION}."):
+            raise LaunchError(f"Flink at {self.address} (flinkRestUrl) is version {overview.version}; {VERSION} is needed")
+        return overview
+
+    def ensure_slots(self, needed: int) -> None:
+        """Have free task slots for a job; a cluster that was started here gets further TaskManagers.
+
+        Raises:
+            LaunchError: There are too few.
+        """
+        overview = self.check()
+        missing = needed - overview.free
+        if missing <= 0:
+            return
+        if not self._ours:
+            raise LaunchError(
+                f"the job needs {needed} free task slots (modelParallelism), and Flink at {self.address} has {overview.free} "
+                f"of {overview.slots}; add TaskManagers, stop another job or lower modelParallelism"
+            )
+        more = math.ceil(missing / SLOTS)
+        self._say(f"Starting {more} more TaskManager{'s' if more > 1 else ''} for {needed} slots")
+        with locked(self.home.path):
+            for _ in range(more):
+                self._start_taskmanager()
+        self._wait(lambda found: found.free >= needed)
+
+    def _start(self) -> None:
+        if not self.address.is_local:
+            raise LaunchError(
+                f"Flink at {self.address} (flinkRestUrl) cannot be reached; start it, or set flinkRestUrl to another. It is "
+                "started for you only on this machine"
+            )
+        with locked(self.home.path):
+            if is_listening(self.address):
+                return
+            self._say(f"Starting Flink on port {self.address.port}")
+            _stop_processes(self.home.path)
+            self._prepare({"rest.port": self.address.port, "jobmanager.rpc.port": _free_port()})
+            (self.home.path / "code").write_text(_code(), "utf8")
+            # At once: the TaskManager keeps trying until the JobManager is there.
+            self._spawn("jobmanager")
+            self._start_taskmanager()
+            self._wait(lambda found: found.free > 0)
+
+    def _prepare(self, settings: dict[str, object]) -> None:
+        local = {} if self.address.is_local else {"python.executable": "python"}
+        self.home.prepare({"taskmanager.numberOfTaskSlots": SLOTS} | local | settings)
+
+    def _start_taskmanager(self) -> None:
+        number = 1
+        while Process.read(self.home.path / f"taskmanager-{number}.json"):
+            number += 1
+        self._spawn("taskmanager", number)
+
+    def _spawn(self, role: str, number: int | None = None) -> Process:
+        name = f"{role}-{number}" if number else role
+        home = self.home
+        environment = home.environment() | {"STD_REDIRECT_TO_FILE": "true", "FLINK_IDENT_STRING": name}
+        command = [home.path / "bin" / f"{role}.sh", "start-foreground"]
+        return spawn(command, home.path / f"{name}.json", home.logs / f"{name}.out", home.work, environment)
+
+    def _wait(self, condition: Callable[[Overview], bool]) -> None:
+        def is_ready() -> bool:
+            if not self._ours:
+                raise LaunchError(f"Flink did not start: {self._last_error()} (logs: {self.home.logs})")
+            overview = rest.overview()
+            return overview is not None and condition(overview)
+
+        with FlinkRest(self._config.flink_rest_url) as rest:
+            if not wait_until(is_ready, self._config.start_timeout):
+                raise LaunchError(
+                    f"Flink has no free task slots after {self._config.start_timeout} s (startTimeout): "
+                    f"{self._last_error()} (logs: {self.home.logs})"
+                )
+
+    def _last_error(self) -> str:
+        found = "no error is in the logs"
+        for log in sorted(self.home.logs.iterdir(), key=lambda path: path.stat().st_mtime):
+            for line in log.read_text("utf8", "replace").splitlines():
+                if "ERROR" in line or "Exception: " in line:
+                    found = line.strip()
+        return found
+
+    @property
+    def _ours(self) -> bool:
+        return Process.read(self.home.path / _JOBMANAGER) is not None
+
+    def _is_outdated(self) -> bool:
+        """Whether it is ours and runs other code than this: Python modules stay loaded in a TaskManager."""
+        record = self.home.path / "code"
+        return self._ours and record.exists() and record.read_text("utf8") != _code()
+
+    def _replace(self) -> None:
+        with FlinkRest(self._config.flink_rest_url) as rest:
+            others = [job.name for job in rest.active()]
+        if others:
+            self._say(
+                f"Note: Flink on port {self.address.port} was started by another or an older installation, and runs "
+                f"{', '.join(others)}; the new job will run that code. cluster-serving-shutdown ends it"
+            )
+            return
+        self._say("Flink was started by another or an older installation; replacing it")
+        stop(self.address)
+        self._start()
+
+
+def stop(address: Address) -> bool:
+    """Stop the cluster that was started here, and remove its files.
+
+    Returns:
+        Whether there was one.
+    """
+    home = folder(address)
+    if not (home / _JOBMANAGER).exists():
+        return False
+    with locked(home):
+        found = _stop_processes(home)
+        shutil.rmtree(home)
+    return found
+
+
+def folder(address: Address) -> Path:
+    """Where the files of the cluster are."""
+    return state.root() / f"flink-{address.folder}"
+
+
+def _stop_processes(home: Path) -> bool:
+    # The JobManager last: TaskManagers sign off from it.
+    records = [*home.glob("taskmanager-*.json"), home / _JOBMANAGER]
+    processes = [process for record in records if (process := Process.read(record))]
+    for process in processes:
+        process.stop()
+    for record in records:
+        record.unlink(missing_ok=True)
+    return bool(processes)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _code() -> str:
+    """A fingerprint of the code that a TaskManager started now would run."""
+    digest = hashlib.sha256("\n".join(python_path()).encode())
+    for package in ("client", "connectors", "job"):
+        for file in sorted(Path(str(resources.files("cluster_serving") / package)).rglob("*.py")):
+            status = file.stat()
+            digest.update(f"{file}:{status.st_size}:{status.st_mtime_ns}".encode())
+    return digest.hexdigest()

@@ -1,0 +1,153 @@
+"""The part of Flink's REST API that the launcher uses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.process import wait_until
+
+ENDED = {"FINISHED", "CANCELED", "FAILED", "SUSPENDED"}
+"""States in which a job uses no slots any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """What a cluster has.
+
+    Attributes:
+        version: Of Flink.
+        slots: Task slots in all.
+        free: Slots that no job uses.
+        running: Jobs that run.
+    """
+
+    version: str
+    slots: int
+    free: int
+    running: int
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job of the cluster.
+
+    Attributes:
+        id: 32 hexadecimal digits.
+        name: `jobName`.
+        state: Such as RUNNING.
+        seconds: How long it has run.
+    """
+
+    id: str
+    name: str
+    state: str
+    seconds: float
+
+
+class FlinkRest:
+    """A client of one cluster; use it in a `with` statement.
+
+    Args:
+        url: `http://host:port`.
+
+    Raises:
+        LaunchError: From every method, if Flink does not answer as expected.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        # A proxy between a command and its cluster would be a mistake of the environment.
+        self._http = httpx.Client(base_url=url, timeout=10, trust_env=False)
+
+    def __enter__(self) -> FlinkRest:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._http.close()
+
+    def overview(self) -> Overview | None:
+        """What the cluster has; None if what answers is not Flink."""
+        try:
+            raw = self._get("/overview")
+            return Overview(raw["flink-version"], raw["slots-total"], raw["slots-available"], raw["jobs-running"])
+        except (LaunchError, KeyError, TypeError):
+            return None
+
+    def jobs(self) -> list[Job]:
+        """All jobs that the cluster remembers, the latest first."""
+        raw = sorted(self._get("/jobs/overview")["jobs"], key=lambda job: -job["start-time"])
+        return [Job(job["jid"], job["name"], job["state"], job["duration"] / 1000) for job in raw]
+
+    def active(self, name: str | None = None) -> list[Job]:
+        """Jobs that have not ended, the latest first.
+
+        Args:
+            name: Only jobs of this name.
+        """
+        return [job for job in self.jobs() if job.state not in ENDED and name in (None, job.name)]
+
+    def state(self, job_id: str) -> str:
+        """State of a job."""
+        return str(self._get(f"/jobs/{job_id}")["state"])
+
+    def root_cause(self, job_id: str) -> str | None:
+        """The line of the latest exception of a job that says most, or None if there was none."""
+        history = self._get(f"/jobs/{job_id}/exceptions").get("exceptionHistory", {}).get("entries", [])
+        return cause(history[0].get("stacktrace", "")) if history else None
+
+    def restarts(self, job_id: str) -> int:
+        """How often a job was started again."""
+        return int(float(self._metrics(f"/jobs/{job_id}/metrics", ["numRestarts"]).get("numRestarts", 0)))
+
+    def parallelism(self, job_id: str) -> int:
+        """Slots that a job takes."""
+        return max((vertex["parallelism"] for vertex in self._get(f"/jobs/{job_id}")["vertices"]), default=0)
+
+    def records(self, job_id: str) -> int:
+        """Requests that a job has answered since it was started: `numRecordsOut` of its last operator."""
+        vertices = self._get(f"/jobs/{job_id}")["vertices"]
+        return int(vertices[-1]["metrics"].get("write-records", 0)) if vertices else 0
+
+    def cancel(self, job_id: str, timeout: float = 60.0) -> None:
+        """Stop a job and wait until it has ended."""
+        if self.state(job_id) not in ENDED:
+            self._request("PATCH", f"/jobs/{job_id}", mode="cancel")
+        if not wait_until(lambda: self.state(job_id) in ENDED, timeout):
+            raise LaunchError(f"job {job_id} has not stopped after {timeout:.0f} s; see {self.url}/#/job/running/{job_id}")
+
+    def _metrics(self, path: str, names: list[str]) -> dict[str, str]:
+        return {metric["id"]: metric["value"] for metric in self._get(path, get=",".join(names))}
+
+    def _get(self, path: str, **query: str) -> Any:
+        return self._request("GET", path, **query).json()
+
+    def _request(self, method: str, path: str, **query: str) -> httpx.Response:
+        try:
+            return self._http.request(method, path, params=query).raise_for_status()
+        except httpx.HTTPStatusError as error:
+            raise LaunchError(f"Flink at {self.url} answers {error.response.status_code} to {method} {path}") from None
+        except httpx.HTTPError as error:
+            raise LaunchError(f"Flink at {self.url} (flinkRestUrl) does not answer: {error}") from None
+
+
+def cause(trace: str) -> str:
+    """The one line of a Java or Python stack trace that says what went wrong."""
+    lines = [line.strip() for line in trace.splitlines() if line.strip()]
+    python = [index for index, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")]
+    if python:
+        # The message follows the frames: pairs of a place and its source, which are not told by indentation any more.
+        tail = [line for line in lines[python[-1] + 1 :] if not line.startswith(("File ", "at ", "..."))]
+        errors = [line for line in tail if _names_an_error(line)]
+        if errors:
+            return errors[-1]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    return (causes or lines or ["unknown"])[-1 if causes else 0]
+
+
+def _names_an_error(line: str) -> bool:
+    head = line.partition(":")[0]
+    return head.replace(".", "").replace("_", "").isidentifier() and head.rpartition(".")[2][:1].isupper()

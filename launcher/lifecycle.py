@@ -1,0 +1,117 @@
+"""Starting and stopping jobs: what the commands do, without their output."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+from cluster_serving.client.protocol import slots_key
+from cluster_serving.job.main import check_model
+from cluster_serving.launcher import flink_cluster, redis_server
+from cluster_serving.launcher.config import Config
+from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.flink_cluster import FlinkCluster
+from cluster_serving.launcher.flink_rest import FlinkRest, Job
+from cluster_serving.launcher.readiness import wait_ready
+from cluster_serving.launcher.submission import submit
+from cluster_serving.launcher.values import Address
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A job that answers requests.
+
+    Attributes:
+        config: What it runs with.
+        job_id: Flink's id of it.
+        engine: Name of the engine.
+        model: What the model expects and gives.
+    """
+
+    config: Config
+    job_id: str
+    engine: str
+    model: str
+
+
+def start(config: Config, say: Say = lambda _: None) -> Started:
+    """Start a job, and Redis and Flink before it if needed; return when the model is loaded in every slot.
+
+    Args:
+        config: The job.
+        say: Told what happens.
+
+    Raises:
+        LaunchError: It could not be started, or runs already.
+        ModelError: The model folder does not hold one model whose engine is installed.
+    """
+    engine = check_model(config.model_options)
+    config = config.sized_for(engine)
+    redis_server.ensure(config, say)
+    cluster = FlinkCluster(config, say)
+    cluster.ensure()
+    with FlinkRest(config.flink_rest_url) as rest, redis_server.connect(config) as client:
+        running = rest.active(config.job_name)
+        if running:
+            raise LaunchError(
+                f"job {config.job_name} is {running[0].state} already; use cluster-serving-restart, cluster-serving-stop "
+                f"{config.job_name}, or another jobName"
+            )
+        cluster.ensure_slots(config.model_parallelism)
+        submission = uuid.uuid4().hex
+        client.delete(slots_key(config.job_name))
+        say(f"Submitting job {config.job_name}")
+        job_id = submit(cluster.home, cluster.address, config.job_options(submission), config.start_timeout)
+        try:
+            slot = wait_ready(
+                client, rest, config.job_name, job_id, submission, config.model_parallelism, config.start_timeout, say
+            )
+        except BaseException:
+            # Also when the user gives up: a half started job would refuse the next start.
+            rest.cancel(job_id)
+            raise
+    return Started(config, job_id, engine, slot.model or "")
+
+
+def stop(flink_rest_url: str, job: str) -> Job:
+    """Stop a job; its queued requests stay in Redis and wait for the next start.
+
+    Args:
+        flink_rest_url: The Flink it runs on.
+        job: Its `jobName`.
+
+    Raises:
+        LaunchError: No such job runs.
+    """
+    with FlinkRest(flink_rest_url) as rest:
+        active = rest.active(job)
+        if not active:
+            names = ", ".join(other.name for other in rest.active()) or "none"
+            raise LaunchError(f"no job {job} is running on {flink_rest_url}; running: {names}")
+        for found in active:
+            rest.cancel(found.id)
+    return active[0]
+
+
+def shutdown(flink: Address, redis: Address, say: Say = lambda _: None) -> None:
+    """Stop all jobs, and Redis and Flink if they were started here; what Redis held is removed then.
+
+    Args:
+        flink: Address of Flink.
+        redis: Address of Redis.
+        say: Told what happens.
+    """
+    if redis_server.is_listening(flink):
+        with FlinkRest(f"http://{flink}") as rest:
+            if rest.overview():
+                for job in rest.active():
+                    say(f"Stopping job {job.name}")
+                    rest.cancel(job.id)
+    if flink_cluster.stop(flink):
+        say(f"Stopped Flink on port {flink.port}")
+    if redis_server.stop(redis):
+        say(f"Stopped Redis on port {redis.port} and removed its data: queued requests and results")

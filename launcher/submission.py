@@ -1,0 +1,65 @@
+"""Handing a job over to Flink, with `flink run`."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+
+from cluster_serving.job.options import JobOptions
+from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.flink_home import FlinkHome
+from cluster_serving.launcher.flink_rest import cause
+from cluster_serving.launcher.values import Address
+
+_JOB_ID = re.compile(r"JobID ([0-9a-f]{32})")
+
+
+def submit(home: FlinkHome, address: Address, options: JobOptions, timeout: float) -> str:
+    """Submit a job.
+
+    Args:
+        home: Flink to submit with.
+        address: REST endpoint of the cluster.
+        options: The job.
+        timeout: Seconds that it may take.
+
+    Returns:
+        Flink's id of the job.
+
+    Raises:
+        LaunchError: It was not accepted; the message has the cause and the file with the whole output.
+    """
+    home.logs.mkdir(parents=True, exist_ok=True)
+    log = home.logs / f"submission-{options.name}.log"
+    # The options may hold a password, and a command line is for all to see.
+    with tempfile.NamedTemporaryFile("w", encoding="utf8", suffix=".json", dir=home.work) as file:
+        file.write(options.to_json())
+        file.flush()
+        command: list[str | Path] = [home.path / "bin" / "flink", "run", "-d", "-m", str(address)]
+        command += ["-pyclientexec", home.python]
+        if address.is_local:
+            command += ["-pyexec", home.python]
+        # A module, not a file: the folder of a file would come first on sys.path.
+        command += ["-pym", "cluster_serving.job.main", "--options-file", file.name]
+        try:
+            ran = subprocess.run(  # noqa: S603 - Flink's own script, no shell
+                command,
+                cwd=home.work,
+                env=home.environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                timeout=timeout,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            log.write_bytes(error.stdout or b"")
+            raise LaunchError(f"Flink did not take the job within {timeout:.0f} s (startTimeout); output: {log}") from None
+    output = ran.stdout.decode("utf8", "replace")
+    log.write_text(output, "utf8")
+    match = _JOB_ID.search(output)
+    if ran.returncode or not match:
+        raise LaunchError(f"the job was not accepted: {cause(output)} (output: {log})")
+    return match[1]

@@ -1,0 +1,138 @@
+"""Types of the values in `config.yaml` that YAML itself does not have."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Annotated, Any
+from urllib.parse import SplitResult, urlsplit, urlunsplit
+
+from pydantic import AfterValidator, BeforeValidator
+
+_SIZE = re.compile(r"(\d+)\s*([kmgt]?)b?", re.IGNORECASE)
+_UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+
+
+def _size(value: Any) -> Any:
+    match = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
+    return int(match[1]) << 10 * _UNITS[match[2].lower()] if match else value
+
+
+def _names(value: Any) -> Any:
+    if isinstance(value, str):
+        return tuple(name.strip() for name in value.split(",") if name.strip())
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _pair(value: Any) -> Any:
+    if isinstance(value, str):
+        if not value.strip():
+            return None
+        value = [int(part) if part.strip().isdecimal() else part for part in value.split(",")]
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _shapes(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(tuple(shape) if isinstance(shape, list) else shape for shape in value)
+    return value
+
+
+Size = Annotated[int, BeforeValidator(_size)]
+"""Bytes, written as a number with or without one of the units k, m, g and t (of 1024)."""
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
+"""Names, written as a list or separated by commas."""
+
+Pair = Annotated[tuple[int, int] | None, BeforeValidator(_pair)]
+"""Two numbers, written as "a,b" or [a, b]; empty for none."""
+
+Shapes = Annotated[tuple[tuple[int, ...], ...], BeforeValidator(_shapes)]
+"""Shapes, written as a list of lists."""
+
+_LOCAL = {"localhost", "127.0.0.1", "::1"}
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a service listens.
+
+    Attributes:
+        host: Host name.
+        port: TCP port.
+    """
+
+    host: str
+    port: int
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is on this machine, so that the launcher may start the service."""
+        return self.host in _LOCAL
+
+    @property
+    def folder(self) -> str:
+        """The address as a part of a file name."""
+        return str(self.port) if self.is_local else f"{self.host}-{self.port}"
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def _split(text: str, schemes: tuple[str, ...]) -> SplitResult:
+    url = urlsplit(text if "://" in text else f"{schemes[0]}://{text}")
+    if url.scheme not in schemes or not url.hostname or url.query or url.fragment:
+        raise ValueError("not an address")
+    return url
+
+
+def redis_url(text: str) -> str:
+    """Complete `host:port` to a URL that redis-py takes.
+
+    Raises:
+        ValueError: It is not the address of a Redis.
+    """
+    url = _split(text.strip(), ("redis", "rediss"))
+    if not re.fullmatch(r"/?\d*", url.path):
+        raise ValueError("the path is not a database number")
+    user, at, _ = url.netloc.rpartition("@")
+    return urlunsplit((url.scheme, f"{user}{at}{Address(url.hostname or '', url.port or 6379)}", url.path, "", ""))
+
+
+def flink_url(text: str) -> str:
+    """Complete `host:port` to the URL of a Flink REST endpoint, without a slash at its end.
+
+    Raises:
+        ValueError: It is not the address of a Flink.
+    """
+    url = _split(text.strip(), ("http", "https"))
+    return f"{url.scheme}://{Address(url.hostname or '', url.port or 8081)}{url.path.rstrip('/')}"
+
+
+def address(url: str) -> Address:
+    """Host and port of a complete URL."""
+    parts = urlsplit(url)
+    return Address(parts.hostname or "", parts.port or 0)
+
+
+def redacted(url: str) -> str:
+    """The URL with `***` in place of user and password, for messages and logs."""
+    scheme, separator, rest = url.rpartition("://")
+    secret, at, host = rest.rpartition("@")
+    return f"{scheme}{separator}{'***@' if at and secret else ''}{host}"
+
+
+def _filter(text: str) -> str:
+    if text.strip() and not re.fullmatch(r"(topN|pickTopN)\([1-9]\d*\)", text.strip()):
+        raise ValueError("not a filter")
+    return text.strip()
+
+
+Filter = Annotated[str, AfterValidator(_filter)]
+"""`topN(n)`, `pickTopN(n)` or nothing."""
+
+RedisUrl = Annotated[str, AfterValidator(redis_url)]
+"""Where Redis is, completed to a URL."""
+
+FlinkUrl = Annotated[str, AfterValidator(flink_url)]
+"""Where Flink's REST endpoint is, completed to a URL."""

@@ -1,0 +1,217 @@
+"""The whole path on real models: client, Redis, Flink, engine and back."""
+
+import json
+import multiprocessing
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import cv2
+import httpx
+import numpy as np
+import pytest
+from cluster_serving.client import InferenceFailed, InputQueue, InvalidInput, legacy
+from cluster_serving.client.protocol import GROUP, result_key
+
+from tests import model_zoo
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory):
+    """One folder per engine, each with the digits model."""
+    root = tmp_path_factory.mktemp("models")
+    for name, save in {
+        "openvino": model_zoo.save_openvino_digits,
+        "images": model_zoo.save_openvino_digit_images,
+        "torch": model_zoo.save_torchscript_digits,
+        "tensorflow": model_zoo.save_savedmodel_digits,
+    }.items():
+        save(root / name)
+    return root
+
+
+def assert_answers_are_right(queue, count=64):
+    """Many requests at once: every one gets the model's answer to its own digit."""
+    digits = model_zoo.digits_data()[0][:count]
+    with ThreadPoolExecutor(16) as pool:
+        answers = list(pool.map(lambda digit: queue.predict({"x": digit}, timeout=30), digits))
+    np.testing.assert_allclose(np.stack(answers), model_zoo.digits_mlp(digits), rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("engine", "mode", "parallelism"),
+    [("openvino", "thread", 2), ("torch", "thread", 1), ("tensorflow", "thread", 1), ("torch", "process", 2)],
+)
+def test_every_engine_answers(models, started, engine, mode, parallelism):
+    queue, _ = started(
+        jobName=f"{engine}-{mode}", modelPath=models / engine, executionMode=mode, modelParallelism=parallelism
+    )
+    assert_answers_are_right(queue)
+
+
+def test_two_jobs_share_a_cluster_and_stop_apart(models, started, cluster):
+    first, _ = started(jobName="first", modelPath=models / "openvino")
+    second, results = started(jobName="second", modelPath=models / "tensorflow")
+    assert_answers_are_right(first)
+    assert_answers_are_right(second)
+    assert cluster.stop("second").returncode == 0
+    assert_answers_are_right(first)
+    second.enqueue("while stopped", x=model_zoo.digits_data()[0][0])
+    again = cluster.start(jobName="second", modelPath=models / "tensorflow")
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert results.query("while stopped", timeout=30).shape == (10,)
+    assert_answers_are_right(second)
+
+
+def test_images_are_decoded_resized_and_ranked(models, started, tmp_path):
+    queue, _ = started(jobName="images", modelPath=models / "images", imageResize="8,8", postProcessing="topN(3)")
+    x, labels = model_zoo.digits_data()
+    pixels = np.round(x[:50].reshape(-1, 8, 8) * 255).astype("u1").repeat(4, 1).repeat(4, 2)
+    right = 0
+    for number, (image, label) in enumerate(zip(pixels, labels[:50], strict=True)):
+        encoded = cv2.imencode(".png", image)[1].tobytes()
+        path = tmp_path / f"{number}.png"
+        path.write_bytes(encoded)
+        ranking = queue.predict({"image": {"path": str(path)}} if number % 2 else {"image": encoded}, timeout=30)
+        assert len(ranking) == 3
+        assert ranking[0][1] >= ranking[1][1] >= ranking[2][1]
+        right += ranking[0][0] == label
+    assert right >= 45
+    with pytest.raises(InvalidInput, match="image"):
+        queue.predict({"image": b"not an image"}, timeout=30)
+
+
+def test_a_bad_record_is_told_why_and_its_neighbours_are_answered(models, started, cluster_db):
+    queue, results = started(jobName="bad", modelPath=models / "openvino", batchTimeout=50, greedyBatching=False)
+    good = model_zoo.digits_data()[0]
+    bad = {
+        "shape": ({"x": np.zeros(63, "f4")}, r"x: float32\[\?, 64\]"),
+        "missing": ({"x": good[0], "y": good[0]}, "2 inputs"),
+        "text": ({"x": ["a", "b"]}, "x"),
+        "image": ({"x": b"\xff\xd8 truncated"}, "image"),
+    }
+    for number in range(20):
+        queue.enqueue(f"good-{number}", x=good[number])
+        for name, (inputs, _) in bad.items():
+            queue.enqueue(f"{name}-{number}", **inputs)
+        cluster_db.xadd("bad", {"uri": f"garbage-{number}", "data": b"\x00\xff garbage"})
+        cluster_db.xadd("bad", {"uri": f"empty-{number}"})
+        cluster_db.xadd("bad", {"no": "uri"})
+    for number in range(20):
+        answer = results.query(f"good-{number}", timeout=30)
+        np.testing.assert_allclose(answer, model_zoo.digits_mlp(good[number : number + 1])[0], rtol=1e-3, atol=1e-5)
+        for name, message in {**{key: value[1] for key, value in bad.items()}, "garbage": "base64", "empty": "data"}.items():
+            with pytest.raises((InvalidInput, InferenceFailed), match=message):
+                results.query(f"{name}-{number}", timeout=30)
+    wait_until(lambda: cluster_db.xlen("bad") == 0 and cluster_db.xpending("bad", GROUP)["pending"] == 0)
+
+
+def test_original_clients_are_answered_in_their_encoding(models, started, cluster_db):
+    started(jobName="original", modelPath=models / "openvino")
+    digit = model_zoo.digits_data()[0][0]
+    cluster_db.xadd("original", {"uri": "ok", "data": legacy.encode_request({"x": digit})})
+    cluster_db.xadd("original", {"uri": "no", "data": legacy.encode_request({"x": digit[:3]})})
+    ok, no = (result_key("original", uri) for uri in ("ok", "no"))
+    wait_until(lambda: cluster_db.exists(ok, no) == 2)
+    decoded = legacy.decode_result(cluster_db.hget(ok, "value"))[0]
+    np.testing.assert_allclose(decoded, model_zoo.digits_mlp(digit[np.newaxis])[0], rtol=1e-3, atol=1e-5)
+    assert cluster_db.hget(no, "value") == b"NaN"
+    assert b"float32[?, 64]" in cluster_db.hget(no, "error")
+
+
+def send(port, client, count):
+    """One client process: vectors of three lengths, each answered with its own double."""
+    wrong = 0
+    with InputQueue(port=port, name="shapes") as queue, ThreadPoolExecutor(16) as pool:
+
+        def one(number):
+            vector = np.full(3 + number % 3, client * count + number, "f8")
+            return np.array_equal(queue.predict({"x": vector}, timeout=60), vector * 2)
+
+        wrong = sum(not right for right in pool.map(one, range(count)))
+    return wrong
+
+
+def test_ten_thousand_requests_of_three_shapes_from_four_processes(started, cluster, cluster_db, tmp_path):
+    from openvino import opset13 as ops
+
+    x = ops.parameter([-1, -1], np.float64, name="x")
+    model_zoo.save_openvino(tmp_path, {"x": x}, {"y": ops.multiply(x, ops.constant(np.float64(2)))})
+    started(jobName="shapes", modelPath=tmp_path, modelParallelism=2)
+    with multiprocessing.get_context("spawn").Pool(4) as pool:
+        wrong = pool.starmap(send, [(cluster.redis_port, client, 2500) for client in range(4)])
+    assert wrong == [0, 0, 0, 0]
+    assert cluster_db.xlen("shapes") == 0
+    assert not list(cluster_db.scan_iter(match="cluster-serving_shapes*"))
+    for vertex in cluster.job("shapes")["vertices"]:
+        url = f"{cluster.rest}/jobs/{cluster.job('shapes')['jid']}/vertices/{vertex['id']}/subtasks/metrics"
+        wait_until(lambda url=url: metric_sum(url, "numRecordsOut") == 10_000, 60)
+
+
+def test_flink_shows_job_operators_and_metrics(models, started, cluster):
+    queue, _ = started(jobName="shown", modelPath=models / "openvino")
+    assert_answers_are_right(queue, 32)
+    job = cluster.job("shown")
+    assert job["name"] == "shown"
+    source, rest = job["vertices"]
+    assert source["name"] == "Source: Tick -> Redis Streams source, key_by"
+    assert rest["name"] == "Batching window, Inference, Redis hash sink"
+    url = f"{cluster.rest}/jobs/{job['jid']}/vertices/{rest['id']}/subtasks/metrics"
+    wait_until(lambda: metric_sum(url, "numRecordsOut") == 32, 60)
+    names = {metric["id"].rpartition(".")[2] for metric in httpx.get(url.replace("/subtasks", "")).json()}
+    assert {"failures", "reconnects", "requests", "numRecordsOutPerSecond"} <= names
+    assert any(name.startswith("batchSize") or "batchSize" in name for name in all_metrics(url))
+
+
+def test_the_job_stays_up_while_redis_is_away(models, started, cluster, cluster_db):
+    queue, results = started(jobName="away", modelPath=models / "openvino")
+    digit = model_zoo.digits_data()[0][0]
+    queue.predict({"x": digit}, timeout=30)
+    # As long as Redis runs no command, nobody reaches it.
+    cluster_db.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+    cluster_db.execute_command("CLIENT", "PAUSE", "7000")
+    time.sleep(7)
+    queue.enqueue("after", x=digit)
+    assert results.query("after", timeout=30).shape == (10,)
+    job = cluster.job("away")
+    assert job["state"] == "RUNNING"
+    assert httpx.get(f"{cluster.rest}/jobs/{job['jid']}/exceptions").json()["exceptionHistory"]["entries"] == []
+
+
+def test_what_was_being_computed_when_the_job_stopped_is_answered_after_the_next_start(models, started, cluster):
+    queue, results = started(jobName="again", modelPath=models / "openvino", modelParallelism=2)
+    digits = model_zoo.digits_data()[0]
+    for number in range(500):
+        queue.enqueue(f"r{number}", x=digits[number])
+    restarted = cluster.restart("again")
+    assert restarted.returncode == 0, restarted.stdout + restarted.stderr
+    answers = np.stack([results.query_and_delete(f"r{number}", timeout=60) for number in range(500)])
+    np.testing.assert_allclose(answers, model_zoo.digits_mlp(digits[:500]), rtol=1e-3, atol=1e-5)
+
+
+def test_filters_rank_for_both_kinds_of_client(models, started, cluster_db):
+    queue, _ = started(jobName="ranked", modelPath=models / "openvino", postProcessing="topN(2)")
+    digit = model_zoo.digits_data()[0][0]
+    expected = model_zoo.digits_mlp(digit[np.newaxis])[0]
+    ranking = queue.predict({"x": digit}, timeout=30)
+    assert [index for index, _ in ranking] == np.argsort(-expected)[:2].tolist()
+    cluster_db.xadd("ranked", {"uri": "text", "data": legacy.encode_request({"x": digit})})
+    key = result_key("ranked", "text")
+    wait_until(lambda: cluster_db.exists(key))
+    text = cluster_db.hget(key, "value").decode()
+    assert json.loads(text.replace("][", "],["))[0][0] == ranking[0][0]
+
+
+def metric_sum(url, name):
+    answer = httpx.get(url, params={"get": name}).json()
+    return answer[0]["sum"] if answer else None
+
+
+def all_metrics(url):
+    return {metric["id"] for metric in httpx.get(url.replace("/subtasks/metrics", "/metrics")).json()}
+
+
+def wait_until(condition, seconds=30):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "did not happen in time"
+        time.sleep(0.2)

@@ -1,0 +1,63 @@
+"""A start that cannot work says why on the terminal, within seconds, and leaves nothing running."""
+
+import time
+
+import pytest
+
+from tests import model_zoo
+
+
+@pytest.fixture
+def no_digits(tmp_path):
+    """Folders that hold no servable model, with the words that the message must contain."""
+
+    def make(name):
+        folder = tmp_path / name
+        folder.mkdir()
+        if name == "two models":
+            model_zoo.save_openvino_digits(folder)
+            (folder / "model.pt").write_bytes(b"")
+        elif name == "half a model":
+            (folder / "net.xml").write_text("<net/>")
+        elif name == "broken":
+            (folder / "net.xml").write_text("<net/>")
+            (folder / "net.bin").write_bytes(b"")
+        return folder
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("empty", ["Expected"]),
+        ("two models", ["model.pt", "digits.xml"]),
+        ("half a model", ["net.xml", "*.bin"]),
+        ("broken", ["OpenVINO cannot load", "net.xml"]),
+    ],
+)
+def test_a_model_that_cannot_be_served(cluster, no_digits, name, words):
+    done = cluster.start(jobName="failing", modelPath=no_digits(name))
+    text = " ".join((done.stdout + done.stderr).split())
+    assert done.returncode != 0
+    assert all(word in text for word in words), text
+    assert "Traceback" not in text
+    assert "\tat org.apache" not in text
+    listed = cluster.run("cluster-serving-cli", "list", cwd=cluster.folder / "failing").stdout
+    assert "RUNNING" not in "".join(line for line in listed.splitlines() if "failing" in line)
+
+
+def test_a_folder_that_does_not_exist(cluster, tmp_path):
+    done = cluster.start(jobName="failing", modelPath=tmp_path / "nowhere")
+    assert done.returncode != 0
+    assert "nowhere" in "".join((done.stdout + done.stderr).split())
+
+
+def test_a_job_of_the_same_name_is_not_started_twice(cluster, started, tmp_path):
+    model_zoo.save_openvino_digits(tmp_path)
+    started(jobName="once", modelPath=tmp_path)
+    before = time.monotonic()
+    again = cluster.start(jobName="once", modelPath=tmp_path)
+    assert again.returncode != 0
+    assert "restart" in again.stdout + again.stderr
+    assert time.monotonic() - before < 30

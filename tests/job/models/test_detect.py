@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cluster_serving.client.errors import EngineMissing, ModelError
+from cluster_serving.job.models import check, detect
+from cluster_serving.job.options import ModelOptions
+
+FOLDERS = {
+    "OpenVINO": ["net.xml", "net.bin"],
+    "TensorFlow": ["saved_model.pb", "variables/"],
+    "TorchScript": ["net.pt"],
+}
+
+
+def make(folder: Path, names: list[str]) -> Path:
+    folder.mkdir(exist_ok=True)
+    for name in names:
+        path = folder / name
+        path.mkdir() if name.endswith("/") else path.touch()
+    return folder
+
+
+@pytest.mark.parametrize("engine", FOLDERS)
+def test_a_model_is_told_by_its_file_names(tmp_path, engine):
+    files = detect(make(tmp_path, FOLDERS[engine]))
+    assert files.format.engine == engine
+    assert [path.name for path in files.paths] == [name.rstrip("/") for name in FOLDERS[engine]]
+    assert all(path.exists() for path in files.paths)
+
+
+def test_the_other_suffix_of_torchscript_and_capitals_are_accepted(tmp_path):
+    assert detect(make(tmp_path, ["Net.PTH"])).format.engine == "TorchScript"
+
+
+def test_hidden_and_unrelated_files_do_not_matter(tmp_path):
+    extra = [".net.pt.swp", ".other.pt", "README.md", "labels.txt", "assets/", "fingerprint.pb", "keras_metadata.pb"]
+    assert detect(make(tmp_path, FOLDERS["TensorFlow"] + extra)).format.engine == "TensorFlow"
+
+
+def test_a_stray_part_of_another_format_does_not_matter(tmp_path):
+    assert detect(make(tmp_path, ["net.pt", "vocabulary.bin"])).format.engine == "TorchScript"
+
+
+@pytest.mark.parametrize(
+    ("names", "problem"),
+    [
+        ([], "no model. Found: nothing"),
+        (["README.md", "1/"], "no model. Found: 1/, README.md"),
+        (["net.onnx"], "no model. Found: net.onnx"),
+        (["net.pt/"], "no model. Found: net.pt/"),
+        (["net.xml"], "only a part of a model. Found: net.xml. Expected one of: OpenVINO: *.xml and *.bin."),
+        (["net.bin"], "only a part of a model. Found: net.bin. Expected one of: OpenVINO: *.xml and *.bin."),
+        (
+            ["saved_model.pb"],
+            "only a part of a model. Found: saved_model.pb. Expected one of: TensorFlow: saved_model.pb",
+        ),
+        (["variables/"], "only a part of a model. Found: variables/"),
+        (["a.pt", "b.pt"], "more than one model. Found: a.pt, b.pt. Expected one of: TorchScript: *.pt or *.pth."),
+        (["a.xml", "a.bin", "b.xml"], "more than one model. Found: a.bin, a.xml, b.xml."),
+        (["a.xml", "a.bin", "b.pt"], "more than one model. Found: a.bin, a.xml, b.pt."),
+    ],
+)
+def test_a_folder_without_exactly_one_model_is_refused(tmp_path, names, problem):
+    folder = make(tmp_path, names)
+    with pytest.raises(ModelError) as caught:
+        detect(folder)
+    assert str(folder) in str(caught.value)
+    assert problem in str(caught.value)
+
+
+def test_a_folder_of_many_files_is_not_listed_in_full(tmp_path):
+    with pytest.raises(ModelError, match=r"f19\.txt and 30 more"):
+        detect(make(tmp_path, [f"f{number:02}.txt" for number in range(50)]))
+
+
+def test_a_missing_folder_or_a_file_is_refused(tmp_path):
+    with pytest.raises(ModelError, match="does not exist"):
+        detect(tmp_path / "none")
+    file = tmp_path / "net.pt"
+    file.touch()
+    with pytest.raises(ModelError, match=r"is a file; modelPath has to name the folder"):
+        detect(file)
+
+
+def test_a_missing_engine_is_named_with_the_command_that_installs_it(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(EngineMissing, match=r"pip install 'cluster-serving\[torch\]'"):
+        check(ModelOptions(str(make(tmp_path, ["net.pt"]))))
+
+
+def test_checking_a_folder_imports_no_engine(tmp_path):
+    make(tmp_path, FOLDERS["OpenVINO"])
+    code = (
+        "import sys; from cluster_serving.job.models import check\n"
+        "from cluster_serving.job.options import ModelOptions\n"
+        "print(check(ModelOptions(sys.argv[1])), 'openvino' in sys.modules, 'cv2' in sys.modules)"
+    )
+    run = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == ["OpenVINO", "False", "False"]

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from cluster_serving.client.errors import InferenceFailed, ModelError
+from cluster_serving.job.models import TensorSpec, load_model
+from cluster_serving.job.options import ModelOptions
+from tests import model_zoo
+
+
+@pytest.fixture
+def ops():
+    return model_zoo.digits().ops
+
+
+def load(folder, **options):
+    return load_model(ModelOptions(str(folder), **options))
+
+
+def rows(count: int) -> np.ndarray:
+    return np.arange(2 * count, dtype=np.float32).reshape(count, 2)
+
+
+@pytest.mark.parametrize("fixed", [1, 4])
+@pytest.mark.parametrize("batch", [1, 3, 32])
+def test_a_fixed_batch_is_freed(tmp_path, ops, fixed, batch):
+    x = ops.parameter([fixed, 2], np.float32)
+    model_zoo.save_openvino(tmp_path, {"x": x}, {"y": ops.add(x, ops.constant(np.float32(1)))})
+    model = load(tmp_path)
+    assert model.inputs == [TensorSpec("x", "float32", (None, 2))]
+    np.testing.assert_array_equal(model.predict([rows(batch)])[0], rows(batch) + 1)
+
+
+@pytest.mark.parametrize("fixed", [1, 4])
+@pytest.mark.parametrize("batch", [1, 3, 4, 32])
+def test_a_batch_that_cannot_be_freed_is_cut_and_padded(tmp_path, ops, fixed, batch):
+    x = ops.parameter([fixed, 2], np.float32)
+    y = ops.reshape(ops.add(x, ops.constant(np.float32(1))), [fixed, 2, 1], special_zero=False)
+    model_zoo.save_openvino(tmp_path, {"x": x}, {"y": y})
+    model = load(tmp_path)
+    assert model.inputs == [TensorSpec("x", "float32", (fixed, 2))]
+    np.testing.assert_array_equal(model.predict([rows(batch)])[0], rows(batch)[..., np.newaxis] + 1)
+
+
+def test_a_network_that_mixes_its_records_is_not_freed(tmp_path, ops):
+    """Reshaping this one would succeed, and then mix the records of a batch into one softmax."""
+    x = ops.parameter([1, 2], np.float32)
+    y = ops.softmax(ops.reshape(x, [1, -1], special_zero=False), 1)
+    model_zoo.save_openvino(tmp_path, {"x": x}, {"y": y})
+    model = load(tmp_path)
+    np.testing.assert_allclose(model.predict([np.zeros((3, 2), np.float32)])[0], np.full((3, 2), 0.5))
+
+
+def test_an_output_that_does_not_start_with_the_batch_fails(tmp_path, ops):
+    x = ops.parameter([1, 2], np.float32)
+    model_zoo.save_openvino(tmp_path, {"x": x}, {"y": ops.reshape(x, [2, 1], special_zero=False)})
+    with pytest.raises(InferenceFailed, match="output 'y'"):
+        load(tmp_path).predict([rows(3)])
+
+
+def test_several_inputs_and_outputs_are_named(tmp_path, ops):
+    a, b = ops.parameter([-1, 2], np.float32), ops.parameter([-1, 2], np.float32)
+    outputs = {"sum": ops.add(a, b), "difference": ops.subtract(a, b)}
+    model_zoo.save_openvino(tmp_path, {"a": a, "b": b}, outputs)
+    one, two = rows(3), np.ones((3, 2), np.float32)
+
+    total, difference = load(tmp_path).predict([one, two])
+    np.testing.assert_array_equal(total, one + two)
+    np.testing.assert_array_equal(difference, one - two)
+
+    model = load(tmp_path, inputs=("b", "a"), outputs=("difference",))
+    assert [spec.name for spec in model.inputs + model.outputs] == ["b", "a", "difference"]
+    np.testing.assert_array_equal(model.predict([two, one])[0], one - two)
+
+    with pytest.raises(ModelError, match=r"needs every one of its inputs, once: a: float32\[\?, 2\], b: "):
+        load(tmp_path, inputs=("a",))
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int32", "int64", "float16", "float64"])
+def test_dtypes_pass_through(tmp_path, ops, dtype):
+    x = ops.parameter([-1, 2], np.dtype(dtype))
+    model_zoo.save_openvino(tmp_path, {"x": x}, {"y": ops.concat([x, x], 1)})
+    model = load(tmp_path)
+    assert [spec.dtype for spec in model.inputs + model.outputs] == [dtype, dtype]
+    values = np.array([[0, 1], [1, 1]], dtype)
+    (answer,) = model.predict([values])
+    assert answer.dtype == dtype
+    np.testing.assert_array_equal(answer, np.concatenate([values, values], 1))
+
+
+def test_a_type_that_numpy_lacks_is_refused(tmp_path, ops):
+    x = ops.parameter([-1, 2], model_zoo.digits().openvino.Type.bf16)
+    model_zoo.save_openvino(tmp_path, {"x": x}, {"y": ops.convert(x, "f32")})
+    with pytest.raises(ModelError, match="'x' is of type bf16"):
+        load(tmp_path)
+
+
+def test_a_quantized_network_is_simply_loaded(tmp_path, ops):
+    x = ops.parameter([-1, 4], np.float32)
+    quantized = ops.fake_quantize(x, *(ops.constant(np.float32(v)) for v in (-1.27, 1.27, -1.27, 1.27)), 255)
+    weights = ops.multiply(
+        ops.convert(ops.constant(np.eye(4, dtype=np.int8) * 100), "f32"), ops.constant(np.float32(0.01))
+    )
+    model_zoo.save_openvino(tmp_path, {"x": x}, {"y": ops.matmul(quantized, weights, False, False)})
+    values = np.array([[0.5, -0.25, 1, 0]], np.float32)
+    np.testing.assert_allclose(load(tmp_path).predict([values])[0], values, atol=0.02)
+
+
+def test_a_scalar_input_is_refused(tmp_path, ops):
+    x, scale = ops.parameter([-1, 2], np.float32), ops.parameter([], np.float32)
+    model_zoo.save_openvino(tmp_path, {"x": x, "scale": scale}, {"y": ops.multiply(x, scale)})
+    with pytest.raises(ModelError, match="'scale' has no dimension for the batch"):
+        load(tmp_path)
+
+
+def test_loading_does_not_fork_to_report_home(tmp_path):
+    model_zoo.save_openvino_digits(tmp_path)
+    code = (
+        "import sys, multiprocessing.process as p\n"
+        "p.BaseProcess.start = lambda self: sys.exit('forked')\n"
+        "from cluster_serving.job.models import load_model; from cluster_serving.job.options import ModelOptions\n"
+        "load_model(ModelOptions(sys.argv[1])); print('openvino_telemetry.main' in sys.modules)"
+    )
+    run = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True)
+    assert (run.returncode, run.stdout.strip()) == (0, "False"), run.stderr

@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import os
+from typing import NamedTuple, Optional
+
+import numpy as np
+import pytest
+import torch
+
+from cluster_serving.client.errors import InferenceFailed, ModelError
+from cluster_serving.job.models import TensorSpec, load_model
+from cluster_serving.job.options import ModelOptions
+from tests import model_zoo
+
+ONES = np.ones((3, 2), np.float32)
+
+
+def load(folder, **options):
+    return load_model(ModelOptions(str(folder), **options))
+
+
+class Two(torch.nn.Module):
+    def forward(self, a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return a + b, a - b
+
+
+class Dict(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {"double": x * 2, "triple": x * 3}
+
+
+class Pair(NamedTuple):
+    first: torch.Tensor
+    second: torch.Tensor
+
+
+class Named(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> Pair:
+        return Pair(x, x + 1)
+
+
+class WithMask(torch.nn.Module):
+    def forward(self, x: torch.Tensor, mask: Optional[torch.Tensor] = None) -> torch.Tensor:  # noqa: UP045
+        return x if mask is None else x * mask
+
+
+class Embedding(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = torch.nn.Embedding(10, 4)
+
+    def forward(self, tokens: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        return (self.table(tokens) * weights.unsqueeze(-1)).sum(1)
+
+
+class Counter(torch.nn.Module):
+    """Returns a buffer that every call changes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros(1, 1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.count += x
+        return self.count
+
+
+class TakesList(torch.nn.Module):
+    def forward(self, xs: list[torch.Tensor]) -> torch.Tensor:
+        return xs[0]
+
+
+class ReturnsNumber(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> int:
+        return x.size(0)
+
+
+def test_without_shapes_everything_is_unknown_and_passes(tmp_path):
+    model_zoo.save_torchscript(tmp_path, Two())
+    model = load(tmp_path)
+    assert model.inputs == [TensorSpec("a", "", None), TensorSpec("b", "", None)]
+    assert model.outputs == [TensorSpec("output_0", "", None), TensorSpec("output_1", "", None)]
+    assert not model.warm_up(1)
+    total, _ = model.predict([ONES.astype(np.int64), ONES.astype(np.int64)])
+    assert (total.dtype, total.tolist()) == (np.int64, (2 * ONES).tolist())
+    assert [spec.dtype for spec in model.outputs] == ["int64", "int64"]
+
+
+def test_inputs_can_be_reordered(tmp_path):
+    model_zoo.save_torchscript(tmp_path, Two())
+    model = load(tmp_path, inputs=("b", "a"), outputs=("output_1",))
+    np.testing.assert_array_equal(model.predict([ONES, 3 * ONES])[0], 2 * ONES)
+    with pytest.raises(ModelError, match="also needs the input 'b'"):
+        load(tmp_path, inputs=("a",))
+
+
+@pytest.mark.parametrize(("module", "names"), [(Dict(), ["double", "triple"]), (Named(), ["first", "second"])])
+def test_outputs_take_the_names_that_the_module_gives_them(tmp_path, module, names):
+    model_zoo.save_torchscript(tmp_path, module)
+    model = load(tmp_path, input_shapes=((2,),))
+    assert [spec.name for spec in model.outputs] == names
+    assert len(model.predict([ONES])) == 2
+    second = load(tmp_path, input_shapes=((2,),), outputs=(names[1],))
+    np.testing.assert_array_equal(second.predict([ONES])[0], model.predict([ONES])[1])
+
+
+def test_an_optional_input_is_fed_only_on_request(tmp_path):
+    model_zoo.save_torchscript(tmp_path, WithMask())
+    assert [spec.name for spec in load(tmp_path).inputs] == ["x"]
+    np.testing.assert_array_equal(load(tmp_path, inputs=("x", "mask")).predict([ONES, 0 * ONES])[0], 0 * ONES)
+
+
+def test_dtypes_are_found_out_with_the_shapes(tmp_path):
+    model_zoo.save_torchscript(tmp_path, Embedding())
+    model = load(tmp_path, input_shapes=((-1,), (-1,)))
+    assert list(map(str, model.inputs)) == ["tokens: int64[?, ?]", "weights: float32[?, ?]"]
+    assert model.predict([np.zeros((3, 5), np.int64), np.ones((3, 5), np.float32)])[0].shape == (3, 4)
+
+
+def test_shapes_that_the_model_refuses_are_an_error(tmp_path):
+    model_zoo.save_torchscript_digits(tmp_path)
+    with pytest.raises(ModelError, match=r"does not take inputs of the configured shapes.*3 and 64|1x3"):
+        load(tmp_path, input_shapes=((3,),))
+    with pytest.raises(ModelError, match=r"there are 2 input shapes; the model expects x: any\[\.\.\.\]"):
+        load(tmp_path, input_shapes=((64,), (64,)))
+
+
+def test_an_answer_is_no_view_of_a_buffer(tmp_path):
+    model_zoo.save_torchscript(tmp_path, Counter())
+    model = load(tmp_path)
+    first, second = (model.predict([np.ones((1, 1), np.float32)])[0] for _ in range(2))
+    assert (first.tolist(), second.tolist()) == ([[1]], [[2]])
+
+
+def test_a_forward_that_does_not_take_tensors_is_refused(tmp_path):
+    model_zoo.save_torchscript(tmp_path, TakesList())
+    with pytest.raises(ModelError, match=r"argument 'xs' of forward is List\[Tensor\]; it has to be a Tensor"):
+        load(tmp_path)
+
+
+def test_a_forward_that_does_not_return_tensors_fails(tmp_path):
+    model_zoo.save_torchscript(tmp_path, ReturnsNumber())
+    with pytest.raises(InferenceFailed, match="forward has to return a Tensor, or"):
+        load(tmp_path).predict([ONES])
+
+
+class Explosive:
+    """Leaves a trace when it is unpickled."""
+
+    def __init__(self, trace):
+        self.trace = trace
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.trace),)
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_a_pickle_is_refused_with_advice_and_never_loaded(tmp_path, zipped):
+    folder, trace = tmp_path / "model", tmp_path / "trace"
+    folder.mkdir()
+    torch.save(Explosive(trace), folder / "model.pt", _use_new_zipfile_serialization=zipped)
+    with pytest.raises(ModelError, match=r"model\.pt is not TorchScript .*: save the model with torch\.jit\.save\("):
+        load(folder)
+    assert not trace.exists()

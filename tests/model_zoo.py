@@ -1,0 +1,133 @@
+"""Small real models, made in seconds, in the formats that are served; the digits come from examples/digits.py."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import warnings
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+@cache
+def digits() -> ModuleType:
+    """The example as a module."""
+    # Imported first, as it keeps OpenVINO from forking this process to report home.
+    import cluster_serving.job.models.openvino_ir  # noqa: F401
+
+    spec = importlib.util.spec_from_file_location("digits", EXAMPLES / "digits.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["digits"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@cache
+def digits_data() -> tuple[np.ndarray, np.ndarray]:
+    """400 digits that the models have not seen: float32 (400, 64) from 0 to 1, and their labels."""
+    return digits().read()[1]
+
+
+@cache
+def train_digits_mlp() -> Any:
+    """Weights of the network that all digit models share: a list of (matrix, bias)."""
+    return digits().train(digits().read()[0])
+
+
+def digits_mlp(x: np.ndarray) -> np.ndarray:
+    """The same network in numpy, float32 (n, 64) → probabilities (n, 10)."""
+    *hidden, (matrix, bias) = train_digits_mlp()
+    for w, b in hidden:
+        x = np.maximum(x @ w + b, 0)
+    odds = np.exp(x @ matrix + bias)
+    return odds / odds.sum(axis=1, keepdims=True)
+
+
+def save_openvino_digits(folder: Path) -> None:
+    """`x` float32 [?, 64] → `probabilities` float32 [?, 10]."""
+    digits().save_model(folder, train_digits_mlp(), takes_images=False)
+
+
+def save_openvino_digit_images(folder: Path) -> None:
+    """`x` float32 [?, 3, 8, 8] from 0 to 255 → `probabilities` float32 [?, 10]."""
+    digits().save_model(folder, train_digits_mlp(), takes_images=True)
+
+
+def save_torchscript_digits(folder: Path) -> None:
+    """`x` float32 [?, 64] → probabilities float32 [?, 10]."""
+    import torch
+
+    class Digits(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = torch.nn.ModuleList()
+            for w, b in train_digits_mlp():
+                layer = torch.nn.Linear(*w.shape)
+                layer.weight.data, layer.bias.data = torch.from_numpy(w.T.copy()), torch.from_numpy(b)
+                self.layers.append(layer)
+
+        def forward(self, x):
+            for layer in self.layers[:-1]:
+                x = torch.relu(layer(x))
+            return torch.softmax(self.layers[-1](x), dim=1)
+
+    save_torchscript(folder, Digits(), torch.zeros(2, 64))
+
+
+def save_savedmodel_digits(folder: Path) -> None:
+    """`x` float32 [?, 64] → `probabilities` float32 [?, 10]."""
+    import tensorflow as tf
+
+    weights = [(tf.Variable(w), tf.Variable(b)) for w, b in train_digits_mlp()]
+
+    def probabilities(x):
+        for w, b in weights[:-1]:
+            x = tf.nn.relu(x @ w + b)
+        return {"probabilities": tf.nn.softmax(x @ weights[-1][0] + weights[-1][1])}
+
+    save_savedmodel(folder, probabilities, tf.TensorSpec([None, 64], tf.float32, "x"), track=weights)
+
+
+def save_openvino(folder: Path, inputs: dict[str, Any], outputs: dict[str, Any]) -> None:
+    """Write an IR from named parameters and named results of `openvino.opset13`."""
+    openvino = digits().openvino
+    for name, node in (inputs | outputs).items():
+        node.output(0).set_names({name})
+    folder.mkdir(parents=True, exist_ok=True)
+    network = openvino.Model(list(outputs.values()), list(inputs.values()), "test")
+    openvino.save_model(network, folder / "model.xml", compress_to_fp16=False)
+
+
+def save_torchscript(folder: Path, module: Any, *example: Any) -> None:
+    """Trace a module with example inputs, or script it if there are none."""
+    import torch
+
+    folder.mkdir(parents=True, exist_ok=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of TorchScript as a whole
+        script = torch.jit.trace(module.eval(), example, strict=False) if example else torch.jit.script(module.eval())
+        torch.jit.save(script, str(folder / "model.pt"))
+
+
+def save_savedmodel(folder: Path, function: Any, *signature: Any, track: Any = None) -> None:
+    """Write a function of tensors, and the variables it tracks, as a SavedModel.
+
+    Args:
+        folder: Where to.
+        function: Returns a dict of tensors.
+        signature: `tf.TensorSpec` of each argument, named as the argument.
+        track: Variables and tables that the function uses.
+    """
+    import tensorflow as tf
+
+    module = tf.Module()
+    module.track = track
+    module.function = tf.function(function, input_signature=signature)
+    tf.saved_model.save(module, str(folder), signatures=module.function)
