@@ -18,15 +18,10 @@ FORMATS = "JPEG, PNG, BMP, WebP or TIFF"
 """Accepted formats; OpenCV reads more, but the size of others is not known before they are decoded."""
 
 _MAX_JPEG_SEGMENTS = 1000  # before the frame header; a large colour profile takes some 200
-_JPEG_SEGMENT = re.compile(
-    rb"\xff([\x02-\xcf\xd9-\xfe])"
-)  # as decoders do, skips what is not a marker or has no segment
-_TIFF_SIZES = {
-    256: 0,
-    322: 0,
-    257: 1,
-    323: 1,
-}  # tag → axis: width, tile width, height, tile height; a tile is buffered too
+# As decoders do, passes over what is no marker, and over markers that have no segment.
+_JPEG_SEGMENT = re.compile(rb"\xff([\x02-\xcf\xd9-\xfe])")
+# Tag → axis: width and tile width, height and tile height; a tile is held in memory as a whole, too.
+_TIFF_SIZES = {256: 0, 322: 0, 257: 1, 323: 1}
 
 # Slots are the unit of parallelism; OpenCV's own pool would take the cores of the other slots.
 cv2.setNumThreads(1)

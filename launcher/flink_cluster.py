@@ -160,7 +160,7 @@ class FlinkCluster:
 
     def _replace(self) -> None:
         with FlinkRest(self._config.flink_rest_url) as rest:
-            others = [job.name for job in rest.active()]
+            others = [job.name for job in rest.jobs()]
         if others:
             self._say(
                 f"Note: Flink on port {self.address.port} was started by another or an older installation, and runs "

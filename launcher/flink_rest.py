@@ -13,6 +13,9 @@ from cluster_serving.launcher.process import wait_until
 ENDED = {"FINISHED", "CANCELED", "FAILED", "SUSPENDED"}
 """States in which a job uses no slots any more."""
 
+MARK = "cluster-serving"
+"""Job parameter that tells our jobs from others on a shared cluster; its value is the submission."""
+
 
 @dataclass(frozen=True, slots=True)
 class Overview:
@@ -77,18 +80,19 @@ class FlinkRest:
         except (LaunchError, KeyError, TypeError):
             return None
 
-    def jobs(self) -> list[Job]:
-        """All jobs that the cluster remembers, the latest first."""
-        raw = sorted(self._get("/jobs/overview")["jobs"], key=lambda job: -job["start-time"])
-        return [Job(job["jid"], job["name"], job["state"], job["duration"] / 1000) for job in raw]
-
-    def active(self, name: str | None = None) -> list[Job]:
-        """Jobs that have not ended, the latest first.
+    def jobs(self, name: str | None = None) -> list[Job]:
+        """Serving jobs that have not ended, the latest first; not the other jobs of the cluster.
 
         Args:
-            name: Only jobs of this name.
+            name: Only those of this name.
         """
-        return [job for job in self.jobs() if job.state not in ENDED and name in (None, job.name)]
+        raw = sorted(self._get("/jobs/overview")["jobs"], key=lambda job: -job["start-time"])
+        jobs = [Job(job["jid"], job["name"], job["state"], job["duration"] / 1000) for job in raw]
+        return [
+            job
+            for job in jobs
+            if job.state not in ENDED and name in (None, job.name) and MARK in self._parameters(job.id)
+        ]
 
     def state(self, job_id: str) -> str:
         """State of a job."""
@@ -118,6 +122,9 @@ class FlinkRest:
             self._request("PATCH", f"/jobs/{job_id}", mode="cancel")
         if not wait_until(lambda: self.state(job_id) in ENDED, timeout):
             raise LaunchError(f"job {job_id} has not stopped after {timeout:.0f} s; see {self.url}/#/job/running/{job_id}")
+
+    def _parameters(self, job_id: str) -> dict[str, str]:
+        return dict(self._get(f"/jobs/{job_id}/config")["execution-config"]["user-config"])
 
     def _metrics(self, path: str, names: list[str]) -> dict[str, str]:
         return {metric["id"]: metric["value"] for metric in self._get(path, get=",".join(names))}

@@ -16,7 +16,6 @@ from cluster_serving.launcher.flink_cluster import FlinkCluster
 from cluster_serving.launcher.flink_rest import FlinkRest, Job
 from cluster_serving.launcher.readiness import wait_ready
 from cluster_serving.launcher.submission import submit
-from cluster_serving.launcher.values import Address
 
 Say = Callable[[str], None]
 
@@ -55,7 +54,7 @@ def start(config: Config, say: Say = lambda _: None) -> Started:
     cluster = FlinkCluster(config, say)
     cluster.ensure()
     with FlinkRest(config.flink_rest_url) as rest, redis_server.connect(config) as client:
-        running = rest.active(config.job_name)
+        running = rest.jobs(config.job_name)
         if running:
             raise LaunchError(
                 f"job {config.job_name} is {running[0].state} already; use cluster-serving-restart, cluster-serving-stop "
@@ -88,30 +87,48 @@ def stop(flink_rest_url: str, job: str) -> Job:
         LaunchError: No such job runs.
     """
     with FlinkRest(flink_rest_url) as rest:
-        active = rest.active(job)
+        active = rest.jobs(job)
         if not active:
-            names = ", ".join(other.name for other in rest.active()) or "none"
+            names = ", ".join(other.name for other in rest.jobs()) or "none"
             raise LaunchError(f"no job {job} is running on {flink_rest_url}; running: {names}")
         for found in active:
             rest.cancel(found.id)
     return active[0]
 
 
-def shutdown(flink: Address, redis: Address, say: Say = lambda _: None) -> None:
-    """Stop all jobs, and Redis and Flink if they were started here; what Redis held is removed then.
+def is_running(config: Config) -> bool:
+    """Whether the job of a configuration runs; not, if its Flink does not either."""
+    if not redis_server.is_listening(config.flink_address):
+        return False
+    FlinkCluster(config).check()
+    with FlinkRest(config.flink_rest_url) as rest:
+        return bool(rest.jobs(config.job_name))
+
+
+def shutdown(config: Config, say: Say = lambda _: None) -> bool:
+    """Stop all jobs, and Redis and Flink if they were started here; what that Redis held is removed.
 
     Args:
-        flink: Address of Flink.
-        redis: Address of Redis.
+        config: Says where Redis and Flink are.
         say: Told what happens.
+
+    Returns:
+        Whether there was anything to stop.
     """
+    said = []
+
+    def note(text: str) -> None:
+        said.append(text)
+        say(text)
+
+    flink, redis = config.flink_address, config.redis_address
     if redis_server.is_listening(flink):
-        with FlinkRest(f"http://{flink}") as rest:
-            if rest.overview():
-                for job in rest.active():
-                    say(f"Stopping job {job.name}")
-                    rest.cancel(job.id)
+        with FlinkRest(config.flink_rest_url) as rest:
+            for job in rest.jobs() if rest.overview() else []:
+                note(f"Stopping job {job.name}")
+                rest.cancel(job.id)
     if flink_cluster.stop(flink):
-        say(f"Stopped Flink on port {flink.port}")
+        note(f"Stopped Flink on port {flink.port}")
     if redis_server.stop(redis):
-        say(f"Stopped Redis on port {redis.port} and removed its data: queued requests and results")
+        note(f"Stopped Redis on port {redis.port} and removed its data: queued requests and results")
+    return bool(said)

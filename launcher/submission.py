@@ -10,7 +10,7 @@ from pathlib import Path
 from cluster_serving.job.options import JobOptions
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.flink_home import FlinkHome
-from cluster_serving.launcher.flink_rest import cause
+from cluster_serving.launcher.flink_rest import MARK, cause
 from cluster_serving.launcher.values import Address
 
 _JOB_ID = re.compile(r"JobID ([0-9a-f]{32})")
@@ -38,7 +38,7 @@ def submit(home: FlinkHome, address: Address, options: JobOptions, timeout: floa
         file.write(options.to_json())
         file.flush()
         command: list[str | Path] = [home.path / "bin" / "flink", "run", "-d", "-m", str(address)]
-        command += ["-pyclientexec", home.python]
+        command += [f"-Dpipeline.global-job-parameters={MARK}:{options.submission}", "-pyclientexec", home.python]
         if address.is_local:
             command += ["-pyexec", home.python]
         # A module, not a file: the folder of a file would come first on sys.path.

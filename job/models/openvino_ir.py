@@ -40,7 +40,7 @@ class OpenVINOModel(Model):
     def __init__(self, files: ModelFiles, options: ModelOptions) -> None:
         self.engine = files.format.engine
         core = openvino.Core()
-        # A mapped file that someone overwrites in place, to update the model, would crash the process.
+        # Mapped weights, when someone overwrites the file in place, end the process (SIGBUS, seen with an embedding).
         core.set_property({"ENABLE_MMAP": False})
         network, self._batch = _read(core, files)
         compiled = core.compile_model(

@@ -117,6 +117,20 @@ def test_a_scalar_input_is_refused(tmp_path, ops):
         load(tmp_path)
 
 
+def test_overwriting_a_table_in_place_does_not_end_the_process(tmp_path, ops):
+    tokens = ops.parameter([-1], np.int64)
+    table = ops.constant(np.ones((100_000, 16), np.float32))
+    model_zoo.save_openvino(tmp_path, {"tokens": tokens}, {"y": ops.gather(table, tokens, ops.constant(0))})
+    code = (
+        "import os, sys, numpy as np\n"
+        "from cluster_serving.job.models import load_model; from cluster_serving.job.options import ModelOptions\n"
+        "model = load_model(ModelOptions(sys.argv[1])); os.truncate(sys.argv[1] + '/model.bin', 0)\n"
+        "print(model.predict([np.array([99_999])])[0].sum())"
+    )
+    run = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True)
+    assert (run.returncode, run.stdout.strip()) == (0, "16.0"), run.stderr
+
+
 def test_loading_does_not_fork_to_report_home(tmp_path):
     model_zoo.save_openvino_digits(tmp_path)
     code = (

@@ -1,0 +1,203 @@
+"""The commands `cluster-serving-*`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.status import Status
+from rich.table import Table
+
+from cluster_serving.client.errors import ServingError
+from cluster_serving.launcher import config_file, lifecycle, redis_server, report
+from cluster_serving.launcher.config import Config
+from cluster_serving.launcher.errors import ConfigError, LaunchError
+from cluster_serving.launcher.flink_rest import FlinkRest, Job
+
+console = Console(highlight=False, soft_wrap=True)
+_errors = Console(stderr=True, highlight=False, soft_wrap=True)
+
+_PATH = Path(config_file.FILE_NAME)
+ConfigPath = Annotated[
+    Path, typer.Option("-c", "--config-path", "--config_path", help="The configuration file.", show_default=True)
+]
+JobName = Annotated[str | None, typer.Argument(help="jobName; default: that of the configuration file, or the only job.")]
+
+
+class _Progress:
+    """Says what happens: a moving line on a terminal, plain lines elsewhere."""
+
+    def __init__(self) -> None:
+        self._status: Status | None = console.status("") if console.is_terminal else None
+
+    def __call__(self, text: str) -> None:
+        if self._status:
+            self._status.start()
+            self._status.update(text)
+        console.print(f"[dim]{text}[/dim]" if self._status else text)
+
+    def __enter__(self) -> _Progress:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._status:
+            self._status.stop()
+
+
+def _init(
+    config_path: ConfigPath = _PATH,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite a file that exists.")] = False,
+) -> None:
+    """Write a configuration file with every key explained, and make a folder for the model."""
+    if config_path.exists() and not force:
+        raise ConfigError(f"{config_path} exists already; edit it, or use --force to overwrite it")
+    try:
+        (config_path.parent / "model").mkdir(parents=True, exist_ok=True)
+        config_path.write_text(config_file.template(), "utf8")
+    except OSError as error:
+        raise LaunchError(f"cannot write {config_path}: {error.strerror}") from None
+    console.print(f"Wrote {config_path}. Put a model into {config_path.parent / 'model'}, then run cluster-serving-start.")
+
+
+def _start(config_path: ConfigPath = _PATH) -> None:
+    """Start a job, and Redis and Flink before it if needed; returns when it answers requests."""
+    _start_job(_read(config_path))
+
+
+def _stop(job: JobName = None, config_path: ConfigPath = _PATH) -> None:
+    """Stop a job; its queued requests stay in Redis."""
+    config = _config(config_path)
+    name = job or _default_job(config, config_path)
+    with _Progress() as progress:
+        progress(f"Stopping job {name}")
+        stopped = lifecycle.stop(config.flink_rest_url, name)
+    console.print(f"Stopped job {stopped.name}. Its queued requests stay in Redis; Redis and Flink go on.")
+
+
+def _restart(config_path: ConfigPath = _PATH) -> None:
+    """Start the job again, with the model and the configuration as they are now."""
+    config = _read(config_path)
+    lifecycle.check_model(config.model_options)
+    with _Progress() as progress:
+        if lifecycle.is_running(config):
+            progress(f"Stopping job {config.job_name}")
+            lifecycle.stop(config.flink_rest_url, config.job_name)
+    _start_job(config)
+
+
+def _shutdown(config_path: ConfigPath = _PATH) -> None:
+    """Stop all jobs, and Redis and Flink if they were started here; what that Redis held is removed."""
+    config = _config(config_path)
+    with _Progress() as progress:
+        if not lifecycle.shutdown(config, progress):
+            progress(f"Nothing is running at {config.flink_address} and {config.redis_address} that was started here")
+
+
+def _list(config_path: ConfigPath = _PATH) -> None:
+    """List the jobs that run."""
+    config = _config(config_path)
+    with FlinkRest(config.flink_rest_url) as rest:
+        jobs = rest.jobs()
+        if not jobs:
+            console.print(f"No job is running on {config.flink_rest_url}.")
+            return
+        table = Table("name", "state", "job id", "slots", "uptime", "records", box=None, header_style="bold")
+        for job in jobs:
+            slots, records = str(rest.parallelism(job.id)), str(rest.records(job.id))
+            table.add_row(job.name, job.state, job.id, slots, report.duration(job.seconds), records)
+    console.print(table)
+
+
+def _status(job: JobName = None, config_path: ConfigPath = _PATH) -> None:
+    """Show the slots, the model and the queue of a job."""
+    config = _config(config_path)
+    name = job or _default_job(config, config_path)
+    with FlinkRest(config.flink_rest_url) as rest, redis_server.connect(config) as client:
+        found = rest.jobs(name)
+        if not found:
+            raise LaunchError(f"no job {name} is running on {config.flink_rest_url}")
+        redis_server.check(config)
+        console.print(report.status(found[0], rest, client))
+
+
+def _start_job(config: Config) -> None:
+    with _Progress() as progress:
+        started = lifecycle.start(config, progress)
+    console.print(report.started(started))
+
+
+def _read(path: Path) -> Config:
+    return config_file.read(path, lambda text: _errors.print(f"[yellow]{text}[/yellow]"))
+
+
+def _config(path: Path) -> Config:
+    """The file's configuration, or the defaults where no file is needed and none is there."""
+    if path == _PATH and not path.exists():
+        return Config.model_validate({"modelPath": "model"})
+    return _read(path)
+
+
+def _default_job(config: Config, path: Path) -> str:
+    if path.exists():
+        return config.job_name
+    with FlinkRest(config.flink_rest_url) as rest:
+        jobs: list[Job] = rest.jobs()
+    if len(jobs) != 1:
+        names = ", ".join(job.name for job in jobs) or "none"
+        raise LaunchError(f"which job? There is no {path}; running: {names}")
+    return jobs[0].name
+
+
+def _run(app: Callable[[], None]) -> None:
+    try:
+        app()
+    except (LaunchError, ServingError) as error:
+        _errors.print(f"error: {error}", style="red", markup=False)
+        sys.exit(error.exit_code if isinstance(error, LaunchError) else 1)
+    except KeyboardInterrupt:
+        _errors.print("interrupted", style="red")
+        sys.exit(130)
+
+
+def _single(command: Callable[..., None]) -> Callable[[], None]:
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    app.command()(command)
+    return app
+
+
+def init() -> None:
+    """Run `cluster-serving-init`."""
+    _run(_single(_init))
+
+
+def start() -> None:
+    """Run `cluster-serving-start`."""
+    _run(_single(_start))
+
+
+def stop() -> None:
+    """Run `cluster-serving-stop`."""
+    _run(_single(_stop))
+
+
+def restart() -> None:
+    """Run `cluster-serving-restart`."""
+    _run(_single(_restart))
+
+
+def shutdown() -> None:
+    """Run `cluster-serving-shutdown`."""
+    _run(_single(_shutdown))
+
+
+def cli() -> None:
+    """Run `cluster-serving-cli`."""
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True)
+    app.command("list")(_list)
+    app.command("status")(_status)
+    app.command("stop")(_stop)
+    _run(app)

@@ -1,0 +1,63 @@
+"""What the commands print about jobs."""
+
+from __future__ import annotations
+
+import redis
+from redis.exceptions import ResponseError
+from rich.table import Table
+from rich.text import Text
+
+from cluster_serving.client.protocol import GROUP
+from cluster_serving.launcher.flink_rest import FlinkRest, Job
+from cluster_serving.launcher.lifecycle import Started
+from cluster_serving.launcher.readiness import read_slots
+
+
+def started(job: Started) -> Text:
+    """What to know of a job that has just been started."""
+    config = job.config
+    where = "" if config.redis_url == "redis://localhost:6379" else f', url="{config.redis_shown}"'
+    lines = {
+        "job": config.job_name,
+        "model": job.model,
+        "slots": f"{config.model_parallelism}, {config.thread_per_model} thread(s) each, {config.execution_mode} mode",
+        "stream": f"{config.job_name} on {config.redis_shown}",
+        "Flink UI": f"{config.flink_rest_url}/#/job/running/{job.job_id}",
+        "send": f"""from cluster_serving.client import InputQueue
+InputQueue(name="{config.job_name}"{where}).predict(...)""".replace("\n", "\n" + " " * 10),
+        "stop": f"cluster-serving-stop {config.job_name}",
+    }
+    return Text("Ready\n") + Text("\n").join(Text(f"{key:>8}  {value}") for key, value in lines.items())
+
+
+def status(job: Job, rest: FlinkRest, client: redis.Redis) -> Table:
+    """State of a job, its slots and its queue."""
+    table = Table.grid(padding=(0, 2))
+    for key, value in (
+        ("job", f"{job.name} ({job.id})"),
+        ("state", f"{job.state} for {duration(job.seconds)}, {rest.restarts(job.id)} restarts"),
+        ("slots", str(rest.parallelism(job.id))),
+        *((f"slot {slot.index}", slot.error or slot.model or slot.state) for slot in read_slots(client, job.name)),
+        ("queue", f"{client.xlen(job.name)} requests, {_pending(client, job.name)} of them being worked on"),
+        ("records", f"{rest.records(job.id)} answered since the start"),
+    ):
+        table.add_row(key, value)
+    return table
+
+
+def duration(seconds: float) -> str:
+    """Such as 3 s, 2 min 5 s, 4 h 10 min or 3 d 2 h."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    parts = [(days, "d"), (hours, "h"), (minutes, "min"), (rest, "s")]
+    shown = [f"{value} {unit}" for value, unit in parts if value]
+    return " ".join(shown[:2]) or "0 s"
+
+
+def _pending(client: redis.Redis, stream: str) -> int:
+    try:
+        return int(client.xpending(stream, GROUP)["pending"])
+    except ResponseError:
+        # The stream or its group is gone, for instance after FLUSHALL.
+        return 0
