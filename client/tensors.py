@@ -33,6 +33,7 @@ DTYPES = frozenset(
 _END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 _CONTINUATION = b"\xff\xff\xff\xff"
 _MAX_SCHEMA_BYTES = 1 << 20
+_MAX_BYTES = (1 << 31) - 1
 _SPARSE_TYPE = pa.struct([("indices", pa.binary()), ("values", pa.binary())])
 
 
@@ -174,7 +175,7 @@ def _column(field: pa.Field) -> Column:
 
 def _to_arrow(column: Column, value: Input) -> pa.Array:
     if isinstance(value, Image):
-        return pa.array([value.data], pa.binary())
+        return _binary(value.data)
     if isinstance(value, SparseTensor):
         indices = np.ascontiguousarray(value.indices, "<i8").tobytes()
         return pa.array([{"indices": indices, "values": _little_endian(value.values)}], _SPARSE_TYPE)
@@ -183,7 +184,16 @@ def _to_arrow(column: Column, value: Input) -> pa.Array:
         if not all(isinstance(item, str) for item in strings):
             raise InvalidInput(f"input {column.name!r} is an array of objects; expected all of them to be str")
         return pa.array([strings], pa.list_(pa.utf8()))
-    return pa.array([_little_endian(value)], pa.binary())
+    return _binary(_little_endian(value))
+
+
+def _binary(data: bytes) -> pa.Array:
+    # `pa.array` would copy the bytes, cost three times as much, and import pandas at its first call.
+    if len(data) > _MAX_BYTES:
+        raise InvalidInput(f"an input has {len(data)} bytes; at most {_MAX_BYTES} can be sent")
+    return pa.Array.from_buffers(
+        pa.binary(), 1, [None, pa.py_buffer(struct.pack("<ii", 0, len(data))), pa.py_buffer(data)]
+    )
 
 
 def _little_endian(array: Array) -> bytes:

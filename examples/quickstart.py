@@ -68,9 +68,11 @@ def prepare() -> None:
         )
 
 
-def command(name: str, *arguments: str) -> int:
-    """Run one of the installed commands; what it says goes to the terminal."""
-    return subprocess.run([str(Path(sys.executable).parent / name), *arguments], check=False).returncode  # noqa: S603
+def command(name: str, *arguments: str, quiet: bool = False) -> bool:
+    """Run one of the installed commands; says whether it succeeded."""
+    output = subprocess.DEVNULL if quiet else None
+    path = str(Path(sys.executable).parent / name)
+    return subprocess.run([path, *arguments], check=False, stdout=output, stderr=output).returncode == 0  # noqa: S603
 
 
 def setting(key: str) -> str:
@@ -118,20 +120,19 @@ def show(predictions: list[Prediction], seconds: float) -> None:
 
 def main() -> None:
     prepare()
-    if command("cluster-serving-cli", "status", JOB, "-c", str(CONFIG), "--quiet") and command(
-        "cluster-serving-start", "-c", str(CONFIG)
-    ):
+    config = ("-c", str(CONFIG))
+    running = command("cluster-serving-cli", "status", JOB, *config, quiet=True)
+    if not running and not command("cluster-serving-start", *config):
         raise SystemExit(1)
     port = int(setting("redisUrl").rpartition(":")[2])
     started = time.perf_counter()
     predictions = predict_all(port)
     show(predictions, time.perf_counter() - started)
-    console.print(
+    print(
         f"\nFlink UI:        http://{setting('flinkRestUrl')}\n"
         f"Your own image:  .venv/bin/python examples/predict.py {FOLDER}/images/{predictions[0].image} --port {port}\n"
         "                 (any size; a bright digit on a dark ground)\n"
-        "Stop:            make stop",
-        highlight=False,
+        "Stop:            make stop"
     )
 
 

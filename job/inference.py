@@ -40,7 +40,6 @@ class Predictor:
         self._already_batched = options.batch.inputs_already_batched
         self._encode: Encoder = make_encoder(options.post_processing)
         self.model: Model = load_model(options.model)
-        self._names = [spec.name for spec in self.model.outputs]
         self._preprocessor = Preprocessor(
             self.model.inputs, self.model.layout, options.image, options.batch.inputs_already_batched
         )
@@ -83,7 +82,8 @@ class Predictor:
         if isinstance(result, ServingError):
             return request.fail(result)
         try:
-            names = self._names or [f"output{index}" for index in range(len(result))]
+            # Only now: some models name their outputs at the first call.
+            names = [spec.name for spec in self.model.outputs]
             return request.answer(self._encode(request.entry.native, names, result))
         except ServingError as error:
             return request.fail(error)

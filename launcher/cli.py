@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +14,8 @@ from rich.status import Status
 from rich.table import Table
 
 from cluster_serving.client.errors import ServingError
-from cluster_serving.launcher import config_file, lifecycle, redis_server, report
+from cluster_serving.job.main import check_model
+from cluster_serving.launcher import config_file, lifecycle, redis_server, report, state
 from cluster_serving.launcher.config import Config
 from cluster_serving.launcher.errors import ConfigError, LaunchError
 from cluster_serving.launcher.flink_rest import FlinkRest, Job
@@ -25,7 +27,9 @@ _PATH = Path(config_file.FILE_NAME)
 ConfigPath = Annotated[
     Path, typer.Option("-c", "--config-path", "--config_path", help="The configuration file.", show_default=True)
 ]
-JobName = Annotated[str | None, typer.Argument(help="jobName; default: that of the configuration file, or the only job.")]
+JobName = Annotated[
+    str | None, typer.Argument(help="jobName; default: that of the configuration file, or the only job.")
+]
 
 
 class _Progress:
@@ -60,7 +64,9 @@ def _init(
         config_path.write_text(config_file.template(), "utf8")
     except OSError as error:
         raise LaunchError(f"cannot write {config_path}: {error.strerror}") from None
-    console.print(f"Wrote {config_path}. Put a model into {config_path.parent / 'model'}, then run cluster-serving-start.")
+    console.print(
+        f"Wrote {config_path}. Put a model into {config_path.parent / 'model'}, then run cluster-serving-start."
+    )
 
 
 def _start(config_path: ConfigPath = _PATH) -> None:
@@ -81,7 +87,7 @@ def _stop(job: JobName = None, config_path: ConfigPath = _PATH) -> None:
 def _restart(config_path: ConfigPath = _PATH) -> None:
     """Start the job again, with the model and the configuration as they are now."""
     config = _read(config_path)
-    lifecycle.check_model(config.model_options)
+    check_model(config.model_options)
     with _Progress() as progress:
         if lifecycle.is_running(config):
             progress(f"Stopping job {config.job_name}")
@@ -90,11 +96,15 @@ def _restart(config_path: ConfigPath = _PATH) -> None:
 
 
 def _shutdown(config_path: ConfigPath = _PATH) -> None:
-    """Stop all jobs, and Redis and Flink if they were started here; what that Redis held is removed."""
-    config = _config(config_path)
+    """Stop all jobs, and Redis and Flink if they were started here; what that Redis held is removed.
+
+    Without a configuration file, all that was started here.
+    """
+    config = None if config_path == _PATH and not config_path.exists() else _read(config_path)
     with _Progress() as progress:
         if not lifecycle.shutdown(config, progress):
-            progress(f"Nothing is running at {config.flink_address} and {config.redis_address} that was started here")
+            where = f"at {config.flink_address} and {config.redis_address}" if config else "that was started here"
+            console.print(f"Nothing is running {where}.")
 
 
 def _list(config_path: ConfigPath = _PATH) -> None:
@@ -161,6 +171,14 @@ def _run(app: Callable[[], None]) -> None:
     except KeyboardInterrupt:
         _errors.print("interrupted", style="red")
         sys.exit(130)
+    except OSError as error:
+        _errors.print(f"error: {error}", style="red", markup=False)
+        sys.exit(1)
+    except Exception as error:
+        log = state.root() / "error.log"
+        log.write_text(traceback.format_exc(), "utf8")
+        _errors.print(f"error: unexpected {type(error).__name__}: {error} (see {log})", style="red", markup=False)
+        sys.exit(1)
 
 
 def _single(command: Callable[..., None]) -> Callable[[], None]:

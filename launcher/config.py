@@ -31,6 +31,7 @@ def _key(default: Any, expects: str, meaning: str, **constraints: Any) -> Any:
 
 
 _COUNT = "a whole number of at least 1"
+_NAMES = "names separated by commas, or a list"
 _SWITCH = "true or false"
 _BYTES = "a size such as 4g, 512m or a number of bytes"
 
@@ -38,14 +39,21 @@ _BYTES = "a size such as 4g, 512m or a number of bytes"
 class Config(BaseModel):
     """A checked `config.yaml`; made by `config_file.read`."""
 
-    model_config = ConfigDict(alias_generator=to_camel, extra="forbid", frozen=True, strict=True, hide_input_in_errors=True)
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        hide_input_in_errors=True,
+        protected_namespaces=(),
+    )
 
     model_path: str = _key(
         ...,
         "the path of a folder",
-        "Folder that holds one model: OpenVINO IR (*.xml, *.bin), TensorFlow SavedModel (saved_model.pb, variables/) or "
-        "TorchScript (*.pt). A relative path starts at the folder of this file. On a cluster of several machines, all of "
-        "them must see the folder under this path. Required.",
+        "Folder that holds one model: OpenVINO IR (*.xml, *.bin), TensorFlow SavedModel (saved_model.pb, variables/) "
+        "or TorchScript (*.pt). A relative path starts at the folder of this file. On a cluster of several machines, "
+        "all of them must see the folder under this path. Required.",
         min_length=1,
     )
     job_name: str = _key(
@@ -70,12 +78,12 @@ class Config(BaseModel):
     execution_mode: Literal["thread", "process"] = _key(
         "thread",
         "thread or process",
-        "thread: the model runs inside Flink's TaskManager, fastest. process: it runs in processes of its own; a crash in "
-        "native code ends one of them, not the TaskManager.",
+        "thread: the model runs inside Flink's TaskManager, fastest. process: it runs in processes of its own; a crash "
+        "in native code ends one of them, not the TaskManager.",
     )
 
-    inputs: Names = _key("", "names separated by commas, or a list", "Inputs of the model to feed, in this order; empty: its own.")
-    outputs: Names = _key("", "names separated by commas, or a list", "Outputs of the model to return, in this order; empty: all.")
+    inputs: Names = _key("", _NAMES, "Inputs of the model to feed, in this order; empty: its own.")
+    outputs: Names = _key("", _NAMES, "Outputs of the model to return, in this order; empty: all.")
     input_shapes: Shapes = _key(
         [],
         "a list of shapes, such as [[3,224,224]]",
@@ -84,7 +92,8 @@ class Config(BaseModel):
     input_already_batched: bool = _key(
         False,
         _SWITCH,
-        "false: a request holds one record, without a batch dimension. true: its inputs carry a batch dimension of their own.",
+        "false: a request holds one record, without a batch dimension. true: its inputs carry a batch dimension of "
+        "their own.",
     )
     image_resize: Pair = _key(
         "",
@@ -95,8 +104,8 @@ class Config(BaseModel):
     post_processing: Filter = _key(
         "",
         "topN(n), pickTopN(n) or empty",
-        "What is kept of an output: topN(n) gives the n best classes with their values, pickTopN(n) the original's table of "
-        "the n best per row; empty: all of it.",
+        "What is kept of an output: topN(n) gives the n best classes with their values, pickTopN(n) the original's "
+        "table of the n best per row; empty: all of it.",
     )
 
     max_batch_size: int = _key(32, _COUNT, "Most records in one batch.", ge=1)
@@ -117,7 +126,10 @@ class Config(BaseModel):
         5000, "a whole number of milliseconds", "Milliseconds to wait for an answer of Redis.", ge=1
     )
     redis_max_memory: Size = _key(
-        "4g", _BYTES, "Memory limit of the Redis that is started here; when it is reached, requests are refused.", ge=1 << 20
+        "4g",
+        f"{_BYTES}, at least 1m",
+        "Memory limit of the Redis that is started here; when it is reached, requests are refused.",
+        ge=1 << 20,
     )
     result_ttl: int = _key(3600, "a whole number of seconds", "Seconds that a result is kept.", ge=1)
     claim_idle_time: int = _key(
@@ -133,7 +145,9 @@ class Config(BaseModel):
         "host:port",
         "Flink's REST endpoint and UI. If nothing listens there and it is this machine, a cluster is started.",
     )
-    start_timeout: int = _key(120, "a whole number of seconds", "Seconds that cluster-serving-start waits at most.", ge=1)
+    start_timeout: int = _key(
+        120, "a whole number of seconds", "Seconds that each step of cluster-serving-start may take.", ge=1
+    )
 
     @property
     def redis_address(self) -> Address:

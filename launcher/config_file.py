@@ -42,7 +42,9 @@ def read(path: Path, warn: Callable[[str], None] = lambda _: None) -> Config:
     try:
         text = path.read_text("utf8")
     except FileNotFoundError:
-        raise ConfigError(f"{path} does not exist; run cluster-serving-init to make one, or name another with -c") from None
+        raise ConfigError(
+            f"{path} does not exist; run cluster-serving-init to make one, or name another with -c"
+        ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from None
     values, lines = _parse(path, text, warn)
@@ -57,7 +59,7 @@ def _parse(path: Path, text: str, warn: Callable[[str], None]) -> tuple[dict[str
     loader = yaml.SafeLoader(text)
     try:
         root = loader.get_single_node()
-        pairs = [(key, loader.construct_object(value, deep=True)) for key, value in _pairs(path, root)]  # type: ignore[no-untyped-call]
+        pairs = [(key, loader.construct_object(value, deep=True)) for key, value in _pairs(path, root)]
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         raise ConfigError(f"{path}, line {mark.line + 1 if mark else '?'}: not valid YAML: {error.problem}") from None
@@ -89,7 +91,9 @@ def _pairs(path: Path, root: yaml.Node | None) -> list[tuple[yaml.Node, yaml.Nod
     if root is None:
         return []
     if not isinstance(root, yaml.MappingNode):
-        raise ConfigError(f"{path}, line {root.start_mark.line + 1}: expected keys and values, such as modelPath: model")
+        raise ConfigError(
+            f"{path}, line {root.start_mark.line + 1}: expected keys and values, such as modelPath: model"
+        )
     return list(root.value)
 
 
@@ -124,9 +128,8 @@ def template() -> str:
     """The text of a new `config.yaml`: every key with its meaning and default, `modelPath` alone set."""
     parts = [_HEADER]
     for key, field in _KEYS.items():
-        about = f"{field.description} ({_expects(field)})"
-        comment = textwrap.fill(about, 118, initial_indent="# ", subsequent_indent="# ")
-        parts.append(f"{comment}\n{_setting(key, field)}\n")
+        comment = textwrap.fill(field.description or "", 118, initial_indent="# ", subsequent_indent="# ")
+        parts.append(f"{comment}\n# Expected: {_expects(field)}.\n{_setting(key, field)}\n")
     return "\n".join(parts)
 
 
@@ -136,4 +139,4 @@ def _setting(key: str, field: FieldInfo) -> str:
     if field.default is None:
         return f"# {key}:"
     value = yaml.safe_dump(field.default, default_flow_style=True, width=1000).removesuffix("\n...\n").strip()
-    return f"# {key}: {value}"
+    return f"# {key}: {value}".replace("''", '""')

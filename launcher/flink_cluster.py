@@ -22,6 +22,9 @@ from cluster_serving.launcher.values import Address
 SLOTS = 8
 """Task slots of one TaskManager that is started here."""
 
+SERVICE = "flink"
+"""Name of the service in the state folder."""
+
 _JOBMANAGER = "jobmanager.json"
 
 
@@ -45,20 +48,32 @@ class FlinkCluster:
         Raises:
             LaunchError: It cannot be used or started; the message says why.
         """
-        if is_listening(self.address):
-            self.check()
-            if self._is_outdated():
+        self.check_usable()
+        with locked(self.home.path):
+            if not is_listening(self.address):
+                self._start()
+            elif self._is_outdated():
                 self._replace()
             elif not self._ours:
                 # `flink run` needs a home of its own to talk to a cluster that has another one.
                 self._prepare({})
-        else:
-            self._start()
+
+    def check_usable(self) -> None:
+        """Check, before anything is started, that the cluster can be used, or started."""
+        if is_listening(self.address):
+            self.check()
+        elif not self.address.is_local:
+            raise LaunchError(
+                f"Flink at {self.address} (flinkRestUrl) cannot be reached; start it, or set another. It is started "
+                "for you only on this machine"
+            )
 
     def check(self) -> Overview:
         """Check that a Flink which can be used listens at `flinkRestUrl`."""
         if not is_listening(self.address):
-            raise LaunchError(f"Flink at {self.address} (flinkRestUrl) cannot be reached; start it, or set flinkRestUrl to another")
+            raise LaunchError(
+                f"Flink at {self.address} (flinkRestUrl) cannot be reached; start it, or set flinkRestUrl to another"
+            )
         with FlinkRest(self._config.flink_rest_url) as rest:
             overview = rest.overview()
         if overview is None:
@@ -67,7 +82,9 @@ class FlinkCluster:
                 "set flinkRestUrl to another port, or stop what uses this one"
             )
         if not overview.version.startswith(f"{VERSION}."):
-            raise LaunchError(f"Flink at {self.address} (flinkRestUrl) is version {overview.version}; {VERSION} is needed")
+            raise LaunchError(
+                f"Flink at {self.address} (flinkRestUrl) is version {overview.version}; {VERSION} is needed"
+            )
         return overview
 
     def ensure_slots(self, needed: int) -> None:
@@ -77,15 +94,18 @@ class FlinkCluster:
             LaunchError: There are too few.
         """
         overview = self.check()
+        # A TaskManager that was killed counts until its heartbeat is missed; it is replaced at once.
+        records = list(self.home.path.glob("taskmanager-*.json"))
+        dead = sum(Process.read(record) is None for record in records)
         missing = needed - overview.free
-        if missing <= 0:
+        if missing <= 0 and not (dead and self._ours):
             return
         if not self._ours:
             raise LaunchError(
-                f"the job needs {needed} free task slots (modelParallelism), and Flink at {self.address} has {overview.free} "
-                f"of {overview.slots}; add TaskManagers, stop another job or lower modelParallelism"
+                f"the job needs {needed} free task slots (modelParallelism), and Flink at {self.address} has "
+                f"{overview.free} of {overview.slots}; add TaskManagers, stop another job or lower modelParallelism"
             )
-        more = math.ceil(missing / SLOTS)
+        more = max(dead, math.ceil(missing / SLOTS))
         self._say(f"Starting {more} more TaskManager{'s' if more > 1 else ''} for {needed} slots")
         with locked(self.home.path):
             for _ in range(more):
@@ -93,22 +113,14 @@ class FlinkCluster:
         self._wait(lambda found: found.free >= needed)
 
     def _start(self) -> None:
-        if not self.address.is_local:
-            raise LaunchError(
-                f"Flink at {self.address} (flinkRestUrl) cannot be reached; start it, or set flinkRestUrl to another. It is "
-                "started for you only on this machine"
-            )
-        with locked(self.home.path):
-            if is_listening(self.address):
-                return
-            self._say(f"Starting Flink on port {self.address.port}")
-            _stop_processes(self.home.path)
-            self._prepare({"rest.port": self.address.port, "jobmanager.rpc.port": _free_port()})
-            (self.home.path / "code").write_text(_code(), "utf8")
-            # At once: the TaskManager keeps trying until the JobManager is there.
-            self._spawn("jobmanager")
-            self._start_taskmanager()
-            self._wait(lambda found: found.free > 0)
+        self._say(f"Starting Flink on port {self.address.port}")
+        _stop_processes(self.home.path)
+        self._prepare({"rest.port": self.address.port, "jobmanager.rpc.port": _free_port()})
+        (self.home.path / "code").write_text(_code(), "utf8")
+        # At once: the TaskManager keeps trying until the JobManager is there.
+        self._spawn("jobmanager")
+        self._start_taskmanager()
+        self._wait(lambda found: found.free > 0)
 
     def _prepare(self, settings: dict[str, object]) -> None:
         local = {} if self.address.is_local else {"python.executable": "python"}
@@ -124,7 +136,7 @@ class FlinkCluster:
         name = f"{role}-{number}" if number else role
         home = self.home
         environment = home.environment() | {"STD_REDIRECT_TO_FILE": "true", "FLINK_IDENT_STRING": name}
-        command = [home.path / "bin" / f"{role}.sh", "start-foreground"]
+        command = [str(home.path / "bin" / f"{role}.sh"), "start-foreground"]
         return spawn(command, home.path / f"{name}.json", home.logs / f"{name}.out", home.work, environment)
 
     def _wait(self, condition: Callable[[Overview], bool]) -> None:
@@ -168,7 +180,6 @@ class FlinkCluster:
             )
             return
         self._say("Flink was started by another or an older installation; replacing it")
-        stop(self.address)
         self._start()
 
 
@@ -179,17 +190,15 @@ def stop(address: Address) -> bool:
         Whether there was one.
     """
     home = folder(address)
-    if not (home / _JOBMANAGER).exists():
-        return False
     with locked(home):
         found = _stop_processes(home)
-        shutil.rmtree(home)
+        shutil.rmtree(home, ignore_errors=True)
     return found
 
 
 def folder(address: Address) -> Path:
     """Where the files of the cluster are."""
-    return state.root() / f"flink-{address.folder}"
+    return state.folder(SERVICE, address)
 
 
 def _stop_processes(home: Path) -> bool:

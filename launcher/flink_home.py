@@ -62,7 +62,7 @@ class FlinkHome:
         for name in ("bin", "lib", "opt", "plugins", "conf", "tmp"):
             shutil.rmtree(self.path / name, ignore_errors=True)
         for name in ("conf", "log", "tmp", "work"):
-            (self.path / name).mkdir(parents=True, exist_ok=True)
+            (self.path / name).mkdir(parents=True, exist_ok=True, mode=0o700)
         # Flink's scripts find their home through their own real path, so they are copied.
         shutil.copytree(source / "bin", self.path / "bin")
         # Real folders: Flink does not look into a linked opt/.
@@ -84,13 +84,14 @@ class FlinkHome:
     def environment(self) -> dict[str, str]:
         """Environment for Flink's scripts, and through them for the Python in the TaskManager."""
         inherited = {key: value for key, value in os.environ.items() if not key.startswith(("FLINK_", "_FLINK_"))}
-        folders = {f"FLINK_{name.upper()}_DIR": str(self.path / name) for name in ("lib", "opt", "plugins", "conf", "log")}
+        folders = {
+            f"FLINK_{name.upper()}_DIR": str(self.path / name) for name in ("lib", "opt", "plugins", "conf", "log")
+        }
         return (
             inherited
             | folders
             | {
                 "FLINK_HOME": str(self.path),
-                "FLINK_PID_DIR": str(self.path / "pid"),
                 "JAVA_HOME": str(self.path / "java"),
                 "JVM_ARGS": f"-Djava.io.tmpdir={self.path / 'tmp'}",
                 # The interpreter that Flink embeds reads no .pth files and knows no virtual environment.
@@ -104,7 +105,7 @@ class FlinkHome:
 
 
 def python_path() -> list[str]:
-    """Folders of `sys.path` from which packages are imported, without those of Python itself and of the running script."""
+    """Folders of `sys.path` that hold packages: not those of Python itself, nor that of the running script."""
     given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     # Python puts the folder of the script, or the current one, at the front; their files would shadow packages.
     script = getattr(sys.modules["__main__"], "__file__", None)

@@ -105,29 +105,38 @@ class FlinkRest:
 
     def restarts(self, job_id: str) -> int:
         """How often a job was started again."""
-        return int(float(self._metrics(f"/jobs/{job_id}/metrics", ["numRestarts"]).get("numRestarts", 0)))
+        found = self._get(f"/jobs/{job_id}/metrics", get="numRestarts")
+        return int(found[0]["value"]) if found else 0
 
     def parallelism(self, job_id: str) -> int:
         """Slots that a job takes."""
         return max((vertex["parallelism"] for vertex in self._get(f"/jobs/{job_id}")["vertices"]), default=0)
 
     def records(self, job_id: str) -> int:
-        """Requests that a job has answered since it was started: `numRecordsOut` of its last operator."""
+        """Requests that a job has answered since it was started: the metric `requests` of its last operators.
+
+        Not `numRecordsOut`, which in process mode does not count them.
+        """
         vertices = self._get(f"/jobs/{job_id}")["vertices"]
-        return int(vertices[-1]["metrics"].get("write-records", 0)) if vertices else 0
+        path = f"/jobs/{job_id}/vertices/{vertices[-1]['id']}/subtasks/metrics"
+        names = [metric["id"] for metric in self._get(path) if metric["id"].endswith(".requests")]
+        return sum(int(metric["sum"]) for metric in self._get(path, get=",".join(names), agg="sum")) if names else 0
+
+    def page(self, job_id: str) -> str:
+        """Address of a job in the Flink UI."""
+        return f"{self.url}/#/job/running/{job_id}"
 
     def cancel(self, job_id: str, timeout: float = 60.0) -> None:
         """Stop a job and wait until it has ended."""
         if self.state(job_id) not in ENDED:
             self._request("PATCH", f"/jobs/{job_id}", mode="cancel")
         if not wait_until(lambda: self.state(job_id) in ENDED, timeout):
-            raise LaunchError(f"job {job_id} has not stopped after {timeout:.0f} s; see {self.url}/#/job/running/{job_id}")
+            raise LaunchError(
+                f"job {job_id} has not stopped after {timeout:.0f} s; see {self.url}/#/job/running/{job_id}"
+            )
 
     def _parameters(self, job_id: str) -> dict[str, str]:
         return dict(self._get(f"/jobs/{job_id}/config")["execution-config"]["user-config"])
-
-    def _metrics(self, path: str, names: list[str]) -> dict[str, str]:
-        return {metric["id"]: metric["value"] for metric in self._get(path, get=",".join(names))}
 
     def _get(self, path: str, **query: str) -> Any:
         return self._request("GET", path, **query).json()

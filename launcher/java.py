@@ -29,8 +29,8 @@ def find_home() -> Path:
         seen.append(f"{source} is {f'Java {version}' if version else 'not a Java runtime'}")
     found = f" ({'; '.join(seen)})" if seen else ""
     raise LaunchError(
-        f"Flink needs Java 17 or 21, and there is none{found}; run pip install 'cluster-serving[embedded]' for a bundled "
-        "one, or set JAVA_HOME"
+        f"Flink needs Java 17 or 21, and there is none{found}; run pip install 'cluster-serving[embedded]' for a "
+        "bundled one, or set JAVA_HOME"
     )
 
 

@@ -6,14 +6,14 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 
-
 from cluster_serving.client.protocol import slots_key
 from cluster_serving.job.main import check_model
-from cluster_serving.launcher import flink_cluster, redis_server
+from cluster_serving.launcher import flink_cluster, redis_server, state
 from cluster_serving.launcher.config import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.flink_cluster import FlinkCluster
 from cluster_serving.launcher.flink_rest import FlinkRest, Job
+from cluster_serving.launcher.process import locked
 from cluster_serving.launcher.readiness import wait_ready
 from cluster_serving.launcher.submission import submit
 
@@ -27,12 +27,14 @@ class Started:
     Attributes:
         config: What it runs with.
         job_id: Flink's id of it.
+        page: Its page in the Flink UI.
         engine: Name of the engine.
         model: What the model expects and gives.
     """
 
     config: Config
     job_id: str
+    page: str
     engine: str
     model: str
 
@@ -50,15 +52,21 @@ def start(config: Config, say: Say = lambda _: None) -> Started:
     """
     engine = check_model(config.model_options)
     config = config.sized_for(engine)
-    redis_server.ensure(config, say)
     cluster = FlinkCluster(config, say)
+    cluster.check_usable()
+    redis_server.ensure(config, say)
     cluster.ensure()
-    with FlinkRest(config.flink_rest_url) as rest, redis_server.connect(config) as client:
+    # One at a time per cluster: two would count on the same free slots, or start the same job twice.
+    with (
+        locked(state.folder("submission", cluster.address)),
+        FlinkRest(config.flink_rest_url) as rest,
+        redis_server.connect(config) as client,
+    ):
         running = rest.jobs(config.job_name)
         if running:
             raise LaunchError(
-                f"job {config.job_name} is {running[0].state} already; use cluster-serving-restart, cluster-serving-stop "
-                f"{config.job_name}, or another jobName"
+                f"job {config.job_name} is {running[0].state} already; use cluster-serving-restart, "
+                f"cluster-serving-stop {config.job_name}, or another jobName"
             )
         cluster.ensure_slots(config.model_parallelism)
         submission = uuid.uuid4().hex
@@ -66,14 +74,12 @@ def start(config: Config, say: Say = lambda _: None) -> Started:
         say(f"Submitting job {config.job_name}")
         job_id = submit(cluster.home, cluster.address, config.job_options(submission), config.start_timeout)
         try:
-            slot = wait_ready(
-                client, rest, config.job_name, job_id, submission, config.model_parallelism, config.start_timeout, say
-            )
+            slot = wait_ready(client, rest, config, job_id, submission, say)
         except BaseException:
             # Also when the user gives up: a half started job would refuse the next start.
             rest.cancel(job_id)
             raise
-    return Started(config, job_id, engine, slot.model or "")
+        return Started(config, job_id, rest.page(job_id), engine, slot.model or "")
 
 
 def stop(flink_rest_url: str, job: str) -> Job:
@@ -105,30 +111,31 @@ def is_running(config: Config) -> bool:
         return bool(rest.jobs(config.job_name))
 
 
-def shutdown(config: Config, say: Say = lambda _: None) -> bool:
+def shutdown(config: Config | None, say: Say = lambda _: None) -> bool:
     """Stop all jobs, and Redis and Flink if they were started here; what that Redis held is removed.
 
     Args:
-        config: Says where Redis and Flink are.
+        config: Says where Redis and Flink are; None for all that were started here.
         say: Told what happens.
 
     Returns:
         Whether there was anything to stop.
     """
-    said = []
-
-    def note(text: str) -> None:
-        said.append(text)
-        say(text)
-
-    flink, redis = config.flink_address, config.redis_address
-    if redis_server.is_listening(flink):
-        with FlinkRest(config.flink_rest_url) as rest:
-            for job in rest.jobs() if rest.overview() else []:
-                note(f"Stopping job {job.name}")
-                rest.cancel(job.id)
-    if flink_cluster.stop(flink):
-        note(f"Stopped Flink on port {flink.port}")
-    if redis_server.stop(redis):
-        note(f"Stopped Redis on port {redis.port} and removed its data: queued requests and results")
-    return bool(said)
+    flinks = [config.flink_address] if config else state.addresses(flink_cluster.SERVICE)
+    redises = [config.redis_address] if config else state.addresses(redis_server.SERVICE)
+    found = False
+    for flink in flinks:
+        if redis_server.is_listening(flink):
+            with FlinkRest(config.flink_rest_url if config else f"http://{flink}") as rest:
+                for job in rest.jobs() if rest.overview() else []:
+                    say(f"Stopping job {job.name}")
+                    rest.cancel(job.id)
+                    found = True
+        if flink_cluster.stop(flink):
+            say(f"Stopped Flink on port {flink.port}")
+            found = True
+    for redis in redises:
+        if redis_server.stop(redis):
+            say(f"Stopped Redis on port {redis.port} and removed its data: queued requests and results")
+            found = True
+    return found

@@ -105,8 +105,9 @@ def wait_until(condition: Callable[[], bool], timeout: float, interval: float = 
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Let one command at a time start or stop what lives in a folder; made if it does not exist."""
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with (folder / "lock").open("w") as file:
+    """Let one command at a time start or stop what lives in a folder, which need not exist."""
+    folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    # Beside the folder: a lock in it would be gone when it is removed.
+    with folder.with_name(f"{folder.name}.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -6,11 +6,13 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 import redis
 from redis.exceptions import RedisError
 
 from cluster_serving.client.protocol import slots_key
+from cluster_serving.launcher.config import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.flink_rest import ENDED, FlinkRest
 
@@ -37,45 +39,39 @@ class Slot:
 def read_slots(client: redis.Redis, job: str) -> list[Slot]:
     """Reports of a job's slots, by index."""
     slots = []
-    for field, text in client.hgetall(slots_key(job)).items():
+    # redis-py declares one type for its blocking and its asyncio client.
+    reports = cast("dict[str, str]", client.hgetall(slots_key(job)))
+    for field, text in reports.items():
         report = json.loads(text)
         slots.append(Slot(int(field), report["submission"], report["state"], report.get("model"), report.get("error")))
     return sorted(slots, key=lambda slot: slot.index)
 
 
 def wait_ready(
-    client: redis.Redis,
-    rest: FlinkRest,
-    job: str,
-    job_id: str,
-    submission: str,
-    parallelism: int,
-    timeout: float,
-    say: Callable[[str], None],
+    client: redis.Redis, rest: FlinkRest, config: Config, job_id: str, submission: str, say: Callable[[str], None]
 ) -> Slot:
     """Wait until all slots of a submission are ready and the job runs.
 
     Args:
         client: The Redis of the job; decodes text.
         rest: The Flink of the job.
-        job: `jobName`.
-        job_id: Flink's id of the job.
+        config: The job.
+        job_id: Flink's id of it.
         submission: Identifier of this start; reports of earlier ones do not count.
-        parallelism: Number of slots.
-        timeout: Seconds to wait at most.
         say: Told of progress.
 
     Returns:
         One of the slots.
 
     Raises:
-        LaunchError: The model cannot be loaded, the job failed, or not all slots are ready in time.
+        LaunchError: The model cannot be loaded, the job failed, or not all slots are ready within `startTimeout`.
     """
-    deadline = time.monotonic() + timeout
+    needed = config.model_parallelism
+    deadline = time.monotonic() + config.start_timeout
     told = -1
     while True:
         try:
-            slots = [slot for slot in read_slots(client, job) if slot.submission == submission]
+            slots = [slot for slot in read_slots(client, config.job_name) if slot.submission == submission]
         except (RedisError, OSError) as error:
             raise LaunchError(f"Redis stopped answering while the job started: {error}") from None
         for slot in slots:
@@ -83,17 +79,17 @@ def wait_ready(
                 raise LaunchError(slot.error or "a slot could not load the model")
         ready = [slot for slot in slots if slot.state == "ready"]
         state = rest.state(job_id)
-        if len(ready) >= parallelism and state == "RUNNING":
+        if len(ready) >= needed and state == "RUNNING":
             return ready[0]
         cause = rest.root_cause(job_id)
         if cause or state in ENDED:
             raise LaunchError(f"the job failed while it started: {cause or state}")
         if len(ready) != told:
             told = len(ready)
-            say(f"Loading the model: {told} of {parallelism} slots ready")
+            say(f"Loading the model: {told} of {needed} slots ready")
         if time.monotonic() > deadline:
             raise LaunchError(
-                f"{len(ready)} of {parallelism} slots are ready after {timeout:.0f} s (startTimeout), {len(slots) - len(ready)} "
-                f"are loading the model, and the job is {state}; look into it at {rest.url}/#/job/running/{job_id}"
+                f"after {config.start_timeout} s (startTimeout) {told} of {needed} slots are ready, "
+                f"{len(slots) - told} are loading the model, and the job is {state}; see {rest.page(job_id)}"
             )
         time.sleep(0.1)

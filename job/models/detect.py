@@ -24,6 +24,7 @@ class Format:
         package: What that module imports.
         extra: Extra of the distribution that installs the package.
         parts: What the folder must hold: per part the patterns, in lower case, of which one matches; `/` ends a folder.
+        ignored: Names, in lower case, that match a pattern but belong to another format.
     """
 
     engine: str
@@ -31,6 +32,7 @@ class Format:
     package: str
     extra: str
     parts: tuple[tuple[str, ...], ...]
+    ignored: frozenset[str] = frozenset()
 
     def __str__(self) -> str:
         return f"{self.engine}: {' and '.join(' or '.join(patterns) for patterns in self.parts)}"
@@ -39,6 +41,16 @@ class Format:
 FORMATS = (
     Format("OpenVINO", "openvino_ir", "openvino", "openvino", (("*.xml",), ("*.bin",))),
     Format("TensorFlow", "saved_model", "tensorflow", "tensorflow", (("saved_model.pb",), ("variables/",))),
+    Format(
+        "TensorFlow frozen graph",
+        "frozen_graph",
+        "tensorflow",
+        "tensorflow",
+        (("*.pb",), ("graph_meta.json",)),
+        frozenset({"saved_model.pb", "fingerprint.pb", "keras_metadata.pb"}),
+    ),
+    Format("TensorFlow checkpoint", "checkpoint", "tensorflow", "tensorflow", (("*.meta",), ("*.index", "*.ckpt"))),
+    Format("Keras", "keras_model", "tensorflow", "tensorflow", (("*.keras", "*.h5"),)),
     Format("TorchScript", "torchscript", "torch", "torch", (("*.pt", "*.pth"),)),
 )
 """Every kind of model that can be served."""
@@ -70,7 +82,7 @@ def detect(folder: str | Path) -> ModelFiles:
     """
     folder = Path(folder)
     names = _list(folder)
-    found = {format: [_matching(names, patterns) for patterns in format.parts] for format in FORMATS}
+    found = {format: [_matching(names, patterns, format.ignored) for patterns in format.parts] for format in FORMATS}
     complete = [format for format, parts in found.items() if all(parts)]
     if not complete:
         begun = [format for format, parts in found.items() if any(parts)]
@@ -122,8 +134,12 @@ def _list(folder: Path) -> list[str]:
     return sorted(name for name in entries if not name.startswith("."))
 
 
-def _matching(names: list[str], patterns: tuple[str, ...]) -> list[str]:
-    return [name for name in names if any(fnmatchcase(name.lower(), pattern) for pattern in patterns)]
+def _matching(names: list[str], patterns: tuple[str, ...], ignored: frozenset[str]) -> list[str]:
+    return [
+        name
+        for name in names
+        if name.lower() not in ignored and any(fnmatchcase(name.lower(), pattern) for pattern in patterns)
+    ]
 
 
 def _error(folder: Path, names: list[str], problem: str, expected: Iterable[Format]) -> ModelError:

@@ -1,27 +1,14 @@
-"""TensorFlow SavedModel, run by a session of its own with its own threads."""
+"""TensorFlow SavedModel: `saved_model.pb` and `variables/`."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from cluster_serving.client.errors import ModelError
-from cluster_serving.client.inputs import Array
 from cluster_serving.job.models.detect import ModelFiles
-from cluster_serving.job.models.spec import Model, TensorSpec, choose
+from cluster_serving.job.models.spec import Model
+from cluster_serving.job.models.tf_session import SessionModel, tf
 from cluster_serving.job.options import ModelOptions
-
-# By default the first session of a process sets the number of compute threads for all of them; measured: with this
-# variable a one-thread copy uses 1.0 cores and a two-thread copy beside it 1.8.
-os.environ["TF_OVERRIDE_GLOBAL_THREADPOOL"] = "1"
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # errors only: at import it tells about CPU features and GPUs
-
-import tensorflow as tf
-
-tf.get_logger().setLevel("ERROR")  # the session API reports that newer code should not use it
 
 _SIGNATURE = "serving_default"
 
@@ -31,80 +18,17 @@ def load(files: ModelFiles, options: ModelOptions) -> Model:
     return SavedModel(files, options)
 
 
-class SavedModel(Model):
-    """Signature `serving_default` of a SavedModel; inputs and outputs are in the alphabetical order of its keys.
+class SavedModel(SessionModel):
+    """Signature `serving_default` of a SavedModel; inputs and outputs are in the alphabetical order of its keys."""
 
-    `ModelOptions.inputs` and `outputs` may name keys of the signature, or tensors of the graph such as "x:0".
-    """
-
-    layout = "HWC"
-
-    def __init__(self, files: ModelFiles, options: ModelOptions) -> None:
-        self.engine = files.format.engine
-        # A session, because eager functions share one pool of threads per process, and cost three times as much a call.
-        self._session = tf.compat.v1.Session(
-            graph=tf.Graph(),
-            config=tf.compat.v1.ConfigProto(
-                intra_op_parallelism_threads=options.threads,
-                inter_op_parallelism_threads=1,
-                use_per_session_threads=True,
-            ),
+    def _build(self, session: Any, files: ModelFiles, options: ModelOptions) -> tuple[dict[str, str], dict[str, str]]:
+        meta = tf.compat.v1.saved_model.load(session, [tf.saved_model.SERVING], str(files.folder))
+        signatures = meta.signature_def
+        if _SIGNATURE not in signatures and not (options.inputs and options.outputs):
+            names = ", ".join(sorted(signatures)) or "none"
+            raise ModelError(f"the SavedModel has no signature {_SIGNATURE!r}; it has {names}")
+        signature = signatures[_SIGNATURE]  # a missing entry of this protobuf map is an empty signature
+        return (
+            {key: signature.inputs[key].name for key in sorted(signature.inputs)},
+            {key: signature.outputs[key].name for key in sorted(signature.outputs)},
         )
-        try:
-            with self._session.graph.as_default():
-                meta = tf.compat.v1.saved_model.load(self._session, [tf.saved_model.SERVING], str(files.folder))
-                signatures = meta.signature_def
-                if _SIGNATURE not in signatures and not (options.inputs and options.outputs):
-                    names = ", ".join(sorted(signatures)) or "none"
-                    raise ModelError(f"the SavedModel has no signature {_SIGNATURE!r}; it has {names}")
-                signature = signatures[_SIGNATURE]  # a missing entry of this protobuf map is an empty signature
-                inputs = self._tensors("input", options.inputs, signature.inputs)
-                outputs = self._tensors("output", options.outputs, signature.outputs)
-                # numpy has no bfloat16.
-                fetches = [tf.cast(t, tf.float32) if t.dtype == tf.bfloat16 else t for t in outputs.values()]
-            self.inputs = [_spec(name, tensor) for name, tensor in inputs.items()]
-            self.outputs = [_spec(name, tensor) for name, tensor in zip(outputs, fetches, strict=True)]
-            self._call: Any = self._session.make_callable(fetches, feed_list=[*inputs.values()], accept_options=True)
-        except BaseException:
-            self._session.close()
-            raise
-        # Run in the calling thread instead of handing calls to the session's: 66 instead of 176 µs for a small model.
-        self._options = tf.compat.v1.RunOptions(inter_op_thread_pool=-1)
-
-    def close(self) -> None:
-        """Free the session."""
-        self._call = None
-        self._session.close()
-
-    def _run(self, inputs: Sequence[Array]) -> list[Array]:
-        outputs = self._call(*inputs, options=self._options)
-        return [_text(array) if array.dtype == object else array for array in outputs]
-
-    def _tensors(self, kind: str, wanted: Sequence[str], signature: Mapping[str, Any]) -> dict[str, Any]:
-        """Name → tensor, for the wanted names, or for all keys of the signature in alphabetical order."""
-        keys = {key: signature[key].name for key in sorted(signature)}
-        names = choose(kind, wanted, keys | {name: name for name in wanted if name not in keys and self._has(name)})
-        tensors = dict(zip(wanted or keys, names, strict=True))
-        for key, name in tensors.items():
-            if not name:
-                raise ModelError(f"{kind} {key!r} is sparse or ragged; only dense tensors can be served")
-        return {key: self._session.graph.get_tensor_by_name(name) for key, name in tensors.items()}
-
-    def _has(self, name: str) -> bool:
-        try:
-            self._session.graph.get_tensor_by_name(name)
-        except (KeyError, ValueError):
-            return False
-        return True
-
-
-def _spec(name: str, tensor: Any) -> TensorSpec:
-    dtype = tensor.dtype.base_dtype
-    shape = None if tensor.shape.rank is None else tuple(tensor.shape.as_list())
-    return TensorSpec(name, "str" if dtype == tf.string else dtype.name, shape)
-
-
-def _text(array: Array) -> Array:
-    result = np.empty(array.size, object)
-    result[:] = [item.decode("utf-8", "replace") for item in array.flat]
-    return result.reshape(array.shape)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -141,3 +142,21 @@ def test_loading_does_not_fork_to_report_home(tmp_path):
     )
     run = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True)
     assert (run.returncode, run.stdout.strip()) == (0, "False"), run.stderr
+
+
+def test_requests_that_cannot_be_written_to_are_not_overwritten_by_other_threads(tmp_path, ops):
+    x = ops.parameter([-1, 5], np.float32)
+    model_zoo.save_openvino(tmp_path, {"x": x}, {"y": ops.multiply(x, ops.constant(np.float32(2)))})
+
+    def serve(index: int) -> list[float]:
+        model = load(tmp_path)
+        wrong = []
+        for number in range(index, 40_000, 4):
+            # As decoded from a request: read-only, and in memory of its own.
+            request = np.frombuffer(np.full(5, number, np.float32).tobytes(), np.float32)[np.newaxis]
+            if model.predict([request])[0].tolist() != [[2 * number] * 5]:
+                wrong.append(number)
+        return wrong
+
+    with ThreadPoolExecutor(4) as pool:
+        assert [*pool.map(serve, range(4))] == [[]] * 4

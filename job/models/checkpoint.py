@@ -1,0 +1,91 @@
+"""TensorFlow checkpoint: a meta graph (`*.meta`) and the variables beside it (`*.index` and `*.data-*`, or `*.ckpt`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from cluster_serving.client.errors import ModelError
+from cluster_serving.job.models.detect import ModelFiles
+from cluster_serving.job.models.graph_meta import FILE, read, tensor_names
+from cluster_serving.job.models.spec import Model
+from cluster_serving.job.models.tf_session import SessionModel, has_tensor, tf
+from cluster_serving.job.options import ModelOptions
+
+_PARTS_OF_TRAINING = ("gradients", "save", "report_uninitialized")
+_LIKELY_OUTPUTS = {"Softmax", "Sigmoid", "ArgMax", "BiasAdd", "AddV2", "Identity"}
+_MAX_LISTED = 10
+
+
+def load(files: ModelFiles, options: ModelOptions) -> Model:
+    """Load a checkpoint; see `cluster_serving.job.models.load_model`."""
+    return Checkpoint(files, options)
+
+
+class Checkpoint(SessionModel):
+    """The graph of a checkpoint with its variables restored.
+
+    What its inputs and outputs are is said by `ModelOptions`, else by a `graph_meta.json`, else by the graph itself if
+    it has one end; the inputs then are the placeholders that this end needs.
+    """
+
+    def _build(self, session: Any, files: ModelFiles, options: ModelOptions) -> tuple[dict[str, str], dict[str, str]]:
+        path = files.paths[0]
+        saver = tf.compat.v1.train.import_meta_graph(str(path), clear_devices=True)
+        if saver is not None:
+            saver.restore(session, str(path.with_suffix("")))
+        # Tables are no variables; their files, if any, have to be where the graph says.
+        session.run(tf.compat.v1.tables_initializer())
+        meta = files.folder / FILE
+        if meta.exists():
+            return read(meta)
+        outputs = tensor_names(options.outputs or [_find_output(path, session.graph)])
+        inputs = tensor_names(options.inputs or _placeholders(session.graph, outputs.values()))
+        return inputs, outputs
+
+
+def _find_output(path: Path, graph: Any) -> str:
+    """Name of the one tensor that the graph computes from its placeholders, a row per record, for no other node."""
+    computed = [
+        tensor
+        for operation in graph.get_operations()
+        if operation.type != "Placeholder" and not operation.name.startswith(_PARTS_OF_TRAINING)
+        for tensor in operation.outputs
+        if _may_be_batch(tensor) and _needs(tensor)
+    ]
+    ends = [tensor.name for tensor in computed if not tensor.consumers()]
+    if len(ends) == 1:
+        return str(ends[0])
+    names = ends or [tensor.name for tensor in computed if tensor.op.type in _LIKELY_OUTPUTS]
+    raise ModelError(
+        f"{path} does not say what its output is: name it in `outputs`, or in a {FILE} beside it. "
+        f"It may be one of {', '.join(names[-_MAX_LISTED:]) or 'none'}"
+    )
+
+
+def _placeholders(graph: Any, outputs: Iterable[str]) -> list[str]:
+    """Names of the placeholders that the outputs need, in the order of the graph."""
+    needed: set[str] = set()
+    for name in outputs:
+        if has_tensor(graph, name):
+            needed |= _needs(graph.get_tensor_by_name(name))
+    return [operation.name for operation in graph.get_operations() if operation.name in needed]
+
+
+def _needs(tensor: Any) -> set[str]:
+    """Names of the placeholders from which a tensor is computed."""
+    found, waiting, seen = set(), [tensor.op], {tensor.op.name}
+    while waiting:
+        operation = waiting.pop()
+        if operation.type == "Placeholder":
+            found.add(operation.name)
+        for source in [tensor.op for tensor in operation.inputs] + list(operation.control_inputs):
+            if source.name not in seen:
+                seen.add(source.name)
+                waiting.append(source)
+    return found
+
+
+def _may_be_batch(tensor: Any) -> bool:
+    return tensor.shape.rank is None or (tensor.shape.rank > 0 and tensor.shape[0] is None)

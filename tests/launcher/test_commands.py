@@ -1,0 +1,125 @@
+"""The commands, run as a user runs them, on a Redis and a Flink that they start."""
+
+import http.server
+import shutil
+import threading
+
+import numpy as np
+import pytest
+
+from cluster_serving.client import InputQueue
+
+
+def test_init_writes_a_configuration_and_refuses_to_overwrite_it(commands):
+    ran = commands.run("init")
+    assert ran.returncode == 0
+    assert "cluster-serving-start" in ran.stdout
+    path = commands.home / "config.yaml"
+    assert path.read_text().count("modelPath: model") == 1
+    assert (commands.home / "model").is_dir()
+
+    path.write_text("mine")
+    again = commands.run("init")
+    assert again.returncode == 2
+    assert "exists already" in again.stderr
+    assert path.read_text() == "mine"
+    assert commands.run("init", "--force").returncode == 0
+    assert path.read_text() != "mine"
+
+
+def test_a_wrong_key_ends_a_command_with_one_line(commands):
+    (commands.home / "config.yaml").write_text("modelPath: model\nmodelParallelism: many\n")
+    ran = commands.run("start")
+    assert ran.returncode == 2
+    assert ran.stderr == (
+        "error: config.yaml, line 2: modelParallelism is 'many' (text); expected a whole number of at least 1\n"
+    )
+
+
+@pytest.mark.parametrize(("second", "expected"), [(False, "holds no model"), (True, "more than one model")])
+def test_a_folder_without_exactly_one_model_stops_the_start_before_anything_runs(commands, model, second, expected):
+    folder = commands.home / "models"
+    folder.mkdir()
+    if second:
+        shutil.copytree(model, folder, dirs_exist_ok=True)
+        (folder / "other.pt").touch()
+    ran = commands.run("start", "-c", commands.config(commands.home, folder))
+    assert ran.returncode == 1
+    assert expected in ran.stderr
+    assert len(ran.stderr.splitlines()) == 1
+    assert not (commands.home / "state").exists()
+
+
+def test_a_flink_port_that_something_else_uses_is_named_with_its_setting(commands, model):
+    server = http.server.HTTPServer(("127.0.0.1", commands.flink_port), http.server.BaseHTTPRequestHandler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        ran = commands.run("start", "-c", commands.config(commands.home, model))
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert ran.returncode == 1
+    assert f"port {commands.flink_port}" in ran.stderr
+    assert "flinkRestUrl" in ran.stderr
+    assert "Starting Redis" not in ran.stdout
+
+
+def test_without_anything_running_the_commands_say_so(commands):
+    assert "Nothing is running" in commands.run("shutdown").stdout
+    config = commands.config(commands.home, "model")
+    ran = commands.run("cli", "list", "-c", config)
+    assert (ran.returncode, ran.stderr.count("\n")) == (1, 1)
+    assert "flinkRestUrl" in ran.stderr
+
+
+def test_a_job_from_its_start_to_its_stop(cluster, model, tmp_path):
+    config = cluster.config(tmp_path, model, "jobName: cycle", "modelParallelism: 2")
+    started = cluster.run("start", "-c", config)
+    assert started.returncode == 0, started.stderr
+    for expected in ("Ready", "cycle", "OpenVINO", f"http://localhost:{cluster.flink_port}/#/job/running/", "predict"):
+        assert expected in started.stdout
+
+    answer = InputQueue(port=cluster.redis_port, name="cycle").predict({"x": np.arange(4, dtype=np.float32)})
+    np.testing.assert_array_equal(answer, [0, 2, 4, 6])
+
+    again = cluster.run("start", "-c", config)
+    assert again.returncode == 1
+    assert "cluster-serving-restart" in again.stderr
+
+    listed = cluster.run("cli", "list", "-c", config)
+    assert "cycle" in listed.stdout and "RUNNING" in listed.stdout
+    status = cluster.run("cli", "status", "-c", config)
+    assert "slot 1" in status.stdout and "0 restarts" in status.stdout and "0 requests" in status.stdout
+
+    restarted = cluster.run("restart", "-c", config)
+    assert restarted.returncode == 0, restarted.stderr
+    assert "Stopping job cycle" in restarted.stdout
+
+    stopped = cluster.run("stop", "-c", config)
+    assert stopped.returncode == 0
+    assert "No job is running" in cluster.run("cli", "list", "-c", config).stdout
+    missing = cluster.run("stop", "cycle", "-c", config)
+    assert missing.returncode == 1
+    assert "no job cycle is running" in missing.stderr
+
+
+def test_a_model_that_cannot_be_loaded_fails_the_start_with_its_cause(cluster, model, tmp_path):
+    broken = tmp_path / "broken"
+    shutil.copytree(model, broken)
+    (broken / "double.xml").write_text("<net")
+    config = cluster.config(tmp_path, broken, "jobName: broken")
+    ran = cluster.run("start", "-c", config)
+    assert ran.returncode == 1
+    assert "double.xml" in ran.stderr
+    assert len(ran.stderr.splitlines()) == 1
+    assert "broken" not in cluster.run("cli", "list", "-c", config).stdout
+
+
+def test_shutdown_ends_all_that_was_started(cluster, model, tmp_path):
+    config = cluster.config(tmp_path, model, "jobName: last")
+    assert cluster.run("start", "-c", config).returncode == 0
+    ran = cluster.run("shutdown", "-c", config)
+    assert ran.returncode == 0
+    for expected in ("Stopping job last", "Stopped Flink", "Stopped Redis", "removed its data"):
+        assert expected in ran.stdout
+    assert not [path for path in (cluster.home / "state").iterdir() if path.is_dir()]

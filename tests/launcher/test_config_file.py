@@ -1,0 +1,172 @@
+from pathlib import Path
+
+import pytest
+
+from cluster_serving.job.options import JobOptions
+from cluster_serving.launcher import config_file
+from cluster_serving.launcher.config import Config
+from cluster_serving.launcher.errors import ConfigError
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def read(tmp_path):
+    def read(text, warn=lambda _: None):
+        path = tmp_path / "config.yaml"
+        path.write_text(text)
+        return config_file.read(path, warn)
+
+    return read
+
+
+def test_the_file_in_the_repository_is_the_generated_one():
+    assert (ROOT / "config.yaml").read_text("utf8") == config_file.template()
+
+
+def test_the_generated_file_has_every_key_and_sets_only_the_model(read, tmp_path):
+    text = config_file.template()
+    assert read(text) == Config.model_validate({"modelPath": str(tmp_path / "model")})
+    active = [line for line in text.splitlines() if line and not line.startswith("#")]
+    assert active == ["modelPath: model"]
+    for field in Config.model_fields.values():
+        assert f"{field.alias}:" in text
+
+
+def test_the_defaults_in_the_generated_file_are_those_that_apply(read):
+    settings = [line.removeprefix("# ") for line in config_file.template().splitlines()]
+    keys = {field.alias for field in Config.model_fields.values()}
+    uncommented = "\n".join(line for line in settings if line.partition(":")[0] in keys)
+    assert read(uncommented) == read("modelPath: model")
+
+
+def test_keys_are_read_in_any_case(read):
+    config = read("MODELPATH: /m\njobname: a\nThreadPerModel: 3")
+    assert (config.model_path, config.job_name, config.thread_per_model) == ("/m", "a", 3)
+
+
+def test_a_relative_model_path_starts_at_the_file(read, tmp_path):
+    assert read("modelPath: some/model").model_path == str(tmp_path / "some/model")
+
+
+def test_a_key_without_a_value_keeps_its_default(read):
+    assert read("modelPath: m\njobName:\n").job_name == "serving_stream"
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("modelParallelism: two", "modelParallelism is 'two' (text); expected a whole number of at least 1"),
+        ("modelParallelism: 0", "modelParallelism is 0 (a number); expected a whole number of at least 1"),
+        ('threadPerModel: "2"', "threadPerModel is '2' (text); expected a whole number of at least 1"),
+        ("threadPerModel: true", "threadPerModel is True (a switch); expected a whole number of at least 1"),
+        ("greedyBatching: 1", "greedyBatching is 1 (a number); expected true or false"),
+        ("jobName: a b", "jobName is 'a b' (text); expected letters, digits"),
+        ("jobName: 7", "jobName is 7 (a number); expected letters, digits"),
+        ("executionMode: fiber", "executionMode is 'fiber' (text); expected thread or process"),
+        ("postProcessing: topN(0)", "postProcessing is 'topN(0)' (text); expected topN(n), pickTopN(n) or empty"),
+        ("imageResize: 224", "imageResize is 224 (a number); expected width,height"),
+        ("imageResize: 1,2,3", "imageResize is '1,2,3' (text); expected width,height"),
+        ("inputShapes: [3, 4]", "inputShapes is [3, 4] (a list); expected a list of shapes"),
+        ("redisMaxMemory: lots", "redisMaxMemory is 'lots' (text); expected a size"),
+        ("batchTimeout: 1.5", "batchTimeout is 1.5 (a number); expected a whole number of milliseconds"),
+        ("redisUrl: redis://h:1/x", "redisUrl is 'redis://h:1/x' (text); expected host:port"),
+        ("flinkRestUrl: localhost:x", "flinkRestUrl is 'localhost:x' (text); expected host:port"),
+        ("queueUsed: kafka", "queueUsed is 'kafka' (text); expected redis"),
+        ("jobname: a\njobName: b", "jobName is given a second time"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_its_line_and_what_was_expected(read, line, expected):
+    with pytest.raises(ConfigError) as error:
+        read(f"# a comment\nmodelPath: m\n{line}")
+    number = 3 + line.count("\n")
+    assert f"config.yaml, line {number}: {expected}" in str(error.value)
+
+
+def test_an_unknown_key_is_refused_with_the_key_that_was_meant(read):
+    with pytest.raises(ConfigError, match=r"line 2: modelParalelism is not a key.*did you mean modelParallelism\?"):
+        read("modelPath: m\nmodelParalelism: 2")
+
+
+def test_all_wrong_values_are_named_at_once(read):
+    with pytest.raises(ConfigError) as error:
+        read("modelPath: m\nmodelParallelism: x\nresultTtl: y")
+    assert [line.partition("; ")[0].partition(", ")[2] for line in str(error.value).splitlines()] == [
+        "line 2: modelParallelism is 'x' (text)",
+        "line 3: resultTtl is 'y' (text)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "modelPath is missing; expected the path of a folder"),
+        ("- a\n- b", "line 1: expected keys and values"),
+        ("modelPath: m\n x: [", "line 2: not valid YAML"),
+        ("modelPath: m\n\tjobName: a", "line 2: not valid YAML"),
+    ],
+)
+def test_a_file_that_is_no_configuration_is_refused(read, text, expected):
+    with pytest.raises(ConfigError, match=expected):
+        read(text)
+
+
+def test_a_missing_file_says_how_to_make_one(tmp_path):
+    with pytest.raises(ConfigError, match="does not exist.*cluster-serving-init"):
+        config_file.read(tmp_path / "config.yaml")
+
+
+def test_keys_of_the_original_without_effect_are_accepted_with_a_warning(read):
+    warnings = []
+    read("modelPath: m\nperformance_mode: OFF\nqueueUsed: redis", warnings.append)
+    assert [warning.partition(", ")[2] for warning in warnings] == [
+        "line 2: performance_mode has no effect",
+        "line 3: queueUsed has no effect",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "attribute", "value"),
+    [
+        ("redisMaxMemory: 4g", "redis_max_memory", 4 << 30),
+        ("redisMaxMemory: 512M", "redis_max_memory", 512 << 20),
+        ("maxRequestBytes: 1000", "max_request_bytes", 1000),
+        ("inputs: a, b", "inputs", ("a", "b")),
+        ("outputs: [a, b]", "outputs", ("a", "b")),
+        ("imageResize: 640,480", "image_resize", (640, 480)),
+        ("imageResize: [640, 480]", "image_resize", (640, 480)),
+        ("inputShapes: [[3, 224, 224], [2]]", "input_shapes", ((3, 224, 224), (2,))),
+        ("postProcessing: topN(3)", "post_processing", "topN(3)"),
+        ("redisUrl: h:1", "redis_url", "redis://h:1"),
+        ("redisUrl: rediss://u:p@h/3", "redis_url", "rediss://u:p@h:6379/3"),
+        ("flinkRestUrl: h:1", "flink_rest_url", "http://h:1"),
+    ],
+)
+def test_values_are_understood_in_all_their_forms(read, line, attribute, value):
+    assert getattr(read(f"modelPath: m\n{line}"), attribute) == value
+
+
+@pytest.mark.parametrize(("engine", "threads", "copies"), [("OpenVINO", 4, 1), ("TorchScript", 1, 4)])
+def test_the_cores_of_a_machine_are_used_as_the_engine_does_best(read, engine, threads, copies):
+    config = read("modelPath: m\ncoreNumberPerMachine: 4").sized_for(engine)
+    assert (config.thread_per_model, config.model_parallelism) == (threads, copies)
+
+
+def test_without_cores_threads_and_copies_are_as_configured(read):
+    config = read("modelPath: m\nthreadPerModel: 2\nmodelParallelism: 3").sized_for("OpenVINO")
+    assert (config.thread_per_model, config.model_parallelism) == (2, 3)
+
+
+def test_a_password_is_never_shown(read):
+    config = read("modelPath: m\nredisUrl: redis://me:secret@h:1")
+    assert "secret" not in repr(config) + str(config) + config.redis_shown
+    with pytest.raises(ConfigError) as error:
+        read("modelPath: m\nredisUrl: redis://me:secret@h:1/not-a-number")
+    assert "secret" not in str(error.value)
+
+
+def test_the_job_gets_all_it_needs(read):
+    options = read("modelPath: /m\nclaimIdleTime: 7\nimageResize: 8,9\nmaxBatchSize: 5").job_options("start-1")
+    assert JobOptions.from_json(options.to_json()) == options
+    assert (options.name, options.submission, options.model.path) == ("serving_stream", "start-1", "/m")
+    assert (options.redis.claim_idle_ms, options.image.resize, options.batch.max_size) == (7000, (8, 9), 5)

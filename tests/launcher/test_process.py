@@ -1,0 +1,50 @@
+import json
+import os
+import sys
+
+import pytest
+
+from cluster_serving.launcher.process import Process, spawn
+
+
+@pytest.fixture
+def sleeper(tmp_path):
+    command = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"]
+    process = spawn(command, tmp_path / "record.json", tmp_path / "log", tmp_path, os.environ)
+    yield process
+    process.stop()
+
+
+def test_a_process_is_found_again_by_its_record(sleeper, tmp_path):
+    assert Process.read(tmp_path / "record.json") == sleeper
+    assert os.getsid(sleeper.pid) == sleeper.pid
+
+
+def test_a_stopped_process_is_gone(sleeper, tmp_path):
+    sleeper.stop()
+    assert Process.read(tmp_path / "record.json") is None
+
+
+def test_a_later_process_of_the_same_number_is_left_alone(sleeper, tmp_path):
+    stranger = Process(sleeper.pid, sleeper.started - 1)
+    stranger.stop()
+    (tmp_path / "record.json").write_text(json.dumps({"pid": stranger.pid, "started": stranger.started}))
+    assert Process.read(tmp_path / "record.json") is None
+    assert sleeper.is_alive
+
+
+def test_a_process_that_ignores_the_request_to_end_is_killed(tmp_path):
+    stubborn = (
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
+    )
+    process = spawn([sys.executable, "-c", stubborn], tmp_path / "record", tmp_path / "log", tmp_path, os.environ)
+    while not (tmp_path / "log").read_text():
+        pass
+    process.stop(grace=0.2)
+    assert not process.is_alive
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"pid": 1}', "null"])
+def test_a_damaged_record_means_no_process(tmp_path, text):
+    (tmp_path / "record").write_text(text)
+    assert Process.read(tmp_path / "record") is None

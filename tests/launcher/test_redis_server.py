@@ -1,0 +1,72 @@
+import http.server
+import threading
+
+import pytest
+
+from cluster_serving.launcher import redis_server
+from cluster_serving.launcher.config import Config
+from cluster_serving.launcher.errors import LaunchError
+
+
+@pytest.fixture
+def config(monkeypatch, commands):
+    monkeypatch.setenv("CLUSTER_SERVING_HOME", str(commands.home / "state"))
+
+    def config(url=f"localhost:{commands.redis_port}", **keys):
+        return Config.model_validate({"modelPath": "m", "redisUrl": url, "startTimeout": 20} | keys)
+
+    return config
+
+
+def ensure(config):
+    said = []
+    redis_server.ensure(config, said.append)
+    return said
+
+
+def test_a_redis_that_is_missing_is_started_once(config):
+    assert ensure(config(redisMaxMemory="64m")) == [f"Starting Redis on port {config().redis_address.port}"]
+    assert ensure(config()) == []
+    with redis_server.connect(config()) as client:
+        settings = client.config_get("*")
+    assert settings["maxmemory"] == str(64 << 20)
+    assert settings["maxmemory-policy"] == "noeviction"
+    assert settings["appendonly"] == "yes"
+    assert settings["bind"] == "127.0.0.1"
+
+
+def test_its_data_goes_with_it(config):
+    ensure(config())
+    folder = redis_server.folder(config().redis_address)
+    assert folder.is_dir()
+    assert redis_server.stop(config().redis_address)
+    assert not redis_server.is_listening(config().redis_address)
+    assert not folder.exists()
+    assert not redis_server.stop(config().redis_address)
+
+
+def test_a_password_in_the_address_protects_it(config, commands):
+    with_password = config(f"redis://:se%20cret@localhost:{commands.redis_port}/1")
+    ensure(with_password)
+    with redis_server.connect(with_password) as client:
+        assert client.ping()
+    with pytest.raises(LaunchError, match="refuses the user and password"):
+        ensure(config())
+
+
+def test_a_port_that_something_else_uses_is_named_with_its_setting(config, commands):
+    server = http.server.HTTPServer(("127.0.0.1", commands.redis_port), http.server.BaseHTTPRequestHandler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        with pytest.raises(LaunchError, match=f"port {commands.redis_port} .*taken.*redisUrl"):
+            ensure(config(redisTimeout=1000))
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.mark.parametrize("url", ["nowhere.invalid:6379", "rediss://localhost:1", "redis://me:secret@localhost:1"])
+def test_what_cannot_be_started_here_is_unreachable(config, url):
+    with pytest.raises(LaunchError, match=r"\(redisUrl\) cannot be reached") as error:
+        ensure(config(url))
+    assert "secret" not in str(error.value)
