@@ -52,6 +52,14 @@ class InferenceFailed(ServingError):
     grpc_status = "INTERNAL"
 
 
+class PoisonRequest(ServingError):
+    """The process that computed this request died, as often as `maxDeliveries` allows; it is a dead letter now."""
+
+    code = "POISON_REQUEST"
+    http_status = 500
+    grpc_status = "ABORTED"
+
+
 class ResultTimeout(ServingError, TimeoutError):
     """No result came within the time the caller was willing to wait; the request may still be answered later."""
 

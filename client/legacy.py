@@ -70,15 +70,24 @@ def decode_request(data: bytes) -> dict[str, Input]:
 
 
 def encode_result(outputs: Sequence[Array]) -> str:
-    """Encode a model's outputs; every number becomes float32, as original clients expect."""
+    """Encode a model's outputs; every number becomes float32, as original clients expect.
+
+    Raises:
+        InvalidInput: An output is empty or not of numbers: the encoding cannot hold it.
+    """
     batches = []
     for output in outputs:
         if output.dtype.kind not in "biuf":
-            raise InvalidInput(f"an output of dtype {output.dtype} has no place in the original result encoding")
+            raise InvalidInput(f"an output of dtype {output.dtype} has no place in the original's result encoding")
+        if not output.size:
+            # The original client drops sizes of 0 and then fails, in `dequeue` for all results that follow.
+            raise InvalidInput(f"an output of shape {list(output.shape)} is empty and has no place in that encoding")
         flat = np.ascontiguousarray(output, "f4").ravel()
-        # The column lengths must agree, so a 0-d or tiny tensor keeps as many dimensions as it has elements (the
-        # original loses the surplus too); null fills the rest.
-        shape = list(output.shape)[: flat.size]
+        # Both columns have a row per element, so a tiny tensor has room for few dimensions: it loses those of size 1
+        # that are too many. Null fills the rest.
+        shape = list(output.shape)
+        while len(shape) > flat.size:
+            shape.remove(1)
         padded = pa.array(shape + [None] * (flat.size - len(shape)), pa.int32())
         batches.append(pa.RecordBatch.from_arrays([pa.array(flat), padded], schema=_RESULT))
     return _to_base64(batches)
@@ -135,7 +144,7 @@ def _decode_column(name: str, column: pa.Array) -> Input:
     except (pa.ArrowException, IndexError) as error:
         raise InvalidInput(f"input {name!r} is a damaged Arrow {column.type} column: {error}") from None
     if isinstance(value, str):
-        return _decode_text(name, value)
+        return decode_text(name, value)
     if isinstance(value, bytes):
         return Image(value)
     if isinstance(value, int | float):
@@ -143,8 +152,12 @@ def _decode_column(name: str, column: pa.Array) -> Input:
     raise InvalidInput(f"input {name!r} is an Arrow {column.type}; expected a tensor struct, utf8, int32 or float32")
 
 
-def _decode_text(name: str, text: str) -> Input:
-    """A `|` marks a string tensor; any other text is a base64 image."""
+def decode_text(name: str, text: str) -> Input:
+    """Decode a text: a `|` marks a string tensor, any other is a base64 image.
+
+    Raises:
+        InvalidInput: It is neither.
+    """
     if "|" in text:
         return np.array(text.split("|"), object)
     try:

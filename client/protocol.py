@@ -1,7 +1,8 @@
 """What client and job say to each other through Redis: keys, stream entries and result hashes.
 
-Two encodings share one stream and are told apart per entry by the field `serde`: absent means the original's base64
-Arrow (`client.legacy`), `arrow` means ours (`client.tensors`). A result is written in the encoding of its request.
+Several encodings share one stream and are told apart per entry by the field `serde`: absent means the original's
+base64 Arrow (`client.legacy`), `stream` its JSON (`client.legacy_json`), `arrow` ours (`client.tensors`). A result is
+written in our encoding if the request was, else in the original's.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from itertools import islice
 
 import numpy as np
 
-from cluster_serving.client import legacy, tensors
+from cluster_serving.client import legacy, legacy_json, tensors
 from cluster_serving.client.errors import InvalidInput, ServingError, from_wire
 from cluster_serving.client.inputs import Array, Input
 
@@ -23,6 +24,12 @@ DEFAULT_JOB = "serving_stream"
 
 NATIVE = b"arrow"
 """Value of the field `serde` in our own encoding."""
+
+JSON = b"stream"
+"""Value of the field `serde` if `data` is the body of an HTTP request to the original's front end."""
+
+IMAGE = b"image"
+"""Stands for `serde` in entries of the 0.7 and 0.8 clients, which have no such field (`client.image_stream`)."""
 
 RankedClasses = list[tuple[int, float]]
 """What `topN` leaves of an output: (class index, value), best first."""
@@ -54,6 +61,11 @@ def slots_key(job: str) -> str:
     return f"{job}:slots"
 
 
+def dead_letters_key(job: str) -> str:
+    """Redis stream of requests that were given up."""
+    return f"{job}:dead"
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One entry of the stream, as read.
@@ -62,7 +74,7 @@ class Entry:
         id: Entry id that Redis gave it.
         uri: The client's name for the request.
         data: Encoded inputs.
-        serde: Field `serde`; empty for the original encoding.
+        serde: Field `serde`; empty for the original's encoding.
         reply_to: Channel on which the client wants to hear of the result; empty for the result key's own.
     """
 
@@ -87,9 +99,14 @@ class Entry:
             raise InvalidInput("field 'data' is missing or empty; expected an Arrow IPC stream")
         if self.native:
             return tensors.decode(self.data)
-        if self.serde:
-            raise InvalidInput(f"field 'serde' is {self.serde!r}; expected 'arrow', or no such field")
-        inputs = legacy.decode_request(self.data)
+        if self.serde == JSON:
+            inputs = legacy_json.decode_request(self.data)
+        elif self.serde == IMAGE:
+            inputs = {"image": legacy.decode_text("image", self.data.decode("latin1"))}
+        elif self.serde:
+            raise InvalidInput(f"field 'serde' is {self.serde!r}; expected 'arrow', 'stream', or no such field")
+        else:
+            inputs = legacy.decode_request(self.data)
         return tensors.signature(inputs), inputs
 
 
@@ -139,23 +156,29 @@ def encode_result(native: bool, names: Sequence[str], outputs: Sequence[Array]) 
 
 
 def encode_ranked(native: bool, ranked: Sequence[RankedClasses]) -> dict[str, str | bytes]:
-    """Fields of the result hash for outputs filtered by `topN`, one ranking per output."""
+    """Fields of the result hash for outputs filtered by `topN`, one ranking per output.
+
+    The original wrote a text as `value`, on which its Python client fails. That client gets an array (n, 2) of class
+    and value instead, and the text is in the field `topN`.
+    """
     if native:
         pairs = [pair for ranking in ranked for pair in ranking]
         classes = np.array([index for index, _ in pairs], "i8")
         values = np.array([value for _, value in pairs], "f4")
         counts = np.array([len(ranking) for ranking in ranked], "i8")
         return {"value": tensors.encode(dict(zip(_RANKING, (classes, values, counts), strict=True))), "serde": NATIVE}
-    texts = ("".join(f"[{index},{_java_float(value)}]" for index, value in ranking) for ranking in ranked)
-    return {"value": "".join(f"[{text}]" for text in texts)}
+    texts = ("".join(f"[{index},{java_float(value)}]" for index, value in ranking) for ranking in ranked)
+    arrays = [np.array(ranking, "f4") for ranking in ranked]
+    return {"value": legacy.encode_result(arrays), "topN": "".join(f"[{text}]" for text in texts)}
 
 
 def encode_rows(native: bool, names: Sequence[str], outputs: Sequence[Array]) -> dict[str, str | bytes]:
-    """Fields of the result hash for 2-D outputs filtered by `pickTopN`; original clients get the original's text."""
+    """Fields of the result hash for 2-D outputs filtered by `pickTopN`; the field of that name holds the text."""
+    fields = encode_result(native, names, outputs)
     if native:
-        return encode_result(native, names, outputs)
-    texts = ("".join(f"[{','.join(map(_java_float, row))}]" for row in output.tolist()) for output in outputs)
-    return {"value": "".join(f"[{text}]" for text in texts)}
+        return fields
+    texts = ("".join(f"[{','.join(map(java_float, row))}]" for row in output.tolist()) for output in outputs)
+    return fields | {"pickTopN": "".join(f"[{text}]" for text in texts)}
 
 
 def encode_error(error: ServingError) -> dict[str, str | bytes]:
@@ -181,6 +204,9 @@ def decode_result(fields: Mapping[bytes, bytes]) -> Result:
         return value.decode()
     else:
         arrays = legacy.decode_result(value)
+        if b"topN" in fields:
+            rankings = [[(int(index), float(number)) for index, number in array] for array in arrays]
+            return rankings[0] if len(rankings) == 1 else rankings
     return arrays[0] if len(arrays) == 1 else arrays
 
 
@@ -190,8 +216,8 @@ def _decode_ranked(classes: list[int], values: list[float], counts: list[int]) -
     return rankings[0] if len(rankings) == 1 else rankings
 
 
-def _java_float(value: float) -> str:
-    """A number as Java's `Float.toString` writes it: original clients parse that text."""
+def java_float(value: float) -> str:
+    """Write a number as Java's `Float.toString` does: that is the text that users of the original parse."""
     number = np.float32(value)
     if not np.isfinite(number):
         return str(number).replace("inf", "Infinity").replace("nan", "NaN")

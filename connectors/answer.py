@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import redis
 
+from cluster_serving.client import image_stream
 from cluster_serving.client.protocol import GROUP, Entry, result_key
 
 
@@ -44,10 +45,12 @@ def write_answers(client: redis.Redis, job: str, ttl_s: int, answers: Sequence[A
         for answer in answers:
             entry = answer.entry
             uri = entry.uri.encode("utf8", "surrogateescape")
-            key = result_key(job, "").encode() + uri
+            key, fields = result_key(job, "").encode() + uri, answer.fields
+            if image_stream.sent(job, entry):
+                key, fields = image_stream.result_key("").encode() + uri, image_stream.result_fields(fields)
             # A hash left by an earlier request of the same uri may hold fields that this one does not.
             pipeline.delete(key)
-            pipeline.hset(key, mapping=answer.fields)  # type: ignore[arg-type]
+            pipeline.hset(key, mapping=fields)  # type: ignore[arg-type]
             pipeline.expire(key, ttl_s)
             pipeline.publish(entry.reply_to.encode("utf8", "surrogateescape") or key, uri)
         ids = [answer.entry.id for answer in answers]

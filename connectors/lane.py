@@ -35,6 +35,11 @@ class Lane:
             self._changed.wait_for(lambda: self._room() > 0, timeout)
             return max(0, self._room())
 
+    def wait_idle(self, timeout: float) -> bool:
+        """Source: wait up to `timeout` seconds until all that was handed over is answered."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._attached or self._answered >= self._announced, timeout)
+
     def announce(self, count: int) -> None:
         """Source: `count` requests are about to be handed over."""
         with self._changed:

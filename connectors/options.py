@@ -15,6 +15,7 @@ class RedisOptions:
         result_ttl_s: Seconds that a result is kept.
         claim_idle_ms: A consumer silent for this long is taken for dead and its pending requests are claimed.
         max_request_bytes: Larger requests are answered with an error.
+        max_deliveries: A request is given up when the process that computed it has died this often.
     """
 
     url: str
@@ -22,3 +23,4 @@ class RedisOptions:
     result_ttl_s: int = 3600
     claim_idle_ms: int = 60_000
     max_request_bytes: int = 64 * 1024 * 1024
+    max_deliveries: int = 3

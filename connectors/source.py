@@ -14,10 +14,11 @@ from pyflink.datastream import DataStream, FlatMapFunction, RuntimeContext, Stre
 from pyflink.datastream.connectors.number_seq import NumberSequenceSource
 from redis.exceptions import RedisError
 
-from cluster_serving.client.errors import RequestTooLarge
+from cluster_serving.client.errors import PoisonRequest, RequestTooLarge
 from cluster_serving.client.protocol import Entry, encode_error
 from cluster_serving.connectors.answer import Answer, write_answers
 from cluster_serving.connectors.chunk import Chunk, by_size
+from cluster_serving.connectors.dead_letter import bury
 from cluster_serving.connectors.lane import open_lane
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.reconnect import Backoff, connect
@@ -64,6 +65,7 @@ class RedisStreamsSource(FlatMapFunction):
         self._reader = StreamReader(self._client, self._stream, consumer, self._options.claim_idle_ms)
         metrics = runtime_context.get_metrics_group()
         self._requests = metrics.counter("requests")
+        self._dead_letters = metrics.counter("deadLetters")
         self._records_out = records_out(runtime_context)
         self._backoff = Backoff(f"{NAME} {consumer}", metrics.counter("reconnects").inc)
         self._held: list[Entry] = []
@@ -81,10 +83,9 @@ class RedisStreamsSource(FlatMapFunction):
         entries, self._held = self._held, []
         entries = entries or self._read(_BLOCK_MS)
         while entries:
-            # Look ahead, so that the last chunk of this read says truly whether more requests are waiting.
-            room = self._lane.capacity(0) - len(entries)
-            following = self._read(None) if len(entries) == self._read_size and room > 0 else []
             self._lane.announce(len(entries))
+            # Look ahead, so that the last chunk of this read says truly whether more requests are waiting.
+            following = self._read(None) if len(entries) == self._read_size else []
             runs = list(by_size(entries, _CHUNK_BYTES))
             for run in runs:
                 yield self._chunk(run, more=bool(following) or run is not runs[-1])
@@ -99,36 +100,52 @@ class RedisStreamsSource(FlatMapFunction):
         return Chunk(self._lane_key, more, self._lane.id, entries).to_bytes()
 
     def _read(self, block_ms: int | None) -> list[Entry]:
-        room = self._lane.capacity(0 if block_ms is None else _BLOCK_MS / 1000)
+        patience = 0 if block_ms is None else _BLOCK_MS / 1000
         try:
-            if not room:
-                self._reader.heartbeat()
-                return []
-            entries = self._reader.read(min(room, self._read_size), block_ms)
-            too_large = [entry for entry in entries if len(entry.data) > self._options.max_request_bytes]
-            if too_large:
-                self._refuse(too_large)
-                entries = [entry for entry in entries if len(entry.data) <= self._options.max_request_bytes]
+            entries = self._recover(patience) if self._reader.recovering else self._read_new(patience, block_ms)
         except RedisError as error:
+            # Redis may have handed out entries in an answer that did not arrive.
+            self._reader.start_over()
             self._backoff.failed(error)
             return []
         self._backoff.succeeded()
         return entries
 
-    def _refuse(self, entries: list[Entry]) -> None:
-        """Answer what is too large right here: it must not reach Flink's memory."""
+    def _read_new(self, patience: float, block_ms: int | None) -> list[Entry]:
+        room = self._lane.capacity(patience)
+        if not room:
+            self._reader.heartbeat()
+            return []
         limit = self._options.max_request_bytes
-        answers = [
-            Answer(
-                entry,
-                "",
-                encode_error(
-                    RequestTooLarge(f"the request has {len(entry.data)} bytes, more than maxRequestBytes ({limit})")
-                ),
-            )
-            for entry in entries
-        ]
-        self._backoff.persist(lambda: write_answers(self._client, self._stream, self._options.result_ttl_s, answers))
+        accepted = []
+        for entry in self._reader.read(min(room, self._read_size), block_ms):
+            if len(entry.data) <= limit:
+                accepted.append(entry)
+            else:
+                # Answered right here: it must not reach Flink's memory.
+                error = RequestTooLarge(f"the request has {len(entry.data)} bytes, more than maxRequestBytes ({limit})")
+                answer = Answer(entry, "", encode_error(error))
+                write_answers(self._client, self._stream, self._options.result_ttl_s, [answer])
+        return accepted
+
+    def _recover(self, patience: float) -> list[Entry]:
+        """The next request that a crash or stop interrupted, once the one before it is answered."""
+        if not self._lane.wait_idle(patience):
+            self._reader.heartbeat()
+            return []
+        found = self._reader.recover()
+        if found is None:
+            return []
+        entry, deliveries = found
+        if deliveries <= self._options.max_deliveries:
+            return [entry]
+        error = PoisonRequest(
+            f"given up after {deliveries - 1} attempts: each time, the process that computed this request died or was "
+            "stopped"
+        )
+        bury(self._client, self._stream, self._options.result_ttl_s, entry, error)
+        self._dead_letters.inc()
+        return []
 
 
 def from_redis(env: StreamExecutionEnvironment, source: RedisStreamsSource) -> DataStream:

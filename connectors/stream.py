@@ -9,28 +9,40 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import redis
 from redis.exceptions import ResponseError
 
+from cluster_serving.client import image_stream
 from cluster_serving.client.errors import InvalidInput
 from cluster_serving.client.protocol import GROUP, Entry, parse_entry
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
 _HEARTBEATS_PER_CLAIM = 10
+_CLAIM_COUNT = 100
 # Reads the own pending entries behind every possible one. The very last id would not do: Redis takes it for ">".
 _AFTER_ALL = "18446744073709551615-0"
 
 
 def create_group(client: redis.Redis, stream: str) -> None:
-    """Create stream and group if they do not exist; it starts at 0, so what was queued before is served too."""
+    """Create stream and group if they do not exist; it starts at 0, so what was queued before is served too.
+
+    An original client that comes before the job may have made the group at the end of the stream, behind what it had
+    queued: a group that nobody has read from is set back.
+    """
     try:
         client.xgroup_create(stream, GROUP, id="0", mkstream=True)
     except ResponseError as error:
         if "BUSYGROUP" not in str(error):
             raise
+        groups: Any = client.xinfo_groups(stream)
+        if any(group["name"] == GROUP.encode() and not group["consumers"] for group in groups):
+            client.xgroup_setid(stream, GROUP, "0")
 
 
 class StreamReader:
@@ -53,35 +65,54 @@ class StreamReader:
         self._next_claim = 0.0
         self._next_heartbeat = 0.0
 
+    @property
+    def recovering(self) -> bool:
+        """Whether own pending entries may be left from before: call `recover` until it gives None."""
+        return self._pending_after is not None
+
+    def start_over(self) -> None:
+        """Look for own pending entries again: to be called after every error, since an answer may have been lost."""
+        self._pending_after = "0"
+
+    def recover(self) -> tuple[Entry, int] | None:
+        """Read the next own pending entry, and how often it has been delivered by now; None after the last.
+
+        One at a time, and to be called only when all earlier ones are answered: if one of them kills the process, only
+        its own count grows, and not that of the others in its batch.
+
+        Raises:
+            redis.RedisError: Redis cannot be used; call `start_over`, then nothing is lost.
+        """
+        while self._pending_after is not None:
+            raw = self._guarded(lambda: self._xreadgroup(str(self._pending_after), 1, None))
+            self._pending_after = raw[-1][0].decode() if raw else None
+            for entry in self._parse(raw):
+                pending = self._client.xpending_range(self._stream, GROUP, entry.id, entry.id, 1)
+                return entry, pending[0]["times_delivered"] if pending else 1
+        return None
+
     def read(self, count: int, block_ms: int | None) -> list[Entry]:
-        """Read up to `count` entries; own pending ones first, then abandoned ones, then new ones.
+        """Read up to `count` new entries.
+
+        Now and then it looks for entries of consumers that fell silent; when it has taken some over, it returns none
+        and is `recovering` again.
 
         Args:
             count: Most entries to return, at least 1.
             block_ms: Longest wait for new ones in milliseconds; None does not wait.
 
         Raises:
-            redis.RedisError: Redis cannot be used; nothing was lost, call again.
+            redis.RedisError: Redis cannot be used; call `start_over`, then nothing is lost.
         """
-        try:
-            self.heartbeat()
-            if self._pending_after is not None and (entries := self._read_own_pending(count)):
-                return entries
-            if time.monotonic() >= self._next_claim:
-                self._next_claim = time.monotonic() + self._claim_idle_ms / 4000
-                if entries := self._claim_abandoned(count):
-                    self._next_claim = 0.0
-                    return entries
-            return self._parse(self._xreadgroup(">", count, block_ms))
-        except ResponseError as error:
-            if "NOGROUP" not in str(error):
-                raise
-            log.warning("stream %s: stream or group is gone, creating it again", self._stream)
-            create_group(self._client, self._stream)
-            self._pending_after = "0"
-            return []
+        self._guarded(self.heartbeat)
+        if time.monotonic() >= self._next_claim:
+            self._next_claim = time.monotonic() + self._claim_idle_ms / 4000
+            if self._guarded(self._claim_abandoned):
+                self.start_over()
+                return []
+        return self._parse(self._guarded(lambda: self._xreadgroup(">", count, block_ms)))
 
-    def heartbeat(self) -> None:
+    def heartbeat(self) -> list[Any]:
         """Show now and then that this consumer lives; to be called at least every 100 ms.
 
         A read that finds nothing does not count as a sign of life in Redis, and a slot busy with long batches reads
@@ -93,24 +124,35 @@ class StreamReader:
         if time.monotonic() >= self._next_heartbeat:
             self._xreadgroup(_AFTER_ALL, 1, None)
             self._next_heartbeat = time.monotonic() + self._claim_idle_ms / 1000 / _HEARTBEATS_PER_CLAIM
+        return []
 
-    def _read_own_pending(self, count: int) -> list[Entry]:
-        raw = self._xreadgroup(str(self._pending_after), count, None)
-        self._pending_after = raw[-1][0].decode() if raw else None
-        return self._parse(raw)
+    def _guarded(self, action: Callable[[], list[T]]) -> list[T]:
+        try:
+            return action()
+        except ResponseError as error:
+            if "NOGROUP" not in str(error):
+                raise
+            log.warning("stream %s: stream or group is gone, creating it again", self._stream)
+            create_group(self._client, self._stream)
+            return []
 
-    def _claim_abandoned(self, count: int) -> list[Entry]:
+    def _claim_abandoned(self) -> list[bytes]:
+        claimed: list[bytes] = []
         for consumer in self._client.xinfo_consumers(self._stream, GROUP):
             name = consumer["name"].decode()
             if name == self._consumer or not consumer["pending"] or consumer["idle"] < self._claim_idle_ms:
                 continue
-            pending = self._client.xpending_range(self._stream, GROUP, "-", "+", count, name)
+            pending = self._client.xpending_range(self._stream, GROUP, "-", "+", _CLAIM_COUNT, name)
             ids = [item["message_id"] for item in pending]
-            claimed = self._client.xclaim(self._stream, GROUP, self._consumer, self._claim_idle_ms, ids) if ids else []
-            if claimed:
+            if ids:
+                claimed += self._client.xclaim(
+                    self._stream, GROUP, self._consumer, self._claim_idle_ms, ids, justid=True
+                )
                 log.warning("stream %s: took %d pending requests over from %s", self._stream, len(claimed), name)
-                return self._parse(claimed)
-        return []
+        if claimed:
+            # There may be more than one look takes over.
+            self._next_claim = 0.0
+        return claimed
 
     def _xreadgroup(self, after: str, count: int, block_ms: int | None) -> list[tuple[bytes, Any]]:
         answer = self._client.xreadgroup(GROUP, self._consumer, {self._stream: after}, count=count, block=block_ms)
@@ -118,9 +160,10 @@ class StreamReader:
 
     def _parse(self, raw: list[tuple[bytes, Any]]) -> list[Entry]:
         entries = []
+        parse = image_stream.parse_entry if self._stream == image_stream.STREAM else parse_entry
         for entry_id, fields in raw:
             try:
-                entries.append(parse_entry(entry_id, fields or {}))
+                entries.append(parse(entry_id, fields or {}))
             except InvalidInput as error:
                 # Deleted while pending, or not a request at all: there is no client to answer.
                 log.warning("stream %s: dropped an entry: %s", self._stream, error)

@@ -15,10 +15,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-from cluster_serving.client import InputQueue
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
+
+from cluster_serving.client import InputQueue
 
 FOLDER = Path(".quickstart")
 CONFIG = FOLDER / "config.yaml"

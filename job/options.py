@@ -34,6 +34,8 @@ class ModelOptions:
         inputs: Names of the model's inputs to feed, in order; empty for the model's own.
         outputs: Names of the outputs to return, in order; empty for all.
         input_shapes: Shapes of one record's inputs, for models that do not carry them (TorchScript); empty if unknown.
+        allow_pickle: Load PyTorch pickles, which may run any code (`allowPickle`).
+        encrypted: The files are encrypted (see `job.models.encryption`).
     """
 
     path: str
@@ -41,6 +43,8 @@ class ModelOptions:
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     input_shapes: tuple[tuple[int, ...], ...] = ()
+    allow_pickle: bool = False
+    encrypted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +102,8 @@ class JobOptions:
                 inputs=tuple(model["inputs"]),
                 outputs=tuple(model["outputs"]),
                 input_shapes=tuple(tuple(shape) for shape in model["input_shapes"]),
+                allow_pickle=model.get("allow_pickle", False),
+                encrypted=model.get("encrypted", False),
             ),
             redis=RedisOptions(**raw.pop("redis")),
             batch=BatchOptions(**raw.pop("batch")),

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.status import Status
 from rich.table import Table
 
@@ -20,8 +21,8 @@ from cluster_serving.launcher.config import Config
 from cluster_serving.launcher.errors import ConfigError, LaunchError
 from cluster_serving.launcher.flink_rest import FlinkRest, Job
 
-console = Console(highlight=False, soft_wrap=True)
-_errors = Console(stderr=True, highlight=False, soft_wrap=True)
+console = Console(highlight=False, markup=False, soft_wrap=True)
+_errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
 
 _PATH = Path(config_file.FILE_NAME)
 ConfigPath = Annotated[
@@ -33,23 +34,30 @@ JobName = Annotated[
 
 
 class _Progress:
-    """Says what happens: a moving line on a terminal, plain lines elsewhere."""
+    """Says what happens: on a terminal what is done, and beneath it what is going on; elsewhere plain lines."""
 
     def __init__(self) -> None:
         self._status: Status | None = console.status("") if console.is_terminal else None
+        self._current = ""
 
     def __call__(self, text: str) -> None:
-        if self._status:
-            self._status.start()
-            self._status.update(text)
-        console.print(f"[dim]{text}[/dim]" if self._status else text)
+        if self._status is None:
+            console.print(text)
+            return
+        if self._current:
+            console.print(f"✓ {self._current}", style="green")
+        self._current = text
+        self._status.update(escape(text))
+        self._status.start()
 
     def __enter__(self) -> _Progress:
         return self
 
-    def __exit__(self, *exc: object) -> None:
+    def __exit__(self, kind: object, *exc: object) -> None:
         if self._status:
             self._status.stop()
+            if self._current:
+                console.print("✗" if kind else "✓", self._current, style="red" if kind else "green")
 
 
 def _init(
@@ -141,14 +149,16 @@ def _start_job(config: Config) -> None:
 
 
 def _read(path: Path) -> Config:
-    return config_file.read(path, lambda text: _errors.print(f"[yellow]{text}[/yellow]"))
+    return config_file.read(path, _warn)
 
 
 def _config(path: Path) -> Config:
     """The file's configuration, or the defaults where no file is needed and none is there."""
-    if path == _PATH and not path.exists():
-        return Config.model_validate({"modelPath": "model"})
-    return _read(path)
+    return config_file.read(path, _warn, missing_ok=path == _PATH)
+
+
+def _warn(text: str) -> None:
+    _errors.print(f"warning: {text}", style="yellow")
 
 
 def _default_job(config: Config, path: Path) -> str:
@@ -166,18 +176,18 @@ def _run(app: Callable[[], None]) -> None:
     try:
         app()
     except (LaunchError, ServingError) as error:
-        _errors.print(f"error: {error}", style="red", markup=False)
+        _errors.print(f"error: {error}", style="red")
         sys.exit(error.exit_code if isinstance(error, LaunchError) else 1)
     except KeyboardInterrupt:
         _errors.print("interrupted", style="red")
         sys.exit(130)
     except OSError as error:
-        _errors.print(f"error: {error}", style="red", markup=False)
+        _errors.print(f"error: {error}", style="red")
         sys.exit(1)
     except Exception as error:
         log = state.root() / "error.log"
         log.write_text(traceback.format_exc(), "utf8")
-        _errors.print(f"error: unexpected {type(error).__name__}: {error} (see {log})", style="red", markup=False)
+        _errors.print(f"error: unexpected {type(error).__name__}: {error} (see {log})", style="red")
         sys.exit(1)
 
 

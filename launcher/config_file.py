@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +21,7 @@ FILE_NAME = "config.yaml"
 
 _KEYS: dict[str, FieldInfo] = {field.alias or name: field for name, field in Config.model_fields.items()}
 _CANONICAL = {key.lower(): key for key in _KEYS}
+_VARIABLES = {field.alias or name: f"CLUSTER_SERVING_{name.upper()}" for name, field in Config.model_fields.items()}
 
 # Keys of the original that change nothing here, with the value that they may have (None: any).
 _WITHOUT_EFFECT: dict[str, object] = {"performance_mode": None, "queueused": "redis", "kafkaurl": None}
@@ -29,12 +31,16 @@ _HEADER = """\
 """
 
 
-def read(path: Path, warn: Callable[[str], None] = lambda _: None) -> Config:
+def read(path: Path, warn: Callable[[str], None] = lambda _: None, missing_ok: bool = False) -> Config:
     """Read and check a configuration file; `modelPath` becomes absolute.
+
+    An environment variable such as CLUSTER_SERVING_REDIS_URL comes before the key `redisUrl` of the file: a container
+    sets addresses, and a password need not be in a file.
 
     Args:
         path: The file.
         warn: Told of keys that have no effect.
+        missing_ok: Use the defaults if there is no such file.
 
     Raises:
         ConfigError: It cannot be read, or a key or value is not what was expected.
@@ -42,20 +48,26 @@ def read(path: Path, warn: Callable[[str], None] = lambda _: None) -> Config:
     try:
         text = path.read_text("utf8")
     except FileNotFoundError:
-        raise ConfigError(
-            f"{path} does not exist; run cluster-serving-init to make one, or name another with -c"
-        ) from None
+        if not missing_ok:
+            raise ConfigError(
+                f"{path} does not exist; run cluster-serving-init to make one, or name another with -c"
+            ) from None
+        text = "modelPath: model"
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from None
-    values, lines = _parse(path, text, warn)
+    values, places = _parse(path, text, warn)
+    for key, variable in _VARIABLES.items():
+        if variable in os.environ:
+            values[key], places[key] = yaml.safe_load(os.environ[variable]), f"environment variable {variable}"
     try:
         return Config.model_validate(values).located(path.absolute().parent)
     except ValidationError as error:
-        raise ConfigError("\n".join(_problem(path, key, values, lines) for key in _wrong_keys(error))) from None
+        problems = (_problem(path, key, values, places) for key in _wrong_keys(error))
+        raise ConfigError("\n".join(problems)) from None
 
 
-def _parse(path: Path, text: str, warn: Callable[[str], None]) -> tuple[dict[str, Any], dict[str, int]]:
-    """Values by canonical key, and the line of each; keys without a value keep their default."""
+def _parse(path: Path, text: str, warn: Callable[[str], None]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Values by canonical key, and the place of each; keys without a value keep their default."""
     loader = yaml.SafeLoader(text)
     try:
         root = loader.get_single_node()
@@ -67,24 +79,24 @@ def _parse(path: Path, text: str, warn: Callable[[str], None]) -> tuple[dict[str
         raise ConfigError(f"{path}: not valid YAML: {error}") from None
 
     values: dict[str, Any] = {}
-    lines: dict[str, int] = {}
+    places: dict[str, str] = {}
     for node, value in pairs:
-        line = node.start_mark.line + 1
+        place = f"{path}, line {node.start_mark.line + 1}"
         name = str(node.value)
         key = _CANONICAL.get(name.lower(), name.lower())
-        if key in lines:
-            raise ConfigError(f"{path}, line {line}: {name} is given a second time; it is in line {lines[key]} already")
-        lines[key] = line
+        if key in places:
+            raise ConfigError(f"{place}: {name} is given a second time; first in {places[key]}")
+        places[key] = place
         if key in _WITHOUT_EFFECT:
             expected = _WITHOUT_EFFECT[key]
             if expected is not None and value != expected:
-                raise ConfigError(f"{path}, line {line}: {name} is {_shown(key, value)}; expected {expected}")
-            warn(f"{path}, line {line}: {name} has no effect")
+                raise ConfigError(f"{place}: {name} is {_shown(key, value)}; expected {expected}")
+            warn(f"{place}: {name} has no effect")
         elif key not in _KEYS:
-            raise ConfigError(f"{path}, line {line}: {name} is not a key of this file{_did_you_mean(name)}")
+            raise ConfigError(f"{place}: {name} is not a key of this file{_did_you_mean(name)}")
         elif value is not None:
             values[key] = value
-    return values, lines
+    return values, places
 
 
 def _pairs(path: Path, root: yaml.Node | None) -> list[tuple[yaml.Node, yaml.Node]]:
@@ -101,11 +113,11 @@ def _wrong_keys(error: ValidationError) -> list[str]:
     return list(dict.fromkeys(str(detail["loc"][0]) for detail in error.errors(include_input=False, include_url=False)))
 
 
-def _problem(path: Path, key: str, values: dict[str, Any], lines: dict[str, int]) -> str:
+def _problem(path: Path, key: str, values: dict[str, Any], places: dict[str, str]) -> str:
     expects = _expects(_KEYS[key])
     if key not in values:
         return f"{path}: {key} is missing; expected {expects}"
-    return f"{path}, line {lines[key]}: {key} is {_shown(key, values[key])}; expected {expects}"
+    return f"{places[key]}: {key} is {_shown(key, values[key])}; expected {expects}"
 
 
 def _shown(key: str, value: Any) -> str:

@@ -53,7 +53,7 @@ class FlinkHome:
         """Write links and configuration.
 
         Args:
-            settings: Flink options that differ from the packaged `config.yaml`.
+            settings: Flink options that differ from the packaged `config.yaml`; None unsets one.
 
         Raises:
             LaunchError: Flink is not installed.
@@ -79,6 +79,7 @@ class FlinkHome:
                 (self.path / "conf" / file.name).write_bytes(file.read_bytes())
         options = yaml.safe_load((packaged / "config.yaml").read_text("utf8"))
         options |= {"python.executable": self.python, "python.client.executable": self.python} | dict(settings)
+        options = {key: value for key, value in options.items() if value is not None}
         (self.path / "conf" / "config.yaml").write_text(yaml.safe_dump(options, width=10_000), "utf8")
 
     def environment(self) -> dict[str, str]:

@@ -80,6 +80,12 @@ class FlinkRest:
         except (LaunchError, KeyError, TypeError):
             return None
 
+    def taskmanagers(self) -> set[str]:
+        """Hosts of the TaskManagers."""
+        # Such as pekko.tcp://flink@172.18.0.4:41871/user/rpc/taskmanager_0
+        paths = [manager["path"] for manager in self._get("/taskmanagers")["taskmanagers"]]
+        return {path.partition("@")[2].rpartition(":")[0] for path in paths}
+
     def jobs(self, name: str | None = None) -> list[Job]:
         """Serving jobs that have not ended, the latest first; not the other jobs of the cluster.
 
@@ -152,18 +158,10 @@ class FlinkRest:
 
 def cause(trace: str) -> str:
     """The one line of a Java or Python stack trace that says what went wrong."""
-    lines = [line.strip() for line in trace.splitlines() if line.strip()]
-    python = [index for index, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")]
-    if python:
-        # The message follows the frames: pairs of a place and its source, which are not told by indentation any more.
-        tail = [line for line in lines[python[-1] + 1 :] if not line.startswith(("File ", "at ", "..."))]
-        errors = [line for line in tail if _names_an_error(line)]
-        if errors:
-            return errors[-1]
+    _, found, python = trace.rpartition("Traceback (most recent call last):\n")
+    if found:
+        # The frames are indented, what follows them is the error.
+        return next((line for line in python.splitlines() if line and not line.startswith(" ")), "unknown").strip()
+    lines = [line.strip() for line in trace.splitlines() if line.strip()] or ["unknown"]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
-    return (causes or lines or ["unknown"])[-1 if causes else 0]
-
-
-def _names_an_error(line: str) -> bool:
-    head = line.partition(":")[0]
-    return head.replace(".", "").replace("_", "").isidentifier() and head.rpartition(".")[2][:1].isupper()
+    return causes[-1] if causes else lines[0]

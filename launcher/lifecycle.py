@@ -126,11 +126,7 @@ def shutdown(config: Config | None, say: Say = lambda _: None) -> bool:
     found = False
     for flink in flinks:
         if redis_server.is_listening(flink):
-            with FlinkRest(config.flink_rest_url if config else f"http://{flink}") as rest:
-                for job in rest.jobs() if rest.overview() else []:
-                    say(f"Stopping job {job.name}")
-                    rest.cancel(job.id)
-                    found = True
+            found |= _stop_all(config.flink_rest_url if config else f"http://{flink}", say)
         if flink_cluster.stop(flink):
             say(f"Stopped Flink on port {flink.port}")
             found = True
@@ -139,3 +135,17 @@ def shutdown(config: Config | None, say: Say = lambda _: None) -> bool:
             say(f"Stopped Redis on port {redis.port} and removed its data: queued requests and results")
             found = True
     return found
+
+
+def _stop_all(flink_rest_url: str, say: Say) -> bool:
+    with FlinkRest(flink_rest_url) as rest:
+        try:
+            jobs = rest.jobs() if rest.overview() else []
+            for job in jobs:
+                say(f"Stopping job {job.name}")
+                rest.cancel(job.id)
+        except LaunchError as error:
+            # A cluster that was started here is stopped all the same.
+            say(str(error))
+            return False
+        return bool(jobs)

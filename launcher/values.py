@@ -50,7 +50,7 @@ Pair = Annotated[tuple[int, int] | None, BeforeValidator(_pair)]
 Shapes = Annotated[tuple[tuple[int, ...], ...], BeforeValidator(_shapes)]
 """Shapes, written as a list of lists."""
 
-_LOCAL = {"localhost", "127.0.0.1", "::1"}
+_LOCAL = {"localhost", "127.0.0.1"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ from typing import Any
 
 from cluster_serving.client.errors import ModelError
 from cluster_serving.job.models.detect import ModelFiles
-from cluster_serving.job.models.graph_meta import FILE, read, tensor_names
+from cluster_serving.job.models.graph_meta import FILE, keys, read
 from cluster_serving.job.models.spec import Model
-from cluster_serving.job.models.tf_session import SessionModel, has_tensor, tf
+from cluster_serving.job.models.tf_session import SessionModel, has_tensor, tensor_name, tf
 from cluster_serving.job.options import ModelOptions
 
 _PARTS_OF_TRAINING = ("gradients", "save", "report_uninitialized")
@@ -26,8 +26,8 @@ def load(files: ModelFiles, options: ModelOptions) -> Model:
 class Checkpoint(SessionModel):
     """The graph of a checkpoint with its variables restored.
 
-    What its inputs and outputs are is said by `ModelOptions`, else by a `graph_meta.json`, else by the graph itself if
-    it has one end; the inputs then are the placeholders that this end needs.
+    What its inputs and outputs are is said by a `graph_meta.json`, else by `ModelOptions`, else by the graph itself if
+    it has one end. The inputs are the placeholders that the outputs need.
     """
 
     def _build(self, session: Any, files: ModelFiles, options: ModelOptions) -> tuple[dict[str, str], dict[str, str]]:
@@ -40,13 +40,18 @@ class Checkpoint(SessionModel):
         meta = files.folder / FILE
         if meta.exists():
             return read(meta)
-        outputs = tensor_names(options.outputs or [_find_output(path, session.graph)])
-        inputs = tensor_names(options.inputs or _placeholders(session.graph, outputs.values()))
-        return inputs, outputs
+        graph = session.graph
+        ends = _find_outputs(path, graph, bool(options.outputs))
+        wanted = [name for name in map(tensor_name, options.outputs) if has_tensor(graph, name)]
+        return keys(_placeholders(graph, wanted or ends)), keys(ends)
 
 
-def _find_output(path: Path, graph: Any) -> str:
-    """Name of the one tensor that the graph computes from its placeholders, a row per record, for no other node."""
+def _find_outputs(path: Path, graph: Any, is_optional: bool) -> list[str]:
+    """The one tensor that the graph computes from its placeholders, a row per record, for no other node.
+
+    Returns:
+        Its name; nothing if there are several or none, and others are named anyway.
+    """
     computed = [
         tensor
         for operation in graph.get_operations()
@@ -56,7 +61,9 @@ def _find_output(path: Path, graph: Any) -> str:
     ]
     ends = [tensor.name for tensor in computed if not tensor.consumers()]
     if len(ends) == 1:
-        return str(ends[0])
+        return ends
+    if is_optional:
+        return []
     names = ends or [tensor.name for tensor in computed if tensor.op.type in _LIKELY_OUTPUTS]
     raise ModelError(
         f"{path} does not say what its output is: name it in `outputs`, or in a {FILE} beside it. "
@@ -68,8 +75,7 @@ def _placeholders(graph: Any, outputs: Iterable[str]) -> list[str]:
     """Names of the placeholders that the outputs need, in the order of the graph."""
     needed: set[str] = set()
     for name in outputs:
-        if has_tensor(graph, name):
-            needed |= _needs(graph.get_tensor_by_name(name))
+        needed |= _needs(graph.get_tensor_by_name(name))
     return [operation.name for operation in graph.get_operations() if operation.name in needed]
 
 

@@ -52,6 +52,10 @@ FORMATS = (
     Format("TensorFlow checkpoint", "checkpoint", "tensorflow", "tensorflow", (("*.meta",), ("*.index", "*.ckpt"))),
     Format("Keras", "keras_model", "tensorflow", "tensorflow", (("*.keras", "*.h5"),)),
     Format("TorchScript", "torchscript", "torch", "torch", (("*.pt", "*.pth"),)),
+    Format("torch.export", "exported_program", "torch", "torch", (("*.pt2",),)),
+    Format("ONNX Runtime", "onnx_runtime", "onnxruntime", "onnx", (("*.onnx",),)),
+    Format("Caffe", "caffe", "cv2", "caffe", (("*.prototxt",), ("*.caffemodel",))),
+    Format("BigDL", "bigdl", "threadpoolctl", "bigdl", (("*.model", "*.bigdl"),)),
 )
 """Every kind of model that can be served."""
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from cluster_serving.client.errors import ModelError
+from cluster_serving.job.models.tf_session import tensor_name
 
 FILE = "graph_meta.json"
 
@@ -29,12 +30,12 @@ def read(path: Path) -> tuple[dict[str, str], dict[str, str]]:
     except (OSError, ValueError) as error:
         raise ModelError(f"{path} cannot be read: {error}; it should be like {_EXAMPLE}") from error
     inputs, outputs = (_names(path, meta, kind) for kind in ("input", "output"))
-    return tensor_names(inputs), tensor_names(outputs)
+    return keys(inputs), keys(outputs)
 
 
-def tensor_names(names: Sequence[str]) -> dict[str, str]:
+def keys(names: Iterable[str]) -> dict[str, str]:
     """Name → name of the tensor: "x" and "x:0" are the tensor "x:0", called "x"; "x:1" is called "x:1"."""
-    return {name.removesuffix(":0"): name if ":" in name else f"{name}:0" for name in names}
+    return {name.removesuffix(":0"): tensor_name(name) for name in names}
 
 
 def _names(path: Path, meta: Any, kind: str) -> list[str]:

@@ -55,9 +55,12 @@ class Model(ABC):
         layout: Order of the axes of the images that models of this engine take.
         inputs: What `predict` takes, in order.
         outputs: What `predict` returns, in order; empty as long as only a first call can tell.
+        fixed_batch: The one size of a batch that the engine computes, to which `predict` cuts and pads; None if any
+            will do.
     """
 
     layout: ClassVar[Layout] = "CHW"
+    fixed_batch: int | None = None
     engine: str
     inputs: list[TensorSpec]
     outputs: list[TensorSpec]
@@ -76,8 +79,12 @@ class Model(ABC):
             InferenceFailed: The engine failed, or returned something else than one row per record.
             ModelError: An output named in the options does not exist, where only a call can tell.
         """
+        for spec, array in zip(self.inputs, inputs, strict=True):
+            # Some engines would convert, and lose digits. Comparing dtypes is five times as fast as their names.
+            if spec.dtype and array.dtype != ("O" if spec.dtype == "str" else spec.dtype):
+                raise InferenceFailed(f"input {spec.name!r} is {array.dtype.name}; {self.describe()}")
         try:
-            outputs = self._run(inputs)
+            outputs = self._run(inputs) if self.fixed_batch is None else self._run_fixed(inputs, self.fixed_batch)
         except ModelError:
             raise
         except Exception as error:
@@ -125,6 +132,24 @@ class Model(ABC):
     def _run(self, inputs: Sequence[Array]) -> list[Array]:
         """Do what `predict` promises; any exception will do."""
 
+    def _run_fixed(self, inputs: Sequence[Array], batch: int) -> list[Array]:
+        parts = [
+            self._run_padded([array[start : start + batch] for array in inputs], batch)
+            for start in range(0, len(inputs[0]), batch)
+        ]
+        return [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
+
+    def _run_padded(self, inputs: list[Array], batch: int) -> list[Array]:
+        count = len(inputs[0])
+        # Repeating the last record cannot raise an error that the record itself does not raise; zeros could.
+        rows = np.minimum(np.arange(batch), count - 1)
+        outputs = self._run(inputs if count == batch else [array[rows] for array in inputs])
+        for index, array in enumerate(outputs):
+            if not array.ndim or len(array) != batch:
+                name = self.outputs[index].name
+                raise ValueError(f"output {name!r} has shape {list(array.shape)} for a fixed batch of {batch}")
+        return [array[:count] for array in outputs]
+
 
 def dummy_inputs(specs: Sequence[TensorSpec], batch: int) -> list[Array] | None:
     """Make a batch of zeros (empty strings) that fits the specs; None if a shape is unknown.
@@ -140,6 +165,11 @@ def dummy_inputs(specs: Sequence[TensorSpec], batch: int) -> list[Array] | None:
         shape = (batch, *(1 if size is None else size for size in spec.record_shape))
         arrays.append(np.full(shape, "", object) if spec.dtype == "str" else np.zeros(shape, spec.dtype or "float32"))
     return arrays
+
+
+def common_batch(specs: Sequence[TensorSpec]) -> int | None:
+    """The size of a batch that inputs of these shapes allow, None if any; the smallest where they disagree."""
+    return min((spec.shape[0] for spec in specs if spec.shape and spec.shape[0] is not None), default=None)
 
 
 def choose(kind: str, wanted: Sequence[str], available: Mapping[str, T]) -> list[T]:

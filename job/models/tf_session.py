@@ -28,7 +28,7 @@ tf.get_logger().setLevel("ERROR")  # the session API reports that newer code sho
 class SessionModel(Model):
     """A graph in a session; a subclass says how the graph gets there, and what its inputs and outputs are called.
 
-    `ModelOptions.inputs` and `outputs` may use those names, or name tensors of the graph such as "x:0".
+    `ModelOptions.inputs` and `outputs` may use those names, or name tensors of the graph, with or without ":0".
     """
 
     layout = "HWC"
@@ -67,7 +67,7 @@ class SessionModel(Model):
 
     @abstractmethod
     def _build(self, session: Any, files: ModelFiles, options: ModelOptions) -> tuple[dict[str, str], dict[str, str]]:
-        """Load the graph into the session, whose graph is the default one, and its variables.
+        """Load the graph, and values of its variables, into the session, whose graph is the default one.
 
         Returns:
             Name → name of the tensor ("x:0"), in order, of the inputs and of the outputs.
@@ -76,6 +76,11 @@ class SessionModel(Model):
     def _run(self, inputs: Sequence[Array]) -> list[Array]:
         outputs = self._call(*inputs, options=self._options)
         return [_text(array) if array.dtype == object else array for array in outputs]
+
+
+def tensor_name(name: str) -> str:
+    """Name of the tensor that is called "x:0", or "x" for short."""
+    return name if ":" in name else f"{name}:0"
 
 
 def has_tensor(graph: Any, name: str) -> bool:
@@ -89,7 +94,8 @@ def has_tensor(graph: Any, name: str) -> bool:
 
 def _tensors(graph: Any, kind: str, wanted: Sequence[str], keys: Mapping[str, str]) -> dict[str, Any]:
     """Name → tensor, for the wanted names, or for all keys."""
-    names = choose(kind, wanted, dict(keys) | {n: n for n in wanted if n not in keys and has_tensor(graph, n)})
+    others = {name: tensor_name(name) for name in wanted if name not in keys and has_tensor(graph, tensor_name(name))}
+    names = choose(kind, wanted, dict(keys) | others)
     tensors = dict(zip(wanted or keys, names, strict=True))
     for key, name in tensors.items():
         if not name:

@@ -32,3 +32,13 @@ def test_a_lane_is_found_for_as_long_as_its_source_lives():
     lane_id = lane.id
     del lane
     assert find(lane_id) is None
+
+
+def test_the_source_can_wait_until_everything_is_answered():
+    lane = open_lane(limit=4)
+    assert lane.wait_idle(0)
+    lane.announce(1)
+    lane.arrive(1)
+    assert not lane.wait_idle(0)
+    threading.Timer(0.05, lane.answer, [1]).start()
+    assert lane.wait_idle(10)

@@ -31,14 +31,32 @@ def test_what_was_queued_before_the_group_existed_is_read(db, job):
     assert uris(StreamReader(db, job, "c", 60_000).read(10, None)) == ["a", "b"]
 
 
-def test_after_a_restart_a_consumer_reads_its_own_pending_entries_first(db, job, reader):
-    add(db, job, *"abcde")
+def test_after_a_restart_a_consumer_finds_its_own_pending_entries_one_by_one(db, job, reader):
+    add(db, job, *"abcd")
     assert uris(reader.read(3, None)) == ["a", "b", "c"]
     again = StreamReader(db, job, f"{job}-0", 60_000)
-    assert uris(again.read(2, None)) == ["a", "b"]
-    assert uris(again.read(2, None)) == ["c"]
-    assert uris(again.read(2, None)) == ["d", "e"]
-    assert again.read(2, None) == []
+    assert again.recovering
+    assert [(entry.uri, times) for entry, times in iter(again.recover, None)] == [("a", 2), ("b", 2), ("c", 2)]
+    assert not again.recovering
+    assert uris(again.read(2, None)) == ["d"]
+
+
+def test_entries_in_an_answer_that_got_lost_are_found_again(db, job, reader):
+    reader.recover()
+    add(db, job, "a")
+    db.xreadgroup(GROUP, f"{job}-0", {job: ">"})
+    assert reader.read(1, None) == []
+    reader.start_over()
+    assert reader.recover()[0].uri == "a"
+
+
+def test_only_the_entry_that_was_being_computed_counts_another_delivery(db, job, reader):
+    add(db, job, *"abc")
+    reader.read(3, None)
+    for times in (2, 3, 4):
+        assert StreamReader(db, job, f"{job}-0", 60_000).recover()[1] == times
+    reader.recover()
+    assert reader.recover()[1] == 2
 
 
 def test_entries_of_a_dead_consumer_are_taken_over(db, job, reader):
@@ -46,8 +64,10 @@ def test_entries_of_a_dead_consumer_are_taken_over(db, job, reader):
     reader.read(3, None)
     time.sleep(0.01)
     other = StreamReader(db, job, f"{job}-1", claim_idle_ms=1)
-    assert uris(other.read(2, None)) == ["a", "b"]
-    assert uris(other.read(2, None)) == ["c"]
+    assert other.recover() is None
+    assert other.read(2, None) == []
+    assert other.recovering
+    assert [(entry.uri, times) for entry, times in iter(other.recover, None)] == [("a", 2), ("b", 2), ("c", 2)]
 
 
 def test_entries_of_a_living_consumer_are_left_alone(db, job, reader):
@@ -72,6 +92,7 @@ def test_a_heartbeat_counts_as_life_but_takes_nothing(db, job, reader):
 @pytest.mark.parametrize("damage", [lambda db, job: db.delete(job), lambda db, job: db.xgroup_destroy(job, GROUP)])
 def test_a_stream_or_group_that_disappears_is_created_again(db, job, reader, damage):
     damage(db, job)
+    assert reader.recover() is None
     assert reader.read(1, None) == []
     add(db, job, "a")
     assert uris(reader.read(1, None)) == ["a"]
@@ -83,7 +104,8 @@ def test_entries_that_nobody_waits_for_are_dropped(db, job, reader):
     add(db, job, "a")
     assert uris(reader.read(10, None)) == ["deleted", "a"]
     db.xdel(job, gone)
-    assert uris(StreamReader(db, job, f"{job}-0", 60_000).read(10, None)) == ["a"]
+    again = StreamReader(db, job, f"{job}-0", 60_000)
+    assert [entry.uri for entry, _ in iter(again.recover, None)] == ["a"]
     assert db.xpending(job, GROUP)["pending"] == 1
     assert db.xlen(job) == 1
 

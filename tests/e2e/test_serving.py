@@ -9,9 +9,9 @@ import cv2
 import httpx
 import numpy as np
 import pytest
+
 from cluster_serving.client import InferenceFailed, InputQueue, InvalidInput, legacy
 from cluster_serving.client.protocol import GROUP, result_key
-
 from tests import model_zoo
 
 # OpenVINO computes in bfloat16 on the CPUs that have it.

@@ -8,6 +8,12 @@ import numpy as np
 import pytest
 
 from cluster_serving.client import InputQueue
+from cluster_serving.job.options import JobOptions, ModelOptions, RedisOptions
+from cluster_serving.launcher import flink_cluster
+from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.flink_home import FlinkHome
+from cluster_serving.launcher.submission import submit
+from cluster_serving.launcher.values import Address
 
 
 def test_init_writes_a_configuration_and_refuses_to_overwrite_it(commands):
@@ -113,6 +119,18 @@ def test_a_model_that_cannot_be_loaded_fails_the_start_with_its_cause(cluster, m
     assert "double.xml" in ran.stderr
     assert len(ran.stderr.splitlines()) == 1
     assert "broken" not in cluster.run("cli", "list", "-c", config).stdout
+
+
+def test_a_job_that_flink_does_not_take_shows_the_error_and_not_the_trace(cluster, model, monkeypatch):
+    monkeypatch.setenv("CLUSTER_SERVING_HOME", str(cluster.home / "state"))
+    address = Address("localhost", cluster.flink_port)
+    options = JobOptions("refused", "start-1", ModelOptions(str(model)), RedisOptions("redis://localhost:1"))
+    with pytest.raises(LaunchError) as error:
+        submit(FlinkHome(flink_cluster.folder(address)), address, options, timeout=60)
+    message = str(error.value)
+    assert "ConnectionError" in message and "localhost:1" in message
+    assert "submission-refused.log" in message
+    assert len(message.splitlines()) == 1
 
 
 def test_shutdown_ends_all_that_was_started(cluster, model, tmp_path):

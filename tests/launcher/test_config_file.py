@@ -112,7 +112,7 @@ def test_a_file_that_is_no_configuration_is_refused(read, text, expected):
 
 
 def test_a_missing_file_says_how_to_make_one(tmp_path):
-    with pytest.raises(ConfigError, match="does not exist.*cluster-serving-init"):
+    with pytest.raises(ConfigError, match=r"does not exist.*cluster-serving-init"):
         config_file.read(tmp_path / "config.yaml")
 
 
@@ -170,3 +170,15 @@ def test_the_job_gets_all_it_needs(read):
     assert JobOptions.from_json(options.to_json()) == options
     assert (options.name, options.submission, options.model.path) == ("serving_stream", "start-1", "/m")
     assert (options.redis.claim_idle_ms, options.image.resize, options.batch.max_size) == (7000, (8, 9), 5)
+
+
+def test_environment_variables_come_before_the_file(read, monkeypatch):
+    monkeypatch.setenv("CLUSTER_SERVING_REDIS_URL", "redis://:secret@redis:6379")
+    monkeypatch.setenv("CLUSTER_SERVING_MODEL_PARALLELISM", "3")
+    config = read("modelPath: m\nmodelParallelism: 2")
+    assert (config.redis_url, config.model_parallelism) == ("redis://:secret@redis:6379", 3)
+    monkeypatch.setenv("CLUSTER_SERVING_MODEL_PARALLELISM", "many")
+    with pytest.raises(
+        ConfigError, match="environment variable CLUSTER_SERVING_MODEL_PARALLELISM: modelParallelism is"
+    ):
+        read("modelPath: m")

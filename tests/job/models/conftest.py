@@ -10,7 +10,14 @@ from tests import model_zoo
 SAVERS: dict[str, Callable[[Path], None]] = {
     "OpenVINO": model_zoo.save_openvino_digits,
     "TensorFlow": model_zoo.save_savedmodel_digits,
+    "TensorFlow frozen graph": model_zoo.save_frozen_graph_digits,
+    "TensorFlow checkpoint": model_zoo.save_checkpoint_digits,
+    "Keras": model_zoo.save_keras_digits,
     "TorchScript": model_zoo.save_torchscript_digits,
+    "torch.export": model_zoo.save_exported_digits,
+    "ONNX Runtime": model_zoo.save_onnx_digits,
+    "Caffe": model_zoo.save_caffe_digits,
+    "BigDL": model_zoo.save_bigdl_digits,
 }
 
 

@@ -13,7 +13,14 @@ from cluster_serving.job.options import ModelOptions
 FOLDERS = {
     "OpenVINO": ["net.xml", "net.bin"],
     "TensorFlow": ["saved_model.pb", "variables/"],
+    "TensorFlow frozen graph": ["net.pb", "graph_meta.json"],
+    "TensorFlow checkpoint": ["net.ckpt.meta", "net.ckpt.index"],
+    "Keras": ["net.keras"],
     "TorchScript": ["net.pt"],
+    "torch.export": ["net.pt2"],
+    "ONNX Runtime": ["net.onnx"],
+    "Caffe": ["net.prototxt", "net.caffemodel"],
+    "BigDL": ["net.model"],
 }
 
 
@@ -33,8 +40,25 @@ def test_a_model_is_told_by_its_file_names(tmp_path, engine):
     assert all(path.exists() for path in files.paths)
 
 
-def test_the_other_suffix_of_torchscript_and_capitals_are_accepted(tmp_path):
-    assert detect(make(tmp_path, ["Net.PTH"])).format.engine == "TorchScript"
+@pytest.mark.parametrize(
+    ("names", "engine"),
+    [
+        (["Net.PTH"], "TorchScript"),
+        (["net.h5"], "Keras"),
+        (["frozen_graph.pb", "graph_meta.json"], "TensorFlow frozen graph"),
+        (["checkpoint", "net.meta", "net.index", "net.data-00000-of-00001"], "TensorFlow checkpoint"),
+        (["net.ckpt", "net.ckpt.meta", "graph_meta.json"], "TensorFlow checkpoint"),
+        (["net.onnx", "net.onnx.data"], "ONNX Runtime"),
+        (["net.bigdl"], "BigDL"),
+    ],
+)
+def test_other_names_of_a_format_and_capitals_are_accepted(tmp_path, names, engine):
+    assert detect(make(tmp_path, names)).format.engine == engine
+
+
+def test_what_belongs_to_a_saved_model_is_no_frozen_graph(tmp_path):
+    names = [*FOLDERS["TensorFlow"], "fingerprint.pb", "keras_metadata.pb", "graph_meta.json"]
+    assert detect(make(tmp_path, names)).format.engine == "TensorFlow"
 
 
 def test_hidden_and_unrelated_files_do_not_matter(tmp_path):
@@ -51,7 +75,7 @@ def test_a_stray_part_of_another_format_does_not_matter(tmp_path):
     [
         ([], "no model. Found: nothing"),
         (["README.md", "1/"], "no model. Found: 1/, README.md"),
-        (["net.onnx"], "no model. Found: net.onnx"),
+        (["net.tflite"], "no model. Found: net.tflite"),
         (["net.pt/"], "no model. Found: net.pt/"),
         (["net.xml"], "only a part of a model. Found: net.xml. Expected one of: OpenVINO: *.xml and *.bin."),
         (["net.bin"], "only a part of a model. Found: net.bin. Expected one of: OpenVINO: *.xml and *.bin."),
@@ -60,8 +84,20 @@ def test_a_stray_part_of_another_format_does_not_matter(tmp_path):
             "only a part of a model. Found: saved_model.pb. Expected one of: TensorFlow: saved_model.pb",
         ),
         (["variables/"], "only a part of a model. Found: variables/"),
+        (["net.pb"], "only a part of a model. Found: net.pb. Expected one of: TensorFlow frozen graph: *.pb and graph_"),
+        (["graph_meta.json"], "only a part of a model. Found: graph_meta.json. Expected one of: TensorFlow frozen graph"),
+        (["net.meta"], "only a part of a model. Found: net.meta. Expected one of: TensorFlow checkpoint: *.meta and"),
+        (["net.index", "net.data-00000-of-00001"], "only a part of a model. Found: net.data-00000-of-00001, net.index."),
         (["a.pt", "b.pt"], "more than one model. Found: a.pt, b.pt. Expected one of: TorchScript: *.pt or *.pth."),
         (["a.xml", "a.bin", "b.xml"], "more than one model. Found: a.bin, a.xml, b.xml."),
+        (["net.prototxt"], "only a part of a model. Found: net.prototxt. Expected one of: Caffe: *.prototxt and *.caffe"),
+        (["net.caffemodel"], "only a part of a model. Found: net.caffemodel. Expected one of: Caffe: *.prototxt and"),
+        (["a.pb", "b.pb", "graph_meta.json"], "more than one model. Found: a.pb, b.pb, graph_meta.json."),
+        (["a-1.meta", "a-1.index", "a-2.meta", "a-2.index"], "more than one model. Found: a-1.index, a-1.meta, a-2.ind"),
+        (["a.keras", "a.h5"], "more than one model. Found: a.h5, a.keras. Expected one of: Keras: *.keras or *.h5."),
+        (["a.onnx", "b.onnx"], "more than one model. Found: a.onnx, b.onnx. Expected one of: ONNX Runtime: *.onnx."),
+        (["a.pt", "a.pt2"], "more than one model. Found: a.pt, a.pt2. Expected one of: TorchScript: *.pt or *.pth; tor"),
+        (["a.onnx", "b.pt"], "more than one model. Found: a.onnx, b.pt."),
         (["a.xml", "a.bin", "b.pt"], "more than one model. Found: a.bin, a.xml, b.pt."),
     ],
 )

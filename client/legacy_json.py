@@ -1,0 +1,153 @@
+"""The JSON that the original's HTTP front end forwards unread (`serde` is `stream`): a whole request body.
+
+    {"instances": [{"x": [[1, 2], [3, 4]], "n": 5, "img": "<base64>", "words": ["a", "b"],
+                    "sp": {"shape": [100, 10], "indices": [[1, 1], [2, 2]], "data": [0.2, 0.5]}}]}
+
+Only the first instance is read, as that front end sends an entry for each.
+"""
+
+from __future__ import annotations
+
+import json
+import reprlib
+from collections.abc import Mapping
+from contextlib import suppress
+
+import numpy as np
+
+from cluster_serving.client import legacy
+from cluster_serving.client.errors import InvalidInput
+from cluster_serving.client.inputs import Array, Input, SparseTensor
+
+MAX_DIMENSIONS = 32
+"""Deepest nesting of a tensor: numpy's own limit."""
+
+_EXPECTED = 'expected {"instances": [{"name": value, …}]}'
+_SPARSE = ("shape", "data", "indices")
+
+
+def decode_request(data: bytes) -> dict[str, Input]:
+    """Decode a request body.
+
+    Args:
+        data: UTF-8 text of the body.
+
+    Returns:
+        Inputs of the first instance in the order sent; see `to_input`.
+
+    Raises:
+        InvalidInput: It is not such a body; the message says where it breaks.
+    """
+    try:
+        body = json.loads(data)
+    except RecursionError:
+        raise InvalidInput(
+            f"the JSON text is nested too deeply; at most {MAX_DIMENSIONS} dimensions are taken"
+        ) from None
+    except ValueError as error:
+        raise InvalidInput(f"field 'data' ({len(data)} bytes, starts {data[:16]!r}) is not JSON: {error}") from None
+    instances = body.get("instances") if isinstance(body, dict) else None
+    if not isinstance(instances, list) or not instances:
+        raise InvalidInput(f"the JSON text has no list 'instances' with an instance in it; {_EXPECTED}")
+    instance = instances[0]
+    if not isinstance(instance, dict) or not instance:
+        raise InvalidInput(f"the first instance is {reprlib.repr(instance)}; {_EXPECTED}")
+    return {name: to_input(name, value) for name, value in instance.items()}
+
+
+def to_input(name: str, value: object) -> Input:
+    """Convert one value of an instance.
+
+    | JSON                             | becomes                                                |
+    |----------------------------------|--------------------------------------------------------|
+    | number                           | float32 tensor of shape (1,)                           |
+    | nested lists of numbers          | float32 tensor                                         |
+    | text                             | image (base64), or a string tensor if it holds a `|`   |
+    | nested lists of texts            | string tensor                                          |
+    | object of shape, data, indices   | sparse tensor                                          |
+
+    The indices of a sparse tensor have a row per dimension, as the original Python client sends them, or a row per
+    value, as in the HTTP example of the original's guides.
+
+    Raises:
+        InvalidInput: It is none of these; the message names the input.
+    """
+    if isinstance(value, str):
+        return legacy.decode_text(name, value)
+    if isinstance(value, Mapping):
+        return _sparse(name, value)
+    if isinstance(value, list):
+        return _tensor(name, value)
+    return _tensor(name, [value])
+
+
+def _tensor(name: str, value: list[object]) -> Array:
+    sample: object = value
+    depth = 0
+    while isinstance(sample, list):
+        depth += 1
+        if not sample:
+            raise InvalidInput(f"input {name!r} holds an empty list; expected numbers or texts")
+        sample = sample[0]
+    if depth > MAX_DIMENSIONS:
+        raise InvalidInput(f"input {name!r} is nested {depth} lists deep; at most {MAX_DIMENSIONS} are taken")
+    if not isinstance(sample, str | int | float):
+        raise InvalidInput(f"input {name!r} holds {reprlib.repr(sample)}; expected numbers, texts or lists of them")
+    text = isinstance(sample, str)
+    try:
+        # A list of numbers and texts would quietly become one of texts, or of numbers read from texts.
+        array = np.array(value, object if text else None)
+        uniform = all(isinstance(item, str) for item in array.flat) if text else array.dtype.kind in "biuf"
+        if array.ndim == depth and uniform:
+            return array if text else array.astype("f4")
+    except (ValueError, OverflowError):
+        pass
+    kind = "texts" if text else "numbers"
+    raise InvalidInput(f"input {name!r} is not a tensor: its lists differ in length, or hold other things than {kind}")
+
+
+def _sparse(name: str, value: Mapping[str, object]) -> SparseTensor:
+    if set(value) != set(_SPARSE):
+        raise InvalidInput(f"input {name!r} is an object with {list(value)[:8]}; expected {', '.join(_SPARSE)}")
+    shape, data, indices = (_numbers(f"{name}.{key}", value[key]) for key in _SPARSE)
+    if shape.ndim != 1 or data.ndim != 1 or indices.ndim != 2 or (shape < 0).any():
+        raise InvalidInput(
+            f"input {name!r} is sparse with a shape of {shape.ndim}, data of {data.ndim} and indices of {indices.ndim} "
+            "dimensions; expected 1, 1 and 2, and no negative size"
+        )
+    for part, numbers in (("shape", shape), ("indices", indices)):
+        if numbers.dtype.kind not in "iu":
+            raise InvalidInput(f"input {name!r} is sparse and its {part!r} are not whole numbers")
+    rows = _row_per_dimension(name, indices.astype("i8"), shape.astype("i8"), data.size)
+    return SparseTensor(rows, data.astype("f4"), tuple(int(size) for size in shape))
+
+
+def _numbers(name: str, value: object) -> Array:
+    if value == []:
+        return np.zeros(0, "i8")
+    array = np.array(None)
+    if isinstance(value, list):
+        with suppress(ValueError):
+            array = np.array(value)
+    if array.dtype.kind not in "iuf":
+        raise InvalidInput(f"{name!r} is {reprlib.repr(value)}; expected a list of numbers")
+    return array
+
+
+def _row_per_dimension(name: str, indices: Array, shape: Array, count: int) -> Array:
+    """The indices as (ndim, nnz), whichever way round they were sent."""
+    layouts = [rows for rows in (indices, indices.T) if rows.shape == (shape.size, count)]
+    if not layouts:
+        raise InvalidInput(
+            f"input {name!r} is sparse with indices of shape {list(indices.shape)} for {count} values in {shape.size} "
+            f"dimensions; expected {[shape.size, count]} or {[count, shape.size]}"
+        )
+    if len(layouts) == 1 or np.array_equal(indices, indices.T):
+        return layouts[0]
+    inside = [rows for rows in layouts if (rows >= 0).all() and (rows < shape[:, np.newaxis]).all()]
+    if len(inside) != 1:
+        raise InvalidInput(
+            f"input {name!r} is sparse with as many values as dimensions, so its 'indices' can be read with a row per "
+            "dimension or a row per value; add a value of 0, which makes it clear"
+        )
+    return inside[0]

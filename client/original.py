@@ -1,0 +1,275 @@
+"""The original's Python client, by name and by return value, on top of ours; programs move over without an edit.
+
+    python -m cluster_serving.client.original program.py its arguments
+
+runs a program in which `from zoo.serving.client import …` and `from bigdl.serving.client import …` give the classes of
+this module. A program of several processes, or one started by something else, calls `install` before those imports.
+
+What programs may rely on is kept: "[]" for a result that is not there, "NaN" for a request that failed, float32
+arrays, the calls of all versions from 0.7 to 2.4. What was broken is mended: `predict` keeps its timeout, `:` in a uri
+survives, filtered results can be read, images and tensors may share a request, and a request that cannot be queued
+raises an error. Nothing is printed.
+"""
+
+from __future__ import annotations
+
+import base64
+import importlib.util
+import json
+import runpy
+import sys
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from cluster_serving.client import image_stream, queues
+from cluster_serving.client.connection import translated
+from cluster_serving.client.convert import to_input
+from cluster_serving.client.errors import InvalidInput, ResultTimeout, ServingError
+from cluster_serving.client.inputs import Array, Image, Input, SparseTensor
+from cluster_serving.client.legacy import ERROR_VALUE
+from cluster_serving.client.png import encode_png
+from cluster_serving.client.protocol import DEFAULT_JOB, Result
+
+MODULES = ("zoo.serving.client", "bigdl.serving.client")
+"""What the original's client was called: up to 0.11, and from 2.0 on."""
+
+MISSING = "[]"
+"""The original's word for a result that is not there."""
+
+OriginalResult = Array | list[Array] | str
+"""One output, several outputs, or "[]" or "NaN"."""
+
+_HTTP_TIMEOUT = 60.0
+
+
+class OutputQueue:
+    """Reads results as the original's class does.
+
+    Args:
+        host: Redis host, default `localhost`.
+        port: Redis port, default 6379.
+        name: The job's `jobName`.
+        redis_options: As for our `OutputQueue`.
+    """
+
+    def __init__(
+        self, host: str | None = None, port: int | str | None = None, name: str = DEFAULT_JOB, **redis_options: Any
+    ) -> None:
+        self._queue = queues.OutputQueue(host, port, name, **redis_options)
+        self.name, self.host, self.port, self.db = name, self._queue.host, self._queue.port, self._queue.db
+
+    def query(self, uri: str, delete: bool = False) -> OriginalResult:
+        """Result of a request; "[]" if there is none, "NaN" if it failed, text if `enqueue_image` queued it."""
+        try:
+            result = self._queue.query(uri, delete)
+        except ServingError as error:
+            return _failed(error)
+        return self._image_result(uri, delete) if result is None else _as_original(result)
+
+    def query_and_delete(self, uri: str) -> OriginalResult:
+        """Like `query`, and delete the result."""
+        return self.query(uri, delete=True)
+
+    def dequeue(self) -> dict[str, OriginalResult]:
+        """All results by uri, which are then deleted."""
+        results = {
+            uri: _failed(result) if isinstance(result, ServingError) else _as_original(result)
+            for uri, result in self._queue.dequeue().items()
+        }
+        prefix = image_stream.result_key("")
+        with translated(self.db):
+            for key in self.db.scan_iter(f"{prefix}*", _type="HASH"):
+                uri = key.decode("utf8", "surrogateescape").removeprefix(prefix)
+                results[uri] = self._image_result(uri, delete=True)
+        return results
+
+    def _image_result(self, uri: str, delete: bool) -> str:
+        key = image_stream.result_key(uri)
+        with translated(self.db), self.db.pipeline() as pipeline:
+            pipeline.hget(key, "value")
+            if delete:
+                pipeline.delete(key)
+            value: bytes | None = pipeline.execute()[0]
+        return MISSING if value is None else value.decode()
+
+
+class InputQueue:
+    """Queues requests as the original's class does.
+
+    Args:
+        frontend_url: Address of an HTTP front end, which `predict` then asks; or, as in 0.9, the Redis host.
+        port: Redis port, default 6379.
+        sync: Accepted for the guides' examples; means nothing.
+        host: Redis host, default `localhost`.
+        name: The job's `jobName`.
+        redis_options: As for our `InputQueue`.
+    """
+
+    def __init__(
+        self,
+        frontend_url: str | None = None,
+        port: int | str | None = None,
+        sync: bool = True,
+        *,
+        host: str | None = None,
+        name: str = DEFAULT_JOB,
+        **redis_options: Any,
+    ) -> None:
+        if frontend_url and "://" not in frontend_url:
+            host, frontend_url = frontend_url, None
+        self.frontend_url = frontend_url
+        self._queue = queues.InputQueue(host, port, name, **redis_options)
+        self.name, self.host, self.port, self.db = name, self._queue.host, self._queue.port, self._queue.db
+        self.output_queue = OutputQueue(host, port, name, **redis_options)
+
+    def enqueue(self, uri: str, /, **data: object) -> None:
+        """Queue a request.
+
+        Raises:
+            ServingError: It was not queued; the original printed a message and went on.
+        """
+        self._queue.enqueue(uri, **_as_sent(data))
+
+    def enqueue_image(self, uri: str, data: object) -> None:
+        """Queue an image for the job `image_stream`, as in 0.7 and 0.8: its path, or the array of `cv2.imread`."""
+        image = encode_png("image", data) if isinstance(data, np.ndarray) else to_input("image", data)
+        if not isinstance(image, Image):
+            raise InvalidInput(f"the image is of type {type(data).__name__}; expected a path or an array")
+        with translated(self.db):
+            self.db.xadd(image_stream.STREAM, {"uri": uri, "image": base64.b64encode(image.data)})
+
+    def predict(self, request_data: object, timeout: float = 5) -> OriginalResult:
+        """Queue a request and wait for its result, which is then deleted.
+
+        Args:
+            request_data: JSON text of `instances`, a dict of inputs, or one input, which is then called `t`. With a
+                front end: JSON text.
+            timeout: Seconds.
+
+        Returns:
+            As `query`; "[]" if no result came in time. From a front end: its text of the first prediction.
+        """
+        if self.frontend_url:
+            return self._ask_front_end(str(request_data))
+        inputs = _as_sent(queues.inputs_of(request_data))
+        try:
+            return _as_original(self._queue.predict(inputs, timeout))
+        except ResultTimeout:
+            return MISSING
+        except ServingError as error:
+            return _failed(error)
+
+    def _ask_front_end(self, body: str) -> str:
+        url = f"{str(self.frontend_url).rstrip('/')}/predict"
+        request = urllib.request.Request(url, body.encode(), {"Content-Type": "application/json"})  # noqa: S310
+        with urllib.request.urlopen(request, timeout=_HTTP_TIMEOUT) as response:  # noqa: S310
+            prediction: str = json.load(response)["predictions"][0]
+        return prediction.removeprefix("{value=").removesuffix("}") if prediction.startswith("{value=") else prediction
+
+
+def http_json_to_ndarray(json_str: str) -> Array:
+    """First prediction in the body of a front end's response, as an array."""
+    value = json.loads(json.loads(json.loads(json_str)["predictions"][0])["value"])
+    return np.array(value["data"]).reshape(value["shape"])
+
+
+def http_response_to_ndarray(response: Any) -> Array | str:
+    """First prediction in a response of `requests` or `httpx`; "[]" if it is an error."""
+    return http_json_to_ndarray(response.text) if response.status_code == 200 else MISSING
+
+
+def install() -> None:
+    """Make imports of the original's client give this module, in this process; packages beside it stay as they are."""
+    this = sys.modules[install.__module__]
+    for name in MODULES:
+        package, _, _ = name.partition(".")
+        for parent in (package, f"{package}.serving"):
+            _ensure_package(parent)
+        sys.modules[name] = this
+        sys.modules[f"{package}.serving"].client = this  # type: ignore[attr-defined]
+
+
+def _ensure_package(name: str) -> None:
+    """Import a package; if it is not installed, put an empty one in its place."""
+    if name in sys.modules:
+        return
+    if importlib.util.find_spec(name) is not None:
+        importlib.import_module(name)
+        return
+    module = sys.modules[name] = ModuleType(name)
+    module.__path__ = []
+    parent, _, child = name.rpartition(".")
+    if parent:
+        setattr(sys.modules[parent], child, module)
+
+
+def _as_sent(values: Mapping[str, object]) -> dict[str, Input]:
+    """Inputs as the original's server gets them: numbers as float32, an array under "path" as an image."""
+    inputs: dict[str, Input] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping) and isinstance(value.get("path"), np.ndarray):
+            inputs[name] = encode_png(name, value["path"])
+            continue
+        made = to_input(name, value)
+        if isinstance(made, SparseTensor):
+            inputs[name] = SparseTensor(made.indices, _as_float32(made.values), made.shape)
+        else:
+            inputs[name] = _as_float32(made) if isinstance(made, np.ndarray) else made
+    return inputs
+
+
+def _as_float32(array: Array) -> Array:
+    if array.dtype.kind not in "biuf" or array.dtype == np.float32:
+        return array
+    numbers = array.astype("f4")
+    # The original sent other whole numbers than it was given; a model that takes integers gets these unchanged.
+    return numbers if array.dtype.kind == "f" or np.array_equal(numbers, array) else array
+
+
+def _as_original(result: Result | None) -> OriginalResult:
+    if result is None:
+        return MISSING
+    if isinstance(result, str):
+        return result
+    if isinstance(result, list):
+        if all(isinstance(item, tuple) for item in result):
+            return np.array(result, "f4").reshape(-1, 2)
+        return [np.array(item, "f4").reshape(-1, 2) if isinstance(item, list) else _float(item) for item in result]
+    return _float(result)
+
+
+def _float(output: Any) -> Array:
+    array = np.asarray(output)
+    return array.astype("f4", copy=False) if array.dtype.kind in "biuf" else array
+
+
+def _failed(error: ServingError) -> str:
+    """The word for a failed request; what is wrong with Redis itself is no answer and raises."""
+    if error.code in ("REDIS_UNAVAILABLE", "QUEUE_FULL"):
+        raise error
+    return ERROR_VALUE
+
+
+def main() -> None:
+    """Run a program with the original's client replaced by ours."""
+    if len(sys.argv) < 2:
+        raise SystemExit("usage: python -m cluster_serving.client.original program.py [argument …]")
+    program = Path(sys.argv[1])
+    if not program.is_file():
+        raise SystemExit(f"there is no program {str(program)!r}")
+    # Not this module's own `install`: run as a program, this one is called __main__.
+    from cluster_serving.client import original
+
+    original.install()
+    sys.argv = sys.argv[1:]
+    sys.path[0] = str(program.resolve().parent)
+    runpy.run_path(str(program), run_name="__main__")
+
+
+if __name__ == "__main__":
+    main()

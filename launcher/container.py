@@ -1,0 +1,70 @@
+"""What the container images run: a JobManager or a TaskManager in the foreground, and their health check."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from typing import Any
+
+import yaml
+
+from cluster_serving.launcher import state
+from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.flink_home import FlinkHome
+from cluster_serving.launcher.flink_rest import FlinkRest
+
+
+def properties() -> dict[str, Any]:
+    """Flink options from the environment variable FLINK_PROPERTIES, one `key: value` a line; without a value: unset."""
+    given = yaml.safe_load(os.environ.get("FLINK_PROPERTIES", "")) or {}
+    if not isinstance(given, dict):
+        raise LaunchError("FLINK_PROPERTIES must have one 'key: value' a line")
+    return given
+
+
+def run(role: str) -> None:
+    """Become the JVM of a role, so that it gets the signals of the container.
+
+    Args:
+        role: `jobmanager` or `taskmanager`.
+    """
+    home = _home()
+    home.prepare(properties())
+    (home.path / "role").write_text(role)
+    os.chdir(home.work)
+    script = str(home.path / "bin" / f"{role}.sh")
+    os.execve(script, [script, "start-foreground"], home.environment())  # noqa: S606 - Flink's own script
+
+
+def is_healthy() -> bool:
+    """Whether Flink's REST endpoint answers and, in the container of a TaskManager, knows it; true in all others."""
+    role = _home().path / "role"
+    if not role.exists():
+        return True
+    given = properties()
+    with FlinkRest(f"http://{given.get('rest.address', 'localhost')}:{given.get('rest.port', 8081)}") as rest:
+        if role.read_text() == "taskmanager":
+            return socket.gethostbyname(socket.gethostname()) in rest.taskmanagers()
+        return rest.overview() is not None
+
+
+def main() -> None:
+    """Run `jobmanager`, `taskmanager` or `health`."""
+    role = sys.argv[1] if len(sys.argv) == 2 else ""
+    try:
+        if role == "health":
+            sys.exit(not is_healthy())
+        if role not in ("jobmanager", "taskmanager"):
+            raise LaunchError("expected one argument: jobmanager, taskmanager or health")
+        run(role)
+    except LaunchError as error:
+        sys.exit(f"error: {error}")
+
+
+def _home() -> FlinkHome:
+    return FlinkHome(state.root() / "flink")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,123 @@
+"""The container files, as far as they can be checked without a container engine."""
+
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from cluster_serving.launcher import config_file, container
+from cluster_serving.launcher.config import Config
+from cluster_serving.launcher.values import address, flink_url, redis_url
+
+ROOT = Path(__file__).parents[1]
+COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf8"))
+SERVICES = COMPOSE["services"]
+DOCKERFILE = (ROOT / "Dockerfile").read_text("utf8")
+
+
+def instructions(name):
+    """Arguments of all instructions of one kind, continued lines joined."""
+    joined = DOCKERFILE.replace("\\\n", " ")
+    return re.findall(rf"^{name} +(.+)$", joined, re.MULTILINE)
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("check_jsonschema"), reason="needs the package check-jsonschema")
+def test_the_file_follows_the_schema_of_compose():
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec"]
+    ran = subprocess.run([*command, ROOT / "docker-compose.yml"], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stdout
+
+
+def test_every_dependency_is_a_service_and_can_become_true():
+    for service in SERVICES.values():
+        for name, condition in service.get("depends_on", {}).items():
+            other = SERVICES[name]
+            if condition["condition"] == "service_completed_successfully":
+                # A service that Docker starts again never completes.
+                assert other.get("restart", "no") == "no"
+            else:
+                assert "healthcheck" in other or other["build"] == "."
+
+
+def test_every_volume_is_declared_and_every_mounted_folder_exists():
+    for service in SERVICES.values():
+        for volume in service.get("volumes", []):
+            source = volume.partition(":")[0]
+            assert source in COMPOSE["volumes"] or (ROOT / source).exists()
+
+
+def test_ports_are_published_on_this_machine_only():
+    ports = [port for service in SERVICES.values() for port in service.get("ports", [])]
+    assert ports
+    assert all(port.startswith("127.0.0.1:") for port in ports)
+
+
+def test_the_taskmanager_can_be_scaled():
+    taskmanager = SERVICES["taskmanager"]
+    assert not {"ports", "container_name", "hostname"} & set(taskmanager)
+
+
+def test_the_model_has_the_same_path_where_it_is_checked_and_where_it_is_loaded():
+    def targets(name):
+        return {volume.split(":")[1] for volume in SERVICES[name]["volumes"]}
+
+    assert targets("serving") == targets("taskmanager")
+
+
+def test_addresses_lead_to_services(monkeypatch, tmp_path):
+    environment = SERVICES["serving"]["environment"]
+    assert address(redis_url(environment["CLUSTER_SERVING_REDIS_URL"])).host in SERVICES
+    assert address(flink_url(environment["CLUSTER_SERVING_FLINK_REST_URL"])).host in SERVICES
+    for key, value in environment.items():
+        monkeypatch.setenv(key, value)
+    (tmp_path / "config.yaml").write_text("modelPath: model")
+    assert isinstance(config_file.read(tmp_path / "config.yaml"), Config)
+
+
+def test_flink_gets_addresses_that_other_containers_reach(monkeypatch):
+    properties = SERVICES["jobmanager"]["environment"]["FLINK_PROPERTIES"]
+    assert properties == SERVICES["taskmanager"]["environment"]["FLINK_PROPERTIES"]
+    monkeypatch.setenv("FLINK_PROPERTIES", properties)
+    options = yaml.safe_load((ROOT / "flink-conf" / "config.yaml").read_text("utf8")) | container.properties()
+    assert not [key for key, value in options.items() if value == "localhost"]
+    assert options["jobmanager.rpc.address"] in SERVICES
+
+
+def test_commands_in_the_file_exist():
+    scripts = re.findall(r"^(cluster-serving-\w+) =", (ROOT / "pyproject.toml").read_text("utf8"), re.MULTILINE)
+    text = (ROOT / "docker-compose.yml").read_text("utf8") + DOCKERFILE
+    assert set(re.findall(r"cluster-serving-(?:init|start|stop|restart|shutdown|cli)", text)) <= set(scripts)
+    for module in re.findall(r"cluster_serving\.[\w.]+", text):
+        assert importlib.util.find_spec(module)
+    for path in re.findall(r"/opt/cluster-serving/(\S+?\.py)", text):
+        assert (ROOT / path).is_file()
+
+
+def test_the_image_has_what_the_package_needs_and_copies_only_what_exists():
+    copied = {source.rstrip("/") for line in instructions("COPY") for source in line.split()[:-1]}
+    assert all((ROOT / source).exists() for source in copied)
+    packages = re.findall(
+        r'^"cluster_serving\.[\w.]+" = "([^"/]+)', (ROOT / "pyproject.toml").read_text("utf8"), re.MULTILINE
+    )
+    assert copied >= {*packages, "pyproject.toml", "README.md"}
+    ignored = (ROOT / ".dockerignore").read_text("utf8").splitlines()
+    assert copied <= {line.removeprefix("!") for line in ignored if line.startswith("!")}
+
+
+def test_the_image_does_not_run_as_root_and_checks_its_health():
+    order = [line.split()[0] for line in DOCKERFILE.splitlines() if line[:1].isupper()]
+    assert order.index("RUN") < order.index("USER") < order.index("CMD")
+    assert instructions("USER") == ["serving"]
+    assert instructions("HEALTHCHECK")
+
+
+def test_a_container_without_a_role_is_healthy_and_a_wrong_role_is_refused(monkeypatch, tmp_path):
+    monkeypatch.setenv("CLUSTER_SERVING_HOME", str(tmp_path))
+    assert container.is_healthy()
+    monkeypatch.setattr(sys, "argv", ["container", "worker"])
+    with pytest.raises(SystemExit, match="expected one argument"):
+        container.main()
