@@ -265,9 +265,10 @@ def main() -> None:
     # Not this module's own `install`: run as a program, this one is called __main__.
     from cluster_serving.client import original
 
+    # First, as packages of the program's own may be called like the original's.
+    sys.path[0] = str(program.resolve().parent)
     original.install()
     sys.argv = sys.argv[1:]
-    sys.path[0] = str(program.resolve().parent)
     runpy.run_path(str(program), run_name="__main__")
 
 

@@ -171,16 +171,15 @@ class FlinkCluster:
         return self._ours and record.exists() and record.read_text("utf8") != _code()
 
     def _replace(self) -> None:
-        with FlinkRest(self._config.flink_rest_url) as rest:
-            others = [job.name for job in rest.jobs()]
-        if others:
+        running = self.check().running
+        if running:
             self._say(
-                f"Note: Flink on port {self.address.port} was started by another or an older installation, and runs "
-                f"{', '.join(others)}; the new job will run that code. cluster-serving-shutdown ends it"
+                f"Note: Flink on port {self.address.port} was started by another or an older installation, and the new "
+                f"job will run that code, as {running} job(s) run there; cluster-serving-shutdown ends it"
             )
-            return
-        self._say("Flink was started by another or an older installation; replacing it")
-        self._start()
+        else:
+            self._say("Flink was started by another or an older installation; replacing it")
+            self._start()
 
 
 def stop(address: Address) -> bool:

@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -59,7 +60,9 @@ class Process:
 
 
 def spawn(command: Sequence[str | Path], record: Path, log: Path, cwd: Path, env: Mapping[str, str]) -> Process:
-    """Start a process in a session of its own, so that it outlives this one and its terminal.
+    """Start a process in a session of its own, so that it outlives this one and its terminal, under a keeper.
+
+    What is returned is the keeper, which starts the process again when it dies (see `cluster_serving.launcher.keeper`).
 
     Args:
         command: Program and arguments.
@@ -70,7 +73,7 @@ def spawn(command: Sequence[str | Path], record: Path, log: Path, cwd: Path, env
     """
     with log.open("ab") as output:
         child = subprocess.Popen(  # noqa: S603 - programs of Flink and Redis, no shell
-            command,
+            [sys.executable, "-m", "cluster_serving.launcher.keeper", *command],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

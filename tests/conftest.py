@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from unittest import mock
 
 import httpx
 import pytest
@@ -21,6 +22,7 @@ from cluster_serving.client.errors import ServingError
 from cluster_serving.client.protocol import DEFAULT_JOB, encode_error, encode_result
 from cluster_serving.connectors.answer import Answer, write_answers
 from cluster_serving.connectors.stream import StreamReader, create_group
+from cluster_serving.launcher import state
 
 BIN = Path(sys.executable).parent
 
@@ -126,6 +128,12 @@ class Cluster:
             "flinkRestUrl": f"127.0.0.1:{flink_port}",
         }
         self._environment = os.environ | {"CLUSTER_SERVING_HOME": str(folder / "state")}
+
+    @property
+    def state(self):
+        """Where the launcher keeps what it started."""
+        with mock.patch.dict(os.environ, self._environment):
+            return state.root()
 
     def run(self, command, *arguments, cwd=None):
         return subprocess.run(

@@ -3,26 +3,43 @@
 from __future__ import annotations
 
 import importlib
+from dataclasses import replace
 
 from cluster_serving.client.errors import ModelError
 from cluster_serving.client.tensors import DTYPES
-from cluster_serving.job.models.detect import check, detect, require_engine
+from cluster_serving.job.models.detect import ModelFiles, check, detect, require_engine
+from cluster_serving.job.models.encryption import decrypt_folder
 from cluster_serving.job.models.spec import Layout, Model, TensorSpec, cause, dummy_inputs
 from cluster_serving.job.options import ModelOptions
 
 __all__ = ["Layout", "Model", "TensorSpec", "check", "detect", "dummy_inputs", "load_model"]
 
 
-def load_model(options: ModelOptions) -> Model:
+def load_model(options: ModelOptions, secret: str = "", salt: str = "") -> Model:
     """Load one copy of the model; its engine is imported now, and only the one it needs.
+
+    Args:
+        options: Where the model is, and how to load it.
+        secret: What the files were encrypted with, if `options.encrypted`.
+        salt: As `secret`.
 
     Raises:
         EngineMissing: The engine is not installed.
         ModelError: There is not exactly one model, the engine cannot load it, or it lacks an input or output that the
-            options name.
+            options name; or it cannot be decrypted.
     """
     files = detect(options.path)
     require_engine(files)
+    if not options.encrypted:
+        return _load(files, options)
+    with decrypt_folder(files.folder, secret, salt) as folder:
+        try:
+            return _load(detect(folder), replace(options, path=str(folder)))
+        except ModelError as error:
+            raise ModelError(str(error).replace(str(folder), str(files.folder))) from error
+
+
+def _load(files: ModelFiles, options: ModelOptions) -> Model:
     try:
         module = importlib.import_module(f"{__name__}.{files.format.module}")
         model: Model = module.load(files, options)

@@ -83,7 +83,7 @@ def _load(path: Path) -> Any:
                 f"{path} holds Python code (a Lambda layer), which is not loaded: write it as layers or keras.ops, or "
                 f"{_EXPORT}"
             ) from error
-        if "custom_objects" in text or "Could not locate" in text or "Unknown layer" in text:
+        if any(hint in text for hint in ("custom_objects", "Could not locate", "Unknown layer", "could not be deseri")):
             raise ModelError(
                 f"{path} needs a class that is not part of Keras: {_EXPORT}. Keras says: {text}"
             ) from error

@@ -12,7 +12,7 @@ import numpy as np
 from cluster_serving.client.errors import ModelError
 from cluster_serving.client.inputs import Array
 from cluster_serving.job.models.detect import ModelFiles
-from cluster_serving.job.models.spec import Model, TensorSpec, choose
+from cluster_serving.job.models.spec import Model, TensorSpec, choose, common_batch
 from cluster_serving.job.options import ModelOptions
 
 # By default the first session of a process sets the number of compute threads for all of them; measured: with this
@@ -52,6 +52,7 @@ class SessionModel(Model):
                 # numpy has no bfloat16.
                 fetches = [tf.cast(t, tf.float32) if t.dtype == tf.bfloat16 else t for t in outputs.values()]
             self.inputs = [_spec(name, tensor) for name, tensor in inputs.items()]
+            self.fixed_batch = common_batch(self.inputs)
             self.outputs = [_spec(name, tensor) for name, tensor in zip(outputs, fetches, strict=True)]
             self._call: Any = self._session.make_callable(fetches, feed_list=[*inputs.values()], accept_options=True)
         except BaseException:

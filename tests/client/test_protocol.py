@@ -50,20 +50,27 @@ def test_results_come_back_in_the_encoding_of_the_request(native):
     assert decode_result(as_read(encode_result(native, ["a"], outputs[:1]))).tolist() == [1.5, 2.5]
 
 
-def test_rankings_are_pairs_for_us_and_text_for_original_clients():
-    one = [[(4, 5.0), (3, 4.0)]]
-    assert decode_result(as_read(encode_ranked(True, one))) == one[0]
-    assert encode_ranked(False, one) == {"value": "[[4,5.0][3,4.0]]"}
-    two = [[(4, 5.0), (3, 4.0)], [(0, 0.5)]]
-    assert decode_result(as_read(encode_ranked(True, two))) == two
-    assert encode_ranked(False, [[(903, 0.1306194)]]) == {"value": "[[903,0.1306194]]"}
+@pytest.mark.parametrize("native", [True, False])
+def test_rankings_are_pairs_for_our_client_whoever_asked(native):
+    for rankings in ([[(4, 5.0), (3, 4.0)]], [[(4, 5.0), (3, 4.0)], [(0, 0.5)]]):
+        decoded = decode_result(as_read(encode_ranked(native, rankings)))
+        assert decoded == (rankings if len(rankings) > 1 else rankings[0])
+
+
+def test_a_result_of_the_original_server_is_its_text():
+    assert decode_result({b"value": b"[[4,5.0][3,4.0]]"}) == "[[4,5.0][3,4.0]]"
+
+
+def test_the_text_of_a_ranking_stands_beside_the_array_for_original_clients():
+    assert encode_ranked(False, [[(4, 5.0), (3, 4.0)]])["topN"] == "[[4,5.0][3,4.0]]"
+    assert encode_ranked(False, [[(903, 0.1306194)]])["topN"] == "[[903,0.1306194]]"
 
 
 @pytest.mark.parametrize(
     ("number", "text"), [(1e-4, "1.0E-4"), (0.001, "0.001"), (1e7, "1.0E7"), (5, "5.0"), (float("nan"), "NaN")]
 )
 def test_numbers_in_texts_are_written_as_java_does(number, text):
-    assert encode_ranked(False, [[(0, number)]]) == {"value": f"[[0,{text}]]"}
+    assert encode_ranked(False, [[(0, number)]])["topN"] == f"[[0,{text}]]"
 
 
 @pytest.mark.parametrize("error", ERRORS.values())

@@ -10,7 +10,7 @@ from cluster_serving.client import legacy
 from cluster_serving.client.errors import InvalidInput
 from cluster_serving.client.protocol import encode_error, encode_ranked, encode_rows, result_key
 from tests import model_zoo
-from tests.compat.conftest import OURS, digit_pixels
+from tests.compat.conftest import CLIENTS, OURS, digit_pixels
 
 # OpenVINO computes in bfloat16 on the CPUs that have it.
 TOLERANCE = 0.02
@@ -213,18 +213,16 @@ def test_all_that_our_job_writes_can_be_dequeued(run, redis_server, db, job):
     assert found["error"] == "NaN"
 
 
-def test_what_is_queued_before_the_first_start_is_answered(run, serve, cluster, cluster_db):
+def test_what_is_queued_before_the_first_start_is_answered(run, client, started, cluster, tmp_path):
     """The original client makes the group at the end of the stream, behind what it has queued."""
-    name = "compat-early"
+    name = f"compat-early-{list(CLIENTS).index(client)}"
     body = """
         requests.enqueue("early", x=np.array(given["x"]))
         results = OutputQueue(port=port, name=job)
         """
-    # An earlier client may have started the job already; then its group is gone with the stream.
-    cluster.stop(name) if cluster_db.exists(name) else None
-    cluster_db.delete(name, result_key(name, "early"))
     run(cluster.redis_port, name, body, x=digit(2).tolist())
-    serve(name, model_zoo.save_openvino_digits)
+    model_zoo.save_openvino_digits(tmp_path / "model")
+    started(jobName=name, modelPath=tmp_path / "model")
     found = run(cluster.redis_port, name, 'answers["early"] = wait("early")')
     np.testing.assert_allclose(found["early"], probabilities(2)[0], atol=TOLERANCE)
 

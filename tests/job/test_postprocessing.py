@@ -26,7 +26,7 @@ def test_pick_top_n_keeps_the_first_rows():
     assert pick_top_n("y", rows[np.newaxis], 1).tolist() == [[0, 1]]
     with pytest.raises(InferenceFailed, match="expected 2-D"):
         pick_top_n("y", np.zeros(3), 1)
-    assert make_encoder("pickTopN(2)")(False, ["y"], [rows]) == {"value": "[[0.0,1.0][2.0,3.0]]"}
+    assert make_encoder("pickTopN(2)")(False, ["y"], [rows])["pickTopN"] == "[[0.0,1.0][2.0,3.0]]"
 
 
 @pytest.mark.parametrize("text", ["topN", "topN()", "topN(0)", "topN(1,2)", "softmax(1)", "topN(-1)"])

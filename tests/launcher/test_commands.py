@@ -1,7 +1,9 @@
 """The commands, run as a user runs them, on a Redis and a Flink that they start."""
 
 import http.server
+import re
 import shutil
+import subprocess
 import threading
 
 import numpy as np
@@ -12,6 +14,7 @@ from cluster_serving.job.options import JobOptions, ModelOptions, RedisOptions
 from cluster_serving.launcher import flink_cluster
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.flink_home import FlinkHome
+from cluster_serving.launcher.flink_rest import FlinkRest
 from cluster_serving.launcher.submission import submit
 from cluster_serving.launcher.values import Address
 
@@ -131,6 +134,34 @@ def test_a_job_that_flink_does_not_take_shows_the_error_and_not_the_trace(cluste
     assert "ConnectionError" in message and "localhost:1" in message
     assert "submission-refused.log" in message
     assert len(message.splitlines()) == 1
+
+
+OTHER = """
+from pyflink.common import WatermarkStrategy
+from pyflink.datastream import StreamExecutionEnvironment
+from pyflink.datastream.connectors.number_seq import NumberSequenceSource
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.from_source(NumberSequenceSource(0, 1 << 60), WatermarkStrategy.no_watermarks(), "numbers").print()
+env.execute_async("other")
+"""
+
+
+def test_other_jobs_of_the_cluster_are_left_alone(cluster, tmp_path, monkeypatch):
+    monkeypatch.setenv("CLUSTER_SERVING_HOME", str(cluster.home / "state"))
+    home = FlinkHome(flink_cluster.folder(Address("localhost", cluster.flink_port)))
+    (tmp_path / "other.py").write_text(OTHER)
+    command = [home.path / "bin" / "flink", "run", "-d", "-pyclientexec", home.python, "-py", tmp_path / "other.py"]
+    submitted = subprocess.run(command, env=home.environment(), cwd=home.work, capture_output=True, text=True)
+    assert submitted.returncode == 0, submitted.stdout + submitted.stderr
+    job_id = re.search(r"JobID (\w+)", submitted.stdout)[1]
+    config = cluster.config(tmp_path, "model")
+    assert "No job is running" in cluster.run("cli", "list", "-c", config).stdout
+    assert "no job other is running" in cluster.run("stop", "other", "-c", config).stderr
+    with FlinkRest(f"http://localhost:{cluster.flink_port}") as rest:
+        assert rest.overview().running == 1
+        rest.cancel(job_id)
+        assert rest.state(job_id) == "CANCELED"
 
 
 def test_shutdown_ends_all_that_was_started(cluster, model, tmp_path):

@@ -62,13 +62,13 @@ def test_an_engines_failure_names_the_cause_and_what_the_model_expects():
     with pytest.raises(
         InferenceFailed, match=r"Fake failed: mat1 and mat2 cannot be multiplied; the model expects x: float"
     ):
-        Fake(fail).predict([np.zeros((1, 2))])
+        Fake(fail).predict([np.zeros((1, 2), np.float32)])
 
 
 @pytest.mark.parametrize("output", [np.zeros(()), np.zeros((1, 3)), np.zeros(6)])
 def test_an_output_without_one_row_per_record_is_a_failure(output):
     with pytest.raises(InferenceFailed, match="output 'y' has shape"):
-        Fake(lambda x: [output]).predict([np.zeros((2, 2))])
+        Fake(lambda x: [output]).predict([np.zeros((2, 2), np.float32)])
 
 
 def test_warming_up_computes_a_batch():

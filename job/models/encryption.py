@@ -1,0 +1,126 @@
+"""Model files encrypted as by the original: AES-CBC with a key that is derived from a secret and a salt."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import importlib.util
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from cluster_serving.client.errors import EngineMissing, ModelError
+
+_BLOCK = 16
+_ITERATIONS = 65536
+# Size of the key in bits, and whether the first block is the initialization vector, which else is zero. The last one
+# has to be tried first: read as the others are, its files lack their beginning, and the others never look like it.
+_VARIANTS = ((256, False), (256, True), (128, True))
+_MEMORY = Path("/dev/shm")  # noqa: S108 - only as the parent of a private folder
+
+
+def encrypt(content: bytes, secret: str, salt: str, bits: int = 256) -> bytes:
+    """Encrypt a file.
+
+    Args:
+        content: The file.
+        secret: What the key is derived from, with the salt, by 65536 rounds of PBKDF2-HMAC-SHA256.
+        salt: See `secret`.
+        bits: Size of the key: 128 or 256.
+
+    Returns:
+        Base64 text: a random initialization vector, and behind it the bytes, taken as ISO-8859-1 text in UTF-8, padded
+        as PKCS #5 says.
+    """
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+    vector = os.urandom(_BLOCK)
+    text = content.decode("latin-1").encode()
+    count = _BLOCK - len(text) % _BLOCK
+    encryptor = Cipher(algorithms.AES(_key(secret, salt, bits)), modes.CBC(vector)).encryptor()
+    return base64.b64encode(vector + encryptor.update(text + bytes([count]) * count) + encryptor.finalize())
+
+
+@contextmanager
+def decrypt_folder(folder: str | Path, secret: str, salt: str) -> Iterator[Path]:
+    """Decrypt a model folder, and the folders in it, into a private temporary folder that is removed at the end.
+
+    The key may have 128 or 256 bits, and the initialization vector may be zero (version 0.9.0 of the original), but all
+    files have to have the same. Files that are not base64 text of whole blocks are taken as they are.
+
+    Args:
+        folder: The model folder.
+        secret: See `encrypt`.
+        salt: See `encrypt`.
+
+    Yields:
+        The temporary folder; in memory (/dev/shm) if it fits in there.
+
+    Raises:
+        EngineMissing: The package `cryptography` is not installed.
+        ModelError: No file is encrypted, or secret and salt are not those they were encrypted with.
+    """
+    if importlib.util.find_spec("cryptography") is None:
+        raise EngineMissing(
+            f"the model in {folder} is encrypted, and the Python package cryptography is not installed: "
+            f"run pip install 'cluster-serving[encryption]'"
+        )
+    folder = Path(folder)
+    paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    contents = {path.relative_to(folder): path.read_bytes() for path in paths}
+    encrypted = {path: data for path, content in contents.items() if (data := _decode(content)) is not None}
+    if not encrypted:
+        raise ModelError(f"the model in {folder} is not encrypted: no file in it is base64 text of whole blocks")
+    plain = next(filter(None, (_decrypt_all(encrypted, secret, salt, *variant) for variant in _VARIANTS)), None)
+    if plain is None:
+        raise ModelError(f"the model in {folder} cannot be decrypted: secret or salt is wrong, or a file is damaged")
+    contents |= plain
+    size = sum(map(len, contents.values()))
+    parent = _MEMORY if _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > 2 * size else None
+    with tempfile.TemporaryDirectory(prefix="cluster-serving-", dir=parent) as name:
+        for path, content in contents.items():
+            target = Path(name) / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
+        del contents, plain
+        yield Path(name)
+
+
+def _decode(content: bytes) -> bytes | None:
+    try:
+        data = base64.b64decode(b"".join(content.split()), validate=True)
+    except binascii.Error:
+        return None
+    return data if data and len(data) % _BLOCK == 0 else None
+
+
+def _decrypt_all(
+    encrypted: dict[Path, bytes], secret: str, salt: str, bits: int, has_vector: bool
+) -> dict[Path, bytes] | None:
+    """Decrypt all files, or none if one of them does not become what `encrypt` starts from."""
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+    key = _key(secret, salt, bits)
+    result = {}
+    for path, data in encrypted.items():
+        vector, blocks = (data[:_BLOCK], data[_BLOCK:]) if has_vector else (bytes(_BLOCK), data)
+        decryptor = Cipher(algorithms.AES(key), modes.CBC(vector)).decryptor()
+        padded = decryptor.update(blocks) + decryptor.finalize()
+        count = padded[-1] if padded else 0
+        if not 1 <= count <= _BLOCK or not padded.endswith(bytes([count]) * count):
+            return None
+        try:
+            result[path] = padded[:-count].decode().encode("latin-1")
+        except UnicodeError:
+            return None
+    return result
+
+
+def _key(secret: str, salt: str, bits: int) -> bytes:
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.kdf.pbkdf2 import PBKDF2HMAC
+
+    return PBKDF2HMAC(SHA256(), bits // 8, salt.encode(), _ITERATIONS).derive(secret.encode())

@@ -1,0 +1,65 @@
+"""Encrypted images."""
+
+import hashlib
+import os
+
+import pytest
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from cluster_serving.client.encryption import RecordKey, decrypt, encrypt, published_key
+from cluster_serving.client.errors import InvalidInput
+from cluster_serving.client.inputs import Image
+
+KEY = RecordKey("of my own", "and my salt")
+
+
+@pytest.mark.parametrize("bits", [128, 256])
+def test_what_is_encrypted_can_be_decrypted_with_the_same_key_alone(bits):
+    key = RecordKey(KEY.secret, KEY.salt, bits)
+    sealed = encrypt(b"a picture", key)
+    assert b"picture" not in sealed.data
+    assert len(sealed.data) == 12 + len(b"a picture") + 16
+    assert decrypt(sealed, key) == Image(b"a picture")
+    for other in (RecordKey(KEY.secret, "other", bits), RecordKey(KEY.secret, KEY.salt, 384 - bits)):
+        with pytest.raises(InvalidInput, match="cannot be decrypted"):
+            decrypt(sealed, other)
+
+
+def test_no_two_encryptions_are_alike():
+    assert encrypt(b"a picture", KEY) != encrypt(b"a picture", KEY)
+
+
+@pytest.mark.parametrize("data", [b"", b"short", b"\xff\xd8 a JPEG that nobody encrypted"])
+def test_what_was_not_encrypted_is_refused(data):
+    with pytest.raises(InvalidInput, match="encrypted"):
+        decrypt(Image(data), KEY)
+
+
+def test_a_changed_image_is_refused():
+    sealed = bytearray(encrypt(b"a picture", KEY).data)
+    sealed[14] ^= 1
+    with pytest.raises(InvalidInput, match="changed"):
+        decrypt(Image(bytes(sealed)), KEY)
+
+
+@pytest.mark.parametrize("bits", [128, 256])
+def test_images_of_original_clients_are_read_with_the_published_key(bits):
+    derived = hashlib.pbkdf2_hmac("sha256", b"secret", b"salt", 65_536, bits // 8)
+    iv = os.urandom(12)
+    sealed = Image(iv + AESGCM(derived).encrypt(iv, b"a picture", None))
+    assert decrypt(sealed, published_key(bits)) == Image(b"a picture")
+
+
+def test_the_published_key_is_refused_unless_it_is_asked_for():
+    with pytest.raises(ValueError, match="everybody knows"):
+        RecordKey("secret", "salt")
+
+
+@pytest.mark.parametrize(("secret", "salt", "bits"), [("", "salt", 256), ("a", "", 256), ("a", "b", 192)])
+def test_half_a_key_is_refused(secret, salt, bits):
+    with pytest.raises(ValueError, match="key of encrypted records"):
+        RecordKey(secret, salt, bits)
+
+
+def test_a_key_does_not_show_its_secret():
+    assert "own" not in repr(KEY)

@@ -1,0 +1,170 @@
+"""Programs of the original's guides, run with our client in place of the original's."""
+
+import json
+import subprocess
+import sys
+import textwrap
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from cluster_serving.client import RedisUnavailable, original
+from cluster_serving.client.errors import InvalidInput
+from cluster_serving.client.png import encode_png
+
+GUIDE = """
+from {package}.serving.client import InputQueue
+import numpy as np
+input_api = InputQueue({address})
+t1 = np.array([1,2])
+t2 = np.array([[1,2], [3,4]])
+input_api.enqueue('my-instance', tensor1=t1, tensor2=t2)
+
+from {package}.serving.client import OutputQueue
+output_api = OutputQueue({address})
+while str(result := output_api.query('my-instance')) == "[]":
+    pass
+all_result = output_api.dequeue() # the output queue is empty after this code
+
+import sys
+print(result, list(all_result), output_api.dequeue(), sys.argv, sys.path[0], __name__, sep="; ")
+"""
+
+
+def run(folder, program, *arguments):
+    path = folder / "program.py"
+    path.write_text(textwrap.dedent(program))
+    command = [sys.executable, "-m", "cluster_serving.client.original", str(path), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize("package", ["zoo", "bigdl"])
+def test_a_program_of_the_guides_runs_without_an_edit(package, redis_server, echo, job, tmp_path):
+    address = f"host='127.0.0.1', port='{redis_server.port}', name='{job}'"
+    done = run(tmp_path, GUIDE.format(package=package, address=address), "an argument")
+    assert done.returncode == 0, done.stderr
+    result, uris, nothing, arguments, first_path, name = done.stdout.replace("\n", "").split("; ")
+    assert result.replace(" ", "") == ("[array([1.,2.],dtype=float32),array([[1.,2.],[3.,4.]],dtype=float32)]")
+    assert (uris, nothing) == ("['my-instance']", "{}")
+    assert arguments == str([str(tmp_path / "program.py"), "an argument"])
+    assert (first_path, name) == (str(tmp_path), "__main__")
+
+
+def test_a_program_that_does_not_exist_is_named(tmp_path):
+    command = [sys.executable, "-m", "cluster_serving.client.original", "missing.py"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "no program 'missing.py'" in done.stderr
+
+
+def test_packages_beside_the_client_stay_importable(tmp_path):
+    (tmp_path / "bigdl" / "serving").mkdir(parents=True)
+    (tmp_path / "bigdl" / "__init__.py").write_text("real = True")
+    (tmp_path / "bigdl" / "serving" / "__init__.py").write_text("")
+    (tmp_path / "bigdl" / "serving" / "client.py").write_text("raise ImportError('the original')")
+    (tmp_path / "bigdl" / "other.py").write_text("value = 5")
+    program = """
+        import bigdl, bigdl.other
+        from bigdl.serving import client
+        from zoo.serving.client import InputQueue
+        assert client.InputQueue is InputQueue
+        print(bigdl.real, bigdl.other.value)
+        """
+    done = run(tmp_path, program)
+    assert done.stdout == "True 5\n", done.stderr
+
+
+@pytest.fixture
+def queues(redis_server, job):
+    address = {"host": "127.0.0.1", "port": redis_server.port, "name": job}
+    return original.InputQueue(**address), original.OutputQueue(**address)
+
+
+def test_arguments_of_every_version_are_understood(redis_server, job):
+    for queue in (
+        original.InputQueue("127.0.0.1", redis_server.port),
+        original.InputQueue("127.0.0.1", str(redis_server.port), True),
+        original.InputQueue(host="127.0.0.1", port=redis_server.port, sync=True, frontend_url=None),
+    ):
+        assert (queue.host, queue.port, queue.name) == ("127.0.0.1", str(redis_server.port), "serving_stream")
+    assert original.InputQueue(sync=True, frontend_url="http://127.0.0.1:1").frontend_url == "http://127.0.0.1:1"
+
+
+def test_numbers_are_float32_unless_that_would_change_them(queues, echo):
+    requests, _ = queues
+    for value in ([1, 2], [0.1, 0.2], [True, False]):
+        answer = requests.predict({"x": np.array(value)})
+        assert answer.dtype == np.float32
+        np.testing.assert_array_equal(answer, np.array(value, "f4"))
+    assert original._as_sent({"x": np.array([2**24 + 1])})["x"].tolist() == [2**24 + 1]
+
+
+def test_enqueue_returns_nothing_and_predict_takes_every_form(queues, echo):
+    requests, _ = queues
+    assert requests.enqueue("a", x=np.zeros(1)) is None
+    assert requests.predict('{"instances": [{"x": [1, 2]}]}').tolist() == [1, 2]
+    assert requests.predict(np.ones(2)).tolist() == [1, 1]
+    assert [array.tolist() for array in requests.predict({"x": np.ones(1), "y": np.zeros(1)})] == [[1], [0]]
+
+
+def test_what_cannot_be_sent_raises_and_what_cannot_be_computed_is_nan(queues, db, job):
+    requests, results = queues
+    with pytest.raises(InvalidInput, match="no/such"):
+        requests.enqueue("a", image="no/such.jpg")
+    with pytest.raises(InvalidInput, match="expected an image"):
+        requests.predict({"image": {"path": np.zeros((3, 4, 5))}})
+    db.hset(f"cluster-serving_{job}:bad", mapping={"value": "NaN", "code": "INVALID_INPUT", "error": "why"})
+    assert results.query("bad") == "NaN"
+    assert results.dequeue() == {"bad": "NaN"}
+
+
+def test_a_redis_that_is_away_is_no_answer():
+    with pytest.raises(RedisUnavailable):
+        original.OutputQueue(port=1).query("a")
+
+
+@pytest.mark.parametrize("shape", [(5, 7), (5, 7, 1), (5, 7, 3), (5, 7, 4)])
+def test_pixels_are_sent_without_loss(shape):
+    cv2 = pytest.importorskip("cv2")
+    pixels = np.random.default_rng(0).integers(0, 256, shape, "u1")
+    for sent in (pixels, pixels.astype("f4")):
+        decoded = cv2.imdecode(np.frombuffer(encode_png("x", sent).data, "u1"), cv2.IMREAD_UNCHANGED)
+        np.testing.assert_array_equal(decoded, pixels.squeeze())
+
+
+class FrontEnd(BaseHTTPRequestHandler):
+    """Answers a prediction with the body it was asked with, wrapped as the original wraps it."""
+
+    def do_POST(self):
+        asked = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        body = json.dumps({"predictions": [f"{{value={asked}}}"], "path": self.path}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        """Print nothing."""
+
+
+def test_predict_asks_the_front_end_if_there_is_one():
+    with HTTPServer(("127.0.0.1", 0), FrontEnd) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            queue = original.InputQueue(sync=True, frontend_url=f"http://127.0.0.1:{server.server_port}")
+            assert queue.predict('{"instances": []}') == '{"instances": []}'
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_responses_of_a_front_end_become_arrays():
+    value = json.dumps({"data": [1, 2, 3, 4], "shape": [2, 2]})
+    text = json.dumps({"predictions": [json.dumps({"value": value})]})
+    assert original.http_json_to_ndarray(text).tolist() == [[1, 2], [3, 4]]
+    assert original.http_response_to_ndarray(SimpleNamespace(status_code=200, text=text)).shape == (2, 2)
+    assert original.http_response_to_ndarray(SimpleNamespace(status_code=400, text="")) == "[]"

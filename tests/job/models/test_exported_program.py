@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import io
+import json
+import os
+import zipfile
+
+import numpy as np
+import pytest
+import torch
+
+from cluster_serving.client.errors import ModelError
+from cluster_serving.job.models import load_model
+from cluster_serving.job.options import ModelOptions
+from tests import model_zoo
+
+BATCH = {0: torch.export.Dim("batch")}
+
+
+def load(folder, **options):
+    return load_model(ModelOptions(str(folder), **options))
+
+
+class Two(torch.nn.Module):
+    def forward(self, a, b):
+        return {"sum": a + b, "half": (b / 2).to(torch.bfloat16)}
+
+
+class Explosive:
+    """Leaves a trace when it is unpickled."""
+
+    def __init__(self, trace):
+        self.trace = trace
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.trace),)
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("two")
+    example = torch.zeros(2, 3), torch.zeros(2, 3)
+    program = torch.export.export(Two(), example[:1], {"b": example[1]}, dynamic_shapes={"a": BATCH, "b": BATCH})
+    torch.export.save(program, folder / "model.pt2")
+    return folder
+
+
+def test_names_dtypes_and_shapes_are_those_of_the_export(two):
+    model = load(two)
+    assert list(map(str, model.inputs)) == ["a: float32[?, 3]", "b: float32[?, 3]"]
+    assert list(map(str, model.outputs)) == ["sum: float32[?, 3]", "half: float32[?, 3]"]
+    a, b = np.ones((4, 3), np.float32), np.full((4, 3), 3, np.float32)
+    total, half = model.predict([a, b])
+    np.testing.assert_array_equal(total, a + b)
+    np.testing.assert_array_equal(half, b / 2)
+    (half,) = load(two, inputs=("b", "a"), outputs=("half",)).predict([b, a])
+    np.testing.assert_array_equal(half, b / 2)
+    with pytest.raises(ModelError, match="needs every one of its inputs, once: a, b"):
+        load(two, inputs=("a",))
+
+
+def test_a_fixed_batch_is_cut_and_padded_to(tmp_path):
+    model_zoo.save_exported(tmp_path, torch.nn.Softmax(1), torch.zeros(2, 3))
+    model = load(tmp_path)
+    for batch in (1, 2, 5):
+        x = np.random.default_rng(0).random((batch, 3), np.float32)
+        np.testing.assert_allclose(model.predict([x])[0], torch.from_numpy(x).softmax(1).numpy(), rtol=1e-6)
+
+
+def rewrite(folder, change):
+    """Change the members of the archive, a dict of name → content."""
+    path = folder / "model.pt2"
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    change(members)
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+
+
+def pickled(trace):
+    file = io.BytesIO()
+    torch.save(Explosive(trace), file)
+    return file.getvalue()
+
+
+def explode_in_sample(members, trace):
+    members[next(name for name in members if name.endswith("sample_inputs/model.pt"))] = pickled(trace)
+
+
+def explode_in_weights(members, trace):
+    config = next(name for name in members if name.endswith("weights_config.json"))
+    entries = json.loads(members[config])
+    first = next(iter(entries["config"].values()))
+    first["use_pickle"] = True
+    members[config] = json.dumps(entries).encode()
+    members[f"{config.rpartition('/')[0]}/{first['path_name']}"] = pickled(trace)
+
+
+def explode_in_the_old_layout(members, trace):
+    members.clear()
+    members.update({"version": b"8.1", "serialized_state_dict.json": pickled(trace)})
+
+
+@pytest.mark.parametrize("explode", [explode_in_sample, explode_in_weights, explode_in_the_old_layout])
+def test_a_pickle_inside_is_refused_and_never_loaded(tmp_path, explode):
+    folder, trace = tmp_path / "model", tmp_path / "trace"
+    model_zoo.save_exported(folder, torch.nn.Linear(3, 2), torch.zeros(2, 3))
+    rewrite(folder, lambda members: explode(members, trace))
+    with pytest.raises(ModelError, match=r"model\.pt2 holds the pickle .* needs allowPickle: true"):
+        load(folder)
+    assert not trace.exists()
+
+
+def test_inputs_that_are_no_tensors_are_refused(tmp_path):
+    class Scaled(torch.nn.Module):
+        def forward(self, x, factor: int):
+            return x * factor
+
+    model_zoo.save_exported(tmp_path, Scaled(), torch.zeros(2, 3), 2)
+    with pytest.raises(ModelError, match="input 'factor' of the exported program is no Tensor"):
+        load(tmp_path)

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import warnings
+
+import keras
+import numpy as np
+import pytest
+
+from cluster_serving.client.errors import ModelError
+from cluster_serving.job.models import load_model
+from cluster_serving.job.options import ModelOptions
+from tests import model_zoo
+
+
+def load(folder, **options):
+    return load_model(ModelOptions(str(folder), **options))
+
+
+@pytest.mark.parametrize("suffix", [".keras", ".h5"])
+def test_images_are_computed_as_keras_does_in_inference_mode(tmp_path, suffix):
+    layers = keras.layers
+    model = keras.Sequential(
+        [
+            keras.Input((8, 8, 3), dtype="uint8", name="image"),
+            layers.Rescaling(1 / 255),
+            layers.Conv2D(4, 3, activation="relu"),
+            layers.BatchNormalization(),
+            layers.Dropout(0.5),
+            layers.GlobalAveragePooling2D(),
+            layers.Dense(3, name="scores"),
+        ]
+    )
+    model_zoo.save_keras(tmp_path, model, suffix)
+    served = load(tmp_path)
+    assert list(map(str, served.inputs)) == ["image: uint8[?, 8, 8, 3]"]
+    assert list(map(str, served.outputs)) == ["scores: float32[?, 3]"]
+    for batch in (1, 3, 32):
+        x = np.random.default_rng(batch).integers(0, 256, (batch, 8, 8, 3), np.uint8)
+        np.testing.assert_allclose(served.predict([x])[0], model(x, training=False), rtol=1e-5, atol=1e-6)
+
+
+def test_inputs_and_outputs_are_in_the_order_of_the_model(tmp_path):
+    a, b = keras.Input((4,), name="a"), keras.Input((2,), name="b", dtype="int64")
+    both = keras.layers.Concatenate()([a, keras.layers.Rescaling(1.0)(b)])
+    model = keras.Model([b, a], [keras.layers.Dense(n, name=name)(both) for n, name in ((3, "second"), (2, "first"))])
+    model_zoo.save_keras(tmp_path, model)
+    x, y = np.array([[1, 2]]), np.ones((1, 4), np.float32)
+    served = load(tmp_path)
+    assert list(map(str, served.inputs)) == ["b: int64[?, 2]", "a: float32[?, 4]"]
+    assert [spec.name for spec in served.outputs] == ["second", "first"]
+    for mine, theirs in zip(served.predict([x, y]), model([x, y]), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-6)
+    (first,) = load(tmp_path, inputs=("a", "b"), outputs=("first",)).predict([y, x])
+    np.testing.assert_array_equal(first, served.predict([x, y])[1])
+
+
+def test_a_dict_of_outputs_gives_them_their_names(tmp_path):
+    x = keras.Input((2,), name="x")
+    model = keras.Model({"x": x}, {"b": keras.layers.Dense(1)(x), "a": keras.layers.Dense(2)(x)})
+    model_zoo.save_keras(tmp_path, model)
+    values = np.ones((3, 2), np.float32)
+    served = load(tmp_path)
+    assert [spec.name for spec in served.outputs] == ["a", "b"]
+    np.testing.assert_allclose(served.predict([values])[1], model({"x": values})["b"], rtol=1e-6)
+
+
+def test_strings_are_looked_up(tmp_path):
+    words = keras.Input((), dtype="string", name="words")
+    model_zoo.save_keras(tmp_path, keras.Model(words, keras.layers.StringLookup(vocabulary=["one", "zwölf"])(words)))
+    model = load(tmp_path)
+    assert list(map(str, model.inputs)) == ["words: str[?]"]
+    assert model.predict([np.array(["zwölf", "?", "one"], object)])[0].tolist() == [2, 0, 1]
+
+
+@pytest.mark.parametrize("suffix", [".keras", ".h5"])
+def test_python_code_is_refused_with_advice(tmp_path, suffix):
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Lambda(lambda x: x * 2)])
+    model_zoo.save_keras(tmp_path, model, suffix)
+    with pytest.raises(ModelError, match=r"holds Python code \(a Lambda layer\), .* model\.export\('folder'\)"):
+        load(tmp_path)
+
+
+def test_a_class_of_the_users_own_is_refused_with_advice(tmp_path):
+    class Mine(keras.layers.Layer):
+        def call(self, x):
+            return x * 2
+
+    x = keras.Input((2,))
+    model_zoo.save_keras(tmp_path, keras.Model(x, Mine()(x)))
+    with pytest.raises(ModelError, match=r"needs a class that is not part of Keras: export it with model\.export"):
+        load(tmp_path)
+
+
+def test_weights_alone_are_refused(tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Keras calls numpy in an old way
+        keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)]).save_weights(tmp_path / "model.weights.h5")
+    with pytest.raises(ModelError, match=r"holds weights without the model: save it with model\.save"):
+        load(tmp_path)
+
+
+def test_a_model_that_was_never_built_is_refused(tmp_path):
+    model_zoo.save_keras(tmp_path, keras.Sequential([keras.layers.Dense(1)]))
+    with pytest.raises(ModelError, match="does not say what its inputs are"):
+        load(tmp_path)
