@@ -82,6 +82,11 @@ class Config(BaseModel):
         "in native code ends one of them, not the TaskManager.",
     )
 
+    allow_pickle: bool = _key(
+        False,
+        _SWITCH,
+        "true: load PyTorch models that were pickled. That runs whatever code the file holds; use it for your own only.",
+    )
     inputs: Names = _key("", _NAMES, "Inputs of the model to feed, in this order; empty: its own.")
     outputs: Names = _key("", _NAMES, "Outputs of the model to return, in this order; empty: all.")
     input_shapes: Shapes = _key(
@@ -104,8 +109,8 @@ class Config(BaseModel):
     post_processing: Filter = _key(
         "",
         "topN(n), pickTopN(n) or empty",
-        "What is kept of an output: topN(n) gives the n best classes with their values, pickTopN(n) the original's "
-        "table of the n best per row; empty: all of it.",
+        "What is kept of an output: topN(n) gives the n best classes with their values, pickTopN(n) the first n rows of "
+        "a table; empty: all of it.",
     )
 
     max_batch_size: int = _key(32, _COUNT, "Most records in one batch.", ge=1)
@@ -136,6 +141,13 @@ class Config(BaseModel):
         60,
         "a whole number of seconds",
         "Seconds after which the requests of a slot that went silent are given to another one.",
+        ge=1,
+    )
+    max_deliveries: int = _key(
+        3,
+        _COUNT,
+        "A request is given up when the process that computes it has died this often; it goes to the stream "
+        "<jobName>:dead.",
         ge=1,
     )
     max_request_bytes: Size = _key("64m", _BYTES, "Larger requests are refused.", ge=1)
@@ -183,7 +195,14 @@ class Config(BaseModel):
     @property
     def model_options(self) -> ModelOptions:
         """How the job loads the model."""
-        return ModelOptions(self.model_path, self.thread_per_model, self.inputs, self.outputs, self.input_shapes)
+        return ModelOptions(
+            path=self.model_path,
+            threads=self.thread_per_model,
+            inputs=self.inputs,
+            outputs=self.outputs,
+            input_shapes=self.input_shapes,
+            allow_pickle=self.allow_pickle,
+        )
 
     def job_options(self, submission: str) -> JobOptions:
         """Everything that defines the job.
@@ -201,6 +220,7 @@ class Config(BaseModel):
                 result_ttl_s=self.result_ttl,
                 claim_idle_ms=self.claim_idle_time * 1000,
                 max_request_bytes=self.max_request_bytes,
+                max_deliveries=self.max_deliveries,
             ),
             batch=BatchOptions(
                 self.max_batch_size, self.batch_timeout, self.greedy_batching, self.input_already_batched

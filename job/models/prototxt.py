@@ -27,7 +27,7 @@ def parse(text: str) -> Message:
         position = match.end()
     root: Message = {}
     stack = [root]
-    name = ""
+    name, in_list = "", False
     for token, start in tokens:
         line = text.count("\n", 0, start) + 1
         if token in ("{", "<"):
@@ -41,11 +41,14 @@ def parse(text: str) -> Message:
             if len(stack) == 1 or name:
                 raise ValueError(f"line {line}: {token!r} is not expected here")
             stack.pop()
-        elif token in (":", ",", ";", "[", "]"):
+        elif token in ("[", "]"):
+            in_list = token == "["
+            name = name if in_list else ""
+        elif token in (":", ",", ";"):
             pass
         elif name:
             stack[-1].setdefault(name, []).append(token.strip("\"'"))
-            name = ""
+            name = name if in_list else ""
         else:
             name = token
     if len(stack) > 1 or name:

@@ -100,9 +100,9 @@ def _revived(value):
     return np.array(value["values"], value["dtype"]).reshape(value["shape"]) if "dtype" in value else value
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def serve(cluster, tmp_path_factory):
-    """Starts a job once, whichever test needs it first; all are stopped with the cluster."""
+    """Starts a job when the first test of a module needs it; each holds a task slot until the module is done."""
     started = set()
 
     def serve(name, save, **settings):

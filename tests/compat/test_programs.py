@@ -1,16 +1,17 @@
 """What a program written for the original's client finds: the same with that client, unmodified, and with ours."""
 
 import base64
+import json
 
 import cv2
 import numpy as np
 import pytest
 
-from cluster_serving.client import legacy
+from cluster_serving.client import OutputQueue, legacy
 from cluster_serving.client.errors import InvalidInput
 from cluster_serving.client.protocol import encode_error, encode_ranked, encode_rows, result_key
 from tests import model_zoo
-from tests.compat.conftest import CLIENTS, OURS, digit_pixels
+from tests.compat.conftest import ORIGINALS, OURS, digit_pixels
 
 # OpenVINO computes in bfloat16 on the CPUs that have it.
 TOLERANCE = 0.02
@@ -141,6 +142,18 @@ def test_filtered_results_are_an_array_of_class_and_value(run, ranked_images, cl
         np.testing.assert_array_equal(found["all"][f"image {number}"], ranking)
 
 
+def test_our_client_reads_what_an_original_client_asked_for(ranked_images, cluster_db):
+    port, job = ranked_images
+    pixels, labels = digit_pixels(1)
+    encoded = base64.b64encode(cv2.imencode(".png", pixels[0])[1].tobytes()).decode()
+    body = json.dumps({"instances": [{"image": encoded}]})
+    cluster_db.xadd(job, {"uri": "asked", "data": body, "serde": "stream"})
+    with OutputQueue(port=port, name=job) as results:
+        ranking = results.query_and_delete("asked", timeout=30)
+    assert ranking[0][0] == labels[0]
+    assert len(ranking) == 3
+
+
 def test_strings_reach_the_model(run, words):
     found = run(
         *words,
@@ -213,9 +226,10 @@ def test_all_that_our_job_writes_can_be_dequeued(run, redis_server, db, job):
     assert found["error"] == "NaN"
 
 
-def test_what_is_queued_before_the_first_start_is_answered(run, client, started, cluster, tmp_path):
+@pytest.mark.parametrize("client", ORIGINALS[:1], indirect=True)
+def test_what_is_queued_before_the_first_start_is_answered(run, started, cluster, tmp_path):
     """The original client makes the group at the end of the stream, behind what it has queued."""
-    name = f"compat-early-{list(CLIENTS).index(client)}"
+    name = "compat-early"
     body = """
         requests.enqueue("early", x=np.array(given["x"]))
         results = OutputQueue(port=port, name=job)
