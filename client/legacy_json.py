@@ -94,16 +94,25 @@ def _tensor(name: str, value: list[object]) -> Array:
     if not isinstance(sample, str | int | float):
         raise InvalidInput(f"input {name!r} holds {reprlib.repr(sample)}; expected numbers, texts or lists of them")
     text = isinstance(sample, str)
-    try:
-        # A list of numbers and texts would quietly become one of texts, or of numbers read from texts.
+    array = None
+    with suppress(ValueError):
         array = np.array(value, object if text else None)
-        uniform = all(isinstance(item, str) for item in array.flat) if text else array.dtype.kind in "biuf"
-        if array.ndim == depth and uniform:
-            return array if text else array.astype("f4")
-    except (ValueError, OverflowError):
-        pass
+    if array is not None and array.ndim == depth:
+        if text and all(isinstance(item, str) for item in array.flat):
+            return array
+        # A list of numbers and texts has become one of texts.
+        if not text and array.dtype.kind in "biuf":
+            return _float32(name, array)
     kind = "texts" if text else "numbers"
     raise InvalidInput(f"input {name!r} is not a tensor: its lists differ in length, or hold other things than {kind}")
+
+
+def _float32(name: str, array: Array) -> Array:
+    try:
+        with np.errstate(over="raise"):
+            return array.astype("f4")
+    except FloatingPointError:
+        raise InvalidInput(f"input {name!r} holds numbers too large for float32") from None
 
 
 def _sparse(name: str, value: Mapping[str, object]) -> SparseTensor:
@@ -119,7 +128,7 @@ def _sparse(name: str, value: Mapping[str, object]) -> SparseTensor:
         if numbers.dtype.kind not in "iu":
             raise InvalidInput(f"input {name!r} is sparse and its {part!r} are not whole numbers")
     rows = _row_per_dimension(name, indices.astype("i8"), shape.astype("i8"), data.size)
-    return SparseTensor(rows, data.astype("f4"), tuple(int(size) for size in shape))
+    return SparseTensor(rows, _float32(name, data), tuple(int(size) for size in shape))
 
 
 def _numbers(name: str, value: object) -> Array:

@@ -226,7 +226,8 @@ def _as_sent(values: Mapping[str, object]) -> dict[str, Input]:
 def _as_float32(array: Array) -> Array:
     if array.dtype.kind not in "biuf" or array.dtype == np.float32:
         return array
-    numbers = array.astype("f4")
+    with np.errstate(over="ignore"):
+        numbers = array.astype("f4")
     # The original sent other whole numbers than it was given; a model that takes integers gets these unchanged.
     return numbers if array.dtype.kind == "f" or np.array_equal(numbers, array) else array
 

@@ -85,7 +85,7 @@ class Config(BaseModel):
     allow_pickle: bool = _key(
         False,
         _SWITCH,
-        "true: load PyTorch models that were pickled. That runs whatever code the file holds; use it for your own only.",
+        "true: load PyTorch models that were pickled. That runs whatever code the file holds: for your own files only.",
     )
     inputs: Names = _key("", _NAMES, "Inputs of the model to feed, in this order; empty: its own.")
     outputs: Names = _key("", _NAMES, "Outputs of the model to return, in this order; empty: all.")
@@ -109,8 +109,8 @@ class Config(BaseModel):
     post_processing: Filter = _key(
         "",
         "topN(n), pickTopN(n) or empty",
-        "What is kept of an output: topN(n) gives the n best classes with their values, pickTopN(n) the first n rows of "
-        "a table; empty: all of it.",
+        "What is kept of an output: topN(n) gives the n best classes with their values, pickTopN(n) the first n rows "
+        "of a table; empty: all of it.",
     )
 
     max_batch_size: int = _key(32, _COUNT, "Most records in one batch.", ge=1)

@@ -54,7 +54,7 @@ class FlinkCluster:
                 self._start()
             elif self._is_outdated():
                 self._replace()
-            elif not self._ours:
+            elif not self.is_ours:
                 # `flink run` needs a home of its own to talk to a cluster that has another one.
                 self._prepare({})
 
@@ -98,9 +98,9 @@ class FlinkCluster:
         records = list(self.home.path.glob("taskmanager-*.json"))
         dead = sum(Process.read(record) is None for record in records)
         missing = needed - overview.free
-        if missing <= 0 and not (dead and self._ours):
+        if missing <= 0 and not (dead and self.is_ours):
             return
-        if not self._ours:
+        if not self.is_ours:
             raise LaunchError(
                 f"the job needs {needed} free task slots (modelParallelism), and Flink at {self.address} has "
                 f"{overview.free} of {overview.slots}; add TaskManagers, stop another job or lower modelParallelism"
@@ -137,11 +137,12 @@ class FlinkCluster:
         home = self.home
         environment = home.environment() | {"STD_REDIRECT_TO_FILE": "true", "FLINK_IDENT_STRING": name}
         command = [str(home.path / "bin" / f"{role}.sh"), "start-foreground"]
-        return spawn(command, home.path / f"{name}.json", home.logs / f"{name}.out", home.work, environment)
+        after = ["cluster_serving.launcher.resubmit", str(self.address.port)] if role == "jobmanager" else []
+        return spawn(command, home.path / f"{name}.json", home.logs / f"{name}.out", home.work, environment, after)
 
     def _wait(self, condition: Callable[[Overview], bool]) -> None:
         def is_ready() -> bool:
-            if not self._ours:
+            if not self.is_ours:
                 raise LaunchError(f"Flink did not start: {self._last_error()} (logs: {self.home.logs})")
             overview = rest.overview()
             return overview is not None and condition(overview)
@@ -162,13 +163,14 @@ class FlinkCluster:
         return found
 
     @property
-    def _ours(self) -> bool:
+    def is_ours(self) -> bool:
+        """Whether it was started here and its JobManager is kept alive."""
         return Process.read(self.home.path / _JOBMANAGER) is not None
 
     def _is_outdated(self) -> bool:
         """Whether it is ours and runs other code than this: Python modules stay loaded in a TaskManager."""
         record = self.home.path / "code"
-        return self._ours and record.exists() and record.read_text("utf8") != _code()
+        return self.is_ours and record.exists() and record.read_text("utf8") != _code()
 
     def _replace(self) -> None:
         running = self.check().running

@@ -1,6 +1,6 @@
 """Keeps one process alive: starts it again when it dies, until told to stop.
 
-Usage: python -m cluster_serving.launcher.keeper COMMAND ARGUMENT...
+Usage: python -m cluster_serving.launcher.keeper [--after MODULE,ARGUMENT...] COMMAND ARGUMENT...
 
 Redis, the JobManager and each TaskManager that are started on this machine have a keeper of their own, so that there is
 no single supervisor whose death would matter. On clusters, this is the work of Flink and of the platform.
@@ -8,6 +8,7 @@ no single supervisor whose death would matter. On clusters, this is the work of 
 
 from __future__ import annotations
 
+import argparse
 import ctypes
 import os
 import signal
@@ -35,10 +36,12 @@ class Keeper:
 
     Args:
         command: Program and arguments.
+        after: Python module and its arguments to run after every start but the first; empty for none.
     """
 
-    def __init__(self, command: Sequence[str]) -> None:
+    def __init__(self, command: Sequence[str], after: Sequence[str] = ()) -> None:
         self._command = command
+        self._after = after
         self._child: subprocess.Popen[bytes] | None = None
         self._stopping = False
 
@@ -48,7 +51,7 @@ class Keeper:
         first = True
         while True:
             started = time.monotonic()
-            code = self._run_once()
+            code = self._run_once(() if first else self._after)
             failed = time.monotonic() - started < SOON
             if self._stopping or (first and failed):
                 return code
@@ -64,10 +67,15 @@ class Keeper:
             self._child.terminate()
             threading.Timer(GRACE, self._child.kill).start()
 
-    def _run_once(self) -> int:
+    def _run_once(self, after: Sequence[str]) -> int:
         if self._stopping:
             return 0
         self._child = subprocess.Popen(self._command, preexec_fn=_die_with_parent)  # noqa: S603
+        if self._stopping:
+            # The signal came while the process was being started.
+            self._child.terminate()
+        if after:
+            threading.Thread(target=subprocess.run, args=([sys.executable, "-m", *after],), daemon=True).start()
         return self._child.wait()
 
 
@@ -78,7 +86,11 @@ def _die_with_parent() -> None:
 
 def main() -> None:
     """Run the command of the command line."""
-    keeper = Keeper(sys.argv[1:])
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--after", default="")
+    parser.add_argument("command", nargs=argparse.REMAINDER)
+    arguments = parser.parse_args()
+    keeper = Keeper(arguments.command, arguments.after.split(",") if arguments.after else ())
     signal.signal(signal.SIGTERM, keeper.stop)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     code = keeper.run()

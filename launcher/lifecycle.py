@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from cluster_serving.client.protocol import slots_key
 from cluster_serving.job.main import check_model
-from cluster_serving.launcher import flink_cluster, redis_server, state
+from cluster_serving.launcher import flink_cluster, redis_server, resubmit, state
 from cluster_serving.launcher.config import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.flink_cluster import FlinkCluster
@@ -16,6 +16,7 @@ from cluster_serving.launcher.flink_rest import FlinkRest, Job
 from cluster_serving.launcher.process import locked
 from cluster_serving.launcher.readiness import wait_ready
 from cluster_serving.launcher.submission import submit
+from cluster_serving.launcher.values import address
 
 Say = Callable[[str], None]
 
@@ -79,6 +80,8 @@ def start(config: Config, say: Say = lambda _: None) -> Started:
             # Also when the user gives up: a half started job would refuse the next start.
             rest.cancel(job_id)
             raise
+        if cluster.is_ours:
+            resubmit.remember(cluster.home.path, config.job_options(submission))
         return Started(config, job_id, rest.page(job_id), engine, slot.model or "")
 
 
@@ -92,6 +95,8 @@ def stop(flink_rest_url: str, job: str) -> Job:
     Raises:
         LaunchError: No such job runs.
     """
+    # Even if it does not run: it may be about to come back after a death of the JobManager.
+    resubmit.forget(flink_cluster.folder(address(flink_rest_url)), job)
     with FlinkRest(flink_rest_url) as rest:
         active = rest.jobs(job)
         if not active:

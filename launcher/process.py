@@ -59,7 +59,14 @@ class Process:
         return process if process.is_alive else None
 
 
-def spawn(command: Sequence[str | Path], record: Path, log: Path, cwd: Path, env: Mapping[str, str]) -> Process:
+def spawn(
+    command: Sequence[str | Path],
+    record: Path,
+    log: Path,
+    cwd: Path,
+    env: Mapping[str, str],
+    after: Sequence[str] = (),
+) -> Process:
     """Start a process in a session of its own, so that it outlives this one and its terminal, under a keeper.
 
     What is returned is the keeper, which starts the process again when it dies (see `cluster_serving.launcher.keeper`).
@@ -70,10 +77,14 @@ def spawn(command: Sequence[str | Path], record: Path, log: Path, cwd: Path, env
         log: File for standard output and error.
         cwd: Its working directory.
         env: Its environment.
+        after: Python module and its arguments to run whenever the keeper has started the process again.
     """
+    keeper = [sys.executable, "-m", "cluster_serving.launcher.keeper"]
+    if after:
+        keeper += ["--after", ",".join(after)]
     with log.open("ab") as output:
         child = subprocess.Popen(  # noqa: S603 - programs of Flink and Redis, no shell
-            [sys.executable, "-m", "cluster_serving.launcher.keeper", *command],
+            [*keeper, *command],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

@@ -164,6 +164,13 @@ class Cluster:
     def queues(self, name):
         return InputQueue(port=self.redis_port, name=name), OutputQueue(port=self.redis_port, name=name)
 
+    def state_of(self, name):
+        """State of the newest job of that name; None if Flink does not answer or knows none."""
+        try:
+            return self.job(name)["state"]
+        except (httpx.TransportError, ValueError):
+            return None
+
     def job(self, name):
         """Newest job of that name, as Flink's REST API describes it."""
         jobs = [job for job in httpx.get(f"{self.rest}/jobs/overview").json()["jobs"] if job["name"] == name]

@@ -57,7 +57,9 @@ class BigDLModel(Model):
         self._order = [[spec.name for spec in self.inputs].index(name) for name in names]
         self._names = graph_outputs(module) if is_graph else []
         self._wanted = options.outputs
-        self.outputs = choose("output", options.outputs, {n: TensorSpec(n, dtype, None) for n in self._names or ["output"]})
+        self.outputs = choose(
+            "output", options.outputs, {n: TensorSpec(n, dtype, None) for n in self._names or ["output"]}
+        )
         threadpool_limits(options.threads, "blas")
         self._layer = make_layer(module)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -124,7 +123,7 @@ class _Reader:
         if not sizes:
             return storage[start : start + 1].reshape(()).copy()
         last = start + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
-        if min(sizes) < 0 or min(strides) < 0 or start < 0 or (math.prod(sizes) and last >= len(storage)):
+        if min(sizes) < 0 or min(strides) < 0 or start < 0 or (0 not in sizes and last >= len(storage)):
             raise ValueError("a tensor goes beyond its storage")
         view = np.lib.stride_tricks.as_strided(
             storage[start:], sizes, [stride * storage.itemsize for stride in strides], writeable=False

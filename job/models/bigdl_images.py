@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,13 +15,13 @@ Layer = Callable[[Array], Array]
 
 
 class _Window(NamedTuple):
-    """Where windows lie along one axis: `count` windows of `size`, the first one `before` the image."""
+    """Where windows lie along one axis: `number` windows of `size`, the first one `before` the image."""
 
     size: int
     stride: int
     before: int
     after: int
-    count: int
+    number: int
 
 
 def convolution(module: Module) -> Layer:
@@ -93,8 +93,10 @@ def _windows(
     padded = np.pad(
         x, ((0, 0), (0, 0), (rows.before, rows.after), (columns.before, columns.after)), constant_values=fill
     )
-    views = np.lib.stride_tricks.sliding_window_view(padded, (rows.size, columns.size), axis=(2, 3))
-    chosen = views[:, :, :: rows.stride, :: columns.stride][:, :, : rows.count, : columns.count]
+    sizes: Any = (rows.size, columns.size)
+    axes_of_images: Any = (2, 3)
+    views = np.lib.stride_tricks.sliding_window_view(padded, sizes, axis=axes_of_images)
+    chosen = views[:, :, :: rows.stride, :: columns.stride][:, :, : rows.number, : columns.number]
     return chosen, (rows, columns), (x.shape[2], x.shape[3])
 
 
@@ -112,9 +114,11 @@ def _axis(length: int, size: int, stride: int, pad: int, ceil: bool) -> _Window:
 
 def _counts(window: _Window, length: int, with_padding: bool) -> Array:
     """How many places of each window are counted; what ceil mode adds beyond the padding never is."""
-    start = np.arange(window.count) * window.stride - window.before
+    start = np.arange(window.number) * window.stride - window.before
     end = np.minimum(start + window.size, length + window.before)
-    return end - start if with_padding else np.minimum(end, length) - np.maximum(start, 0)
+    inside = np.minimum(end, length) - np.maximum(start, 0)
+    counts: Array = end - start if with_padding else inside
+    return counts
 
 
 def _back(y: Array, last: bool) -> Array:

@@ -1,4 +1,4 @@
-"""The layers of BigDL that are served, in numpy, for inference: each is made of a module and is a function of arrays."""
+"""The layers of BigDL that are served, in numpy, for inference: functions of arrays, each made of a module."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def _normalization(module: Module) -> Layer:
         scale = scale * module.parameters[0]
     shift = (module.parameters[1] if len(module.parameters) > 1 else 0) - mean * scale
 
-    def run(x: Array) -> Array:
+    def run(x: Array) -> Any:
         if x.ndim == 2 or attributes.get("dataFormat"):  # NHWC
             return x * scale + shift
         return x * scale[:, np.newaxis, np.newaxis] + shift[:, np.newaxis, np.newaxis]
@@ -169,7 +169,7 @@ def _infer_reshape(module: Module) -> Layer:
     return run
 
 
-def _check_classes(x: Array) -> Array:
+def _check_classes(x: Array) -> Any:
     if x.ndim not in (2, 4):
         raise ValueError(f"SoftMax takes 2 or 4 dimensions with the batch, not {x.ndim}")
     return x - x.max(axis=1, keepdims=True)

@@ -15,7 +15,6 @@ from cluster_serving.job.models.detect import ModelFiles
 from cluster_serving.job.models.spec import Model, TensorSpec, cause, choose
 from cluster_serving.job.options import ModelOptions
 
-
 _WITH_WEIGHTS = {"Convolution", "Deconvolution", "InnerProduct"}
 
 
@@ -51,7 +50,9 @@ class CaffeModel(Model):
         available = {name: TensorSpec(name, "float32", shape) for name, shape in shapes.items()}
         self.inputs = choose("input", options.inputs, available)
         if sorted(spec.name for spec in self.inputs) != sorted(available):
-            raise ModelError(f"the model needs every one of its inputs, once: {', '.join(map(str, available.values()))}")
+            raise ModelError(
+                f"the model needs every one of its inputs, once: {', '.join(map(str, available.values()))}"
+            )
         ends = list(self._net.getUnconnectedOutLayersNames())
         layers = set(self._net.getLayerNames())
         names = ends + [name for name in options.outputs if name in layers - set(ends)]

@@ -1,4 +1,4 @@
-"""TensorFlow checkpoint: a meta graph (`*.meta`) and the variables beside it (`*.index` and `*.data-*`, or `*.ckpt`)."""
+"""TensorFlow checkpoint: a meta graph (`*.meta`) and its variables (`*.index` and `*.data-*`, or `*.ckpt`)."""
 
 from __future__ import annotations
 

@@ -6,20 +6,18 @@ import base64
 import binascii
 import importlib.util
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from cluster_serving.client.errors import EngineMissing, ModelError
+from cluster_serving.job.models.scratch import scratch_folder
 
 _BLOCK = 16
 _ITERATIONS = 65536
 # Size of the key in bits, and whether the first block is the initialization vector, which else is zero. The last one
 # has to be tried first: read as the others are, its files lack their beginning, and the others never look like it.
 _VARIANTS = ((256, False), (256, True), (128, True))
-_MEMORY = Path("/dev/shm")  # noqa: S108 - only as the parent of a private folder
 
 
 def encrypt(content: bytes, secret: str, salt: str, bits: int = 256) -> bytes:
@@ -41,7 +39,8 @@ def encrypt(content: bytes, secret: str, salt: str, bits: int = 256) -> bytes:
     text = content.decode("latin-1").encode()
     count = _BLOCK - len(text) % _BLOCK
     encryptor = Cipher(algorithms.AES(_key(secret, salt, bits)), modes.CBC(vector)).encryptor()
-    return base64.b64encode(vector + encryptor.update(text + bytes([count]) * count) + encryptor.finalize())
+    blocks = encryptor.update(text + bytes([count]) * count) + encryptor.finalize()
+    return base64.b64encode(vector + blocks)
 
 
 @contextmanager
@@ -78,15 +77,13 @@ def decrypt_folder(folder: str | Path, secret: str, salt: str) -> Iterator[Path]
     if plain is None:
         raise ModelError(f"the model in {folder} cannot be decrypted: secret or salt is wrong, or a file is damaged")
     contents |= plain
-    size = sum(map(len, contents.values()))
-    parent = _MEMORY if _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > 2 * size else None
-    with tempfile.TemporaryDirectory(prefix="cluster-serving-", dir=parent) as name:
+    with scratch_folder(sum(map(len, contents.values()))) as scratch:
         for path, content in contents.items():
-            target = Path(name) / path
+            target = scratch / path
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(content)
         del contents, plain
-        yield Path(name)
+        yield scratch
 
 
 def _decode(content: bytes) -> bytes | None:
@@ -123,4 +120,4 @@ def _key(secret: str, salt: str, bits: int) -> bytes:
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.pbkdf2 import PBKDF2HMAC
 
-    return PBKDF2HMAC(SHA256(), bits // 8, salt.encode(), _ITERATIONS).derive(secret.encode())
+    return bytes(PBKDF2HMAC(SHA256(), bits // 8, salt.encode(), _ITERATIONS).derive(secret.encode()))

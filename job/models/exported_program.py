@@ -37,7 +37,9 @@ class ExportedProgram(TorchModel):
         names = [str(name) for name in program.graph_signature.user_inputs]
         for name in names:
             if not isinstance(examples.get(name), torch.Tensor):
-                raise ModelError(f"input {name!r} of the exported program is no Tensor; only Tensors can be served")
+                raise ModelError(
+                    f"an input of the exported program is no Tensor but {name}; only Tensors can be served"
+                )
         self.inputs = choose("input", options.inputs, {name: _spec(name, examples[name]) for name in names})
         if sorted(spec.name for spec in self.inputs) != sorted(names):
             raise ModelError(f"the model needs every one of its inputs, once: {', '.join(names)}")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import warnings
 from pathlib import Path
 from typing import Any
 
 from cluster_serving.client.errors import ModelError
 from cluster_serving.job.models.detect import ModelFiles
+from cluster_serving.job.models.scratch import scratch_folder
 from cluster_serving.job.models.spec import Model, cause
 from cluster_serving.job.models.tf_session import SessionModel, tf
 from cluster_serving.job.options import ModelOptions
@@ -35,9 +35,9 @@ class KerasModel(SessionModel):
     def __init__(self, files: ModelFiles, options: ModelOptions) -> None:
         # An eager model would share one pool of threads with all others of the process. Written as a SavedModel, and
         # not frozen, a model keeps the tables of its string lookups.
-        with tempfile.TemporaryDirectory(prefix="cluster-serving-") as folder:
-            self._folder = folder
-            self._names = _convert(files.paths[0], folder)
+        with scratch_folder(2 * files.paths[0].stat().st_size) as folder:
+            self._folder = str(folder)
+            self._names = _convert(files.paths[0], self._folder)
             super().__init__(files, options)
 
     def _build(self, session: Any, files: ModelFiles, options: ModelOptions) -> tuple[dict[str, str], dict[str, str]]:
@@ -88,7 +88,9 @@ def _load(path: Path) -> Any:
                 f"{path} needs a class that is not part of Keras: {_EXPORT}. Keras says: {text}"
             ) from error
         if "No model config found" in text or "config.json" in text:
-            raise ModelError(f"{path} holds weights without the model: save it with model.save('model.keras')") from error
+            raise ModelError(
+                f"{path} holds weights without the model: save it with model.save('model.keras')"
+            ) from error
         raise
     if not getattr(model, "built", False) or not getattr(model, "inputs", None):
         raise ModelError(f"{path} does not say what its inputs are: call it once before it is saved, or {_EXPORT}")

@@ -51,8 +51,12 @@ class OnnxModel(Model):
         available = {port.name: _spec(port) for port in self._session.get_inputs()}
         self.inputs = choose("input", options.inputs, available)
         if sorted(spec.name for spec in self.inputs) != sorted(available):
-            raise ModelError(f"the model needs every one of its inputs, once: {', '.join(map(str, available.values()))}")
-        self.outputs = choose("output", options.outputs, {port.name: _spec(port) for port in self._session.get_outputs()})
+            raise ModelError(
+                f"the model needs every one of its inputs, once: {', '.join(map(str, available.values()))}"
+            )
+        self.outputs = choose(
+            "output", options.outputs, {port.name: _spec(port) for port in self._session.get_outputs()}
+        )
         self._output_names = [spec.name for spec in self.outputs]
         self.fixed_batch = common_batch(self.inputs)
 

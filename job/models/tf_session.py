@@ -22,6 +22,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # errors only: at import it 
 
 import tensorflow as tf
 
+__all__ = ["SessionModel", "has_tensor", "tensor_name", "tf"]  # others have to import TensorFlow from here
+
 tf.get_logger().setLevel("ERROR")  # the session API reports that newer code should not use it
 
 

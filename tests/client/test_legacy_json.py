@@ -85,6 +85,7 @@ def test_a_sparse_tensor_that_contradicts_itself_is_refused(changes, message):
         ([1, "2"], "other things than numbers"),
         (["1", 2], "other things than texts"),
         ([], "empty list"),
+        ([1, 1e300], "too large for float32"),
         (None, "holds None"),
         ([{}], "holds {}"),
         ("no picture!", "neither a base64 image nor a string tensor"),

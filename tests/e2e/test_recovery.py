@@ -12,6 +12,7 @@ import pytest
 
 from cluster_serving.client import ServingError
 from tests import model_zoo
+from tests.waiting import wait_until
 
 
 class Load:
@@ -61,7 +62,7 @@ def double(started, tmp_path):
     return started(jobName="recovery", modelPath=tmp_path, modelParallelism=2)
 
 
-@pytest.mark.parametrize("victim", ["taskmanager", "redis"])
+@pytest.mark.parametrize("victim", ["taskmanager", "jobmanager", "redis"])
 def test_every_request_is_answered_though_a_process_is_killed(double, cluster, victim):
     requests, results = double
     load = Load(requests)
@@ -75,4 +76,4 @@ def test_every_request_is_answered_though_a_process_is_killed(double, cluster, v
         client, number = map(int, uri.split(":"))
         answer = results.query_and_delete(uri, timeout=60)
         assert answer.tolist() == [2 * (client * 100_000 + number)] * 3
-    assert cluster.job("recovery")["state"] == "RUNNING"
+    wait_until(lambda: cluster.state_of("recovery") == "RUNNING", 90)

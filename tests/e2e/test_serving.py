@@ -13,6 +13,7 @@ import pytest
 from cluster_serving.client import InferenceFailed, InputQueue, InvalidInput, legacy
 from cluster_serving.client.protocol import GROUP, result_key
 from tests import model_zoo
+from tests.waiting import wait_until
 
 # OpenVINO computes in bfloat16 on the CPUs that have it.
 TOLERANCE = 0.02
@@ -215,10 +216,3 @@ def metric_sum(url, name):
 
 def all_metrics(url):
     return {metric["id"] for metric in httpx.get(url.replace("/subtasks/metrics", "/metrics")).json()}
-
-
-def wait_until(condition, seconds=30):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.2)

@@ -8,7 +8,7 @@ import torch
 from cluster_serving.client.errors import ModelError
 from cluster_serving.job.models import load_model, prototxt
 from cluster_serving.job.options import ModelOptions
-from tests import model_zoo
+from tests.job.models import writers
 
 RNG = np.random.default_rng(0)
 W, B = RNG.normal(size=(4, 3, 3, 3)).astype(np.float32), RNG.normal(size=4).astype(np.float32)
@@ -24,9 +24,9 @@ def load(folder, **options):
 
 
 def save(folder, head=SHAPES[0], weights=None):
-    text = model_zoo.caffe_layer("Convolution", "image", "z", "convolution_param { num_output: 4 kernel_size: 3 }")
-    text += model_zoo.caffe_layer("ReLU", "z", "y")
-    model_zoo.save_caffe(folder, f"{head}\n{text}", {"z": ("Convolution", [W, B])} if weights is None else weights)
+    text = writers.caffe_layer("Convolution", "image", "z", "convolution_param { num_output: 4 kernel_size: 3 }")
+    text += writers.caffe_layer("ReLU", "z", "y")
+    writers.save_caffe(folder, f"{head}\n{text}", {"z": ("Convolution", [W, B])} if weights is None else weights)
 
 
 @pytest.mark.parametrize("head", SHAPES)

@@ -13,6 +13,7 @@ from cluster_serving.client.errors import InferenceFailed
 from cluster_serving.job.models import load_model
 from cluster_serving.job.options import ModelOptions
 from tests import model_zoo
+from tests.job.models import writers
 
 # ONNX element types; the other engines use numpy's names.
 ONNX = {"float32": "FLOAT", "int64": "INT64", "uint8": "UINT8", "bool": "BOOL", "str": "STRING"}
@@ -77,12 +78,12 @@ def save_onnx(folder: Path, dtype: str) -> None:
 def save_caffe(folder: Path, dtype: str) -> None:
     text = 'input: "x"\ninput_shape { dim: 1 dim: 3 }\n'
     text += 'layer { name: "y" type: "Concat" bottom: "x" bottom: "x" top: "y" }\n'
-    model_zoo.save_caffe(folder, text, {})
+    writers.save_caffe(folder, text, {})
 
 
 def save_bigdl(folder: Path, dtype: str) -> None:
-    both = model_zoo.bigdl_module("Identity"), model_zoo.bigdl_module("Identity")
-    model_zoo.save_bigdl(folder, model_zoo.bigdl_module("Concat", "y", {"dimension": 2}, modules=both))
+    both = writers.bigdl_module("Identity"), writers.bigdl_module("Identity")
+    writers.save_bigdl(folder, writers.bigdl_module("Concat", "y", {"dimension": 2}, modules=both))
 
 
 def _tf(dtype: str) -> Any:

@@ -62,8 +62,9 @@ def test_files_that_are_not_encrypted_are_taken_as_they_are(tmp_path):
 @pytest.mark.parametrize(("secret", "salt"), [("wrong", "salt"), ("secret", "wrong"), ("", "")])
 def test_a_wrong_secret_or_salt_is_refused(tmp_path, secret, salt):
     (tmp_path / "a.bin").write_bytes(encrypt(BYTES, "secret", "salt"))
-    with pytest.raises(ModelError, match="cannot be decrypted: secret or salt is wrong"), decrypt_folder(
-        tmp_path, secret, salt
+    with (
+        pytest.raises(ModelError, match="cannot be decrypted: secret or salt is wrong"),
+        decrypt_folder(tmp_path, secret, salt),
     ):
         pass
 
@@ -76,8 +77,9 @@ def test_a_folder_without_encrypted_files_is_refused(tmp_path):
 
 def test_the_missing_package_is_named_with_the_command_that_installs_it(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "cryptography", None)
-    with pytest.raises(EngineMissing, match=r"pip install 'cluster-serving\[encryption\]'"), decrypt_folder(
-        tmp_path, "", ""
+    with (
+        pytest.raises(EngineMissing, match=r"pip install 'cluster-serving\[encryption\]'"),
+        decrypt_folder(tmp_path, "", ""),
     ):
         pass
 

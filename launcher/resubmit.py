@@ -1,0 +1,84 @@
+"""Submits the jobs of a cluster again after its JobManager died: without high availability it has forgotten them.
+
+Usage: python -m cluster_serving.launcher.resubmit PORT
+
+The keeper of the JobManager runs this after it has started the JobManager again. Requests are not concerned: they wait
+in Redis.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from cluster_serving.client.errors import ServingError
+from cluster_serving.job.options import JobOptions
+from cluster_serving.launcher import flink_cluster, state
+from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.flink_home import FlinkHome
+from cluster_serving.launcher.flink_rest import FlinkRest
+from cluster_serving.launcher.process import locked, wait_until
+from cluster_serving.launcher.submission import submit
+from cluster_serving.launcher.values import Address
+
+PATIENCE = 120.0
+"""Seconds that the cluster may take to have slots for a job."""
+
+
+def remember(home: Path, options: JobOptions) -> None:
+    """Keep what a job was started with, in the cluster's private folder."""
+    record = _folder(home) / f"{options.name}.json"
+    record.parent.mkdir(mode=0o700, exist_ok=True)
+    # Made private before it is filled: the address of Redis may hold a password.
+    record.touch(0o600)
+    record.write_text(options.to_json(), "utf8")
+
+
+def forget(home: Path, job: str) -> None:
+    """Do not submit a job again: it was stopped."""
+    (_folder(home) / f"{job}.json").unlink(missing_ok=True)
+
+
+def resubmit(address: Address) -> list[str]:
+    """Submit all remembered jobs that the JobManager does not know.
+
+    Args:
+        address: REST endpoint of the cluster that was started here.
+
+    Returns:
+        Names of the submitted jobs.
+    """
+    home = FlinkHome(flink_cluster.folder(address))
+    submitted = []
+    with locked(state.folder("submission", address)), FlinkRest(f"http://{address}") as rest:
+        for record in sorted(_folder(home.path).glob("*.json")):
+            options = JobOptions.from_json(record.read_text("utf8"))
+
+            def has_slots(needed: int = options.parallelism) -> bool:
+                overview = rest.overview()
+                return overview is not None and overview.free >= needed
+
+            if not wait_until(has_slots, PATIENCE):
+                raise LaunchError(f"no {options.parallelism} free slots for job {options.name} within {PATIENCE:.0f} s")
+            if not rest.jobs(options.name):
+                submit(home, address, options, PATIENCE)
+                submitted.append(options.name)
+    return submitted
+
+
+def _folder(home: Path) -> Path:
+    return home / "jobs"
+
+
+def main() -> None:
+    """Run for the cluster at the port of the command line; what happens is in the JobManager's log."""
+    try:
+        names = resubmit(Address("localhost", int(sys.argv[1])))
+        print(json.dumps({"resubmitted": names}), flush=True)
+    except (LaunchError, ServingError) as error:
+        sys.exit(f"resubmit: {error}")
+
+
+if __name__ == "__main__":
+    main()
