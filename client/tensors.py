@@ -36,7 +36,7 @@ _CONTINUATION = b"\xff\xff\xff\xff"
 _MAX_SCHEMA_BYTES = 1 << 20
 _MAX_LAYOUT_BYTES = 1 << 24
 _LITTLE_ENDIAN = {name: np.dtype(name).newbyteorder("<") for name in DTYPES}
-_NAMES = {np.dtype(name).newbyteorder(order): name for name in DTYPES for order in "<>"}
+_NAMES = {dtype: name for name in DTYPES for dtype in (np.dtype(name).newbyteorder(">"), _LITTLE_ENDIAN[name])}
 _MAX_BYTES = (1 << 31) - 1
 _SPARSE_TYPE = pa.struct([("indices", pa.binary()), ("values", pa.binary())])
 

@@ -130,11 +130,9 @@ class RedisStreamsSource(FlatMapFunction):
 
     def _recover(self, patience: float) -> list[Entry]:
         """The next request that a crash or stop interrupted, once the one before it is answered."""
-        if not self._lane.wait_idle(patience):
-            self._reader.heartbeat()
-            return []
-        found = self._reader.recover()
+        found = self._reader.recover(patience) if self._lane.wait_idle(patience) else None
         if found is None:
+            self._reader.heartbeat()
             return []
         entry, deliveries = found
         if deliveries <= self._options.max_deliveries:

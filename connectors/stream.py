@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 
 _HEARTBEATS_PER_CLAIM = 10
 _CLAIM_COUNT = 100
+_RECOVERY_PAUSE = 0.002
 # Reads the own pending entries behind every possible one. The very last id would not do: Redis takes it for ">".
 _AFTER_ALL = "18446744073709551615-0"
 
@@ -62,33 +63,46 @@ class StreamReader:
         self._consumer = consumer
         self._claim_idle_ms = claim_idle_ms
         self._pending_after: str | None = "0"
+        self._recovered: bytes | None = None
         self._next_claim = 0.0
         self._next_heartbeat = 0.0
 
     @property
     def recovering(self) -> bool:
-        """Whether own pending entries may be left from before: call `recover` until it gives None."""
+        """Whether own pending entries may be left from before: call `recover` until this is false."""
         return self._pending_after is not None
 
     def start_over(self) -> None:
         """Look for own pending entries again: to be called after every error, since an answer may have been lost."""
         self._pending_after = "0"
 
-    def recover(self) -> tuple[Entry, int] | None:
-        """Read the next own pending entry, and how often it has been delivered by now; None after the last.
+    def recover(self, patience: float) -> tuple[Entry, int] | None:
+        """Read the next own pending entry, once the one before it is answered.
 
-        One at a time, and to be called only when all earlier ones are answered: if one of them kills the process, only
-        its own count grows, and not that of the others in its batch.
+        One at a time: if one of them kills the process, only its own count grows, and not that of the others in its
+        batch.
+
+        Args:
+            patience: Seconds to wait for the one before to be answered.
+
+        Returns:
+            The entry, and how often it has been delivered by now; None if there is none (yet).
 
         Raises:
             redis.RedisError: Redis cannot be used; call `start_over`, then nothing is lost.
         """
+        deadline = time.monotonic() + patience
+        while self._recovered is not None and self._deliveries(self._recovered):
+            if time.monotonic() >= deadline:
+                return None
+            time.sleep(_RECOVERY_PAUSE)
+        self._recovered = None
         while self._pending_after is not None:
             raw = self._guarded(lambda: self._xreadgroup(str(self._pending_after), 1, None))
             self._pending_after = raw[-1][0].decode() if raw else None
             for entry in self._parse(raw):
-                pending = self._client.xpending_range(self._stream, GROUP, entry.id, entry.id, 1)
-                return entry, pending[0]["times_delivered"] if pending else 1
+                self._recovered = entry.id
+                return entry, self._deliveries(entry.id) or 1
         return None
 
     def read(self, count: int, block_ms: int | None) -> list[Entry]:
@@ -125,6 +139,11 @@ class StreamReader:
             self._xreadgroup(_AFTER_ALL, 1, None)
             self._next_heartbeat = time.monotonic() + self._claim_idle_ms / 1000 / _HEARTBEATS_PER_CLAIM
         return []
+
+    def _deliveries(self, entry_id: bytes) -> int:
+        """How often an entry was delivered; 0 if it is not pending any more."""
+        pending = self._client.xpending_range(self._stream, GROUP, entry_id, entry_id, 1)
+        return int(pending[0]["times_delivered"]) if pending else 0
 
     def _guarded(self, action: Callable[[], list[T]]) -> list[T]:
         try:
