@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Sequence
 
+import redis
 from pyflink.datastream import MapFunction, RuntimeContext
 
 from cluster_serving.client.errors import InferenceFailed, ModelError, ServingError
 from cluster_serving.connectors.answer import Answer
+from cluster_serving.connectors.model_secret import KEY, wait_for_secret
 from cluster_serving.connectors.reconnect import connect
 from cluster_serving.connectors.runtime import subtask_index
 from cluster_serving.connectors.slots import SlotReporter
@@ -23,7 +24,7 @@ from cluster_serving.job.request import Request
 
 NAME = "Inference"
 
-log = logging.getLogger(__name__)
+_SECRET_PATIENCE = 60.0
 
 
 class Predictor:
@@ -31,15 +32,16 @@ class Predictor:
 
     Args:
         options: The job.
+        secret: Secret and salt of an encrypted model.
 
     Raises:
         ModelError: The model cannot be loaded, or fails on a batch of zeros.
     """
 
-    def __init__(self, options: JobOptions) -> None:
+    def __init__(self, options: JobOptions, secret: tuple[str, str] = ("", "")) -> None:
         self._already_batched = options.batch.inputs_already_batched
         self._encode: Encoder = make_encoder(options.post_processing)
-        self.model: Model = load_model(options.model)
+        self.model: Model = load_model(options.model, *secret)
         self._preprocessor = Preprocessor(
             self.model.inputs, self.model.layout, options.image, options.batch.inputs_already_batched
         )
@@ -105,25 +107,34 @@ class Inference(MapFunction):
         Raises:
             ModelError: It cannot be loaded; the launcher shows the message and cancels the job.
         """
-        options = self._options
-        reporter = SlotReporter(
-            connect(options.redis), options.name, options.submission, subtask_index(runtime_context)
-        )
-        reporter.loading()
-        try:
-            self._predictor = Predictor(options)
-        except ServingError as error:
-            reporter.failed(error)
-            raise
-        except Exception as error:
-            reporter.failed(ModelError(f"{type(error).__name__}: {error}"))
-            raise
+        with connect(self._options.redis) as client:
+            index = subtask_index(runtime_context)
+            reporter = SlotReporter(client, self._options.name, self._options.submission, index)
+            reporter.loading()
+            try:
+                self._predictor = Predictor(self._options, self._secret(client))
+            except ServingError as error:
+                reporter.failed(error)
+                raise
+            except Exception as error:
+                reporter.failed(ModelError(f"{type(error).__name__}: {error}"))
+                raise
+            reporter.ready(self._predictor.describe())
         metrics = runtime_context.get_metrics_group()
         self._failures = metrics.counter("failures")
         self._batch_size = metrics.distribution("batchSize")
         self._inference_ms = metrics.distribution("inferenceTimeMs")
         self._queue_wait_ms = metrics.distribution("queueWaitMs")
-        reporter.ready(self._predictor.describe())
+
+    def _secret(self, client: redis.Redis) -> tuple[str, str]:
+        if not self._options.model.encrypted:
+            return "", ""
+        secret = wait_for_secret(client, _SECRET_PATIENCE)
+        if secret is None:
+            raise ModelError(
+                f"the model is encrypted, and Redis has no secret for it: HSET {KEY} secret <secret> salt <salt>"
+            )
+        return secret
 
     def close(self) -> None:
         """Release the model."""

@@ -87,6 +87,11 @@ class Config(BaseModel):
         _SWITCH,
         "true: load PyTorch models that were pickled. That runs whatever code the file holds: for your own files only.",
     )
+    model_encrypted: bool = _key(
+        False,
+        _SWITCH,
+        "true: the model's files are encrypted as in the original; the Redis hash model_secured has secret and salt.",
+    )
     inputs: Names = _key("", _NAMES, "Inputs of the model to feed, in this order; empty: its own.")
     outputs: Names = _key("", _NAMES, "Outputs of the model to return, in this order; empty: all.")
     input_shapes: Shapes = _key(
@@ -202,6 +207,7 @@ class Config(BaseModel):
             outputs=self.outputs,
             input_shapes=self.input_shapes,
             allow_pickle=self.allow_pickle,
+            encrypted=self.model_encrypted,
         )
 
     def job_options(self, submission: str) -> JobOptions:

@@ -21,6 +21,8 @@ HEAVY = {
     "tensorflow": {"job"},
     "torch": {"job"},
     "openvino": {"job"},
+    "onnxruntime": {"job"},
+    "keras": {"job"},
     "cv2": {"job"},
     "pydantic": {"launcher"},
     "typer": {"launcher"},

@@ -12,6 +12,7 @@ import pytest
 
 from cluster_serving.client import InferenceFailed, InputQueue, InvalidInput, legacy
 from cluster_serving.client.protocol import GROUP, result_key
+from cluster_serving.job.models.encryption import encrypt
 from tests import model_zoo
 from tests.waiting import wait_until
 
@@ -194,6 +195,14 @@ def test_what_was_being_computed_when_the_job_stopped_is_answered_after_the_next
     assert restarted.returncode == 0, restarted.stdout + restarted.stderr
     answers = np.stack([results.query_and_delete(f"r{number}", timeout=60) for number in range(400)])
     np.testing.assert_allclose(answers, model_zoo.digits_mlp(digits), atol=TOLERANCE)
+
+
+def test_an_encrypted_model_is_served_once_its_secret_is_in_redis(models, started, cluster_db, tmp_path):
+    for path in (models / "openvino").iterdir():
+        (tmp_path / path.name).write_bytes(encrypt(path.read_bytes(), "my secret", "my salt"))
+    cluster_db.hset("model_secured", mapping={"secret": "my secret", "salt": "my salt"})
+    queue, _ = started(jobName="encrypted", modelPath=tmp_path, modelEncrypted=True)
+    assert_answers_are_right(queue, 4)
 
 
 def test_filters_rank_for_both_kinds_of_client(models, started, cluster_db):
