@@ -23,6 +23,8 @@ _JPEG_SEGMENT = re.compile(rb"\xff([\x02-\xcf\xd9-\xfe])")
 # Tag → axis: width and tile width, height and tile height; a tile is held in memory as a whole, too.
 _TIFF_SIZES = {256: 0, 322: 0, 257: 1, 323: 1}
 
+_FLAGS = {"BGR": cv2.IMREAD_COLOR, "RGB": cv2.IMREAD_COLOR, "GRAY": cv2.IMREAD_GRAYSCALE}
+
 # Slots are the unit of parallelism; OpenCV's own pool would take the cores of the other slots.
 cv2.setNumThreads(1)
 # What is wrong with an image is answered to its sender; a sender must not be able to fill the log.
@@ -32,18 +34,18 @@ cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
 def decode(
     data: bytes, options: ImageOptions, layout: Layout, dtype: DTypeLike = np.float32, name: str = "image"
 ) -> Array:
-    """Decode an image to blue, green, red in 0..255, turned upright as its EXIF data says, not normalized.
+    """Decode an image, turned upright as its EXIF data says; by default to blue, green, red in 0..255.
 
     Args:
         data: The encoded file; grey images get three equal channels, transparency is dropped.
-        options: Size to scale to, and most pixels to accept.
-        layout: "HWC" for (height, width, 3), "CHW" for (3, height, width).
+        options: Size to scale to, most pixels to accept, order of the channels, and how to normalize.
+        layout: "HWC" for (height, width, channels), "CHW" for (channels, height, width).
         dtype: Of the result; uint8 costs no conversion.
         name: Of the input, for messages.
 
     Raises:
         RequestTooLarge: The header announces more pixels than `options.max_pixels`; nothing was decoded.
-        InvalidInput: The bytes are not a whole image of one of `FORMATS`.
+        InvalidInput: The bytes are not a whole image of one of `FORMATS`, or integers cannot be normalized.
     """
     size = read_size(data)
     if size and size[0] * size[1] > options.max_pixels:
@@ -51,7 +53,7 @@ def decode(
             f"input {name!r} is an image of {size[0]} x {size[1]} pixels; at most {options.max_pixels} are accepted"
         )
     try:
-        image = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR) if size else None
+        image = cv2.imdecode(np.frombuffer(data, np.uint8), _FLAGS[options.color]) if size else None
     except cv2.error:
         image = None
     if image is None:
@@ -61,6 +63,18 @@ def decode(
         )
     if options.resize:
         image = cv2.resize(image, options.resize, interpolation=cv2.INTER_LINEAR)
+    if options.color == "RGB":
+        image = cv2.cvtColor(image, cv2.COLOR_BGR2RGB)
+    elif options.color == "GRAY":
+        image = image[:, :, np.newaxis]
+    if options.normalizes:
+        if np.dtype(dtype).kind != "f":
+            raise InvalidInput(
+                f"input {name!r} is an image, but imageScale, imageMean and imageStd need a model that takes floats, "
+                f"not {np.dtype(dtype)}"
+            )
+        std = np.array(options.std, np.float32)
+        image = image * (options.scale / std) - np.array(options.mean, np.float32) / std
     return np.ascontiguousarray(image.transpose(2, 0, 1) if layout == "CHW" else image, dtype)
 
 

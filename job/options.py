@@ -18,10 +18,25 @@ class ImageOptions:
     Attributes:
         resize: (width, height) in pixels, or None to keep the image's own size.
         max_pixels: Larger images are refused before they are decoded.
+        color: Order of the channels: BGR (the original's), RGB, or GRAY for a single one.
+        layout: HWC or CHW; empty for what the model's shape or else its engine says.
+        scale: Pixels from 0 to 255 are multiplied by this,
+        mean: then this is subtracted, per channel or one for all,
+        std: then they are divided by this, per channel or one for all.
     """
 
     resize: tuple[int, int] | None = None
     max_pixels: int = 50_000_000
+    color: str = "BGR"
+    layout: str = ""
+    scale: float = 1.0
+    mean: tuple[float, ...] = (0.0,)
+    std: tuple[float, ...] = (1.0,)
+
+    @property
+    def normalizes(self) -> bool:
+        """Whether pixels become other numbers than they are."""
+        return self.scale != 1 or any(self.mean) or any(value != 1 for value in self.std)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +122,10 @@ class JobOptions:
             ),
             redis=RedisOptions(**raw.pop("redis")),
             batch=BatchOptions(**raw.pop("batch")),
-            image=ImageOptions(tuple(image["resize"]) if image["resize"] else None, image["max_pixels"]),
+            image=ImageOptions(
+                **image
+                | {"resize": tuple(image["resize"]) if image["resize"] else None}
+                | {name: tuple(image[name]) for name in ("mean", "std")}
+            ),
             **raw,
         )

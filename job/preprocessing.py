@@ -86,7 +86,8 @@ class _Rule:
         self._dtype = np.dtype(spec.dtype) if spec.dtype not in ("", "str") else None
         self._is_text = spec.dtype == "str"
         self._text = f"{spec.name}: {type_text(spec.dtype, self._shape)}"
-        self._layout: Layout = _layout_of(self._image_shape) or layout
+        declared: Layout | None = "HWC" if image.layout == "HWC" else "CHW" if image.layout == "CHW" else None
+        self._layout: Layout = declared or _layout_of(self._image_shape) or layout
         self._image = image
 
     def __str__(self) -> str:

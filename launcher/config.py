@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic.alias_generators import to_camel
 
 from cluster_serving.job.options import BatchOptions, ImageOptions, JobOptions, ModelOptions, RedisOptions
 from cluster_serving.launcher.values import (
     Address,
+    Channels,
     Filter,
     FlinkUrl,
     Names,
@@ -51,9 +52,9 @@ class Config(BaseModel):
     model_path: str = _key(
         ...,
         "the path of a folder",
-        "Folder that holds one model: OpenVINO IR (*.xml, *.bin), TensorFlow SavedModel (saved_model.pb, variables/) "
-        "or TorchScript (*.pt). A relative path starts at the folder of this file. On a cluster of several machines, "
-        "all of them must see the folder under this path. Required.",
+        "Folder that holds one model; docs/models.md lists the formats, such as *.xml and *.bin (OpenVINO), *.onnx, "
+        "*.pt (TorchScript), *.keras, or saved_model.pb and variables/. A relative path starts at the folder of this "
+        "file. On a cluster of several machines, all of them must see the folder under this path. Required.",
         min_length=1,
     )
     job_name: str = _key(
@@ -110,6 +111,23 @@ class Config(BaseModel):
         "width,height in pixels, such as 224,224, or empty",
         "Size that images are scaled to, width first; empty: they keep their own.",
     )
+    image_color: Literal["BGR", "RGB", "GRAY"] = _key(
+        "BGR", "BGR, RGB or GRAY", "Order of an image's channels, BGR as in the original; GRAY has a single one."
+    )
+    image_layout: Literal["", "HWC", "CHW"] = _key(
+        "",
+        "HWC, CHW or empty",
+        "Order of an image's axes; empty: as the model's shape says, else HWC for TensorFlow and CHW for the others.",
+    )
+    image_scale: float = _key(1.0, "a number", "Pixels, from 0 to 255, are multiplied by this,", gt=0)
+    image_mean: Channels = _key(
+        [0], "a list of one or three numbers", "then this is subtracted, per channel or one for all,"
+    )
+    image_std: Channels = _key(
+        [1],
+        "a list of one or three numbers, none of them 0",
+        "then they are divided by this, per channel or one for all.",
+    )
     max_image_pixels: int = _key(50_000_000, _COUNT, "Larger images are refused before they are decoded.", ge=1)
     post_processing: Filter = _key(
         "",
@@ -165,6 +183,13 @@ class Config(BaseModel):
     start_timeout: int = _key(
         120, "a whole number of seconds", "Seconds that each step of cluster-serving-start may take.", ge=1
     )
+
+    @field_validator("image_std")
+    @classmethod
+    def _divides(cls, value: tuple[float, ...]) -> tuple[float, ...]:
+        if 0 in value:
+            raise ValueError("0 cannot divide")
+        return value
 
     @property
     def redis_address(self) -> Address:
@@ -231,7 +256,15 @@ class Config(BaseModel):
             batch=BatchOptions(
                 self.max_batch_size, self.batch_timeout, self.greedy_batching, self.input_already_batched
             ),
-            image=ImageOptions(self.image_resize, self.max_image_pixels),
+            image=ImageOptions(
+                resize=self.image_resize,
+                max_pixels=self.max_image_pixels,
+                color=self.image_color,
+                layout=self.image_layout,
+                scale=self.image_scale,
+                mean=self.image_mean,
+                std=self.image_std,
+            ),
             parallelism=self.model_parallelism,
             execution_mode=self.execution_mode,
             post_processing=self.post_processing,

@@ -32,6 +32,14 @@ def _pair(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
+def _channels(value: Any) -> Any:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        value = [value]
+    if isinstance(value, list) and len(value) not in (1, 3):
+        raise ValueError(f"{len(value)} numbers")
+    return tuple(value) if isinstance(value, list) else value
+
+
 def _shapes(value: Any) -> Any:
     if isinstance(value, list):
         return tuple(tuple(shape) if isinstance(shape, list) else shape for shape in value)
@@ -46,6 +54,9 @@ Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
 
 Pair = Annotated[tuple[int, int] | None, BeforeValidator(_pair)]
 """Two numbers, written as "a,b" or [a, b]; empty for none."""
+
+Channels = Annotated[tuple[float, ...], BeforeValidator(_channels)]
+"""One number for all channels of an image, or three; written as a list or a single number."""
 
 Shapes = Annotated[tuple[tuple[int, ...], ...], BeforeValidator(_shapes)]
 """Shapes, written as a list of lists."""

@@ -164,3 +164,23 @@ def test_a_photo_is_turned_upright(picture):
     exif = b"Exif\0\0II*\0" + struct.pack("<IH", 8, 1) + orientation + b"\0" * 4
     segment = b"\xff\xe1" + struct.pack(">H", len(exif) + 2) + exif
     assert decode(data[:2] + segment + data[2:], ImageOptions(), "HWC").shape == (WIDTH, HEIGHT, 3)
+
+
+def test_images_are_normalized_as_declared(picture):
+    data = encode(".png", picture)
+    options = ImageOptions(color="RGB", scale=1 / 255, mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
+    image = decode(data, options, "CHW")
+    rgb = picture[:, :, ::-1].transpose(2, 0, 1).astype(np.float64) / 255
+    mean, std = (np.array(values)[:, None, None] for values in (options.mean, options.std))
+    assert image.dtype == np.float32
+    np.testing.assert_allclose(image, (rgb - mean) / std, atol=1e-5)
+
+
+def test_a_grey_image_has_one_channel_and_one_mean(picture):
+    grey = decode(encode(".png", picture[:, :, 0]), ImageOptions(color="GRAY", mean=(10.0,)), "CHW")
+    np.testing.assert_array_equal(grey, picture[np.newaxis, :, :, 0].astype(np.float32) - 10)
+
+
+def test_integers_are_not_normalized(picture):
+    with pytest.raises(InvalidInput, match="need a model that takes floats, not uint8"):
+        decode(encode(".png", picture), ImageOptions(scale=0.5), "CHW", np.uint8)

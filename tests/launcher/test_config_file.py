@@ -182,3 +182,21 @@ def test_environment_variables_come_before_the_file(read, monkeypatch):
         ConfigError, match="environment variable CLUSTER_SERVING_MODEL_PARALLELISM: modelParallelism is"
     ):
         read("modelPath: m")
+
+
+def test_images_are_declared_as_the_model_was_trained(tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text(
+        "modelPath: m\nimageColor: RGB\nimageScale: 0.5\nimageMean: [1, 2.5, 3]\nimageStd: 2\nimageLayout: HWC\n"
+    )
+    image = config_file.read(path).job_options("s").image
+    assert (image.color, image.scale, image.mean, image.std, image.layout) == ("RGB", 0.5, (1, 2.5, 3), (2,), "HWC")
+    assert JobOptions.from_json(config_file.read(path).job_options("s").to_json()).image == image
+
+
+@pytest.mark.parametrize("line", ["imageStd: [1, 0, 1]", "imageMean: [1, 2]", "imageColor: CMYK", "imageScale: 0"])
+def test_images_cannot_be_declared_otherwise(tmp_path, line):
+    path = tmp_path / "config.yaml"
+    path.write_text(f"modelPath: m\n{line}\n")
+    with pytest.raises(ConfigError, match=f"line 2.*{line.partition(':')[0]}"):
+        config_file.read(path)
