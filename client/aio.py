@@ -144,6 +144,7 @@ class _AsyncQueue:
         self.name = name
         self.db = connect_async(host or "localhost", port or 6379, url, **redis_options)
         self._wakeups = _Wakeups(self.db)
+        self._reply_channel = new_channel(name)
 
     async def __aenter__(self) -> Self:
         return self
@@ -200,18 +201,6 @@ class AsyncOutputQueue(_AsyncQueue):
 
 class AsyncInputQueue(_AsyncQueue):
     """Queues requests for one job; see `client.queues.InputQueue` for arguments and errors."""
-
-    def __init__(
-        self,
-        host: str | None = None,
-        port: int | str | None = None,
-        name: str = DEFAULT_JOB,
-        *,
-        url: str | None = None,
-        **redis_options: Any,
-    ) -> None:
-        super().__init__(host, port, name, url=url, **redis_options)
-        self._reply_channel = new_channel(name)
 
     async def enqueue(self, uri: str, /, **data: object) -> str:
         """Queue a request and return at once; see `InputQueue.enqueue`."""

@@ -214,7 +214,7 @@ def test_filters_rank_for_both_kinds_of_client(models, started, cluster_db):
     cluster_db.xadd("ranked", {"uri": "text", "data": legacy.encode_request({"x": digit})})
     key = result_key("ranked", "text")
     wait_until(lambda: cluster_db.exists(key))
-    text = cluster_db.hget(key, "value").decode()
+    text = cluster_db.hget(key, "topN").decode()
     assert json.loads(text.replace("][", "],["))[0][0] == ranking[0][0]
 
 
