@@ -13,6 +13,7 @@ import yaml
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
+from cluster_serving.launcher import old_keys
 from cluster_serving.launcher.config import Config
 from cluster_serving.launcher.errors import ConfigError
 from cluster_serving.launcher.values import redacted
@@ -71,7 +72,7 @@ def _parse(path: Path, text: str, warn: Callable[[str], None]) -> tuple[dict[str
     loader = yaml.SafeLoader(text)
     try:
         root = loader.get_single_node()
-        pairs = [(key, loader.construct_object(value, deep=True)) for key, value in _pairs(path, root)]
+        pairs = _entries(path, root, loader, warn)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         raise ConfigError(f"{path}, line {mark.line + 1 if mark else '?'}: not valid YAML: {error.problem}") from None
@@ -80,9 +81,7 @@ def _parse(path: Path, text: str, warn: Callable[[str], None]) -> tuple[dict[str
 
     values: dict[str, Any] = {}
     places: dict[str, str] = {}
-    for node, value in pairs:
-        place = f"{path}, line {node.start_mark.line + 1}"
-        name = str(node.value)
+    for name, place, value in pairs:
         key = _CANONICAL.get(name.lower(), name.lower())
         if key in places:
             raise ConfigError(f"{place}: {name} is given a second time; first in {places[key]}")
@@ -97,6 +96,43 @@ def _parse(path: Path, text: str, warn: Callable[[str], None]) -> tuple[dict[str
         elif value is not None:
             values[key] = value
     return values, places
+
+
+def _entries(
+    path: Path, root: yaml.Node | None, loader: yaml.SafeLoader, warn: Callable[[str], None]
+) -> list[tuple[str, str, Any]]:
+    """Name, place and value of each key; the nested ones of the original's early versions under today's names."""
+    entries = []
+    renamed = []
+    for node, value_node in _pairs(path, root):
+        name, place = str(node.value), _place(path, node)
+        if name not in old_keys.SECTIONS or (isinstance(value_node, yaml.ScalarNode) and value_node.value):
+            entries.append((name, place, loader.construct_object(value_node, deep=True)))
+            continue
+        for inner, inner_value in _pairs(path, value_node) if isinstance(value_node, yaml.MappingNode) else []:
+            old, where = f"{name}.{inner.value}", _place(path, inner)
+            try:
+                new = old_keys.translate(old, loader.construct_object(inner_value, deep=True))
+            except KeyError:
+                raise ConfigError(
+                    f"{where}: {old} is not a key of this file, nor was it one of the original's"
+                ) from None
+            except ValueError as error:
+                raise ConfigError(f"{where}: {old}: {error}") from None
+            if new is not None:
+                entries.append((new[0], where, new[1]))
+                renamed.append(f"{new[0]}: {_written(*new)} (was {old})")
+    if renamed:
+        warn(f"{path} has nested keys of an early version; write instead: {', '.join(renamed)}")
+    return entries
+
+
+def _written(key: str, value: Any) -> str:
+    return redacted(value) if key == "redisUrl" and isinstance(value, str) else str(value)
+
+
+def _place(path: Path, node: yaml.Node) -> str:
+    return f"{path}, line {node.start_mark.line + 1}"
 
 
 def _pairs(path: Path, root: yaml.Node | None) -> list[tuple[yaml.Node, yaml.Node]]:

@@ -1,0 +1,88 @@
+"""The nested keys of the original's `config.yaml` up to 0.9 (`model: path: …`), and what they are called now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+SECTIONS = frozenset({"model", "data", "params", "redis", "flink", "secure", "spark"})
+"""Top-level keys that held others."""
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _text(value: Any) -> Any:
+    return "" if value is None else str(value)
+
+
+def _top_n(value: Any) -> str:
+    return f"topN({value})"
+
+
+def _image_size(value: Any) -> str | None:
+    """Width and height of a shape such as `3,224,224`, in which a number below 5 is the channels; None if it is none."""
+    parts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(parts, list) or len(parts) != 3 or not all(str(part).strip().isdecimal() for part in parts):
+        return None
+    sides = [int(part) for part in parts if int(part) >= 5]
+    return f"{sides[1]},{sides[0]}" if len(sides) == 2 else None
+
+
+_NAMES: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "model.path": ("modelPath", _same),
+    "model.name": ("jobName", _same),
+    "model.inputs": ("inputs", _text),
+    "model.outputs": ("outputs", _text),
+    "data.src": ("redisUrl", _same),
+    "data.filter": ("postProcessing", _text),
+    "data.image_shape": ("imageResize", _image_size),
+    "data.shape": ("imageResize", _image_size),
+    "params.batch_size": ("maxBatchSize", _same),
+    "params.core_number": ("coreNumberPerMachine", _same),
+    "params.model_number": ("modelParallelism", _same),
+    "params.top_n": ("postProcessing", _top_n),
+    "redis.maxmem": ("redisMaxMemory", _text),
+    "redis.timeout": ("redisTimeout", _same),
+    "flink.rest": ("flinkRestUrl", _same),
+    "secure.model_encrypted": ("modelEncrypted", _same),
+}
+
+_WITHOUT_EFFECT = frozenset(
+    {
+        "model.mode",
+        "data.data_type",
+        "data.resize",
+        "data.tensor_shape",
+        "data.type",
+        "params.engine_type",
+        "params.performance_mode",
+        "secure.secure_enabled",
+        "secure.secure_struct_store_password",
+        "secure.secure_trust_store_path",
+    }
+)
+
+
+def translate(name: str, value: Any) -> tuple[str, Any] | None:
+    """What an old key is called now.
+
+    Args:
+        name: Section and key, such as `data.src`.
+        value: Its value.
+
+    Returns:
+        Key and value of today; None if it has no effect any more.
+
+    Raises:
+        KeyError: The original had no such key.
+        ValueError: It asks for something that has to be said in another way now; the message says how.
+    """
+    if name == "secure.secure_enabled" and value is True:
+        raise ValueError("TLS is asked for by redisUrl: rediss://host:port now")
+    if name in _WITHOUT_EFFECT or name.startswith("spark."):
+        return None
+    key, convert = _NAMES[name]
+    converted = None if value is None else convert(value)
+    return None if converted is None else (key, converted)

@@ -1,0 +1,65 @@
+"""Configurations of the original's early versions."""
+
+import pytest
+
+from cluster_serving.launcher import config_file
+from cluster_serving.launcher.errors import ConfigError
+
+OLD = """\
+model:
+  path: /opt/work/model
+  name: my_job
+data:
+  src: localhost:6380
+  image_shape: 3,200,100
+  filter: topN(1)
+params:
+  core_number: 4
+  performance_mode:
+spark:
+  master: local[*]
+redis:
+  maxmem: 2g
+flink:
+  rest: localhost:8082
+secure:
+  secure_enabled: false
+"""
+
+
+def read(tmp_path, text):
+    path = tmp_path / "config.yaml"
+    path.write_text(text)
+    warnings = []
+    return config_file.read(path, warnings.append), warnings
+
+
+def test_nested_keys_are_read_with_one_warning_that_shows_todays(tmp_path):
+    config, (warning,) = read(tmp_path, OLD)
+    assert (config.model_path, config.job_name) == ("/opt/work/model", "my_job")
+    assert (config.redis_address.port, config.flink_address.port) == (6380, 8082)
+    assert config.image_resize == (100, 200)
+    assert config.post_processing == "topN(1)"
+    assert config.core_number_per_machine == 4
+    assert config.redis_max_memory == 2 << 30
+    assert "modelPath: /opt/work/model (was model.path)" in warning
+    assert "redisUrl: localhost:6380 (was data.src)" in warning
+
+
+def test_the_earliest_version_counts_classes(tmp_path):
+    config, _ = read(tmp_path, "model:\n  path: m\nparams:\n  batch_size: 8\n  top_n: 5\n")
+    assert (config.max_batch_size, config.post_processing) == (8, "topN(5)")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("model:\n  pth: m\n", r"line 2: model\.pth is not a key"),
+        ("model:\n  path: m\nmodelPath: n\n", "line 3: modelPath is given a second time"),
+        ("model:\n  path: m\nparams:\n  core_number: many\n", "line 4: coreNumberPerMachine is 'many'"),
+        ("model:\n  path: m\nsecure:\n  secure_enabled: true\n", "rediss://"),
+    ],
+)
+def test_mistakes_in_nested_keys_are_named_with_their_line(tmp_path, text, message):
+    with pytest.raises(ConfigError, match=message):
+        read(tmp_path, text)
