@@ -25,7 +25,17 @@ _CANONICAL = {key.lower(): key for key in _KEYS}
 _VARIABLES = {field.alias or name: f"CLUSTER_SERVING_{name.upper()}" for name, field in Config.model_fields.items()}
 
 # Keys of the original that change nothing here, with the value that they may have (None: any).
-_WITHOUT_EFFECT: dict[str, object] = {"performance_mode": None, "queueused": "redis", "kafkaurl": None}
+_WITHOUT_EFFECT: dict[str, object] = {
+    "performance_mode": None,
+    "queueused": "redis",
+    "kafkaurl": None,
+    "recordencrypted": False,
+    "secureenabled": False,
+    "redissecureenabled": False,
+    "redissecurestructstorepassword": None,
+    "redissecuretruststorepassword": None,
+    "redissecuretruststorepath": None,
+}
 
 _HEADER = """\
 # Configuration of one serving job. A key that is commented out has the value shown.
@@ -88,8 +98,9 @@ def _parse(path: Path, text: str, warn: Callable[[str], None]) -> tuple[dict[str
         places[key] = place
         if key in _WITHOUT_EFFECT:
             expected = _WITHOUT_EFFECT[key]
-            if expected is not None and value != expected:
-                raise ConfigError(f"{place}: {name} is {_shown(key, value)}; expected {expected}")
+            if value is not None and expected is not None and value != expected:
+                advice = "; TLS is asked for by redisUrl: rediss://host:port" if "secure" in key else ""
+                raise ConfigError(f"{place}: {name} is {_shown(key, value)}; expected {expected}{advice}")
             warn(f"{place}: {name} has no effect")
         elif key not in _KEYS:
             raise ConfigError(f"{place}: {name} is not a key of this file{_did_you_mean(name)}")
@@ -114,9 +125,7 @@ def _entries(
             try:
                 new = old_keys.translate(old, loader.construct_object(inner_value, deep=True))
             except KeyError:
-                raise ConfigError(
-                    f"{where}: {old} is not a key of this file, nor was it one of the original's"
-                ) from None
+                raise ConfigError(f"{where}: {old} is not a key of this file, and was none of the original's") from None
             except ValueError as error:
                 raise ConfigError(f"{where}: {old}: {error}") from None
             if new is not None:

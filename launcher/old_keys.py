@@ -22,7 +22,7 @@ def _top_n(value: Any) -> str:
 
 
 def _image_size(value: Any) -> str | None:
-    """Width and height of a shape such as `3,224,224`, in which a number below 5 is the channels; None if it is none."""
+    """Width and height of a shape such as `3,224,224`, where a number below 5 is the channels; None if it is none."""
     parts = value.split(",") if isinstance(value, str) else value
     if not isinstance(parts, list) or len(parts) != 3 or not all(str(part).strip().isdecimal() for part in parts):
         return None

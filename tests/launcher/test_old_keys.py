@@ -63,3 +63,17 @@ def test_the_earliest_version_counts_classes(tmp_path):
 def test_mistakes_in_nested_keys_are_named_with_their_line(tmp_path, text, message):
     with pytest.raises(ConfigError, match=message):
         read(tmp_path, text)
+
+
+def test_the_sample_file_of_the_last_version_is_read(tmp_path):
+    sample = (
+        "modelPath: /path/to/model\nqueueUsed: redis\nredisUrl:\nredisMaxmemory:\nredisTimeout:\n"
+        "recordEncrypted:\nmodelEncrypted:\nperformance_mode:\nflinkRestUrl:\nmodelParallelism:\nthreadPerModel:\n"
+        "postProcessing:\nredisSecureEnabled: false\nredisSecureTrustStorePath:\n"
+        "redisSecureTrustStorePassword: 1234qwer\n"
+    )
+    config, warnings = read(tmp_path, sample)
+    assert config.redis_address.port == 6379
+    assert not any("1234qwer" in warning for warning in warnings)
+    with pytest.raises(ConfigError, match="rediss://"):
+        read(tmp_path, sample.replace("redisSecureEnabled: false", "redisSecureEnabled: true"))
