@@ -6,6 +6,7 @@ One subscription serves all waiting coroutines of a queue, so thousands of reque
 from __future__ import annotations
 
 import asyncio
+import builtins
 import contextlib
 import time
 import uuid
@@ -14,7 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import redis.asyncio
-from redis.exceptions import ConnectionError, TimeoutError
+from redis.exceptions import RedisError, TimeoutError
 
 from cluster_serving.client.connection import connect_async, translated
 from cluster_serving.client.convert import to_inputs
@@ -69,8 +70,10 @@ class _Wakeups:
                 del self._waiting[key]
                 if once and channel.encode() in self._confirmed and self._pubsub is not None:
                     del self._confirmed[channel.encode()]
-                    async with self._commands:
-                        await self._pubsub.unsubscribe(channel)
+                    # A result may be on its way out; it matters more than an idle subscription.
+                    with contextlib.suppress(RedisError, OSError):
+                        async with self._commands:
+                            await self._pubsub.unsubscribe(channel)
 
     async def close(self) -> None:
         """Stop listening and give the connection back."""
@@ -89,13 +92,21 @@ class _Wakeups:
         confirmed = self._confirmed.get(key)
         if confirmed is None:
             confirmed = self._confirmed[key] = asyncio.Event()
-            async with self._commands:
-                if self._pubsub is None:
-                    self._pubsub = self._client.pubsub()
-                await self._pubsub.subscribe(channel)
-            if self._listener is None:
-                self._listener = asyncio.create_task(self._listen())
-        await asyncio.wait_for(confirmed.wait(), 5)
+            try:
+                async with self._commands:
+                    if self._pubsub is None:
+                        self._pubsub = self._client.pubsub()
+                    await self._pubsub.subscribe(channel)
+            except BaseException:
+                # Or everyone after this one would wait for a confirmation that never comes.
+                self._confirmed.pop(key, None)
+                raise
+        if self._listener is None or self._listener.done():
+            self._listener = asyncio.create_task(self._listen())
+        try:
+            await asyncio.wait_for(confirmed.wait(), 5)
+        except builtins.TimeoutError:
+            raise TimeoutError("Redis did not confirm a subscription within 5 s") from None
 
     async def _listen(self) -> None:
         while True:
@@ -109,9 +120,9 @@ class _Wakeups:
                         await self._pubsub.subscribe(*self._confirmed)
                     self._wake_all()
                 message = await self._pubsub.get_message(timeout=RECHECK)
-            except (ConnectionError, TimeoutError, OSError):
+            except (RedisError, OSError):
                 if self._pubsub is not None:
-                    with contextlib.suppress(ConnectionError, OSError):
+                    with contextlib.suppress(RedisError, OSError):
                         await self._pubsub.aclose()  # type: ignore[no-untyped-call]
                 self._pubsub = None
                 await asyncio.sleep(_RECONNECT_PAUSE)
@@ -161,11 +172,11 @@ class _AsyncQueue:
 
     async def _fetch(self, uri: str, delete: bool) -> Fields | None:
         key = result_key(self.name, uri)
-        async with self.db.pipeline(transaction=delete) as pipeline:
-            pipeline.hgetall(key)
-            if delete:
-                pipeline.delete(key)
-            return (await pipeline.execute())[0] or None
+        fields: Fields = await self.db.hgetall(key)  # type: ignore[misc]
+        # Only when it has arrived: a lost reply must not lose the result.
+        if fields and delete:
+            await self.db.delete(key)
+        return fields or None
 
 
 class AsyncOutputQueue(_AsyncQueue):
@@ -202,7 +213,7 @@ class AsyncOutputQueue(_AsyncQueue):
 class AsyncInputQueue(_AsyncQueue):
     """Queues requests for one job; see `client.queues.InputQueue` for arguments and errors."""
 
-    async def enqueue(self, uri: str, /, **data: object) -> str:
+    async def enqueue(self, uri: str, **data: object) -> str:
         """Queue a request and return at once; see `InputQueue.enqueue`."""
         return await self._add(uri, data)
 
@@ -220,7 +231,11 @@ class AsyncInputQueue(_AsyncQueue):
     async def _add(self, uri: str, data: Mapping[str, object], reply_to: str = "") -> str:
         fields = request_fields(uri, to_inputs(data), reply_to)
         with translated(self.db):
-            await self.db.xadd(self.name, fields)  # type: ignore[arg-type]
+            async with self.db.pipeline(transaction=not reply_to) as pipeline:
+                if not reply_to:
+                    pipeline.delete(result_key(self.name, uri))
+                pipeline.xadd(self.name, fields)  # type: ignore[arg-type]
+                await pipeline.execute()
         return uri
 
 

@@ -13,6 +13,7 @@ from redis.backoff import ExponentialBackoff
 from redis.exceptions import (
     AuthenticationError,
     ConnectionError,
+    InvalidResponse,
     OutOfMemoryError,
     ResponseError,
     TimeoutError,
@@ -22,6 +23,7 @@ from redis.retry import Retry
 from cluster_serving.client.errors import QueueFull, RedisUnavailable, ServingError
 
 _RETRIES = 3
+_ASYNC_CONNECTIONS = 16
 
 
 def connect(host: str, port: int | str, url: str | None, **options: Any) -> redis.Redis:
@@ -43,15 +45,19 @@ def connect(host: str, port: int | str, url: str | None, **options: Any) -> redi
 def connect_async(host: str, port: int | str, url: str | None, **options: Any) -> redis.asyncio.Redis:
     """The asyncio variant of `connect`."""
     settings = _settings(options) | {"retry": AsyncRetry(ExponentialBackoff(cap=1, base=0.05), _RETRIES)}
-    if url:
-        client: redis.asyncio.Redis = redis.asyncio.Redis.from_url(url, **settings)
-        return client
-    return redis.asyncio.Redis(host=host, port=int(port), **settings)
+    # Thousands of coroutines share a few connections, and wait for one.
+    settings |= {"max_connections": _ASYNC_CONNECTIONS, "timeout": None}
+    if not url:
+        pool = redis.asyncio.BlockingConnectionPool(host=host, port=int(port), **settings)
+    else:
+        pool = redis.asyncio.BlockingConnectionPool.from_url(url, **settings)
+    return redis.asyncio.Redis.from_pool(pool)
 
 
 def _settings(options: dict[str, Any]) -> dict[str, Any]:
     # XADD is not idempotent, but a request keeps its uri: queued twice, it is answered twice with the same result.
-    return {"retry_on_error": [ConnectionError, TimeoutError], "socket_connect_timeout": 5.0} | options
+    # A Redis that hangs is not asked again: that would multiply the time that the caller waits.
+    return {"retry_on_error": [ConnectionError], "socket_connect_timeout": 5.0, "socket_timeout": 5.0} | options
 
 
 @contextmanager
@@ -65,6 +71,8 @@ def translated(client: redis.Redis | redis.asyncio.Redis) -> Iterator[None]:
         ) from None
     except (AuthenticationError, ConnectionError, TimeoutError) as error:
         raise RedisUnavailable(f"cannot use Redis at {address(client)}: {error}") from error
+    except InvalidResponse as error:
+        raise RedisUnavailable(f"what listens at {address(client)} does not answer as Redis: {error}") from None
     except ResponseError as error:
         raise ServingError(f"Redis at {address(client)} refused a command: {error}") from error
 

@@ -25,6 +25,9 @@ def to_inputs(values: Mapping[str, object]) -> dict[str, Input]:
     Raises:
         InvalidInput: A value is none of the accepted kinds, or an image file cannot be read; the message names it.
     """
+    for name in values:
+        if not isinstance(name, str):
+            raise InvalidInput(f"an input is called {name!r} ({type(name).__name__}); expected a str")
     return {name: to_input(name, value) for name, value in values.items()}
 
 

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from cluster_serving.client.arrow import refuse_compression
 from cluster_serving.client.errors import InvalidInput
 from cluster_serving.client.inputs import Array, Image, Input, SparseTensor
 
@@ -126,8 +127,12 @@ def _from_base64(data: bytes) -> list[pa.RecordBatch]:
     except (binascii.Error, ValueError) as error:
         raise InvalidInput(f"field 'data' ({len(data)} bytes, starts {data[:16]!r}) is not base64: {error}") from None
     try:
+        for message in pa.ipc.MessageReader.open_stream(raw):
+            refuse_compression(message.metadata.to_pybytes())
         with pa.ipc.open_stream(raw) as reader:
             batches = list(reader)
+    except InvalidInput:
+        raise
     except (pa.ArrowException, OSError, ValueError) as error:
         raise InvalidInput(f"field 'data' is base64, but not of an Arrow IPC stream: {error}") from None
     if not batches:

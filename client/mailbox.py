@@ -68,15 +68,20 @@ class Mailbox:
             timeout: Seconds.
         """
         deadline = time.monotonic() + timeout
+        was_cut = False
         wanted = uri.encode(errors="surrogateescape")
         while (remaining := deadline - time.monotonic()) > 0:
             try:
                 self.subscribe(channel)
-                self._until(
-                    lambda message: message["type"] == "message" and message["data"] == wanted,
-                    min(remaining, RECHECK),
-                )
+                if not was_cut:
+                    # A confirmation means that redis-py has subscribed again by itself: something may have been missed.
+                    self._until(
+                        lambda message: message["type"] == "subscribe" or message["data"] == wanted,
+                        min(remaining, RECHECK),
+                    )
+                was_cut = False
             except (ConnectionError, TimeoutError):
+                was_cut = True
                 self.close()
                 time.sleep(min(_RECONNECT_PAUSE, max(0.0, deadline - time.monotonic())))
                 continue

@@ -22,6 +22,9 @@ GROUP = "serving"
 
 DEFAULT_JOB = "serving_stream"
 
+MAX_URI_BYTES = 4096
+"""Longest uri, as UTF-8; it becomes part of a Redis key."""
+
 NATIVE = b"arrow"
 """Value of the field `serde` in our own encoding."""
 
@@ -85,6 +88,11 @@ class Entry:
     reply_to: str = ""
 
     @property
+    def size(self) -> int:
+        """Bytes that it brings into the job."""
+        return len(self.data) + len(self.uri) + len(self.serde) + len(self.reply_to)
+
+    @property
     def native(self) -> bool:
         """Whether request and result use our own encoding."""
         return self.serde == NATIVE
@@ -97,6 +105,15 @@ class Entry:
         """
         if not self.data:
             raise InvalidInput("field 'data' is missing or empty; expected an Arrow IPC stream")
+        try:
+            return self._decode()
+        except ServingError:
+            raise
+        except Exception as error:
+            # Whatever Arrow or numpy make of a hostile payload, it concerns its sender alone.
+            raise InvalidInput(f"the payload cannot be read: {type(error).__name__}: {error}") from error
+
+    def _decode(self) -> tuple[tensors.Signature, dict[str, Input]]:
         if self.native:
             return tensors.decode(self.data)
         if self.serde == JSON:
@@ -116,8 +133,14 @@ def request_fields(uri: str, inputs: Mapping[str, Input], reply_to: str = "") ->
     Raises:
         InvalidInput: The uri is not a non-empty string, or an input cannot be sent.
     """
-    if not isinstance(uri, str) or not uri:
-        raise InvalidInput(f"uri is {uri!r} ({type(uri).__name__}); expected a non-empty string")
+    try:
+        valid = isinstance(uri, str) and 0 < len(uri.encode()) <= MAX_URI_BYTES
+    except UnicodeEncodeError:
+        valid = False
+    if not valid:
+        raise InvalidInput(
+            f"uri is {str(uri)[:64]!r} ({type(uri).__name__}); expected a string of 1 to {MAX_URI_BYTES} bytes of UTF-8"
+        )
     fields: dict[str, str | bytes] = {"uri": uri, "data": tensors.encode(inputs), "serde": NATIVE}
     if reply_to:
         fields["reply_to"] = reply_to
@@ -128,11 +151,14 @@ def parse_entry(entry_id: bytes, fields: Mapping[bytes, bytes]) -> Entry:
     """Read a stream entry.
 
     Raises:
-        InvalidInput: It has no `uri`, so there is nobody to answer.
+        InvalidInput: It has no `uri` that could be part of a key, so there is nobody to answer.
     """
-    if b"uri" not in fields:
-        names = [name.decode("utf8", "replace") for name in fields]
-        raise InvalidInput(f"stream entry {entry_id.decode()} has the fields {names}; expected uri and data")
+    if not 0 < len(fields.get(b"uri", b"")) <= MAX_URI_BYTES:
+        names = [name[:32].decode("utf8", "replace") for name in list(fields)[:8]]
+        raise InvalidInput(
+            f"stream entry {entry_id.decode()} has the fields {names}; expected data and a uri of 1 to {MAX_URI_BYTES} "
+            "bytes"
+        )
     return Entry(
         entry_id,
         fields[b"uri"].decode("utf8", "surrogateescape"),

@@ -77,12 +77,11 @@ class _Queue:
 
     def _fetch(self, uri: str, delete: bool) -> dict[bytes, bytes] | None:
         key = result_key(self.name, uri)
-        if not delete:
-            return self.db.hgetall(key) or None  # type: ignore[return-value]
-        with self.db.pipeline(transaction=True) as pipeline:
-            pipeline.hgetall(key)
-            pipeline.delete(key)
-            return pipeline.execute()[0] or None
+        fields: dict[bytes, bytes] = self.db.hgetall(key)  # type: ignore[assignment]
+        # Only when it has arrived: a lost reply must not lose the result.
+        if fields and delete:
+            self.db.delete(key)
+        return fields or None
 
 
 class OutputQueue(_Queue):
@@ -141,14 +140,15 @@ class OutputQueue(_Queue):
             keys = list(self.db.scan_iter(match=result_pattern(self.name), count=_SCAN_COUNT, _type="HASH"))
             for start in range(0, len(keys), _SCAN_COUNT):
                 chunk = keys[start : start + _SCAN_COUNT]
-                with self.db.pipeline(transaction=True) as pipeline:
+                with self.db.pipeline(transaction=False) as pipeline:
                     for key in chunk:
                         pipeline.hgetall(key)
-                        pipeline.delete(key)
-                    answers = pipeline.execute()[::2]
+                    answers = pipeline.execute()
                 for key, fields in zip(chunk, answers, strict=True):
                     if fields:
                         results[uri_of(self.name, key.decode("utf8", "surrogateescape"))] = result_or_error(fields)
+                # Only when they have arrived: a lost reply must not lose results.
+                self.db.delete(*chunk)
         return results
 
     def _wait(self, uri: str, delete: bool, timeout: float) -> dict[bytes, bytes] | None:
@@ -175,11 +175,11 @@ class InputQueue(_Queue):
         redis_options: Further arguments of `redis.Redis`, such as `password` or `ssl_ca_certs`.
     """
 
-    def enqueue(self, uri: str, /, **data: object) -> str:
+    def enqueue(self, uri: str, **data: object) -> str:
         """Queue a request and return at once.
 
         Args:
-            uri: Name under which the result is found; a result of the same name is overwritten.
+            uri: Name under which the result is found; an earlier result of the same name is removed.
             data: The model's inputs by name; `client.convert.to_input` lists what they can be.
 
         Returns:
@@ -219,8 +219,12 @@ class InputQueue(_Queue):
 
     def _add(self, uri: str, data: Mapping[str, object], reply_to: str = "") -> str:
         fields = request_fields(uri, to_inputs(data), reply_to)
-        with translated(self.db):
-            self.db.xadd(self.name, fields)  # type: ignore[arg-type]
+        with translated(self.db), self.db.pipeline(transaction=not reply_to) as pipeline:
+            if not reply_to:
+                # A result of an earlier request of this name would be taken for this one's.
+                pipeline.delete(result_key(self.name, uri))
+            pipeline.xadd(self.name, fields)  # type: ignore[arg-type]
+            pipeline.execute()
         return uri
 
 
@@ -230,6 +234,8 @@ def result_or_error(fields: Mapping[bytes, bytes]) -> Result | ServingError:
         return decode_result(fields)
     except ServingError as error:
         return error
+    except Exception as error:
+        return ServingError(f"the result cannot be read: {type(error).__name__}: {error}")
 
 
 def inputs_of(value: object) -> Mapping[str, object]:

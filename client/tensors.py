@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from cluster_serving.client.arrow import refuse_compression
 from cluster_serving.client.errors import InvalidInput
 from cluster_serving.client.inputs import Array, Image, Input, SparseTensor
 from cluster_serving.client.layout import Layout
@@ -33,7 +34,7 @@ DTYPES = frozenset(
 
 _END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 _CONTINUATION = b"\xff\xff\xff\xff"
-_MAX_SCHEMA_BYTES = 1 << 20
+_MAX_SCHEMA_BYTES = 1 << 16
 _MAX_LAYOUT_BYTES = 1 << 24
 _LITTLE_ENDIAN = {name: np.dtype(name).newbyteorder("<") for name in DTYPES}
 _NAMES = {dtype: name for name in DTYPES for dtype in (np.dtype(name).newbyteorder(">"), _LITTLE_ENDIAN[name])}
@@ -120,6 +121,7 @@ def decode(data: bytes) -> tuple[Signature, dict[str, Input]]:
                 )
                 for column, start in zip(columns, layout.starts, strict=True)
             }
+        refuse_compression(data[length + 8 :])
         batch = pa.ipc.read_record_batch(pa.py_buffer(data).slice(length), schema)
         batch.validate(full=True)
     except InvalidInput:

@@ -10,8 +10,11 @@ from cluster_serving.client.errors import ServingError
 from cluster_serving.client.protocol import Entry, dead_letters_key, encode_error
 from cluster_serving.connectors.answer import Answer, write_answers
 
-MAX_DEAD_LETTERS = 10_000
-"""The oldest dead letters make room for new ones, so that a broken model cannot fill Redis."""
+MAX_DEAD_LETTERS = 1000
+"""The oldest dead letters make room for new ones."""
+
+MAX_PAYLOAD_BYTES = 1 << 20
+"""Longer payloads are not kept, so that a broken model cannot fill Redis."""
 
 
 def bury(client: redis.Redis, job: str, ttl_s: int, entry: Entry, error: ServingError) -> None:
@@ -29,7 +32,8 @@ def bury(client: redis.Redis, job: str, ttl_s: int, entry: Entry, error: Serving
     """
     letter: dict[str, str | bytes | float] = {
         "uri": entry.uri.encode("utf8", "surrogateescape"),
-        "data": entry.data,
+        "data": entry.data if len(entry.data) <= MAX_PAYLOAD_BYTES else b"",
+        "bytes": len(entry.data),
         "serde": entry.serde,
         "entry": entry.id,
         "code": error.code,

@@ -17,6 +17,7 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
+_PATIENCE = 30.0
 
 
 def connect(options: RedisOptions) -> redis.Redis:
@@ -50,11 +51,19 @@ class Backoff:
             self._failures = 0
 
     def persist(self, action: Callable[[], T]) -> T:
-        """Repeat an action until Redis carries it out; the action must be safe to repeat."""
+        """Repeat an action until Redis carries it out; the action must be safe to repeat.
+
+        Raises:
+            redis.RedisError: Redis was away for `_PATIENCE`. Flink then restarts the job; an operator that waited on
+                could not be cancelled, and Flink would end the whole TaskManager for it.
+        """
+        deadline = time.monotonic() + _PATIENCE
         while True:
             try:
                 result = action()
             except RedisError as error:
+                if time.monotonic() > deadline:
+                    raise
                 self.failed(error)
             else:
                 self.succeeded()

@@ -119,11 +119,11 @@ class RedisStreamsSource(FlatMapFunction):
         limit = self._options.max_request_bytes
         accepted = []
         for entry in self._reader.read(min(room, self._read_size), block_ms):
-            if len(entry.data) <= limit:
+            if entry.size <= limit:
                 accepted.append(entry)
             else:
                 # Answered right here: it must not reach Flink's memory.
-                error = RequestTooLarge(f"the request has {len(entry.data)} bytes, more than maxRequestBytes ({limit})")
+                error = RequestTooLarge(f"the request has {entry.size} bytes, more than maxRequestBytes ({limit})")
                 answer = Answer(entry, "", encode_error(error))
                 write_answers(self._client, self._stream, self._options.result_ttl_s, [answer])
         return accepted

@@ -36,14 +36,17 @@ def create_group(client: redis.Redis, stream: str) -> None:
     An original client that comes before the job may have made the group at the end of the stream, behind what it had
     queued: a group that nobody has read from is set back.
     """
-    try:
-        client.xgroup_create(stream, GROUP, id="0", mkstream=True)
-    except ResponseError as error:
-        if "BUSYGROUP" not in str(error):
-            raise
-        groups: Any = client.xinfo_groups(stream)
-        if any(group["name"] == GROUP.encode() and not group["consumers"] for group in groups):
-            client.xgroup_setid(stream, GROUP, "0")
+    # Asked first: at its memory limit, Redis refuses to create even what exists, and only the job can empty it.
+    groups: Any = client.xinfo_groups(stream) if client.exists(stream) else []
+    group = next((group for group in groups if group["name"] == GROUP.encode()), None)
+    if group is None:
+        try:
+            client.xgroup_create(stream, GROUP, id="0", mkstream=True)
+        except ResponseError as error:
+            if "BUSYGROUP" not in str(error):
+                raise
+    elif not group["consumers"]:
+        client.xgroup_setid(stream, GROUP, "0")
 
 
 class StreamReader:
@@ -75,6 +78,7 @@ class StreamReader:
     def start_over(self) -> None:
         """Look for own pending entries again: to be called after every error, since an answer may have been lost."""
         self._pending_after = "0"
+        self._recovered = None
 
     def recover(self, patience: float) -> tuple[Entry, int] | None:
         """Read the next own pending entry, once the one before it is answered.
@@ -142,7 +146,7 @@ class StreamReader:
 
     def _deliveries(self, entry_id: bytes) -> int:
         """How often an entry was delivered; 0 if it is not pending any more."""
-        pending = self._client.xpending_range(self._stream, GROUP, entry_id, entry_id, 1)
+        pending = self._guarded(lambda: self._client.xpending_range(self._stream, GROUP, entry_id, entry_id, 1))
         return int(pending[0]["times_delivered"]) if pending else 0
 
     def _guarded(self, action: Callable[[], list[T]]) -> list[T]:

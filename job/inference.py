@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import redis
 from pyflink.datastream import MapFunction, RuntimeContext
 
-from cluster_serving.client.errors import InferenceFailed, ModelError, ServingError
+from cluster_serving.client.errors import InferenceFailed, InvalidInput, ModelError, ServingError
 from cluster_serving.connectors.answer import Answer
 from cluster_serving.connectors.model_secret import KEY, wait_for_secret
 from cluster_serving.connectors.reconnect import connect
@@ -67,6 +67,9 @@ class Predictor:
                 ready.append((index, self._preprocessor.prepare(request.inputs)))
             except ServingError as error:
                 answers[index] = request.fail(error)
+            except Exception as error:
+                message = f"the inputs cannot be prepared: {type(error).__name__}: {error}"
+                answers[index] = request.fail(InvalidInput(message))
         for group in group_by_shape([arrays for _, arrays in ready]):
             members = [ready[position] for position in group]
             results = isolate(self._run, [arrays for _, arrays in members])

@@ -186,6 +186,7 @@ def _run(app: Callable[[], None]) -> None:
         sys.exit(1)
     except Exception as error:
         log = state.root() / "error.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
         log.write_text(traceback.format_exc(), "utf8")
         _errors.print(f"error: unexpected {type(error).__name__}: {error} (see {log})", style="red")
         sys.exit(1)

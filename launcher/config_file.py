@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -37,6 +38,8 @@ _WITHOUT_EFFECT: dict[str, object] = {
     "redissecuretruststorepath": None,
 }
 
+_WITHOUT_SECRET = re.compile(r"(rediss?://)?[A-Za-z0-9.-]*(:[0-9]*)?(/\w{0,3})?")
+
 _HEADER = """\
 # Configuration of one serving job. A key that is commented out has the value shown.
 """
@@ -69,7 +72,7 @@ def read(path: Path, warn: Callable[[str], None] = lambda _: None, missing_ok: b
     values, places = _parse(path, text, warn)
     for key, variable in _VARIABLES.items():
         if variable in os.environ:
-            values[key], places[key] = yaml.safe_load(os.environ[variable]), f"environment variable {variable}"
+            values[key], places[key] = _from_environment(key, os.environ[variable]), f"environment variable {variable}"
     try:
         return Config.model_validate(values).located(path.absolute().parent)
     except ValidationError as error:
@@ -154,6 +157,16 @@ def _pairs(path: Path, root: yaml.Node | None) -> list[tuple[yaml.Node, yaml.Nod
     return list(root.value)
 
 
+def _from_environment(key: str, text: str) -> Any:
+    """A value as YAML would read it; an address is text, whatever characters its password has."""
+    if key == "redisUrl":
+        return text
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        return text
+
+
 def _wrong_keys(error: ValidationError) -> list[str]:
     return list(dict.fromkeys(str(detail["loc"][0]) for detail in error.errors(include_input=False, include_url=False)))
 
@@ -167,8 +180,11 @@ def _problem(path: Path, key: str, values: dict[str, Any], places: dict[str, str
 
 def _shown(key: str, value: Any) -> str:
     kind = {str: "text", bool: "a switch", int: "a number", float: "a number", list: "a list", dict: "a mapping"}
-    shown = redacted(value) if key == "redisUrl" and isinstance(value, str) else value
-    return f"{shown!r} ({kind.get(type(value), type(value).__name__)})"
+    named = kind.get(type(value), type(value).__name__)
+    if key == "redisUrl" and not (isinstance(value, str) and _WITHOUT_SECRET.fullmatch(value)):
+        # It is wrong in some way, so nothing tells which part of it is the password.
+        return named
+    return f"{value!r} ({named})"
 
 
 def _did_you_mean(name: str) -> str:

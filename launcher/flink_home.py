@@ -86,7 +86,8 @@ class FlinkHome:
         """Environment for Flink's scripts, and through them for the Python in the TaskManager."""
         inherited = {key: value for key, value in os.environ.items() if not key.startswith(("FLINK_", "_FLINK_"))}
         folders = {
-            f"FLINK_{name.upper()}_DIR": str(self.path / name) for name in ("lib", "opt", "plugins", "conf", "log")
+            f"FLINK_{name.upper()}_DIR": str(self.path / name)
+            for name in ("lib", "opt", "plugins", "conf", "log", "pid")
         }
         return (
             inherited

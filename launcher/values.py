@@ -87,7 +87,7 @@ class Address:
 
 def _split(text: str, schemes: tuple[str, ...]) -> SplitResult:
     url = urlsplit(text if "://" in text else f"{schemes[0]}://{text}")
-    if url.scheme not in schemes or not url.hostname or url.query or url.fragment:
+    if url.scheme not in schemes or url.query or url.fragment or not re.fullmatch(r"[\w.:%-]+", url.hostname or ""):
         raise ValueError("not an address")
     return url
 

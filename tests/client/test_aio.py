@@ -66,3 +66,16 @@ def test_a_waiting_query_survives_a_restart_of_redis(redis_server, job, request)
             assert (await waiting).item() == 1
 
     asyncio.run(main())
+
+
+def test_a_client_that_came_before_redis_works_once_redis_is_there(redis_server, job, request):
+    async def main():
+        redis_server.stop()
+        async with AsyncInputQueue(port=redis_server.port, name=job) as requests:
+            with pytest.raises(RedisUnavailable):
+                await requests.predict({"x": np.ones(1)}, timeout=1)
+            redis_server.start()
+            request.getfixturevalue("echo")
+            assert (await requests.predict({"x": np.ones(1)}, timeout=30)).item() == 1
+
+    asyncio.run(main())

@@ -14,7 +14,7 @@ def as_read(fields):
 
 
 def test_an_entry_without_uri_cannot_be_answered():
-    with pytest.raises(InvalidInput, match="expected uri and data"):
+    with pytest.raises(InvalidInput, match="expected data and a uri"):
         protocol.parse_entry(b"1-0", {b"foo": b"bar"})
 
 
@@ -27,9 +27,9 @@ def test_an_entry_that_cannot_be_read_says_why(entry, message):
         entry.decode()
 
 
-@pytest.mark.parametrize("uri", ["", None, 7])
+@pytest.mark.parametrize("uri", ["", None, 7, "x" * 5000, "\udc80"])
 def test_a_uri_is_a_non_empty_string(uri):
-    with pytest.raises(InvalidInput, match="expected a non-empty string"):
+    with pytest.raises(InvalidInput, match="expected a string of 1 to 4096 bytes"):
         protocol.request_fields(uri, {"x": np.zeros(1)})
 
 

@@ -1,5 +1,6 @@
 """The synchronous client, on a real Redis with an echoing consumer."""
 
+import base64
 import json
 import threading
 import time
@@ -15,8 +16,9 @@ from cluster_serving.client import (
     QueueFull,
     RedisUnavailable,
     ResultTimeout,
+    ServingError,
 )
-from cluster_serving.client.protocol import GROUP, result_key
+from cluster_serving.client.protocol import GROUP, encode_error, result_key
 
 
 @pytest.fixture
@@ -110,6 +112,23 @@ def test_threads_get_their_own_results(queues):
 
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(one, range(200))) == list(range(200))
+
+
+@pytest.mark.usefixtures("echo")
+def test_a_name_that_is_used_again_gives_the_new_result(queues):
+    requests, results = queues
+    for number in range(5):
+        requests.enqueue("again", x=np.array([number]))
+        assert results.query("again", timeout=10).item() == number
+
+
+def test_a_result_that_cannot_be_read_does_not_take_the_others_with_it(queues, db, job):
+    _, results = queues
+    db.hset(result_key(job, "foreign"), "value", base64.b64encode(b"whatever"))
+    db.hset(result_key(job, "good"), mapping=encode_error(InvalidInput("reason")))
+    taken = results.dequeue()
+    assert isinstance(taken["good"], InvalidInput)
+    assert isinstance(taken["foreign"], ServingError)
 
 
 def test_a_timeout_is_as_long_as_it_says_and_raises(queues):

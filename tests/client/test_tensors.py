@@ -4,6 +4,7 @@ from pathlib import Path
 
 import hypothesis.extra.numpy as hnp
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from cluster_serving.client import tensors
 from cluster_serving.client.errors import InvalidInput
 from cluster_serving.client.inputs import Image, SparseTensor
+from cluster_serving.client.protocol import NATIVE, Entry
 
 GOLDEN = Path(__file__).parent / "golden" / "native.arrow"
 
@@ -89,3 +91,28 @@ def test_dtypes_that_do_not_travel_are_refused_by_name(array, message):
 def test_a_request_without_inputs_is_refused():
     with pytest.raises(InvalidInput, match="no inputs"):
         tensors.encode({})
+
+
+@pytest.mark.parametrize("codec", ["zstd", "lz4"])
+def test_a_compressed_payload_is_refused_before_it_is_unpacked(codec):
+    batch = pa.ipc.open_stream(tensors.encode({"x": np.zeros(1 << 20)})).read_next_batch()
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression=codec)) as writer:
+        writer.write_batch(batch)
+    with pytest.raises(InvalidInput, match="compressed"):
+        tensors.decode(sink.getvalue().to_pybytes())
+
+
+def test_a_null_cell_is_the_senders_error():
+    batch = pa.ipc.open_stream(tensors.encode({"x": np.zeros(3), "s": np.array(["a"], object)})).read_next_batch()
+    for name in ("x", "s"):
+        arrays = [
+            pa.nulls(1, column.type) if field.name == name else column
+            for field, column in zip(batch.schema, batch.columns, strict=True)
+        ]
+        schema = pa.schema([field.with_nullable(True) for field in batch.schema])
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, schema) as writer:
+            writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
+        with pytest.raises(InvalidInput, match="cannot be read"):
+            Entry(b"1-0", "u", sink.getvalue().to_pybytes(), NATIVE).decode()

@@ -200,3 +200,13 @@ def test_images_cannot_be_declared_otherwise(tmp_path, line):
     path.write_text(f"modelPath: m\n{line}\n")
     with pytest.raises(ConfigError, match=f"line 2.*{line.partition(':')[0]}"):
         config_file.read(path)
+
+
+@pytest.mark.parametrize("secret", ["*s3cret", "redis://host/0?password=s3cret", "s3cret!@", "{s3cret"])
+def test_a_wrong_address_from_the_environment_is_not_repeated(tmp_path, monkeypatch, secret):
+    path = tmp_path / "config.yaml"
+    path.write_text("modelPath: m\n")
+    monkeypatch.setenv("CLUSTER_SERVING_REDIS_URL", secret)
+    with pytest.raises(ConfigError) as caught:
+        config_file.read(path)
+    assert "s3cret" not in str(caught.value)
