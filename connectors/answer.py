@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import redis
+from redis.exceptions import OutOfMemoryError
 
 from cluster_serving.client import image_stream
 from cluster_serving.client.protocol import GROUP, Entry, result_key
@@ -41,19 +43,52 @@ def write_answers(client: redis.Redis, job: str, ttl_s: int, answers: Sequence[A
     Raises:
         redis.RedisError: Nothing was written.
     """
-    with client.pipeline(transaction=True) as pipeline:
-        for answer in answers:
-            entry = answer.entry
-            uri = entry.uri.encode("utf8", "surrogateescape")
-            key, fields = result_key(job, "").encode() + uri, answer.fields
-            if image_stream.sent(job, entry):
-                key, fields = image_stream.result_key("").encode() + uri, image_stream.result_fields(fields)
-            # A hash left by an earlier request of the same uri may hold fields that this one does not.
-            pipeline.delete(key)
-            pipeline.hset(key, mapping=fields)  # type: ignore[arg-type]
-            pipeline.expire(key, ttl_s)
-            pipeline.publish(entry.reply_to.encode("utf8", "surrogateescape") or key, uri)
-        ids = [answer.entry.id for answer in answers]
-        pipeline.xack(job, GROUP, *ids)
-        pipeline.xdel(job, *ids)
-        pipeline.execute()
+    writes = [_Write.of(job, answer) for answer in answers]
+    try:
+        with client.pipeline(transaction=True) as pipeline:
+            for write in writes:
+                # A hash left by an earlier request of the same uri may hold fields that this one does not.
+                pipeline.delete(write.key)
+                pipeline.hset(write.key, mapping=write.fields)  # type: ignore[arg-type]
+                pipeline.expire(write.key, ttl_s)
+                pipeline.publish(write.channel, write.uri)
+            ids = [write.entry_id for write in writes]
+            pipeline.xack(job, GROUP, *ids)
+            pipeline.xdel(job, *ids)
+            pipeline.execute()
+    except OutOfMemoryError:
+        # A full Redis refuses a MULTI as a whole, but a script that has deleted something may go on: only answering
+        # makes room again.
+        for write in writes:
+            flat = [part for pair in write.fields.items() for part in pair]
+            arguments = [GROUP, write.entry_id, ttl_s, write.channel, write.uri, *flat]
+            client.eval(_ANSWER_WHEN_FULL, 2, job, write.key, *arguments)  # type: ignore[arg-type]
+
+
+_ANSWER_WHEN_FULL = """
+redis.call('XACK', KEYS[1], ARGV[1], ARGV[2])
+redis.call('XDEL', KEYS[1], ARGV[2])
+redis.call('DEL', KEYS[2])
+redis.call('HSET', KEYS[2], unpack(ARGV, 6))
+redis.call('EXPIRE', KEYS[2], ARGV[3])
+redis.call('PUBLISH', ARGV[4], ARGV[5])
+"""
+
+
+class _Write(NamedTuple):
+    """An answer as Redis gets it."""
+
+    entry_id: bytes
+    uri: bytes
+    key: bytes
+    channel: bytes
+    fields: Mapping[str, str | bytes]
+
+    @classmethod
+    def of(cls, job: str, answer: Answer) -> _Write:
+        entry = answer.entry
+        uri = entry.uri.encode("utf8", "surrogateescape")
+        key, fields = result_key(job, "").encode() + uri, answer.fields
+        if image_stream.sent(job, entry):
+            key, fields = image_stream.result_key("").encode() + uri, image_stream.result_fields(fields)
+        return cls(entry.id, uri, key, entry.reply_to.encode("utf8", "surrogateescape") or key, fields)

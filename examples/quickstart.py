@@ -20,6 +20,7 @@ from rich.progress import track
 from rich.table import Table
 
 from cluster_serving.client import InputQueue
+from cluster_serving.launcher import state
 
 FOLDER = Path(".quickstart")
 CONFIG = FOLDER / "config.yaml"
@@ -40,15 +41,16 @@ class Prediction(NamedTuple):
     milliseconds: float
 
 
-def free_port(preferred: int, setting: str) -> int:
-    """The preferred port, or the next free one, said aloud."""
+def usable_port(preferred: int, setting: str, service: str) -> int:
+    """The preferred port if it is free or our own service has it, else the next such one, said aloud."""
     for port in range(preferred, preferred + 100):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
+        if not (state.root() / f"{service}-{port}").exists():
+            with socket.socket() as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    probe.bind(("127.0.0.1", port))
+                except OSError:
+                    continue
         if port != preferred:
             console.print(f"Port {preferred} is taken; using {port} instead ({setting} in {CONFIG}).")
         return port
@@ -56,17 +58,18 @@ def free_port(preferred: int, setting: str) -> int:
 
 
 def prepare() -> None:
-    """Make model, images and configuration, once."""
+    """Make model, images and configuration, unless they are there."""
     if not (FOLDER / "labels.csv").exists():
         subprocess.run([sys.executable, "examples/digits.py", str(FOLDER)], check=True)  # noqa: S603 - our own script
-    if not CONFIG.exists():
-        redis_port, flink_port = free_port(6379, "redisUrl"), free_port(8081, "flinkRestUrl")
-        CONFIG.write_text(
-            "# Written by make quickstart; cluster-serving-init writes a configuration with every key explained.\n"
-            f"modelPath: model\njobName: {JOB}\nimageResize: 8,8\npostProcessing: topN(3)\n"
-            f"redisUrl: localhost:{redis_port}\nflinkRestUrl: localhost:{flink_port}\n",
-            "utf8",
-        )
+    redis_port, flink_port = (int(port_of("redisUrl", "6379")), int(port_of("flinkRestUrl", "8081")))
+    redis_port = usable_port(redis_port, "redisUrl", "redis")
+    flink_port = usable_port(flink_port, "flinkRestUrl", "flink")
+    CONFIG.write_text(
+        "# Written by make quickstart; cluster-serving-init writes a configuration with every key explained.\n"
+        f"modelPath: model\njobName: {JOB}\nimageResize: 8,8\npostProcessing: topN(3)\n"
+        f"redisUrl: localhost:{redis_port}\nflinkRestUrl: localhost:{flink_port}\n",
+        "utf8",
+    )
 
 
 def command(name: str, *arguments: str, quiet: bool = False) -> bool:
@@ -76,10 +79,11 @@ def command(name: str, *arguments: str, quiet: bool = False) -> bool:
     return subprocess.run([path, *arguments], check=False, stdout=output, stderr=output).returncode == 0  # noqa: S603
 
 
-def setting(key: str) -> str:
-    """A value of the configuration."""
-    lines = (line.partition(": ") for line in CONFIG.read_text("utf8").splitlines())
-    return next(value for name, _, value in lines if name == key)
+def port_of(key: str, default: str = "") -> str:
+    """Port of an address in the configuration."""
+    text = CONFIG.read_text("utf8") if CONFIG.exists() else ""
+    lines = (line.partition(": ") for line in text.splitlines())
+    return next((found.rpartition(":")[2] for name, _, found in lines if name == key), default)
 
 
 def predict_all(port: int) -> list[Prediction]:
@@ -125,12 +129,12 @@ def main() -> None:
     running = command("cluster-serving-cli", "status", JOB, *config, quiet=True)
     if not running and not command("cluster-serving-start", *config):
         raise SystemExit(1)
-    port = int(setting("redisUrl").rpartition(":")[2])
+    port = int(port_of("redisUrl"))
     started = time.perf_counter()
     predictions = predict_all(port)
     show(predictions, time.perf_counter() - started)
     print(
-        f"\nFlink UI:        http://{setting('flinkRestUrl')}\n"
+        f"\nFlink UI:        http://localhost:{port_of('flinkRestUrl')}\n"
         f"Your own image:  .venv/bin/python examples/predict.py {FOLDER}/images/{predictions[0].image} --port {port}\n"
         "                 (any size; a bright digit on a dark ground)\n"
         "Stop:            make stop"

@@ -31,3 +31,20 @@ def test_writing_an_answer_again_does_no_harm(db, job):
     for _ in range(2):
         write_answers(db, job, 60, [Answer(entry, "", {"value": entry.uri}) for entry in entries])
     assert db.hgetall(result_key(job, "a")) == {b"value": b"a"}
+
+
+def test_a_full_redis_is_emptied_by_answering(db, job):
+    create_group(db, job)
+    for uri in "abc":
+        db.xadd(job, {"uri": uri, "data": b"x"})
+    entries = StreamReader(db, job, "c", 60_000).read(3, None)
+    db.config_set("maxmemory", 1)
+    try:
+        create_group(db, job)
+        write_answers(db, job, 60, [Answer(entry, "", {"value": entry.uri, "code": "X"}) for entry in entries])
+    finally:
+        db.config_set("maxmemory", 0)
+    assert db.xlen(job) == 0
+    assert db.xpending(job, GROUP)["pending"] == 0
+    assert db.hgetall(result_key(job, "c")) == {b"value": b"c", b"code": b"X"}
+    assert db.ttl(result_key(job, "a")) > 0
