@@ -1,6 +1,6 @@
 """The original's payload encoding: base64 text of an Arrow IPC stream, all numbers float32.
 
-Requests (spec of the 0.9 to 2.4 clients): one top-level field per input. A tensor is a struct of four lists
+Requests (clients of 0.9 to 2.4): one top-level field per input. A tensor is a struct of four lists
 (`indiceData`, `indiceShape`, `data`, `shape`) spread over four rows; strings and images are one utf8 row. Results: a
 record batch per output with the columns `data` (float32) and `shape` (int32, null after the dimensions).
 """
