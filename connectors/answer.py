@@ -41,7 +41,7 @@ def write_answers(client: redis.Redis, job: str, ttl_s: int, answers: Sequence[A
         answers: At least one.
 
     Raises:
-        redis.RedisError: Nothing was written.
+        redis.RedisError: Not all were written; write them again.
     """
     writes = [_Write.of(job, answer) for answer in answers]
     try:

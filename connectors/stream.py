@@ -122,7 +122,7 @@ class StreamReader:
         Raises:
             redis.RedisError: Redis cannot be used; call `start_over`, then nothing is lost.
         """
-        self._guarded(self.heartbeat)
+        self.heartbeat()
         if time.monotonic() >= self._next_claim:
             self._next_claim = time.monotonic() + self._claim_idle_ms / 4000
             if self._guarded(self._claim_abandoned):
@@ -130,7 +130,7 @@ class StreamReader:
                 return []
         return self._parse(self._guarded(lambda: self._xreadgroup(">", count, block_ms)))
 
-    def heartbeat(self) -> list[Any]:
+    def heartbeat(self) -> None:
         """Show now and then that this consumer lives; to be called at least every 100 ms.
 
         A read that finds nothing does not count as a sign of life in Redis, and a slot busy with long batches reads
@@ -140,9 +140,8 @@ class StreamReader:
             redis.RedisError: Redis cannot be used.
         """
         if time.monotonic() >= self._next_heartbeat:
-            self._xreadgroup(_AFTER_ALL, 1, None)
+            self._guarded(lambda: self._xreadgroup(_AFTER_ALL, 1, None))
             self._next_heartbeat = time.monotonic() + self._claim_idle_ms / 1000 / _HEARTBEATS_PER_CLAIM
-        return []
 
     def _deliveries(self, entry_id: bytes) -> int:
         """How often an entry was delivered; 0 if it is not pending any more."""
