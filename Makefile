@@ -1,7 +1,7 @@
 # What people run and what CI runs are the same targets. Only relative paths: the clone may lie in a path with spaces.
 PYTHON ?= python3.11
 BIN := .venv/bin
-SOURCES := pyproject.toml $(shell find client connectors job launcher flink-conf -type f -not -name '*.pyc')
+SOURCES := pyproject.toml $(shell find client connectors job launcher frontend bench flink-conf -type f -not -name '*.pyc')
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .PHONY: help quickstart stop test check format clean

@@ -7,12 +7,15 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 
-# What each package may import of ours; of `job` the launcher may use the entry point and the options alone.
+# What each package may import of ours; of `job`, `frontend` and `bench` the launcher may use the entry point
+# (and the options) alone.
 ALLOWED = {
     "client": {"client"},
     "connectors": {"client", "connectors"},
     "job": {"client", "connectors", "job"},
-    "launcher": {"client", "launcher", "flink_conf", "job.main", "job.options"},
+    "launcher": {"client", "launcher", "flink_conf", "job.main", "job.options", "frontend.main", "bench.main"},
+    "frontend": {"client", "frontend"},
+    "bench": {"client", "bench"},
 }
 
 # Heavy packages, and the only packages of ours that may import them.
@@ -24,9 +27,12 @@ HEAVY = {
     "onnxruntime": {"job"},
     "keras": {"job"},
     "cv2": {"job"},
-    "pydantic": {"launcher"},
-    "typer": {"launcher"},
-    "httpx": {"launcher"},
+    "pydantic": {"launcher", "frontend"},
+    "typer": {"launcher", "frontend", "bench"},
+    "httpx": {"launcher", "bench"},
+    "fastapi": {"frontend"},
+    "grpc": {"frontend"},
+    "prometheus_client": {"frontend"},
 }
 
 FILES = sorted(path for package in ALLOWED for path in (ROOT / package).rglob("*.py"))

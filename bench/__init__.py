@@ -1,0 +1,1 @@
+"""Measures a running job, and compares Cluster Serving with its peers."""

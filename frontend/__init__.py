@@ -1,0 +1,1 @@
+"""The HTTP and gRPC front end of the jobs."""
