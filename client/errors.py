@@ -84,6 +84,14 @@ class RedisUnavailable(ServingError, ConnectionError):
     grpc_status = "UNAVAILABLE"
 
 
+class ModelNotFound(ServingError):
+    """No job of this name is known."""
+
+    code = "MODEL_NOT_FOUND"
+    http_status = 404
+    grpc_status = "NOT_FOUND"
+
+
 class ModelError(ServingError):
     """The model folder does not hold exactly one model that can be loaded."""
 

@@ -40,6 +40,9 @@ RankedClasses = list[tuple[int, float]]
 Result = Array | list[Array] | RankedClasses | list[RankedClasses] | str
 """One output, several outputs in the model's order, their `topN` rankings, or a filter's text from the original."""
 
+Outputs = dict[str, Array] | list[RankedClasses]
+"""All outputs by name in the model's order, or their `topN` rankings."""
+
 _RANKING = ("topN.classes", "topN.values", "topN.counts")
 
 
@@ -218,28 +221,37 @@ def decode_result(fields: Mapping[bytes, bytes]) -> Result:
     Raises:
         ServingError: The error that the job answered with, as its own class.
     """
+    value = fields.get(b"value", b"")
+    if b"code" not in fields and fields.get(b"serde") != NATIVE and value.startswith(b"["):
+        return value.decode()
+    outputs = decode_outputs(fields)
+    values = outputs if isinstance(outputs, list) else list(outputs.values())
+    return values[0] if len(values) == 1 else values
+
+
+def decode_outputs(fields: Mapping[bytes, bytes]) -> Outputs:
+    """Read a result hash, with the names of the outputs.
+
+    Raises:
+        ServingError: The error that the job answered with, as its own class.
+    """
     if b"code" in fields:
         raise from_wire(fields[b"code"].decode(), fields.get(b"error", b"").decode("utf8", "replace"))
     value = fields.get(b"value", b"")
-    if fields.get(b"serde") == NATIVE:
-        _, outputs = tensors.decode(value)
-        if tuple(outputs) == _RANKING:
-            return _decode_ranked(*(np.asarray(array).tolist() for array in outputs.values()))
-        arrays = [np.asarray(output) for output in outputs.values()]
-    elif value.startswith(b"["):
-        return value.decode()
-    else:
+    if fields.get(b"serde") != NATIVE:
         arrays = legacy.decode_result(value)
         if b"topN" in fields:
-            rankings = [[(int(index), float(number)) for index, number in array] for array in arrays]
-            return rankings[0] if len(rankings) == 1 else rankings
-    return arrays[0] if len(arrays) == 1 else arrays
+            return [[(int(index), float(number)) for index, number in array] for array in arrays]
+        return {str(index): array for index, array in enumerate(arrays)}
+    _, outputs = tensors.decode(value)
+    if tuple(outputs) == _RANKING:
+        return _decode_ranked(*(np.asarray(array).tolist() for array in outputs.values()))
+    return {name: np.asarray(output) for name, output in outputs.items()}
 
 
-def _decode_ranked(classes: list[int], values: list[float], counts: list[int]) -> Result:
+def _decode_ranked(classes: list[int], values: list[float], counts: list[int]) -> list[RankedClasses]:
     pairs = iter(zip(classes, values, strict=True))
-    rankings = [list(islice(pairs, count)) for count in counts]
-    return rankings[0] if len(rankings) == 1 else rankings
+    return [list(islice(pairs, count)) for count in counts]
 
 
 def java_float(value: float) -> str:

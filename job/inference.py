@@ -9,6 +9,7 @@ import redis
 from pyflink.datastream import MapFunction, RuntimeContext
 
 from cluster_serving.client.errors import InferenceFailed, InvalidInput, ModelError, ServingError
+from cluster_serving.client.slots import SlotReport
 from cluster_serving.connectors.answer import Answer
 from cluster_serving.connectors.model_secret import KEY, wait_for_secret
 from cluster_serving.connectors.reconnect import connect
@@ -39,6 +40,7 @@ class Predictor:
     """
 
     def __init__(self, options: JobOptions, secret: tuple[str, str] = ("", "")) -> None:
+        self._options = options
         self._already_batched = options.batch.inputs_already_batched
         self._encode: Encoder = make_encoder(options.post_processing)
         self.model: Model = load_model(options.model, *secret)
@@ -50,11 +52,18 @@ class Predictor:
         except InferenceFailed as error:
             raise ModelError(f"the model fails on a batch of zeros: {error}") from error
 
-    def describe(self) -> str:
-        """The model in one line, for people."""
-        inputs = ", ".join(map(str, self.model.inputs))
-        outputs = ", ".join(map(str, self.model.outputs))
-        return f"{self.model.engine}: {inputs} → {outputs}"
+    def report(self) -> SlotReport:
+        """What to know of the loaded model."""
+        return SlotReport(
+            "",
+            "",
+            engine=self.model.engine,
+            inputs=tuple(self.model.inputs),
+            outputs=tuple(self.model.outputs),
+            already_batched=self._already_batched,
+            post_processing=self._options.post_processing,
+            max_batch_size=self._options.batch.max_size,
+        )
 
     def answer(self, requests: Sequence[Request]) -> list[Answer]:
         """Answer requests of one signature: one call of the model, unless one of them makes it fail."""
@@ -122,7 +131,7 @@ class Inference(MapFunction):
             except Exception as error:
                 reporter.failed(ModelError(f"{type(error).__name__}: {error}"))
                 raise
-            reporter.ready(self._predictor.describe())
+            reporter.ready(self._predictor.report())
         metrics = runtime_context.get_metrics_group()
         self._failures = metrics.counter("failures")
         self._batch_size = metrics.distribution("batchSize")

@@ -82,7 +82,7 @@ def start(config: Config, say: Say = lambda _: None) -> Started:
             raise
         if cluster.is_ours:
             resubmit.remember(cluster.home.path, config.job_options(submission))
-        return Started(config, job_id, rest.page(job_id), engine, slot.model or "")
+        return Started(config, job_id, rest.page(job_id), engine, slot.model)
 
 
 def stop(flink_rest_url: str, job: str) -> Job:

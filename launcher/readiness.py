@@ -2,54 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import cast
 
 import redis
 from redis.exceptions import RedisError
 
 from cluster_serving.client.protocol import slots_key
+from cluster_serving.client.slots import SlotReport, read_reports
 from cluster_serving.launcher.config import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.flink_rest import ENDED, FlinkRest
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """What a task slot last reported.
-
-    Attributes:
-        index: Index of the subtask, from 0.
-        submission: Which start of the job it belongs to.
-        state: `loading`, `ready` or `failed`.
-        model: What the loaded model expects and gives.
-        error: Why it could not be loaded.
-    """
-
-    index: int
-    submission: str
-    state: str
-    model: str | None
-    error: str | None
-
-
-def read_slots(client: redis.Redis, job: str) -> list[Slot]:
+def read_slots(client: redis.Redis, job: str) -> list[SlotReport]:
     """Reports of a job's slots, by index."""
-    slots = []
     # redis-py declares one type for its blocking and its asyncio client.
-    reports = cast("dict[str, str]", client.hgetall(slots_key(job)))
-    for field, text in reports.items():
-        report = json.loads(text)
-        slots.append(Slot(int(field), report["submission"], report["state"], report.get("model"), report.get("error")))
-    return sorted(slots, key=lambda slot: slot.index)
+    return read_reports(cast("dict[str, str]", client.hgetall(slots_key(job))))
 
 
 def wait_ready(
     client: redis.Redis, rest: FlinkRest, config: Config, job_id: str, submission: str, say: Callable[[str], None]
-) -> Slot:
+) -> SlotReport:
     """Wait until all slots of a submission are ready and the job runs.
 
     Args:

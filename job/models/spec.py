@@ -4,47 +4,30 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeVar
 
 import numpy as np
 
 from cluster_serving.client.errors import InferenceFailed, ModelError
 from cluster_serving.client.inputs import Array
+from cluster_serving.client.slots import TensorSpec, type_text
+
+__all__ = [
+    "Layout",
+    "Model",
+    "TensorSpec",
+    "cause",
+    "choose",
+    "common_batch",
+    "dummy_inputs",
+    "type_text",
+    "writable",
+]
 
 Layout = Literal["HWC", "CHW"]
 """Order of an image's axes: height, width, channel."""
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class TensorSpec:
-    """One input or output of a model.
-
-    Attributes:
-        name: Name by which requests and results call it.
-        dtype: numpy name such as "float32"; "str" for a tensor of strings; "" if the model does not say.
-        shape: With the batch dimension; None for a dimension of any size, None as a whole if the model does not say.
-    """
-
-    name: str
-    dtype: str
-    shape: tuple[int | None, ...] | None
-
-    @property
-    def record_shape(self) -> tuple[int | None, ...] | None:
-        """Shape of one record: without the batch dimension; None if unknown."""
-        return None if self.shape is None else self.shape[1:]
-
-    def __str__(self) -> str:
-        return f"{self.name}: {type_text(self.dtype, self.shape)}"
-
-
-def type_text(dtype: str, shape: Sequence[int | None] | None) -> str:
-    """Write a dtype and a shape as people do: `float32[?, 64]`, `any[...]` where nothing is known."""
-    sizes = "..." if shape is None else ", ".join("?" if size is None else str(size) for size in shape)
-    return f"{dtype or 'any'}[{sizes}]"
 
 
 class Model(ABC):

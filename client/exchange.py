@@ -1,0 +1,200 @@
+"""Requests and their results for a whole process, over a few connections: what asyncio servers put in front of jobs.
+
+Whatever becomes due while a command is on its way leaves with the next one: a thousand coroutines that wait share one
+pipeline of requests, one subscription, and one pipeline that fetches results. So the cost per request falls as the load
+grows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import redis.asyncio
+from redis.exceptions import RedisError
+
+from cluster_serving.client.connection import connect_async, translated
+from cluster_serving.client.errors import RedisUnavailable, ResultTimeout, ServingError
+from cluster_serving.client.inputs import Input
+from cluster_serving.client.mailbox import RECHECK, new_channel
+from cluster_serving.client.protocol import request_fields, result_key
+
+Fields = dict[bytes, bytes]
+
+_RECONNECT_PAUSE = 0.1
+_MOST_AT_ONCE = 256
+_SUBSCRIBE_TIMEOUT = 5.0
+
+
+@dataclass(slots=True, eq=False)
+class _Pending:
+    """A request that waits for its result."""
+
+    job: str
+    key: str
+    fields: Mapping[str, str | bytes]
+    result: asyncio.Future[Fields]
+    entry_id: bytes | None = None
+
+
+class Exchange:
+    """Sends requests to any jobs of one Redis and receives their results; used by one event loop.
+
+    Args:
+        url: `redis://[user:password@]host:port/db`, or `rediss://` for TLS.
+        redis_options: Further arguments of `redis.asyncio.Redis`.
+    """
+
+    def __init__(self, url: str, **redis_options: Any) -> None:
+        self.db: redis.asyncio.Redis = connect_async("", 0, url, **redis_options)
+        self._channel = new_channel("exchange")
+        self._pending: dict[bytes, _Pending] = {}
+        self._to_send: dict[bytes, _Pending] = {}
+        self._to_fetch: dict[bytes, None] = {}
+        self._to_delete: list[str] = []
+        self._sender: asyncio.Task[None] | None = None
+        self._fetcher: asyncio.Task[None] | None = None
+        self._listener: asyncio.Task[None] | None = None
+        self._subscribed: asyncio.Event = asyncio.Event()
+
+    @property
+    def waiting(self) -> int:
+        """Number of requests without a result."""
+        return len(self._pending)
+
+    async def request(self, job: str, inputs: Mapping[str, Input], timeout: float) -> Fields:
+        """Queue a request, wait for its result and delete it from Redis.
+
+        Args:
+            job: `jobName`.
+            inputs: See `client.convert.to_inputs`.
+            timeout: Seconds to wait.
+
+        Returns:
+            The result hash; `client.protocol.decode_result` reads it.
+
+        Raises:
+            InvalidInput: The inputs cannot be sent.
+            QueueFull: Redis takes no more requests.
+            RedisUnavailable: Redis cannot be reached.
+            ResultTimeout: No result came in time.
+        """
+        uri = uuid.uuid4().hex
+        fields = request_fields(uri, inputs, self._channel)
+        pending = _Pending(job, result_key(job, uri), fields, asyncio.get_running_loop().create_future())
+        name = uri.encode()
+        try:
+            async with asyncio.timeout(timeout):
+                await self._subscribe()
+                self._pending[name] = self._to_send[name] = pending
+                if self._sender is None or self._sender.done():
+                    self._sender = asyncio.create_task(self._send())
+                return await pending.result
+        except TimeoutError:
+            raise ResultTimeout(f"no result from job {job!r} within {timeout:g} s") from None
+        finally:
+            self._pending.pop(name, None)
+            self._to_send.pop(name, None)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        for task in (self._listener, self._sender, self._fetcher):
+            if task is not None:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+        await self.db.aclose()
+
+    async def _send(self) -> None:
+        while self._to_send:
+            batch = [self._to_send.pop(name) for name in list(islice(self._to_send, _MOST_AT_ONCE))]
+            try:
+                with translated(self.db):
+                    async with self.db.pipeline(transaction=False) as pipeline:
+                        for pending in batch:
+                            pipeline.xadd(pending.job, pending.fields)  # type: ignore[arg-type]
+                        replies = await pipeline.execute(raise_on_error=False)
+            except ServingError as error:
+                replies = [error] * len(batch)
+            for pending, reply in zip(batch, replies, strict=True):
+                if isinstance(reply, bytes):
+                    pending.entry_id = reply
+                elif not pending.result.done():
+                    pending.result.set_exception(self._as_ours(reply))
+
+    def _as_ours(self, error: Exception) -> ServingError:
+        if isinstance(error, ServingError):
+            # Each waiter raises an object of its own: they would share a traceback.
+            return type(error)(*error.args)
+        try:
+            with translated(self.db):
+                raise error
+        except ServingError as ours:
+            return ours
+
+    async def _fetch(self) -> None:
+        """Fetch what has been announced; delete it once it has arrived, with the next look."""
+        while self._to_fetch or self._to_delete:
+            names = list(islice(self._to_fetch, _MOST_AT_ONCE))
+            waiting = [(name, self._pending[name]) for name in names if name in self._pending]
+            for name in names:
+                del self._to_fetch[name]
+            deleted, self._to_delete = self._to_delete, []
+            try:
+                async with self.db.pipeline(transaction=False) as pipeline:
+                    if deleted:
+                        pipeline.unlink(*deleted)
+                    for _, pending in waiting:
+                        pipeline.hgetall(pending.key)
+                    replies = await pipeline.execute()
+            except (RedisError, OSError):
+                # The results are still there; the listener looks at everything again when Redis is back.
+                self._to_delete += deleted
+                return
+            for (_, pending), fields in zip(waiting, replies[bool(deleted) :], strict=True):
+                if fields:
+                    self._to_delete.append(pending.key)
+                    if not pending.result.done():
+                        pending.result.set_result(fields)
+
+    def _look(self, names: Mapping[bytes, object]) -> None:
+        self._to_fetch.update(dict.fromkeys(names))
+        if self._to_fetch and (self._fetcher is None or self._fetcher.done()):
+            self._fetcher = asyncio.create_task(self._fetch())
+
+    async def _subscribe(self) -> None:
+        if self._listener is None or self._listener.done():
+            self._listener = asyncio.create_task(self._listen())
+        if self._subscribed.is_set():
+            return
+        try:
+            await asyncio.wait_for(self._subscribed.wait(), _SUBSCRIBE_TIMEOUT)
+        except TimeoutError:
+            with translated(self.db):
+                await self.db.ping()
+            raise RedisUnavailable("Redis did not confirm a subscription") from None
+
+    async def _listen(self) -> None:
+        while True:
+            try:
+                async with self.db.pubsub() as pubsub:
+                    await pubsub.subscribe(self._channel)
+                    while True:
+                        message = await pubsub.get_message(timeout=RECHECK)
+                        if message is None:
+                            # Messages may be lost, results are not.
+                            self._look(self._pending)
+                        elif message["type"] == "message":
+                            if message["data"] in self._pending:
+                                self._look({message["data"]: None})
+                        else:
+                            self._subscribed.set()
+                            self._look(self._pending)
+            except (RedisError, OSError):
+                self._subscribed.clear()
+                await asyncio.sleep(_RECONNECT_PAUSE)
