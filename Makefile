@@ -4,7 +4,7 @@ BIN := .venv/bin
 SOURCES := pyproject.toml $(shell find client connectors job launcher frontend bench flink-conf -type f -not -name '*.pyc')
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help quickstart stop test check format clean
+.PHONY: help quickstart stop test chaos check format clean
 
 help:  ## List the targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:.*## /\t/'
@@ -17,6 +17,10 @@ stop:  ## Stop what quickstart started
 
 test: .venv/dev .venv/installed  ## Run the tests, against a real Redis and a real Flink cluster
 	@$(BIN)/python -m pytest
+
+# Such as: make chaos CHAOS="--rounds 50 --seed 7", or CHAOS="--minutes 60 --every 120"
+chaos: .venv/dev .venv/installed  ## Faults at random times under load, 20 rounds (about 15 minutes)
+	@$(BIN)/python -m tests.chaos.run $(CHAOS)
 
 check: .venv/dev .venv/installed  ## Lint, format and types
 	@$(BIN)/ruff check .

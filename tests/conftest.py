@@ -146,14 +146,17 @@ class Cluster:
             check=False,
         )
 
-    def start(self, **settings):
-        """Start a job; returns the finished command."""
-        name = settings.get("jobName", DEFAULT_JOB)
-        folder = self.folder / name
+    def configure(self, **settings):
+        """Write the configuration of a job; returns its folder."""
+        folder = self.folder / settings.get("jobName", DEFAULT_JOB)
         folder.mkdir(exist_ok=True)
         config = {key: str(value) if isinstance(value, Path) else value for key, value in settings.items()}
-        (folder / "config.yaml").write_text(yaml.safe_dump(config | self._addresses))
-        return self.run("cluster-serving-start", cwd=folder)
+        (folder / "config.yaml").write_text(yaml.safe_dump(self._addresses | config))
+        return folder
+
+    def start(self, **settings):
+        """Start a job; returns the finished command."""
+        return self.run("cluster-serving-start", cwd=self.configure(**settings))
 
     def restart(self, name):
         return self.run("cluster-serving-restart", cwd=self.folder / name)

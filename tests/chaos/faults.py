@@ -1,0 +1,115 @@
+"""What can go wrong, as functions of the system under test."""
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+
+def kept_processes(cluster, service):
+    """Numbers of the processes that keepers keep for a service."""
+    found = []
+    for record in [*cluster.state.glob(f"*/{service}*.json"), *cluster.state.glob(f"{service}-*/process.json")]:
+        keeper = json.loads(record.read_text())["pid"]
+        children = Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split()
+        found += map(int, children[:1])
+    return found
+
+
+def descendants(pid):
+    """Numbers of the processes below one."""
+    for children in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in map(int, children.read_text().split()):
+            yield child
+            yield from descendants(child)
+
+
+def kill(service):
+    def fault(system, random):
+        victims = kept_processes(system.cluster, service)
+        # None only if another fault has just killed it.
+        for pid in victims:
+            os.kill(pid, signal.SIGKILL)
+
+    return fault
+
+
+def kill_python_worker(system, random):
+    """In process mode the model runs in a child of the TaskManager."""
+    workers = [
+        pid
+        for manager in kept_processes(system.cluster, "taskmanager")
+        for pid in descendants(manager)
+        if b"beam_boot" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
+    assert workers, "there is no Python worker: is the job in process mode?"
+    os.kill(random.choice(workers), signal.SIGKILL)
+
+
+def freeze(service, seconds=20):
+    def fault(system, random):
+        frozen = kept_processes(system.cluster, service)
+        for pid in frozen:
+            os.kill(pid, signal.SIGSTOP)
+        time.sleep(seconds)
+        for pid in frozen:
+            os.kill(pid, signal.SIGCONT)
+
+    return fault
+
+
+def stall_network(system, random):
+    system.proxy.stall()
+    time.sleep(random.uniform(3, 15))
+    system.proxy.resume()
+
+
+def cut_network(system, random):
+    for _ in range(10):
+        system.proxy.cut()
+        time.sleep(random.uniform(0, 0.5))
+
+
+def slow_network(system, random):
+    system.proxy.delay = 0.05
+    time.sleep(5)
+    system.proxy.delay = 0.0
+
+
+def fill_disk(system, random):
+    """Fill the disk that holds the append-only file of Redis, for a while."""
+    filler = system.disk / "filler"
+    with filler.open("wb") as file:
+        try:
+            while True:
+                file.write(bytes(1 << 16))
+                file.flush()
+        except OSError:
+            pass
+    time.sleep(random.uniform(3, 8))
+    filler.unlink(missing_ok=True)
+
+
+def rescale(system, random):
+    system.restart("chaos", random.choice([1, 2, 3]))
+
+
+def restart_job(system, random):
+    system.restart("chaos", 2)
+
+
+FAULTS = {
+    "kill TaskManager": kill("taskmanager"),
+    "kill JobManager": kill("jobmanager"),
+    "kill Redis": kill("redis"),
+    "kill Python worker": kill_python_worker,
+    "freeze TaskManager 20 s": freeze("taskmanager"),
+    "freeze Redis 8 s": freeze("redis", 8),
+    "network stalls": stall_network,
+    "network is cut": cut_network,
+    "network is slow": slow_network,
+    "disk is full": fill_disk,
+    "rescale": rescale,
+    "restart job": restart_job,
+}
