@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import redis
 from pyflink.datastream import MapFunction, RuntimeContext
 
+from cluster_serving.client import encryption
 from cluster_serving.client.errors import InferenceFailed, InvalidInput, ModelError, ServingError
 from cluster_serving.client.slots import SlotReport
 from cluster_serving.connectors.answer import Answer
@@ -37,10 +38,13 @@ class Predictor:
 
     Raises:
         ModelError: The model cannot be loaded, or fails on a batch of zeros.
+        EngineMissing: The engine is not installed, or what decrypts records.
     """
 
     def __init__(self, options: JobOptions, secret: tuple[str, str] = ("", "")) -> None:
         self._options = options
+        if options.image.record_key is not None:
+            encryption.prepare(options.image.record_key)
         self._already_batched = options.batch.inputs_already_batched
         self._encode: Encoder = make_encoder(options.post_processing)
         self.model: Model = load_model(options.model, *secret)
