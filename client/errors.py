@@ -101,7 +101,7 @@ class ModelError(ServingError):
 
 
 class EngineMissing(ModelError):
-    """The engine that the model needs is not installed; the message names the extra to install."""
+    """The engine, or what decrypts a model or records, is not installed; the message names the extra to install."""
 
     code = "ENGINE_MISSING"
 

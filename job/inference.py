@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import redis
 from pyflink.datastream import MapFunction, RuntimeContext
 
+from cluster_serving.client import encryption
 from cluster_serving.client.errors import InferenceFailed, InvalidInput, ModelError, ServingError
 from cluster_serving.client.slots import SlotReport
 from cluster_serving.connectors.answer import Answer
@@ -36,11 +37,14 @@ class Predictor:
         secret: Secret and salt of an encrypted model.
 
     Raises:
-        ModelError: The model cannot be loaded, or fails on a batch of zeros.
+        ModelError: The model cannot be loaded, or fails on a batch of zeros; or the filter does not fit its outputs.
+        EngineMissing: The engine is not installed, or what decrypts records.
     """
 
     def __init__(self, options: JobOptions, secret: tuple[str, str] = ("", "")) -> None:
         self._options = options
+        if options.image.record_key is not None:
+            encryption.prepare(options.image.record_key)
         self._already_batched = options.batch.inputs_already_batched
         self._encode: Encoder = make_encoder(options.post_processing)
         self.model: Model = load_model(options.model, *secret)
@@ -48,9 +52,11 @@ class Predictor:
             self.model.inputs, self.model.layout, options.image, options.batch.inputs_already_batched
         )
         try:
-            self.model.warm_up(batch=1)
+            outputs = self.model.warm_up(batch=1)
         except InferenceFailed as error:
             raise ModelError(f"the model fails on a batch of zeros: {error}") from error
+        if outputs is not None and not self.model.guesses:
+            self._try_filter(outputs)
 
     def report(self) -> SlotReport:
         """What to know of the loaded model."""
@@ -85,6 +91,16 @@ class Predictor:
             for (index, _), result in zip(members, results, strict=True):
                 answers[index] = self._to_answer(requests[index], result)
         return [answers[index] for index in range(len(requests))]
+
+    def _try_filter(self, outputs: Arrays) -> None:
+        (record,) = split(outputs, [1], self._already_batched)
+        try:
+            self._encode(True, [spec.name for spec in self.model.outputs], record)
+        except ServingError as error:
+            raise ModelError(
+                f"postProcessing: {self._options.post_processing} does not fit the model: {error}; choose another "
+                "filter, or the outputs that it fits (outputs in config.yaml)"
+            ) from error
 
     def _run(self, records: Sequence[Arrays]) -> list[Arrays]:
         rows = [record[0].shape[0] if self._already_batched else 1 for record in records]

@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from cluster_serving.client.encryption import RecordKey
 from cluster_serving.connectors.options import RedisOptions
 
 __all__ = ["BatchOptions", "ImageOptions", "JobOptions", "ModelOptions", "RedisOptions"]
@@ -23,6 +24,7 @@ class ImageOptions:
         scale: Pixels from 0 to 255 are multiplied by this,
         mean: then this is subtracted, per channel or one for all,
         std: then they are divided by this, per channel or one for all.
+        record_key: Images are encrypted with this (`recordEncrypted`); None if they are not.
     """
 
     resize: tuple[int, int] | None = None
@@ -32,6 +34,7 @@ class ImageOptions:
     scale: float = 1.0
     mean: tuple[float, ...] = (0.0,)
     std: tuple[float, ...] = (1.0,)
+    record_key: RecordKey | None = None
 
     @property
     def normalizes(self) -> bool:
@@ -126,6 +129,7 @@ class JobOptions:
                 **image
                 | {"resize": tuple(image["resize"]) if image["resize"] else None}
                 | {name: tuple(image[name]) for name in ("mean", "std")}
+                | {"record_key": RecordKey(**image["record_key"]) if image.get("record_key") else None}
             ),
             **raw,
         )

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from cluster_serving.client.encryption import decrypt
 from cluster_serving.client.errors import InvalidInput, RequestTooLarge
 from cluster_serving.client.inputs import Array, Image, Input, SparseTensor
 from cluster_serving.job import images
@@ -47,7 +48,8 @@ class Preprocessor:
 
         An array of the model's dtype passes untouched. Numbers are converted to a wider or an equally kind dtype
         (float64 to float32, int64 to float32); to integers or bool only if every value is one, since original clients
-        send all numbers as float32. Sparse tensors are made dense, images are decoded.
+        send all numbers as float32. Sparse tensors are made dense, images are
+        decrypted if that is configured, and decoded.
 
         Args:
             record: Name → input, as decoded from the request.
@@ -111,6 +113,8 @@ class _Rule:
         expected = (None, None, None) if self._image_shape is None else self._image_shape
         if dtype is None or not np.can_cast(np.uint8, dtype) or len(expected) != 3:
             raise InvalidInput(f"input {name!r} is an image, but the model expects {self}")
+        if self._image.record_key is not None:
+            value = decrypt(value, self._image.record_key, name)
         image = images.decode(value.data, self._image, self._layout, dtype, name)
         if not _fits(image.shape, expected):
             height, width, wanted = (

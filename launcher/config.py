@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 from pydantic.alias_generators import to_camel
 
+from cluster_serving.client.encryption import RecordKey
 from cluster_serving.job.options import BatchOptions, ImageOptions, JobOptions, ModelOptions, RedisOptions
 from cluster_serving.launcher.values import (
     Address,
@@ -16,6 +17,7 @@ from cluster_serving.launcher.values import (
     FlinkUrl,
     Names,
     Pair,
+    RecordKeyText,
     RedisUrl,
     Shapes,
     Size,
@@ -129,6 +131,16 @@ class Config(BaseModel):
         "then they are divided by this, per channel or one for all.",
     )
     max_image_pixels: int = _key(50_000_000, _COUNT, "Larger images are refused before they are decoded.", ge=1)
+    record_encrypted: bool = _key(
+        False, _SWITCH, "true: images are encrypted by who sends them (docs/api-guide.md); others are refused."
+    )
+    record_key: RecordKeyText = _key(
+        "",
+        "secret:salt, two texts of your own, or published; it cannot be empty if recordEncrypted is true",
+        "What images are encrypted with, better in the environment variable CLUSTER_SERVING_RECORD_KEY; published: the "
+        "one key in the source code of the original, for its clients. Everybody knows it, so it protects nothing.",
+        repr=False,
+    )
     post_processing: Filter = _key(
         "",
         "topN(n), pickTopN(n) or empty",
@@ -189,6 +201,13 @@ class Config(BaseModel):
     def _divides(cls, value: tuple[float, ...]) -> tuple[float, ...]:
         if 0 in value:
             raise ValueError("0 cannot divide")
+        return value
+
+    @field_validator("record_key")
+    @classmethod
+    def _has_a_key(cls, value: RecordKey | None, info: ValidationInfo) -> RecordKey | None:
+        if value is None and info.data.get("record_encrypted"):
+            raise ValueError("no key to decrypt with")
         return value
 
     @property
@@ -264,6 +283,7 @@ class Config(BaseModel):
                 scale=self.image_scale,
                 mean=self.image_mean,
                 std=self.image_std,
+                record_key=self.record_key if self.record_encrypted else None,
             ),
             parallelism=self.model_parallelism,
             execution_mode=self.execution_mode,

@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 from pydantic import ValidationError
+from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo
 
 from cluster_serving.launcher import old_keys
@@ -30,7 +31,6 @@ _WITHOUT_EFFECT: dict[str, object] = {
     "performance_mode": None,
     "queueused": "redis",
     "kafkaurl": None,
-    "recordencrypted": False,
     "secureenabled": False,
     "redissecureenabled": False,
     "redissecurestructstorepassword": None,
@@ -158,8 +158,8 @@ def _pairs(path: Path, root: yaml.Node | None) -> list[tuple[yaml.Node, yaml.Nod
 
 
 def _from_environment(key: str, text: str) -> Any:
-    """A value as YAML would read it; an address is text, whatever characters its password has."""
-    if key == "redisUrl":
+    """A value as YAML would read it; addresses and secrets are text, whatever characters they have."""
+    if key in ("redisUrl", "recordKey"):
         return text
     try:
         return yaml.safe_load(text)
@@ -168,7 +168,9 @@ def _from_environment(key: str, text: str) -> Any:
 
 
 def _wrong_keys(error: ValidationError) -> list[str]:
-    return list(dict.fromkeys(str(detail["loc"][0]) for detail in error.errors(include_input=False, include_url=False)))
+    names = [str(detail["loc"][0]) for detail in error.errors(include_input=False, include_url=False)]
+    # A default that does not do is reported under the attribute's name.
+    return list(dict.fromkeys(_CANONICAL.get(name.lower()) or to_camel(name) for name in names))
 
 
 def _problem(path: Path, key: str, values: dict[str, Any], places: dict[str, str]) -> str:
@@ -181,6 +183,8 @@ def _problem(path: Path, key: str, values: dict[str, Any], places: dict[str, str
 def _shown(key: str, value: Any) -> str:
     kind = {str: "text", bool: "a switch", int: "a number", float: "a number", list: "a list", dict: "a mapping"}
     named = kind.get(type(value), type(value).__name__)
+    if key == "recordKey":
+        return named
     if key == "redisUrl" and not (isinstance(value, str) and _WITHOUT_SECRET.fullmatch(value)):
         # It is wrong in some way, so nothing tells which part of it is the password.
         return named

@@ -47,6 +47,7 @@ _NAMES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "redis.timeout": ("redisTimeout", _same),
     "flink.rest": ("flinkRestUrl", _same),
     "secure.model_encrypted": ("modelEncrypted", _same),
+    "secure.record_encrypted": ("recordEncrypted", _same),
 }
 
 _WITHOUT_EFFECT = frozenset(

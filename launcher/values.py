@@ -9,6 +9,8 @@ from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from pydantic import AfterValidator, BeforeValidator
 
+from cluster_serving.client.encryption import RecordKey, published_key
+
 _SIZE = re.compile(r"(\d+)\s*([kmgt]?)b?", re.IGNORECASE)
 _UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
@@ -46,6 +48,15 @@ def _shapes(value: Any) -> Any:
     return value
 
 
+def _record_key(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    if value == "published":
+        return published_key()
+    secret, _, salt = value.rpartition(":")
+    return RecordKey(secret, salt) if value else None
+
+
 Size = Annotated[int, BeforeValidator(_size)]
 """Bytes, written as a number with or without one of the units k, m, g and t (of 1024)."""
 
@@ -60,6 +71,9 @@ Channels = Annotated[tuple[float, ...], BeforeValidator(_channels)]
 
 Shapes = Annotated[tuple[tuple[int, ...], ...], BeforeValidator(_shapes)]
 """Shapes, written as a list of lists."""
+
+RecordKeyText = Annotated[RecordKey | None, BeforeValidator(_record_key)]
+"""What a key is derived from, written as "secret:salt"; or `published`, or empty for none."""
 
 _LOCAL = {"localhost", "127.0.0.1"}
 

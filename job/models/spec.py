@@ -82,26 +82,30 @@ class Model(ABC):
                 )
         return outputs
 
-    def warm_up(self, batch: int) -> bool:
+    def warm_up(self, batch: int) -> list[Array] | None:
         """Compute a batch of zeros, so that the first request does not pay for what engines do lazily.
 
         Returns:
-            False if nothing was computed, because too little is known about the inputs.
+            The outputs; None if nothing was computed, because too little is known about the inputs.
 
         Raises:
             InferenceFailed: The model cannot compute zeros, although nothing had to be guessed.
         """
         inputs = dummy_inputs(self.inputs, batch)
         if inputs is None:
-            return False
+            return None
         try:
-            self.predict(inputs)
+            return self.predict(inputs)
         except InferenceFailed:
             # Guesses may be wrong: a size of 1 too small for a convolution, an empty string no image file.
-            if any(spec.dtype == "str" or None in (spec.record_shape or ()) for spec in self.inputs):
-                return False
+            if self.guesses:
+                return None
             raise
-        return True
+
+    @property
+    def guesses(self) -> bool:
+        """Whether `warm_up` makes up sizes or texts that a real request may not have."""
+        return any(spec.dtype == "str" or None in (spec.record_shape or ()) for spec in self.inputs)
 
     def describe(self) -> str:
         """Say in one line what the model takes, for error messages."""

@@ -140,6 +140,12 @@ def ranked_images(serve):
 
 
 @pytest.fixture
+def encrypted_images(serve):
+    settings = {"imageResize": "8,8", "recordEncrypted": True, "recordKey": "published"}
+    return serve("compat-encrypted", model_zoo.save_openvino_digit_images, **settings)
+
+
+@pytest.fixture
 def image_stream(serve):
     return serve("image_stream", model_zoo.save_openvino_digit_images, imageResize="8,8", postProcessing="topN(3)")
 

@@ -1,11 +1,14 @@
 """What a program written for the original's client finds: the same with that client, unmodified, and with ours."""
 
 import base64
+import hashlib
 import json
+import os
 
 import cv2
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from cluster_serving.client import OutputQueue, legacy
 from cluster_serving.client.errors import InvalidInput
@@ -120,6 +123,31 @@ def test_images_of_every_form_are_answered(run, images, tmp_path):
         for form in ("text", "path", "pixels"):
             # The original client sends these as JPEG, which loses something.
             np.testing.assert_allclose(found[f"{number} {form}"], expected, atol=0.1)
+
+
+def sealed(content):
+    """Text that the original's `encrypt_with_AES_GCM(content, "secret", "salt")` gives."""
+    iv, key = os.urandom(12), hashlib.pbkdf2_hmac("sha256", b"secret", b"salt", 65_536, 128 // 8)
+    return base64.b64encode(iv + AESGCM(key).encrypt(iv, content, None)).decode()
+
+
+def test_encrypted_images_are_answered(run, encrypted_images, tmp_path):
+    pixels, labels = digit_pixels(1)
+    image = cv2.imencode(".png", pixels[0])[1].tobytes()
+    found = run(
+        *encrypted_images,
+        """
+        for name, text in given.items():
+            requests.enqueue(name, image={"b64": text})
+        for name in given:
+            answers[name] = wait(name)
+        """,
+        file=sealed(image),
+        text=sealed(base64.b64encode(image)),  # as the original's benchmark does
+        open=base64.b64encode(image).decode(),
+    )
+    assert found["file"].argmax() == found["text"].argmax() == labels[0]
+    assert found["open"] == "NaN"
 
 
 def test_filtered_results_are_an_array_of_class_and_value(run, ranked_images, cluster_db):

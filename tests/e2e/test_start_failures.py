@@ -53,6 +53,15 @@ def test_a_folder_that_does_not_exist(cluster, tmp_path):
     assert "nowhere" in "".join((done.stdout + done.stderr).split())
 
 
+def test_a_filter_that_does_not_fit_the_model(cluster, tmp_path):
+    model_zoo.save_openvino_digits(tmp_path)
+    done = cluster.start(jobName="failing", modelPath=tmp_path, postProcessing="pickTopN(2)")
+    text = " ".join((done.stdout + done.stderr).split())
+    assert done.returncode != 0
+    assert "pickTopN(2) does not fit the model" in text
+    assert "'probabilities' has shape [10]" in text
+
+
 def test_a_job_of_the_same_name_is_not_started_twice(cluster, started, tmp_path):
     model_zoo.save_openvino_digits(tmp_path)
     started(jobName="once", modelPath=tmp_path)

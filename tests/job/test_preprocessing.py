@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from cluster_serving.client.encryption import RecordKey, encrypt
 from cluster_serving.client.errors import InvalidInput, RequestTooLarge
 from cluster_serving.client.inputs import Image, SparseTensor
 from cluster_serving.job.models import TensorSpec
@@ -265,6 +266,30 @@ def test_an_image_is_refused_by_an_input_of_another_rank(shape):
 def test_a_damaged_image_is_refused_by_name():
     spec = TensorSpec("x", "float32", (None, 3, 4, 6))
     assert "input 'x' is damaged" in refusal(spec, Image(PNG.data[:-20]))
+
+
+# Encrypted images
+
+KEY = RecordKey("of my own", "and my salt")
+
+
+def test_an_encrypted_image_is_decrypted_before_it_is_decoded():
+    spec = TensorSpec("x", "float32", (None, 3, 8, 10))
+    options = ImageOptions(resize=(10, 8), record_key=KEY)
+    (array,) = Preprocessor([spec], "CHW", options).prepare({"x": encrypt(PNG.data, KEY)})
+    np.testing.assert_array_equal(array, prepare(spec, PNG, resize=(10, 8)))
+
+
+@pytest.mark.parametrize("value", [PNG, Image(b"short"), encrypt(PNG.data, RecordKey("another", "key"))])
+def test_an_image_that_cannot_be_decrypted_is_refused_by_name(value):
+    preprocessor = Preprocessor([TensorSpec("x", "float32", (None, 3, 4, 6))], "CHW", ImageOptions(record_key=KEY))
+    with pytest.raises(InvalidInput, match=r"input 'x' is an image .*\(recordEncrypted\)"):
+        preprocessor.prepare({"x": value})
+
+
+def test_other_inputs_than_images_are_taken_as_they_are():
+    value = np.zeros(3, np.float32)
+    assert Preprocessor([VECTOR], "CHW", ImageOptions(record_key=KEY)).prepare({"x": value}) == [value]
 
 
 # Sparse tensors

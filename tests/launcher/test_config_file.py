@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from cluster_serving.client.encryption import RecordKey, published_key
 from cluster_serving.job.options import JobOptions
 from cluster_serving.launcher import config_file
 from cluster_serving.launcher.config import Config
@@ -210,3 +211,36 @@ def test_a_wrong_address_from_the_environment_is_not_repeated(tmp_path, monkeypa
     with pytest.raises(ConfigError) as caught:
         config_file.read(path)
     assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("lines", "key"),
+    [
+        ("recordEncrypted: true\nrecordKey: 'my:own:salt'", RecordKey("my:own", "salt")),
+        ("recordEncrypted: true\nrecordKey: published", published_key()),
+        ("recordEncrypted: false\nrecordKey: own:salt", None),
+        ("recordEncrypted:", None),
+    ],
+)
+def test_images_are_decrypted_with_the_configured_key(read, lines, key):
+    options = read(f"modelPath: m\n{lines}").job_options("s")
+    assert options.image.record_key == key
+    assert JobOptions.from_json(options.to_json()) == options
+
+
+@pytest.mark.parametrize(
+    "key", ["", "recordKey: s3cret", "recordKey: ':s3cret'", "recordKey: {s3cret: 1}", "recordKey: secret:salt"]
+)
+def test_encrypted_images_need_a_key_of_ones_own(read, key):
+    with pytest.raises(
+        ConfigError, match=r"recordKey is (missing|text|a mapping); expected secret:salt, two texts"
+    ) as caught:
+        read(f"modelPath: m\nrecordEncrypted: true\n{key}")
+    assert "s3cret" not in str(caught.value)
+
+
+def test_a_key_of_images_comes_from_the_environment_and_is_never_shown(read, monkeypatch):
+    monkeypatch.setenv("CLUSTER_SERVING_RECORD_KEY", "[s3cret: 1:salt")
+    config = read("modelPath: m\nrecordEncrypted: true")
+    assert config.record_key == RecordKey("[s3cret: 1", "salt")
+    assert "s3cret" not in repr(config) + str(config) + repr(config.job_options("s"))

@@ -77,4 +77,4 @@ def test_strings_go_in_and_come_out(tmp_path):
     model = load(tmp_path)
     assert list(map(str, model.inputs)) == ["x: str[?]"]
     assert model.predict([np.array(["", "zwölf"], object)])[0].tolist() == ["", "zwölf"]
-    assert model.warm_up(2)
+    assert model.warm_up(2) is not None

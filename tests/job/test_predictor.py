@@ -1,0 +1,65 @@
+"""A loaded model with what comes before and after it, without Flink."""
+
+import numpy as np
+import pytest
+
+from cluster_serving.client.errors import ModelError
+from cluster_serving.connectors.options import RedisOptions
+from cluster_serving.job.inference import Predictor
+from cluster_serving.job.options import BatchOptions, JobOptions, ModelOptions
+from tests import model_zoo
+
+
+def predictor(folder, post_processing, already_batched=False, **model):
+    return Predictor(
+        JobOptions(
+            "job",
+            "start",
+            ModelOptions(str(folder), **model),
+            RedisOptions("redis://localhost"),
+            BatchOptions(inputs_already_batched=already_batched),
+            post_processing=post_processing,
+        )
+    )
+
+
+def save_doubling(folder, *record_shape):
+    """`x` float32 [?, *record_shape] → `y`, twice that."""
+    from openvino import opset13 as ops
+
+    x = ops.parameter([-1, *record_shape], np.float32, name="x")
+    model_zoo.save_openvino(folder, {"x": x}, {"y": ops.multiply(x, ops.constant(np.float32(2)))})
+
+
+@pytest.mark.parametrize(
+    ("text", "shape", "problem"),
+    [
+        (
+            "topN(3)",
+            (2, 5),
+            r"topN\(3\) does not fit the model: topN needs one vector .* 'y' is float32 of shape \[2, 5\]",
+        ),
+        ("pickTopN(3)", (5,), r"pickTopN\(3\) does not fit the model: pickTopN needs rows; output 'y' has shape \[5\]"),
+    ],
+)
+@pytest.mark.parametrize("already_batched", [False, True])
+def test_a_filter_that_does_not_fit_the_model_is_refused_at_start(tmp_path, text, shape, problem, already_batched):
+    save_doubling(tmp_path, *shape)
+    if already_batched and text.startswith("pick"):
+        predictor(tmp_path, text, already_batched)  # the batch itself is a table
+        return
+    with pytest.raises(ModelError, match=problem.replace(r"\[2", r"\[1, 2") if already_batched else problem):
+        predictor(tmp_path, text, already_batched)
+
+
+@pytest.mark.parametrize(
+    ("text", "shape"), [("topN(3)", (5,)), ("topN(3)", (1, 5, 1)), ("pickTopN(1)", (2, 5)), ("", ())]
+)
+def test_a_filter_that_fits_is_taken(tmp_path, text, shape):
+    save_doubling(tmp_path, *shape)
+    predictor(tmp_path, text)
+
+
+def test_a_model_of_free_sizes_is_given_the_benefit_of_the_doubt(tmp_path):
+    save_doubling(tmp_path, -1, 5)
+    predictor(tmp_path, "topN(3)")
