@@ -11,6 +11,7 @@ from pyflink.datastream import MapFunction, RuntimeContext
 from cluster_serving.client.errors import InferenceFailed, InvalidInput, ModelError, ServingError
 from cluster_serving.client.slots import SlotReport
 from cluster_serving.connectors.answer import Answer
+from cluster_serving.connectors.attempts import noted
 from cluster_serving.connectors.model_secret import KEY, wait_for_secret
 from cluster_serving.connectors.reconnect import connect
 from cluster_serving.connectors.runtime import subtask_index
@@ -157,7 +158,8 @@ class Inference(MapFunction):
     def map(self, value: list[Request]) -> list[Answer]:
         """Answer one batch."""
         started = time.time()
-        answers = self._predictor.answer(value)
+        with noted(self._options.redis, self._options.name, (request.entry.id for request in value)):
+            answers = self._predictor.answer(value)
         self._batch_size.update(len(value))
         self._inference_ms.update(round((time.time() - started) * 1000))
         # An entry id begins with the milliseconds at which Redis took the request.
