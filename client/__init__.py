@@ -4,6 +4,7 @@ from cluster_serving.client.aio import AsyncInputQueue, AsyncOutputQueue
 from cluster_serving.client.errors import (
     EngineMissing,
     InferenceFailed,
+    InferenceTimeout,
     InvalidInput,
     ModelError,
     PoisonRequest,
@@ -22,6 +23,7 @@ __all__ = [
     "EngineMissing",
     "Image",
     "InferenceFailed",
+    "InferenceTimeout",
     "InputQueue",
     "InvalidInput",
     "ModelError",

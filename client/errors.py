@@ -52,6 +52,14 @@ class InferenceFailed(ServingError):
     grpc_status = "INTERNAL"
 
 
+class InferenceTimeout(InferenceFailed):
+    """The model did not return within `inferenceTimeout` when it computed this request."""
+
+    code = "INFERENCE_TIMEOUT"
+    http_status = 504
+    grpc_status = "DEADLINE_EXCEEDED"
+
+
 class PoisonRequest(ServingError):
     """The process that computed this request died, as often as `maxDeliveries` allows; it is a dead letter now."""
 

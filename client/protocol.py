@@ -72,6 +72,11 @@ def dead_letters_key(job: str) -> str:
     return f"{job}:dead"
 
 
+def attempts_key(job: str) -> str:
+    """Redis hash of what is known of the attempts at requests that were interrupted."""
+    return f"{job}:attempts"
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One entry of the stream, as read.

@@ -10,7 +10,11 @@ import redis
 from redis.exceptions import OutOfMemoryError
 
 from cluster_serving.client import image_stream
-from cluster_serving.client.protocol import GROUP, Entry, result_key
+from cluster_serving.client.dead_letters import DeadLetter
+from cluster_serving.client.protocol import GROUP, Entry, dead_letters_key, result_key
+
+MAX_DEAD_LETTERS = 1000
+"""The oldest dead letters make room for new ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +32,9 @@ class Answer:
     fields: Mapping[str, str | bytes]
 
 
-def write_answers(client: redis.Redis, job: str, ttl_s: int, answers: Sequence[Answer]) -> None:
+def write_answers(
+    client: redis.Redis, job: str, ttl_s: int, answers: Sequence[Answer], letters: Sequence[DeadLetter] = ()
+) -> None:
     """Write answers, and all that makes their requests answered, in one MULTI.
 
     Result, expiry, acknowledgement, deletion from the stream and the wake-up of the waiting client happen together: a
@@ -39,6 +45,7 @@ def write_answers(client: redis.Redis, job: str, ttl_s: int, answers: Sequence[A
         job: `jobName`: stream and prefix of the result keys.
         ttl_s: Seconds that the results are kept.
         answers: At least one.
+        letters: Those of the requests that are given up.
 
     Raises:
         redis.RedisError: Not all were written; write them again.
@@ -55,24 +62,35 @@ def write_answers(client: redis.Redis, job: str, ttl_s: int, answers: Sequence[A
             ids = [write.entry_id for write in writes]
             pipeline.xack(job, GROUP, *ids)
             pipeline.xdel(job, *ids)
+            for letter in letters:
+                pipeline.xadd(dead_letters_key(job), letter.fields(), maxlen=MAX_DEAD_LETTERS)  # type: ignore[arg-type]
             pipeline.execute()
     except OutOfMemoryError:
         # A full Redis refuses a MULTI as a whole, but a script that has deleted something may go on: only answering
         # makes room again.
+        letter_of = {letter.request.id: _flat(letter.fields()) for letter in letters}
         for write in writes:
-            flat = [part for pair in write.fields.items() for part in pair]
-            arguments = [GROUP, write.entry_id, ttl_s, write.channel, write.uri, *flat]
-            client.eval(_ANSWER_WHEN_FULL, 2, job, write.key, *arguments)  # type: ignore[arg-type]
+            fields, letter_fields = _flat(write.fields), letter_of.get(write.entry_id, [])
+            arguments = [GROUP, write.entry_id, ttl_s, write.channel, write.uri, MAX_DEAD_LETTERS, len(fields)]
+            keys = [job, write.key, dead_letters_key(job)]
+            client.eval(_ANSWER_WHEN_FULL, len(keys), *keys, *arguments, *fields, *letter_fields)  # type: ignore[arg-type]
 
 
 _ANSWER_WHEN_FULL = """
 redis.call('XACK', KEYS[1], ARGV[1], ARGV[2])
 redis.call('XDEL', KEYS[1], ARGV[2])
 redis.call('DEL', KEYS[2])
-redis.call('HSET', KEYS[2], unpack(ARGV, 6))
+redis.call('HSET', KEYS[2], unpack(ARGV, 8, 7 + ARGV[7]))
 redis.call('EXPIRE', KEYS[2], ARGV[3])
 redis.call('PUBLISH', ARGV[4], ARGV[5])
+if #ARGV > 7 + ARGV[7] then
+  redis.call('XADD', KEYS[3], 'MAXLEN', '~', ARGV[6], '*', unpack(ARGV, 8 + ARGV[7]))
+end
 """
+
+
+def _flat(fields: Mapping[str, str | bytes | int | float]) -> list[str | bytes | int | float]:
+    return [part for pair in fields.items() for part in pair]
 
 
 class _Write(NamedTuple):

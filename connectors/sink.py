@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pyflink.datastream import FlatMapFunction, RuntimeContext
 
 from cluster_serving.connectors.answer import Answer, write_answers
+from cluster_serving.connectors.attempts import noted
 from cluster_serving.connectors.lane import find
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.reconnect import Backoff, connect
@@ -43,7 +44,8 @@ class RedisHashSink(FlatMapFunction):
 
     def flat_map(self, value: list[Answer]) -> Iterable[int]:
         """Write a batch of answers."""
-        self._backoff.persist(lambda: write_answers(self._client, self._job, self._options.result_ttl_s, value))
+        with noted(self._options, self._job, (answer.entry.id for answer in value)):
+            self._backoff.persist(lambda: write_answers(self._client, self._job, self._options.result_ttl_s, value))
         for lane_id in {answer.lane_id for answer in value}:
             if lane := find(lane_id):
                 lane.answer(sum(answer.lane_id == lane_id for answer in value))

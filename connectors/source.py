@@ -17,6 +17,7 @@ from redis.exceptions import RedisError
 from cluster_serving.client.errors import PoisonRequest, RequestTooLarge
 from cluster_serving.client.protocol import Entry, encode_error
 from cluster_serving.connectors.answer import Answer, write_answers
+from cluster_serving.connectors.attempts import Attempts
 from cluster_serving.connectors.chunk import Chunk, by_size
 from cluster_serving.connectors.dead_letter import bury
 from cluster_serving.connectors.lane import open_lane
@@ -63,6 +64,8 @@ class RedisStreamsSource(FlatMapFunction):
         self._client = connect(self._options)
         consumer = f"{self._stream}-{index}"
         self._reader = StreamReader(self._client, self._stream, consumer, self._options.claim_idle_ms)
+        self._attempts = Attempts(self._client, self._stream)
+        self._tried: bytes | None = None
         metrics = runtime_context.get_metrics_group()
         self._requests = metrics.counter("requests")
         self._dead_letters = metrics.counter("deadLetters")
@@ -131,17 +134,24 @@ class RedisStreamsSource(FlatMapFunction):
     def _recover(self, patience: float) -> list[Entry]:
         """The next request that a crash or stop interrupted, once the one before it is answered."""
         found = self._reader.recover(patience) if self._lane.wait_idle(patience) else None
+        if self._tried is not None and (found or not self._reader.recovering):
+            self._attempts.forget(self._tried)
+            self._tried = None
         if found is None:
             self._reader.heartbeat()
             return []
         entry, deliveries = found
         if deliveries <= self._options.max_deliveries:
+            self._attempts.begin(entry.id)
+            self._tried = entry.id
             return [entry]
+        last = self._attempts.last(entry.id)
         error = PoisonRequest(
             f"given up after {deliveries - 1} attempts: each time, the process that computed this request died or was "
-            "stopped"
+            f"stopped{last}"
         )
-        bury(self._client, self._stream, self._options.result_ttl_s, entry, error)
+        bury(self._client, self._stream, self._options.result_ttl_s, entry, error, last.traceback)
+        self._attempts.forget(entry.id)
         self._dead_letters.inc()
         return []
 

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from cluster_serving.client.errors import InferenceFailed, ServingError
+from cluster_serving.client.errors import InferenceFailed, InferenceTimeout, ServingError
 from cluster_serving.client.inputs import Array
 
 T = TypeVar("T")
@@ -60,6 +60,8 @@ def group_by_shape(records: Sequence[Arrays]) -> list[list[int]]:
 def isolate(run: Callable[[Sequence[T]], list[R]], items: Sequence[T]) -> list[R | ServingError]:
     """Run a batch; if it fails, halve it until only the culprits fail.
 
+    A batch that hangs is run again item by item: every try that hangs costs the timeout and a copy of the model.
+
     Args:
         run: Runs a batch and returns one result per item; may raise anything.
         items: The batch, at least one item.
@@ -69,6 +71,8 @@ def isolate(run: Callable[[Sequence[T]], list[R]], items: Sequence[T]) -> list[R
     """
     try:
         return list(run(items))
+    except InferenceTimeout as error:
+        return [error] if len(items) == 1 else [result for item in items for result in isolate(run, [item])]
     except ServingError as error:
         failure = error
     except Exception as error:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import time
 from collections.abc import Sequence
+from typing import NoReturn
 
 import redis
 from pyflink.datastream import MapFunction, RuntimeContext
@@ -11,7 +14,8 @@ from pyflink.datastream import MapFunction, RuntimeContext
 from cluster_serving.client import encryption
 from cluster_serving.client.errors import InferenceFailed, InvalidInput, ModelError, ServingError
 from cluster_serving.client.slots import SlotReport
-from cluster_serving.connectors.answer import Answer
+from cluster_serving.connectors.answer import Answer, write_answers
+from cluster_serving.connectors.attempts import noted
 from cluster_serving.connectors.model_secret import KEY, wait_for_secret
 from cluster_serving.connectors.reconnect import connect
 from cluster_serving.connectors.runtime import subtask_index
@@ -23,8 +27,11 @@ from cluster_serving.job.options import JobOptions
 from cluster_serving.job.postprocessing import Encoder, make_encoder
 from cluster_serving.job.preprocessing import Preprocessor
 from cluster_serving.job.request import Request
+from cluster_serving.job.watched_model import NotComputed, WatchedModel
 
 NAME = "Inference"
+
+log = logging.getLogger(__name__)
 
 _SECRET_PATIENCE = 60.0
 
@@ -47,16 +54,17 @@ class Predictor:
             encryption.prepare(options.image.record_key)
         self._already_batched = options.batch.inputs_already_batched
         self._encode: Encoder = make_encoder(options.post_processing)
-        self.model: Model = load_model(options.model, *secret)
+        self._secret = secret
+        timeout = options.model.timeout_s
+        self.model: Model = WatchedModel(self._load, timeout) if timeout else self._load()
         self._preprocessor = Preprocessor(
             self.model.inputs, self.model.layout, options.image, options.batch.inputs_already_batched
         )
-        try:
-            outputs = self.model.warm_up(batch=1)
-        except InferenceFailed as error:
-            raise ModelError(f"the model fails on a batch of zeros: {error}") from error
-        if outputs is not None and not self.model.guesses:
-            self._try_filter(outputs)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether so many calls of the model hang that this process has to be replaced."""
+        return isinstance(self.model, WatchedModel) and self.model.exhausted
 
     def report(self) -> SlotReport:
         """What to know of the loaded model."""
@@ -72,7 +80,11 @@ class Predictor:
         )
 
     def answer(self, requests: Sequence[Request]) -> list[Answer]:
-        """Answer requests of one signature: one call of the model, unless one of them makes it fail."""
+        """Answer requests of one signature: one call of the model, unless one of them makes it fail.
+
+        Returns:
+            An answer to each request, in order; if the process is `exhausted`, to those that could be computed.
+        """
         answers: dict[int, Answer] = {}
         ready: list[tuple[int, Arrays]] = []
         for index, request in enumerate(requests):
@@ -89,13 +101,24 @@ class Predictor:
             members = [ready[position] for position in group]
             results = isolate(self._run, [arrays for _, arrays in members])
             for (index, _), result in zip(members, results, strict=True):
-                answers[index] = self._to_answer(requests[index], result)
-        return [answers[index] for index in range(len(requests))]
+                if not isinstance(result, NotComputed):
+                    answers[index] = self._to_answer(requests[index], result)
+        return [answers[index] for index in sorted(answers)]
 
-    def _try_filter(self, outputs: Arrays) -> None:
+    def _load(self) -> Model:
+        model = load_model(self._options.model, *self._secret)
+        try:
+            outputs = model.warm_up(batch=1)
+        except InferenceFailed as error:
+            raise ModelError(f"the model fails on a batch of zeros: {error}") from error
+        if outputs is not None and not model.guesses:
+            self._try_filter(model, outputs)
+        return model
+
+    def _try_filter(self, model: Model, outputs: Arrays) -> None:
         (record,) = split(outputs, [1], self._already_batched)
         try:
-            self._encode(True, [spec.name for spec in self.model.outputs], record)
+            self._encode(True, [spec.name for spec in model.outputs], record)
         except ServingError as error:
             raise ModelError(
                 f"postProcessing: {self._options.post_processing} does not fit the model: {error}; choose another "
@@ -173,7 +196,10 @@ class Inference(MapFunction):
     def map(self, value: list[Request]) -> list[Answer]:
         """Answer one batch."""
         started = time.time()
-        answers = self._predictor.answer(value)
+        with noted(self._options.redis, self._options.name, (request.entry.id for request in value)):
+            answers = self._predictor.answer(value)
+        if self._predictor.exhausted:
+            self._end_process(answers)
         self._batch_size.update(len(value))
         self._inference_ms.update(round((time.time() - started) * 1000))
         # An entry id begins with the milliseconds at which Redis took the request.
@@ -182,3 +208,17 @@ class Inference(MapFunction):
         if failures:
             self._failures.inc(failures)
         return answers
+
+    def _end_process(self, answers: Sequence[Answer]) -> NoReturn:
+        """Answer what was computed, then let Flink, or what keeps it alive, replace this process.
+
+        Not through the sink: that comes after this function, and what it had not written would be computed again.
+        """
+        log.error("too many calls of the model hang: ending this process, which is process %d", os.getpid())
+        try:
+            with connect(self._options.redis) as client:
+                if answers:
+                    write_answers(client, self._options.name, self._options.redis.result_ttl_s, answers)
+        finally:
+            logging.shutdown()
+            os._exit(1)

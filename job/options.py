@@ -54,6 +54,7 @@ class ModelOptions:
         input_shapes: Shapes of one record's inputs, for models that do not carry them (TorchScript); empty if unknown.
         allow_pickle: Load PyTorch pickles, which may run any code (`allowPickle`).
         encrypted: The files are encrypted (see `job.models.encryption`).
+        timeout_s: Longest time of one call of the model, in seconds (`inferenceTimeout`); 0 for no limit.
     """
 
     path: str
@@ -63,6 +64,7 @@ class ModelOptions:
     input_shapes: tuple[tuple[int, ...], ...] = ()
     allow_pickle: bool = False
     encrypted: bool = False
+    timeout_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +124,7 @@ class JobOptions:
                 input_shapes=tuple(tuple(shape) for shape in model["input_shapes"]),
                 allow_pickle=model.get("allow_pickle", False),
                 encrypted=model.get("encrypted", False),
+                timeout_s=model.get("timeout_s", 0.0),
             ),
             redis=RedisOptions(**raw.pop("redis")),
             batch=BatchOptions(**raw.pop("batch")),

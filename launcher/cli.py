@@ -9,20 +9,17 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.status import Status
 from rich.table import Table
 
 from cluster_serving.client.errors import ServingError
 from cluster_serving.job.main import check_model
-from cluster_serving.launcher import config_file, lifecycle, redis_server, report, state
+from cluster_serving.launcher import config_file, dead_commands, lifecycle, redis_server, report, state
 from cluster_serving.launcher.config import Config
 from cluster_serving.launcher.errors import ConfigError, LaunchError
 from cluster_serving.launcher.flink_rest import FlinkRest, Job
-
-console = Console(highlight=False, markup=False, soft_wrap=True)
-_errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+from cluster_serving.launcher.terminal import console, errors
 
 _PATH = Path(config_file.FILE_NAME)
 ConfigPath = Annotated[
@@ -158,7 +155,7 @@ def _config(path: Path) -> Config:
 
 
 def _warn(text: str) -> None:
-    _errors.print(f"warning: {text}", style="yellow")
+    errors.print(f"warning: {text}", style="yellow")
 
 
 def _default_job(config: Config, path: Path) -> str:
@@ -176,19 +173,19 @@ def _run(app: Callable[[], None]) -> None:
     try:
         app()
     except (LaunchError, ServingError) as error:
-        _errors.print(f"error: {error}", style="red")
+        errors.print(f"error: {error}", style="red")
         sys.exit(error.exit_code if isinstance(error, LaunchError) else 1)
     except KeyboardInterrupt:
-        _errors.print("interrupted", style="red")
+        errors.print("interrupted", style="red")
         sys.exit(130)
     except OSError as error:
-        _errors.print(f"error: {error}", style="red")
+        errors.print(f"error: {error}", style="red")
         sys.exit(1)
     except Exception as error:
         log = state.root() / "error.log"
         log.parent.mkdir(parents=True, exist_ok=True)
         log.write_text(traceback.format_exc(), "utf8")
-        _errors.print(f"error: unexpected {type(error).__name__}: {error} (see {log})", style="red")
+        errors.print(f"error: unexpected {type(error).__name__}: {error} (see {log})", style="red")
         sys.exit(1)
 
 
@@ -229,4 +226,5 @@ def cli() -> None:
     app.command("list")(_list)
     app.command("status")(_status)
     app.command("stop")(_stop)
+    app.add_typer(dead_commands.commands(_config, _default_job), name="dead")
     _run(app)

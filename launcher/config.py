@@ -141,6 +141,13 @@ class Config(BaseModel):
         "one key in the source code of the original, for its clients. Everybody knows it, so it protects nothing.",
         repr=False,
     )
+    inference_timeout: float | None = _key(
+        None,
+        "a number of seconds, or empty",
+        "A request on which the model does not return within these seconds is answered with an error, and the slot "
+        "goes on with a fresh copy of the model; empty or 0: no limit.",
+        ge=0,
+    )
     post_processing: Filter = _key(
         "",
         "topN(n), pickTopN(n) or empty",
@@ -252,6 +259,7 @@ class Config(BaseModel):
             input_shapes=self.input_shapes,
             allow_pickle=self.allow_pickle,
             encrypted=self.model_encrypted,
+            timeout_s=self.inference_timeout or 0.0,
         )
 
     def job_options(self, submission: str) -> JobOptions:

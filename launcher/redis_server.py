@@ -31,12 +31,12 @@ _RECORD = "process.json"
 _LOG = "redis.log"
 
 
-def connect(config: Config) -> redis.Redis:
-    """Make a client that decodes text and does not retry; the caller closes it."""
+def connect(config: Config, decode: bool = True) -> redis.Redis:
+    """Make a client that decodes text, unless told otherwise, and does not retry; the caller closes it."""
     seconds = config.redis_timeout / 1000
     return redis.Redis.from_url(
         config.redis_url,
-        decode_responses=True,
+        decode_responses=decode,
         socket_timeout=seconds,
         socket_connect_timeout=seconds,
         retry=Retry(NoBackoff(), 0),

@@ -83,7 +83,7 @@ def db(redis_server):
 @pytest.fixture
 def job(request, db):
     """Name of a job that only this test uses."""
-    name = f"job-{request.node.name[:40]}-{time.time_ns()}"
+    name = f"job-{request.function.__name__[:40]}-{time.time_ns()}"
     yield name
     db.delete(name)
 

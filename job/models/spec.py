@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 
@@ -42,7 +42,7 @@ class Model(ABC):
             will do.
     """
 
-    layout: ClassVar[Layout] = "CHW"
+    layout: Layout = "CHW"
     fixed_batch: int | None = None
     engine: str
     inputs: list[TensorSpec]

@@ -1,18 +1,78 @@
 """Requests that are given up, on a real Redis."""
 
+import re
+
+import pytest
+import redis
+
+from cluster_serving.client.dead_letters import DeadLetter
 from cluster_serving.client.errors import PoisonRequest
-from cluster_serving.client.protocol import dead_letters_key, result_key
+from cluster_serving.client.protocol import attempts_key, dead_letters_key, result_key
+from cluster_serving.connectors.attempts import Attempts, noted
 from cluster_serving.connectors.dead_letter import bury
+from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.stream import StreamReader, create_group
 
 
-def test_a_dead_letter_is_kept_and_its_client_is_told(db, job):
+@pytest.fixture
+def entry(db, job):
     create_group(db, job)
-    db.xadd(job, {"uri": "a", "data": b"payload"})
-    (entry,) = StreamReader(db, job, "c", 60_000).read(1, None)
-    bury(db, job, 60, entry, PoisonRequest("it kills"))
+    db.xadd(job, {"uri": "a", "data": b"payload", "serde": "arrow", "reply_to": "me"})
+    yield StreamReader(db, job, "c", 60_000).read(1, None)[0]
+    db.delete(dead_letters_key(job), attempts_key(job))
+
+
+def test_a_dead_letter_is_kept_and_its_client_is_told(db, job, entry):
+    bury(db, job, 60, entry, PoisonRequest("it kills"), "Traceback")
     ((_, letter),) = db.xrange(dead_letters_key(job))
     assert (letter[b"uri"], letter[b"data"], letter[b"code"]) == (b"a", b"payload", b"POISON_REQUEST")
+    found = DeadLetter.parse(letter)
+    assert (found.request, found.error, found.traceback) == (entry, "it kills", "Traceback")
     assert db.hget(result_key(job, "a"), "error") == b"it kills"
     assert db.xlen(job) == 0
-    db.delete(dead_letters_key(job))
+
+
+def test_letter_and_answer_are_one_step(db, job, entry):
+    with db.monitor() as monitor:
+        with redis.Redis(**db.connection_pool.connection_kwargs) as other:
+            bury(other, job, 60, entry, PoisonRequest("it kills"))
+        seen = []
+        while not seen or seen[-1] != "EXEC":
+            seen.append(monitor.next_command()["command"].split()[0])
+    assert seen[-9:] == ["MULTI", "DEL", "HSET", "EXPIRE", "PUBLISH", "XACK", "XDEL", "XADD", "EXEC"]
+
+
+def test_a_full_redis_takes_the_letter_too(db, job, entry):
+    db.config_set("maxmemory", 1)
+    try:
+        bury(db, job, 60, entry, PoisonRequest("it kills"))
+    finally:
+        db.config_set("maxmemory", 0)
+    ((_, letter),) = db.xrange(dead_letters_key(job))
+    assert DeadLetter.parse(letter).request == entry
+    assert db.hget(result_key(job, "a"), "code") == b"POISON_REQUEST"
+
+
+def test_a_large_payload_is_not_kept(db, job, entry):
+    large = entry.__class__(entry.id, "a", bytes(2 << 20))
+    letter = DeadLetter.of(large, PoisonRequest("it kills"))
+    assert letter.kept
+    found = DeadLetter.parse({key.encode(): _raw(value) for key, value in letter.fields().items()})
+    assert (found.size, found.request.data, found.kept) == (2 << 20, b"", False)
+
+
+def test_the_exception_that_ends_an_attempt_is_noted(redis_server, db, job, entry):
+    with pytest.raises(SystemExit), noted(RedisOptions(redis_server.url), job, [entry.id]):
+        raise SystemExit("the model gave up")
+    attempts = Attempts(db, job)
+    assert attempts.last(entry.id).traceback.endswith("SystemExit: the model gave up\n")
+    assert re.fullmatch(r"; the last was process \d+ on .*, at SystemExit: .*", str(attempts.last(entry.id)))
+    attempts.begin(entry.id)
+    assert re.fullmatch(r"; the last was process \d+ on \S+", str(attempts.last(entry.id)))
+    attempts.forget(entry.id)
+    assert str(attempts.last(entry.id)) == ""
+    assert not db.exists(attempts_key(job))
+
+
+def _raw(value):
+    return value if isinstance(value, bytes) else str(value).encode()

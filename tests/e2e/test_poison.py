@@ -9,14 +9,20 @@ import pytest
 import torch
 
 from cluster_serving.client import PoisonRequest
-from cluster_serving.client.protocol import dead_letters_key
+from cluster_serving.client.protocol import attempts_key, dead_letters_key
 from tests.waiting import wait_until
 
 
+class Panic(BaseException):
+    """As the native part of a Python package raises it."""
+
+
 class Killer(torch.nn.Module):
-    """Doubles its input, and ends its process, as a crash in native code does, at a negative number."""
+    """Doubles its input; ends its process, as a crash in native code does, at -1, and panics at -2."""
 
     def forward(self, x):
+        if (x == -2).any():
+            raise Panic("cannot go on")
         if (x < 0).any():
             os._exit(1)
         return x * 2
@@ -31,14 +37,18 @@ def test_a_request_that_kills_its_process_becomes_a_dead_letter(started, cluster
         jobName=name, modelPath=tmp_path, executionMode=mode, allowPickle=True, maxDeliveries=2, inputShapes=[[3]]
     )
     for number in range(60):
-        requests.enqueue(f"r{number}", x=np.full(3, -1.0 if number == 30 else number, "f4"))
+        requests.enqueue(f"r{number}", x=np.full(3, {20: -2, 30: -1}.get(number, number), "f4"))
     for number in range(60):
-        if number == 30:
-            with pytest.raises(PoisonRequest, match="given up after 2 attempts"):
-                results.query("r30", timeout=120)
+        if number in (20, 30):
+            last = "process .*, at .*Panic: cannot go on" if number == 20 else r"process \d+ on [\w.-]+$"
+            with pytest.raises(PoisonRequest, match=f"given up after 2 attempts.*{last}"):
+                results.query(f"r{number}", timeout=120)
         else:
             assert results.query(f"r{number}", timeout=120).tolist() == [2 * number] * 3
-    ((_, letter),) = cluster_db.xrange(dead_letters_key(name))
-    assert letter[b"uri"] == b"r30"
+    letters = {letter[b"uri"]: letter[b"traceback"] for _, letter in cluster_db.xrange(dead_letters_key(name))}
+    assert letters.keys() == {b"r20", b"r30"}
+    assert b"in forward" in letters[b"r20"]
+    assert not letters[b"r30"]
     assert cluster_db.xlen(name) == 0
+    wait_until(lambda: not cluster_db.exists(attempts_key(name)))
     wait_until(lambda: cluster.state_of(name) == "RUNNING")

@@ -1,0 +1,104 @@
+"""What is known of the attempts at requests that were interrupted: notes for the dead letter, should it come to that.
+
+Kept in the Redis hash `<jobName>:attempts` by entry id, because the process that knows of an attempt may not live to
+tell. Nothing is noted of a request that is answered at its first attempt.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import time
+import traceback
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import redis
+from redis.exceptions import RedisError
+
+from cluster_serving.client.protocol import attempts_key
+from cluster_serving.connectors.options import RedisOptions
+from cluster_serving.connectors.reconnect import connect
+
+_KEEP_S = 7 * 24 * 3600
+_MAX_TRACEBACK = 16_000
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """The last attempt at a request.
+
+    Attributes:
+        host: Machine that computed it.
+        process: Process id there.
+        time: When it began or failed, in seconds since the epoch.
+        traceback: Of the exception that ended it; empty if the process died without one.
+    """
+
+    host: str = ""
+    process: int = 0
+    time: float = 0.0
+    traceback: str = ""
+
+    def __str__(self) -> str:
+        if not self.process:
+            return ""
+        error = self.traceback.strip().rpartition("\n")[2]
+        return f"; the last was process {self.process} on {self.host}{f', at {error}' if error else ''}"
+
+
+class Attempts:
+    """Notes of one job.
+
+    Args:
+        client: Connection to the job's Redis.
+        job: `jobName`.
+    """
+
+    def __init__(self, client: redis.Redis, job: str) -> None:
+        # redis-py types its commands as if they might be awaitable.
+        self._client: Any = client
+        self._key = attempts_key(job)
+
+    def begin(self, entry_id: bytes) -> None:
+        """This process is about to compute a request again, alone; what its batch failed at is no longer its fault."""
+        self._write({entry_id: _attempt("")})
+
+    def fail(self, entry_ids: Iterable[bytes]) -> None:
+        """The exception that is being handled interrupts requests."""
+        text = traceback.format_exc()[-_MAX_TRACEBACK:]
+        self._write({entry_id: _attempt(text) for entry_id in entry_ids})
+
+    def last(self, entry_id: bytes) -> Attempt:
+        """The last attempt at a request; empty if nothing was noted."""
+        raw = self._client.hget(self._key, entry_id)
+        return Attempt(**json.loads(raw)) if raw else Attempt()
+
+    def forget(self, entry_id: bytes) -> None:
+        """A request is answered, or given up."""
+        self._client.hdel(self._key, entry_id)
+
+    def _write(self, attempts: dict[bytes, Attempt]) -> None:
+        with self._client.pipeline() as pipeline:
+            pipeline.hset(self._key, mapping={key: json.dumps(asdict(value)) for key, value in attempts.items()})
+            pipeline.expire(self._key, _KEEP_S)
+            pipeline.execute()
+
+
+@contextlib.contextmanager
+def noted(options: RedisOptions, job: str, entry_ids: Iterable[bytes]) -> Iterator[None]:
+    """Note an exception that leaves the block, and with it interrupts requests; it goes on to Flink."""
+    try:
+        yield
+    except BaseException:
+        # A connection of its own: that of the caller may be in the middle of an answer.
+        with contextlib.suppress(RedisError, OSError), connect(options) as client:
+            Attempts(client, job).fail(entry_ids)
+        raise
+
+
+def _attempt(text: str) -> Attempt:
+    return Attempt(socket.gethostname(), os.getpid(), time.time(), text)

@@ -1,0 +1,136 @@
+"""The commands `cluster-serving-cli dead ...`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from cluster_serving.launcher import config_file, redis_server
+from cluster_serving.launcher.config import Config
+from cluster_serving.launcher.dead_letters import DeadLetters, details, summary
+from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.terminal import console, printable
+
+ConfigPath = Annotated[Path, typer.Option("-c", "--config-path", help="The configuration file.")]
+ListedJob = Annotated[str | None, typer.Argument(help="jobName; default: that of the configuration file.")]
+JobName = Annotated[str | None, typer.Option("-j", "--job", help="jobName; default: that of the configuration file.")]
+Id = Annotated[str, typer.Argument(help="Id of a dead letter, as dead list shows it.")]
+Ids = Annotated[list[str] | None, typer.Argument(help="Ids of dead letters, as dead list shows them.")]
+All = Annotated[bool, typer.Option("--all", help="All dead letters of the job.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+Yes = Annotated[bool, typer.Option("-y", "--yes", help="Do not ask.")]
+
+_PATH = Path(config_file.FILE_NAME)
+
+
+def commands(read: Callable[[Path], Config], default_job: Callable[[Config, Path], str]) -> typer.Typer:
+    """Make the group of commands.
+
+    Args:
+        read: Reads a configuration file, or gives the defaults.
+        default_job: The job that is meant if none is named.
+    """
+    app = typer.Typer(help="Requests that were given up: look at them, queue them again, remove them.")
+
+    @contextmanager
+    def opened(path: Path, job: str | None) -> Iterator[DeadLetters]:
+        config = read(path)
+        redis_server.check(config)
+        with redis_server.connect(config, decode=False) as client:
+            yield DeadLetters(client, job or default_job(config, path))
+
+    @app.command("list")
+    def list_(job: ListedJob = None, as_json: AsJson = False, config_path: ConfigPath = _PATH) -> None:
+        """List the requests that were given up, the oldest first."""
+        with opened(config_path, job) as letters:
+            _list(letters, as_json)
+
+    @app.command("show")
+    def show(letter_id: Id, job: JobName = None, as_json: AsJson = False, config_path: ConfigPath = _PATH) -> None:
+        """Show all that is known of one: error, traceback, and what its payload holds."""
+        with opened(config_path, job) as letters:
+            _show(letters, letter_id, as_json)
+
+    @app.command("requeue")
+    def requeue(
+        letter_ids: Ids = None, everything: All = False, job: JobName = None, config_path: ConfigPath = _PATH
+    ) -> None:
+        """Queue requests again under their uri; their letters and the errors that answered them are removed."""
+        with opened(config_path, job) as letters:
+            _requeue(letters, _chosen(letters, letter_ids, everything))
+
+    @app.command("purge")
+    def purge(
+        letter_ids: Ids = None,
+        everything: All = False,
+        yes: Yes = False,
+        job: JobName = None,
+        config_path: ConfigPath = _PATH,
+    ) -> None:
+        """Remove dead letters for good."""
+        with opened(config_path, job) as letters:
+            _purge(letters, _chosen(letters, letter_ids, everything), yes)
+
+    return app
+
+
+def _list(letters: DeadLetters, as_json: bool) -> None:
+    rows = [summary(letter_id, letter) for letter_id, letter in letters.all().items()]
+    if as_json:
+        print(json.dumps(rows, indent=2))
+    elif rows:
+        table = Table(*rows[0], box=None, header_style="bold")
+        for row in rows:
+            table.add_row(*(printable(str(value)) for value in row.values()))
+        console.print(table)
+    else:
+        console.print(f"Job {letters.job} has no dead letters.")
+
+
+def _show(letters: DeadLetters, letter_id: str, as_json: bool) -> None:
+    found = details(letter_id, letters.get(letter_id))
+    if as_json:
+        print(json.dumps(found, indent=2))
+        return
+    inputs = found.pop("inputs") or ()
+    for key, value in found.items():
+        first, *others = map(printable, str(value).splitlines() or [""])
+        console.print("\n".join([f"{key:>9}  {first}", *(f"{'':>9}  {line}" for line in others)]))
+    for text in [inputs] if isinstance(inputs, str) else map(_line, inputs):
+        console.print(f"{'input':>9}  {printable(text)}")
+
+
+def _requeue(letters: DeadLetters, letter_ids: list[str]) -> None:
+    refused = []
+    for letter_id in letter_ids:
+        try:
+            entry_id = letters.requeue(letter_id)
+        except LaunchError as error:
+            refused.append(str(error))
+        else:
+            console.print(f"Queued {letter_id} again as {entry_id}.")
+    if refused:
+        raise LaunchError("\n".join(refused))
+
+
+def _purge(letters: DeadLetters, letter_ids: list[str], yes: bool) -> None:
+    if letter_ids and not yes:
+        typer.confirm(f"Remove {len(letter_ids)} dead letters of job {letters.job} for good?", abort=True)
+    console.print(f"Removed {letters.purge(letter_ids)} dead letters of job {letters.job}.")
+
+
+def _chosen(letters: DeadLetters, letter_ids: list[str] | None, everything: bool) -> list[str]:
+    if bool(letter_ids) == everything:
+        raise LaunchError("which dead letters? Give either their ids or --all")
+    return list(letters.all()) if everything else letter_ids or []
+
+
+def _line(described: dict[str, Any]) -> str:
+    name, *others = map(str, described.values())
+    return f"{name}: {' '.join(others)}"

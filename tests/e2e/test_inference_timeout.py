@@ -1,0 +1,50 @@
+"""A model that does not return for some inputs."""
+
+import numpy as np
+import pytest
+import torch
+
+from cluster_serving.client import InferenceTimeout
+from cluster_serving.client.protocol import dead_letters_key
+from tests import model_zoo
+from tests.waiting import wait_until
+
+
+class Looping(torch.nn.Module):
+    """Doubles its input; loops in native code for ever if its first number is negative."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        while bool((x[:, 0] < 0).any()):
+            y = y * 1.0
+        return y
+
+
+@pytest.mark.parametrize("mode", ["thread", "process"])
+def test_a_request_that_hangs_is_answered_with_an_error_and_the_job_goes_on(
+    started, cluster, cluster_db, tmp_path, mode
+):
+    model_zoo.save_torchscript(tmp_path, Looping())
+    name = f"hanging-{mode}"
+    requests, results = started(
+        jobName=name,
+        modelPath=tmp_path,
+        executionMode=mode,
+        inferenceTimeout=1.5,
+        inputShapes=[[3]],
+        maxDeliveries=3,
+    )
+
+    # More than one process puts up with, in two waves: the second finds a job that has gone on.
+    for wave, hanging in (("a", {7}), ("b", {3, 4, 20, 30})):
+        for number in range(40):
+            requests.enqueue(f"{wave}{number}", x=np.full(3, -1 if number in hanging else number, "f4"))
+        for number in range(40):
+            if number in hanging:
+                with pytest.raises(InferenceTimeout, match=r"within 1.5 s \(inferenceTimeout\)"):
+                    results.query(f"{wave}{number}", timeout=150)
+            else:
+                assert results.query(f"{wave}{number}", timeout=150).tolist() == [2 * number] * 3
+    assert not cluster_db.exists(dead_letters_key(name))
+    assert requests.predict({"x": np.ones(3, "f4")}, timeout=60).tolist() == [2] * 3
+    wait_until(lambda: cluster.state_of(name) == "RUNNING")
