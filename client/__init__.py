@@ -2,6 +2,7 @@
 
 from cluster_serving.client.aio import AsyncInputQueue, AsyncOutputQueue
 from cluster_serving.client.errors import (
+    DeadlineExceeded,
     EngineMissing,
     InferenceFailed,
     InferenceTimeout,
@@ -20,6 +21,7 @@ from cluster_serving.client.queues import InputQueue, OutputQueue
 __all__ = [
     "AsyncInputQueue",
     "AsyncOutputQueue",
+    "DeadlineExceeded",
     "EngineMissing",
     "Image",
     "InferenceFailed",

@@ -31,6 +31,7 @@ from cluster_serving.client.protocol import (
     uri_of,
 )
 from cluster_serving.client.queues import inputs_of, result_or_error
+from cluster_serving.client.request_options import RequestOptions, split
 
 Fields = dict[bytes, bytes]
 
@@ -215,21 +216,23 @@ class AsyncInputQueue(_AsyncQueue):
 
     async def enqueue(self, uri: str, **data: object) -> str:
         """Queue a request and return at once; see `InputQueue.enqueue`."""
-        return await self._add(uri, data)
+        options, inputs = split(data)
+        return await self._add(uri, inputs, options)
 
     async def predict(self, request_data: object, timeout: float = 5) -> Result:
         """Queue a request, wait for its result and delete it from Redis; see `InputQueue.predict`."""
+        options = RequestOptions.waiting(timeout)
         uri = uuid.uuid4().hex
         with translated(self.db):
             async with self._wakeups.watch(self._reply_channel, uri) as event:
-                await self._add(uri, inputs_of(request_data), self._reply_channel)
+                await self._add(uri, inputs_of(request_data), options, self._reply_channel)
                 fields = await _wait(event, lambda: self._fetch(uri, True), timeout)
         if fields is None:
             raise ResultTimeout(f"no result from job {self.name!r} within {timeout} s")
         return decode_result(fields)
 
-    async def _add(self, uri: str, data: Mapping[str, object], reply_to: str = "") -> str:
-        fields = request_fields(uri, to_inputs(data), reply_to)
+    async def _add(self, uri: str, data: Mapping[str, object], options: RequestOptions, reply_to: str = "") -> str:
+        fields = request_fields(uri, to_inputs(data), reply_to, options.deadline_ms)
         with translated(self.db):
             async with self.db.pipeline(transaction=not reply_to) as pipeline:
                 if not reply_to:

@@ -76,6 +76,14 @@ class ResultTimeout(ServingError, TimeoutError):
     grpc_status = "DEADLINE_EXCEEDED"
 
 
+class DeadlineExceeded(ServingError, TimeoutError):
+    """The request waited longer than its deadline and was dropped before it was computed."""
+
+    code = "DEADLINE_EXCEEDED"
+    http_status = 504
+    grpc_status = "DEADLINE_EXCEEDED"
+
+
 class QueueFull(ServingError):
     """Redis refused the request because its memory limit is reached; nothing was queued."""
 

@@ -23,6 +23,7 @@ from cluster_serving.client.errors import RedisUnavailable, ResultTimeout, Servi
 from cluster_serving.client.inputs import Input
 from cluster_serving.client.mailbox import RECHECK, new_channel
 from cluster_serving.client.protocol import request_fields, result_key
+from cluster_serving.client.request_options import RequestOptions
 
 Fields = dict[bytes, bytes]
 
@@ -73,7 +74,7 @@ class Exchange:
         Args:
             job: `jobName`.
             inputs: See `client.convert.to_inputs`.
-            timeout: Seconds to wait.
+            timeout: Seconds to wait; also the request's deadline.
 
         Returns:
             The result hash; `client.protocol.decode_result` reads it.
@@ -85,7 +86,7 @@ class Exchange:
             ResultTimeout: No result came in time.
         """
         uri = uuid.uuid4().hex
-        fields = request_fields(uri, inputs, self._channel)
+        fields = request_fields(uri, inputs, self._channel, RequestOptions.waiting(timeout).deadline_ms)
         pending = _Pending(job, result_key(job, uri), fields, asyncio.get_running_loop().create_future())
         name = uri.encode()
         try:

@@ -29,7 +29,7 @@ import numpy as np
 from cluster_serving.client import image_stream, queues
 from cluster_serving.client.connection import translated
 from cluster_serving.client.convert import to_input
-from cluster_serving.client.errors import InvalidInput, ResultTimeout, ServingError
+from cluster_serving.client.errors import DeadlineExceeded, InvalidInput, ResultTimeout, ServingError
 from cluster_serving.client.inputs import Array, Image, Input, SparseTensor
 from cluster_serving.client.legacy import ERROR_VALUE
 from cluster_serving.client.png import encode_png
@@ -159,7 +159,7 @@ class InputQueue:
         inputs = _as_sent(queues.inputs_of(request_data))
         try:
             return _as_original(self._queue.predict(inputs, timeout))
-        except ResultTimeout:
+        except (ResultTimeout, DeadlineExceeded):
             return MISSING
         except ServingError as error:
             return _failed(error)

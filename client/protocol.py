@@ -43,6 +43,8 @@ Result = Array | list[Array] | RankedClasses | list[RankedClasses] | str
 Outputs = dict[str, Array] | list[RankedClasses]
 """All outputs by name in the model's order, or their `topN` rankings."""
 
+_MAX_DEADLINE_DIGITS = 15
+
 _RANKING = ("topN.classes", "topN.values", "topN.counts")
 
 
@@ -87,6 +89,7 @@ class Entry:
         data: Encoded inputs.
         serde: Field `serde`; empty for the original's encoding.
         reply_to: Channel on which the client wants to hear of the result; empty for the result key's own.
+        deadline: Milliseconds that the request may wait, in digits, "0" for no limit; empty for the job's default.
     """
 
     id: bytes
@@ -94,6 +97,7 @@ class Entry:
     data: bytes
     serde: bytes = b""
     reply_to: str = ""
+    deadline: bytes = b""
 
     @property
     def size(self) -> int:
@@ -105,12 +109,21 @@ class Entry:
         """Whether request and result use our own encoding."""
         return self.serde == NATIVE
 
+    @property
+    def queued_ms(self) -> int:
+        """When Redis took the request, by its own clock: milliseconds since the epoch."""
+        return int(self.id.partition(b"-")[0])
+
     def decode(self) -> tuple[tensors.Signature, dict[str, Input]]:
         """Decode the inputs.
 
         Raises:
             InvalidInput: They cannot be read; the message says where they break.
         """
+        if self.deadline and not (self.deadline.isdigit() and len(self.deadline) <= _MAX_DEADLINE_DIGITS):
+            raise InvalidInput(
+                f"field 'deadline' is {self.deadline[:32]!r}; expected milliseconds, in at most 15 digits"
+            )
         if not self.data:
             raise InvalidInput("field 'data' is missing or empty; expected an Arrow IPC stream")
         try:
@@ -135,8 +148,16 @@ class Entry:
         return tensors.signature(inputs), inputs
 
 
-def request_fields(uri: str, inputs: Mapping[str, Input], reply_to: str = "") -> dict[str, str | bytes]:
+def request_fields(
+    uri: str, inputs: Mapping[str, Input], reply_to: str = "", deadline_ms: int | None = None
+) -> dict[str, str | bytes]:
     """Fields of the XADD that queues a request in our own encoding.
+
+    Args:
+        uri: The client's name for the request.
+        inputs: The model's inputs by name.
+        reply_to: Channel for the wake-up; empty for the result key's own.
+        deadline_ms: Milliseconds that it may wait, 0 for no limit; None for the job's default.
 
     Raises:
         InvalidInput: The uri is not a non-empty string, or an input cannot be sent.
@@ -152,6 +173,8 @@ def request_fields(uri: str, inputs: Mapping[str, Input], reply_to: str = "") ->
     fields: dict[str, str | bytes] = {"uri": uri, "data": tensors.encode(inputs), "serde": NATIVE}
     if reply_to:
         fields["reply_to"] = reply_to
+    if deadline_ms is not None:
+        fields["deadline"] = str(deadline_ms)
     return fields
 
 
@@ -173,6 +196,7 @@ def parse_entry(entry_id: bytes, fields: Mapping[bytes, bytes]) -> Entry:
         fields.get(b"data", b""),
         fields.get(b"serde", b""),
         fields.get(b"reply_to", b"").decode("utf8", "surrogateescape"),
+        fields.get(b"deadline", b""),
     )
 
 

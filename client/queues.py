@@ -30,6 +30,7 @@ from cluster_serving.client.protocol import (
     result_pattern,
     uri_of,
 )
+from cluster_serving.client.request_options import RequestOptions, split
 
 _SCAN_COUNT = 500
 
@@ -180,7 +181,9 @@ class InputQueue(_Queue):
 
         Args:
             uri: Name under which the result is found; an earlier result of the same name is removed.
-            data: The model's inputs by name; `client.convert.to_input` lists what they can be.
+            data: The model's inputs by name; `client.convert.to_input` lists what they can be. Plain Python values
+                under these names are options (`client.request_options`): `deadline`, the seconds that the request may
+                wait before it is computed, else it is answered with `DeadlineExceeded`.
 
         Returns:
             The uri.
@@ -190,7 +193,8 @@ class InputQueue(_Queue):
             QueueFull: Redis has reached its memory limit; nothing was queued.
             RedisUnavailable: Redis cannot be reached.
         """
-        return self._add(uri, data)
+        options, inputs = split(data)
+        return self._add(uri, inputs, options)
 
     def predict(self, request_data: object, timeout: float = 5) -> Result:
         """Queue a request, wait for its result and delete it from Redis.
@@ -198,27 +202,29 @@ class InputQueue(_Queue):
         Args:
             request_data: A dict of inputs by name; or JSON text `{"instances": [{name: numbers}]}`, of which the
                 first instance is used; or any single value that `enqueue` takes, sent under the name `t`.
-            timeout: Seconds to wait.
+            timeout: Seconds to wait; also the request's deadline, so that nobody computes what nobody waits for.
 
         Returns:
             See `OutputQueue.query`.
 
         Raises:
             ResultTimeout: No result came in time.
+            DeadlineExceeded: The same, and the job has dropped the request.
             ServingError: The request failed, or could not be queued; see `enqueue`.
         """
+        options = RequestOptions.waiting(timeout)
         uri = uuid.uuid4().hex
         mailbox = self._mailbox
         with translated(self.db):
             mailbox.subscribe(mailbox.reply_channel)
-            self._add(uri, inputs_of(request_data), mailbox.reply_channel)
+            self._add(uri, inputs_of(request_data), options, mailbox.reply_channel)
             fields = mailbox.wait(mailbox.reply_channel, uri, lambda: self._fetch(uri, True), timeout)
         if fields is None:
             raise ResultTimeout(f"no result from job {self.name!r} within {timeout} s")
         return decode_result(fields)
 
-    def _add(self, uri: str, data: Mapping[str, object], reply_to: str = "") -> str:
-        fields = request_fields(uri, to_inputs(data), reply_to)
+    def _add(self, uri: str, data: Mapping[str, object], options: RequestOptions, reply_to: str = "") -> str:
+        fields = request_fields(uri, to_inputs(data), reply_to, options.deadline_ms)
         with translated(self.db), self.db.pipeline(transaction=not reply_to) as pipeline:
             if not reply_to:
                 # A result of an earlier request of this name would be taken for this one's.

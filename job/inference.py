@@ -18,9 +18,11 @@ from cluster_serving.connectors.answer import Answer, write_answers
 from cluster_serving.connectors.attempts import noted
 from cluster_serving.connectors.model_secret import KEY, wait_for_secret
 from cluster_serving.connectors.reconnect import connect
+from cluster_serving.connectors.redis_clock import RedisClock
 from cluster_serving.connectors.runtime import subtask_index
 from cluster_serving.connectors.slots import SlotReporter
 from cluster_serving.job.batch import Arrays, group_by_shape, isolate, merge, split
+from cluster_serving.job.deadline import Deadlines
 from cluster_serving.job.models import load_model
 from cluster_serving.job.models.spec import Model
 from cluster_serving.job.options import JobOptions
@@ -171,8 +173,11 @@ class Inference(MapFunction):
                 reporter.failed(ModelError(f"{type(error).__name__}: {error}"))
                 raise
             reporter.ready(self._predictor.report())
+        self._redis = connect(self._options.redis)
+        self._deadlines = Deadlines(RedisClock(self._redis), self._options.request_deadline_ms)
         metrics = runtime_context.get_metrics_group()
         self._failures = metrics.counter("failures")
+        self._expired = metrics.counter("expired")
         self._batch_size = metrics.distribution("batchSize")
         self._inference_ms = metrics.distribution("inferenceTimeMs")
         self._queue_wait_ms = metrics.distribution("queueWaitMs")
@@ -192,18 +197,21 @@ class Inference(MapFunction):
         predictor: Predictor | None = getattr(self, "_predictor", None)
         if predictor is not None:
             predictor.model.close()
+            self._redis.close()
 
     def map(self, value: list[Request]) -> list[Answer]:
         """Answer one batch."""
         started = time.time()
-        with noted(self._options.redis, self._options.name, (request.entry.id for request in value)):
-            answers = self._predictor.answer(value)
+        requests, expired = self._deadlines.check(value)
+        if expired:
+            self._expired.inc(expired)
+        with noted(self._options.redis, self._options.name, (request.entry.id for request in requests)):
+            answers = self._predictor.answer(requests)
         if self._predictor.exhausted:
             self._end_process(answers)
         self._batch_size.update(len(value))
         self._inference_ms.update(round((time.time() - started) * 1000))
-        # An entry id begins with the milliseconds at which Redis took the request.
-        self._queue_wait_ms.update(max(0, round(started * 1000) - int(value[0].entry.id.partition(b"-")[0])))
+        self._queue_wait_ms.update(max(0, round(started * 1000) - value[0].entry.queued_ms))
         failures = sum("code" in answer.fields for answer in answers)
         if failures:
             self._failures.inc(failures)

@@ -94,6 +94,7 @@ class JobOptions:
         parallelism: Number of task slots, each with a copy of the model (`modelParallelism`).
         execution_mode: `thread` or `process` (`python.execution-mode` of Flink).
         post_processing: Filter applied to every result: "", "topN(n)" or "pickTopN(n)".
+        request_deadline_ms: Milliseconds that a request without a deadline of its own may wait; 0 for no limit.
     """
 
     name: str
@@ -105,6 +106,7 @@ class JobOptions:
     parallelism: int = 1
     execution_mode: str = "thread"
     post_processing: str = ""
+    request_deadline_ms: int = 0
 
     def to_json(self) -> str:
         """Serialize for the command line of the job."""

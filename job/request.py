@@ -19,7 +19,7 @@ class Request:
         entry: The entry as it was read.
         lane_id: The lane it came on.
         inputs: Its inputs by name; empty if it could not be decoded.
-        error: Why it could not be decoded.
+        error: Why it is not computed: it could not be decoded, or came too late.
     """
 
     entry: Entry

@@ -185,6 +185,13 @@ class Config(BaseModel):
         "Seconds after which the requests of a slot that went silent are given to another one.",
         ge=1,
     )
+    request_deadline: int = _key(
+        0,
+        "a whole number of milliseconds, 0 for no limit",
+        "Milliseconds that a request may wait before it is computed, unless it says so itself (deadline). One that has "
+        "waited longer is dropped, and its client told; 0: none is.",
+        ge=0,
+    )
     max_deliveries: int = _key(
         3,
         _COUNT,
@@ -296,4 +303,5 @@ class Config(BaseModel):
             parallelism=self.model_parallelism,
             execution_mode=self.execution_mode,
             post_processing=self.post_processing,
+            request_deadline_ms=self.request_deadline,
         )

@@ -20,7 +20,12 @@ def test_an_entry_without_uri_cannot_be_answered():
 
 @pytest.mark.parametrize(
     ("entry", "message"),
-    [(Entry(b"1-0", "u", b""), "missing or empty"), (Entry(b"1-0", "u", b"x", b"json"), "'serde' is b'json'")],
+    [
+        (Entry(b"1-0", "u", b""), "missing or empty"),
+        (Entry(b"1-0", "u", b"x", b"json"), "'serde' is b'json'"),
+        (Entry(b"1-0", "u", b"x", deadline=b"soon"), "'deadline' is b'soon'"),
+        (Entry(b"1-0", "u", b"x", deadline=b"9" * 16), "in at most 15 digits"),
+    ],
 )
 def test_an_entry_that_cannot_be_read_says_why(entry, message):
     with pytest.raises(InvalidInput, match=message):

@@ -18,7 +18,7 @@ from cluster_serving.client import (
     ResultTimeout,
     ServingError,
 )
-from cluster_serving.client.protocol import GROUP, encode_error, result_key
+from cluster_serving.client.protocol import GROUP, encode_error, parse_entry, result_key
 
 
 @pytest.fixture
@@ -140,6 +140,19 @@ def test_a_timeout_is_as_long_as_it_says_and_raises(queues):
         results.query("never", timeout=0.2)
     assert time.monotonic() - started >= 0.4
     assert results.query("never") is None
+
+
+def test_a_deadline_travels_with_the_request(queues, db, job):
+    requests, _ = queues
+    requests.enqueue("none", x=np.zeros(1))
+    requests.enqueue("one", x=np.zeros(1), deadline=1.5)
+    requests.enqueue("input", deadline=np.zeros(1))
+    with pytest.raises(ResultTimeout):
+        requests.predict({"deadline": 3}, timeout=0.01)
+    entries = [parse_entry(*entry) for entry in db.xrange(job)]
+    assert [entry.deadline for entry in entries] == [b"", b"1500", b"", b"10"]
+    assert list(entries[2].decode()[1]) == ["deadline"]
+    assert entries[3].decode()[1]["deadline"] == 3
 
 
 def test_bad_input_queues_nothing(queues, db, job):

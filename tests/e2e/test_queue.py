@@ -1,0 +1,62 @@
+"""What happens to requests while they wait, on a model that takes as long as it is told."""
+
+import sys
+import time
+
+import cloudpickle
+import numpy as np
+import pytest
+import torch
+
+from cluster_serving.client import DeadlineExceeded
+
+
+class Sleeper(torch.nn.Module):
+    """Sleeps for as many seconds as its input says; gives the number of its call."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, x):
+        self.calls += 1
+        time.sleep(float(x.max()))
+        return x * 0 + self.calls
+
+
+@pytest.fixture(scope="module")
+def sleeper(tmp_path_factory):
+    """Folder of the model."""
+    folder = tmp_path_factory.mktemp("sleeper")
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    torch.save(Sleeper(), folder / "model.pt", pickle_module=cloudpickle)
+    return folder
+
+
+@pytest.fixture
+def start(started, sleeper):
+    """Starts a job that computes one request at a time."""
+
+    def run(name, **settings):
+        fixed = {"allowPickle": True, "inputShapes": [[1]], "maxBatchSize": 1}
+        return started(jobName=name, modelPath=sleeper, **fixed | settings)
+
+    return run
+
+
+def seconds(number):
+    return np.full(1, number, "f4")
+
+
+def test_an_expired_request_is_told_so_and_not_computed(start):
+    requests, results = start("deadline", requestDeadline=1500)
+    first = int(requests.predict({"x": seconds(0)}, timeout=60)[0])
+    requests.enqueue("slow", x=seconds(2), deadline=60)
+    requests.enqueue("short", x=seconds(0), deadline=0.5)
+    requests.enqueue("default", x=seconds(0))
+    requests.enqueue("patient", x=seconds(0), deadline=60)
+    assert results.query("slow", timeout=60) == first + 1
+    for uri, allowed in (("short", 500), ("default", 1500)):
+        with pytest.raises(DeadlineExceeded, match=f"may wait for {allowed} ms"):
+            results.query(uri, timeout=60)
+    assert results.query("patient", timeout=60) == first + 2
