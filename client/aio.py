@@ -95,9 +95,10 @@ class _Wakeups:
             confirmed = self._confirmed[key] = asyncio.Event()
             try:
                 async with self._commands:
-                    if self._pubsub is None:
-                        self._pubsub = self._client.pubsub()
-                    await self._pubsub.subscribe(channel)
+                    pubsub = self._pubsub or self._client.pubsub()
+                    await pubsub.subscribe(channel)
+                    # Only now: the listener cannot read from one that has never been connected.
+                    self._pubsub = pubsub
             except BaseException:
                 # Or everyone after this one would wait for a confirmation that never comes.
                 self._confirmed.pop(key, None)
@@ -117,8 +118,9 @@ class _Wakeups:
                         await asyncio.sleep(_RECONNECT_PAUSE)
                         continue
                     async with self._commands:
-                        self._pubsub = self._client.pubsub()
-                        await self._pubsub.subscribe(*self._confirmed)
+                        pubsub = self._client.pubsub()
+                        await pubsub.subscribe(*self._confirmed)
+                        self._pubsub = pubsub
                     self._wake_all()
                 message = await self._pubsub.get_message(timeout=RECHECK)
             except (RedisError, OSError):
@@ -174,9 +176,10 @@ class _AsyncQueue:
     async def _fetch(self, uri: str, delete: bool) -> Fields | None:
         key = result_key(self.name, uri)
         fields: Fields = await self.db.hgetall(key)  # type: ignore[misc]
-        # Only when it has arrived: a lost reply must not lose the result.
+        # Only when it has arrived: a lost reply must not lose the result. Nor must a failure to delete: it expires.
         if fields and delete:
-            await self.db.delete(key)
+            with contextlib.suppress(RedisError):
+                await self.db.delete(key)
         return fields or None
 
 

@@ -15,6 +15,7 @@ from redis.exceptions import (
     ConnectionError,
     InvalidResponse,
     OutOfMemoryError,
+    ReadOnlyError,
     ResponseError,
     TimeoutError,
 )
@@ -23,6 +24,8 @@ from redis.retry import Retry
 from cluster_serving.client.errors import QueueFull, RedisUnavailable, ServingError
 
 _RETRIES = 3
+# A full disk, too few replicas, a cluster or a replica that lacks its master.
+_NOT_NOW = ("MISCONF", "NOREPLICAS", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN")
 _ASYNC_CONNECTIONS = 16
 
 
@@ -74,6 +77,8 @@ def translated(client: redis.Redis | redis.asyncio.Redis) -> Iterator[None]:
     except InvalidResponse as error:
         raise RedisUnavailable(f"what listens at {address(client)} does not answer as Redis: {error}") from None
     except ResponseError as error:
+        if any(word in str(error) for word in _NOT_NOW) or isinstance(error, ReadOnlyError):
+            raise RedisUnavailable(f"Redis at {address(client)} takes no writes: {error}") from error
         raise ServingError(f"Redis at {address(client)} refused a command: {error}") from error
 
 

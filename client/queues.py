@@ -12,10 +12,12 @@ import threading
 import time
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
+from redis.exceptions import RedisError
 
 from cluster_serving.client.connection import connect, translated
 from cluster_serving.client.convert import to_inputs
@@ -79,9 +81,10 @@ class _Queue:
     def _fetch(self, uri: str, delete: bool) -> dict[bytes, bytes] | None:
         key = result_key(self.name, uri)
         fields: dict[bytes, bytes] = self.db.hgetall(key)  # type: ignore[assignment]
-        # Only when it has arrived: a lost reply must not lose the result.
+        # Only when it has arrived: a lost reply must not lose the result. Nor must a failure to delete: it expires.
         if fields and delete:
-            self.db.delete(key)
+            with suppress(RedisError):
+                self.db.delete(key)
         return fields or None
 
 

@@ -19,6 +19,7 @@ from cluster_serving.launcher import config_file, dead_commands, lifecycle, redi
 from cluster_serving.launcher.config import Config
 from cluster_serving.launcher.errors import ConfigError, LaunchError
 from cluster_serving.launcher.flink_rest import FlinkRest, Job
+from cluster_serving.launcher.job_options import model_options
 from cluster_serving.launcher.terminal import console, errors
 
 _PATH = Path(config_file.FILE_NAME)
@@ -92,7 +93,7 @@ def _stop(job: JobName = None, config_path: ConfigPath = _PATH) -> None:
 def _restart(config_path: ConfigPath = _PATH) -> None:
     """Start the job again, with the model and the configuration as they are now."""
     config = _read(config_path)
-    check_model(config.model_options)
+    check_model(model_options(config))
     with _Progress() as progress:
         if lifecycle.is_running(config):
             progress(f"Stopping job {config.job_name}")

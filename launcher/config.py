@@ -9,7 +9,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validat
 from pydantic.alias_generators import to_camel
 
 from cluster_serving.client.encryption import RecordKey
-from cluster_serving.job.options import BatchOptions, ImageOptions, JobOptions, ModelOptions, RedisOptions
 from cluster_serving.launcher.values import (
     Address,
     Channels,
@@ -254,54 +253,3 @@ class Config(BaseModel):
             return self
         threads, copies = (cores, 1) if engine == "OpenVINO" else (1, cores)
         return self.model_copy(update={"thread_per_model": threads, "model_parallelism": copies})
-
-    @property
-    def model_options(self) -> ModelOptions:
-        """How the job loads the model."""
-        return ModelOptions(
-            path=self.model_path,
-            threads=self.thread_per_model,
-            inputs=self.inputs,
-            outputs=self.outputs,
-            input_shapes=self.input_shapes,
-            allow_pickle=self.allow_pickle,
-            encrypted=self.model_encrypted,
-            timeout_s=self.inference_timeout or 0.0,
-        )
-
-    def job_options(self, submission: str) -> JobOptions:
-        """Everything that defines the job.
-
-        Args:
-            submission: Identifier of this start.
-        """
-        return JobOptions(
-            name=self.job_name,
-            submission=submission,
-            model=self.model_options,
-            redis=RedisOptions(
-                url=self.redis_url,
-                timeout_ms=self.redis_timeout,
-                result_ttl_s=self.result_ttl,
-                claim_idle_ms=self.claim_idle_time * 1000,
-                max_request_bytes=self.max_request_bytes,
-                max_deliveries=self.max_deliveries,
-            ),
-            batch=BatchOptions(
-                self.max_batch_size, self.batch_timeout, self.greedy_batching, self.input_already_batched
-            ),
-            image=ImageOptions(
-                resize=self.image_resize,
-                max_pixels=self.max_image_pixels,
-                color=self.image_color,
-                layout=self.image_layout,
-                scale=self.image_scale,
-                mean=self.image_mean,
-                std=self.image_std,
-                record_key=self.record_key if self.record_encrypted else None,
-            ),
-            parallelism=self.model_parallelism,
-            execution_mode=self.execution_mode,
-            post_processing=self.post_processing,
-            request_deadline_ms=self.request_deadline,
-        )

@@ -13,6 +13,7 @@ from cluster_serving.launcher.config import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.flink_cluster import FlinkCluster
 from cluster_serving.launcher.flink_rest import FlinkRest, Job
+from cluster_serving.launcher.job_options import job_options, model_options
 from cluster_serving.launcher.process import locked
 from cluster_serving.launcher.readiness import wait_ready
 from cluster_serving.launcher.submission import submit
@@ -51,7 +52,7 @@ def start(config: Config, say: Say = lambda _: None) -> Started:
         LaunchError: It could not be started, or runs already.
         ModelError: The model folder does not hold one model whose engine is installed.
     """
-    engine = check_model(config.model_options)
+    engine = check_model(model_options(config))
     config = config.sized_for(engine)
     cluster = FlinkCluster(config, say)
     cluster.check_usable()
@@ -73,7 +74,7 @@ def start(config: Config, say: Say = lambda _: None) -> Started:
         submission = uuid.uuid4().hex
         client.delete(slots_key(config.job_name))
         say(f"Submitting job {config.job_name}")
-        job_id = submit(cluster.home, cluster.address, config.job_options(submission), config.start_timeout)
+        job_id = submit(cluster.home, cluster.address, job_options(config, submission), config.start_timeout)
         try:
             slot = wait_ready(client, rest, config, job_id, submission, say)
         except BaseException:
@@ -81,7 +82,7 @@ def start(config: Config, say: Say = lambda _: None) -> Started:
             rest.cancel(job_id)
             raise
         if cluster.is_ours:
-            resubmit.remember(cluster.home.path, config.job_options(submission))
+            resubmit.remember(cluster.home.path, job_options(config, submission))
         return Started(config, job_id, rest.page(job_id), engine, slot.model)
 
 

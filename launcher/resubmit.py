@@ -55,15 +55,23 @@ def resubmit(address: Address) -> list[str]:
         for record in sorted(_folder(home.path).glob("*.json")):
             options = JobOptions.from_json(record.read_text("utf8"))
 
+            def is_needless(record: Path = record, job: str = options.name) -> bool:
+                return not record.exists() or bool(rest.jobs(job))
+
             def has_slots(needed: int = options.parallelism) -> bool:
                 overview = rest.overview()
                 return overview is not None and overview.free >= needed
 
-            if not wait_until(has_slots, PATIENCE):
+            if not wait_until(lambda: is_needless() or has_slots(), PATIENCE):
                 raise LaunchError(f"no {options.parallelism} free slots for job {options.name} within {PATIENCE:.0f} s")
-            if not rest.jobs(options.name):
-                submit(home, address, options, PATIENCE)
+            if is_needless():
+                continue
+            job_id = submit(home, address, options, PATIENCE)
+            if record.exists():
                 submitted.append(options.name)
+            else:
+                # It was stopped meanwhile; a stop does not wait for this lock.
+                rest.cancel(job_id)
     return submitted
 
 

@@ -193,3 +193,28 @@ def test_a_waiting_query_survives_a_restart_of_redis(redis_server, db, job, requ
             requests.enqueue("late", x=np.ones(1))
         assert waiter.result(60).tolist() == [1]
     assert threading.active_count() < 20
+
+
+@pytest.mark.usefixtures("echo")
+def test_a_result_that_cannot_be_deleted_is_read_all_the_same(redis_server, job, db):
+    db.acl_setuser("reader", enabled=True, passwords=["+word"], keys=["*"], channels=["*"], commands=["+@all", "-del"])
+    try:
+        with InputQueue(port=redis_server.port, name=job) as requests:
+            requests.enqueue("kept", x=np.ones(3))
+        with OutputQueue(port=redis_server.port, name=job, username="reader", password="word") as results:  # noqa: S106
+            assert results.query_and_delete("kept", timeout=30).tolist() == [1, 1, 1]
+            assert results.query_and_delete("kept").tolist() == [1, 1, 1]
+    finally:
+        db.acl_deluser("reader")
+
+
+def test_a_redis_that_takes_no_writes_is_unavailable(redis_server, job, db):
+    db.config_set("min-replicas-to-write", 1)
+    try:
+        with (
+            InputQueue(port=redis_server.port, name=job) as requests,
+            pytest.raises(RedisUnavailable, match="takes no writes: NOREPLICAS"),
+        ):
+            requests.enqueue("a", x=np.ones(3))
+    finally:
+        db.config_set("min-replicas-to-write", 0)

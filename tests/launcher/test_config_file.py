@@ -7,6 +7,7 @@ from cluster_serving.job.options import JobOptions
 from cluster_serving.launcher import config_file
 from cluster_serving.launcher.config import Config
 from cluster_serving.launcher.errors import ConfigError
+from cluster_serving.launcher.job_options import job_options
 
 ROOT = Path(__file__).parents[2]
 
@@ -167,7 +168,7 @@ def test_a_password_is_never_shown(read):
 
 
 def test_the_job_gets_all_it_needs(read):
-    options = read("modelPath: /m\nclaimIdleTime: 7\nimageResize: 8,9\nmaxBatchSize: 5").job_options("start-1")
+    options = job_options(read("modelPath: /m\nclaimIdleTime: 7\nimageResize: 8,9\nmaxBatchSize: 5"), "start-1")
     assert JobOptions.from_json(options.to_json()) == options
     assert (options.name, options.submission, options.model.path) == ("serving_stream", "start-1", "/m")
     assert (options.redis.claim_idle_ms, options.image.resize, options.batch.max_size) == (7000, (8, 9), 5)
@@ -190,9 +191,9 @@ def test_images_are_declared_as_the_model_was_trained(tmp_path):
     path.write_text(
         "modelPath: m\nimageColor: RGB\nimageScale: 0.5\nimageMean: [1, 2.5, 3]\nimageStd: 2\nimageLayout: HWC\n"
     )
-    image = config_file.read(path).job_options("s").image
+    image = job_options(config_file.read(path), "s").image
     assert (image.color, image.scale, image.mean, image.std, image.layout) == ("RGB", 0.5, (1, 2.5, 3), (2,), "HWC")
-    assert JobOptions.from_json(config_file.read(path).job_options("s").to_json()).image == image
+    assert JobOptions.from_json(job_options(config_file.read(path), "s").to_json()).image == image
 
 
 @pytest.mark.parametrize("line", ["imageStd: [1, 0, 1]", "imageMean: [1, 2]", "imageColor: CMYK", "imageScale: 0"])
@@ -223,7 +224,7 @@ def test_a_wrong_address_from_the_environment_is_not_repeated(tmp_path, monkeypa
     ],
 )
 def test_images_are_decrypted_with_the_configured_key(read, lines, key):
-    options = read(f"modelPath: m\n{lines}").job_options("s")
+    options = job_options(read(f"modelPath: m\n{lines}"), "s")
     assert options.image.record_key == key
     assert JobOptions.from_json(options.to_json()) == options
 
@@ -243,4 +244,4 @@ def test_a_key_of_images_comes_from_the_environment_and_is_never_shown(read, mon
     monkeypatch.setenv("CLUSTER_SERVING_RECORD_KEY", "[s3cret: 1:salt")
     config = read("modelPath: m\nrecordEncrypted: true")
     assert config.record_key == RecordKey("[s3cret: 1", "salt")
-    assert "s3cret" not in repr(config) + str(config) + repr(config.job_options("s"))
+    assert "s3cret" not in repr(config) + str(config) + repr(job_options(config, "s"))
