@@ -108,6 +108,47 @@ class ModelNotFound(ServingError):
     grpc_status = "NOT_FOUND"
 
 
+class Overloaded(ServingError):
+    """The front end has as many requests in flight as it may; nothing was queued."""
+
+    code = "OVERLOADED"
+    http_status = 503
+    grpc_status = "UNAVAILABLE"
+
+
+class RateLimited(ServingError):
+    """The caller sends more requests than its rate allows; nothing was queued.
+
+    Args:
+        message: The text.
+        retry_after: Seconds after which it is worth another try.
+    """
+
+    code = "RATE_LIMITED"
+    http_status = 429
+    grpc_status = "RESOURCE_EXHAUSTED"
+
+    def __init__(self, message: str, retry_after: float = 1.0) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class Unauthenticated(ServingError):
+    """The request has no API key, or an unknown one."""
+
+    code = "UNAUTHENTICATED"
+    http_status = 401
+    grpc_status = "UNAUTHENTICATED"
+
+
+class Forbidden(ServingError):
+    """The front end is configured not to do this."""
+
+    code = "FORBIDDEN"
+    http_status = 403
+    grpc_status = "PERMISSION_DENIED"
+
+
 class ModelError(ServingError):
     """The model folder does not hold exactly one model that can be loaded."""
 

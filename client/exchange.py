@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -41,6 +42,7 @@ class _Pending:
     fields: Mapping[str, str | bytes]
     result: asyncio.Future[Fields]
     entry_id: bytes | None = None
+    sent: float = 0.0
 
 
 class Exchange:
@@ -48,16 +50,32 @@ class Exchange:
 
     Args:
         url: `redis://[user:password@]host:port/db`, or `rediss://` for TLS.
+        window: Seconds for which requests are gathered before they are sent; 0 sends them at once.
+        window_count: So many are sent before the window is over.
+        observe: Told how long, in seconds, something took: `put` for sending requests, `get` for fetching results and
+            `wait` for a request from sending to its result.
         redis_options: Further arguments of `redis.asyncio.Redis`.
     """
 
-    def __init__(self, url: str, **redis_options: Any) -> None:
+    def __init__(
+        self,
+        url: str,
+        window: float = 0.0,
+        window_count: int = 1,
+        observe: Callable[[str, float], None] = lambda name, seconds: None,
+        **redis_options: Any,
+    ) -> None:
         self.db: redis.asyncio.Redis = connect_async("", 0, url, **redis_options)
         self._channel = new_channel("exchange")
+        self._window = window
+        self._window_count = window_count
+        self._full = asyncio.Event()
+        self._observe = observe
         self._pending: dict[bytes, _Pending] = {}
         self._to_send: dict[bytes, _Pending] = {}
         self._to_fetch: dict[bytes, None] = {}
         self._to_delete: list[str] = []
+        self._to_withdraw: list[_Pending] = []
         self._sender: asyncio.Task[None] | None = None
         self._fetcher: asyncio.Task[None] | None = None
         self._listener: asyncio.Task[None] | None = None
@@ -95,12 +113,16 @@ class Exchange:
                 self._pending[name] = self._to_send[name] = pending
                 if self._sender is None or self._sender.done():
                     self._sender = asyncio.create_task(self._send())
+                elif len(self._to_send) >= self._window_count:
+                    self._full.set()
                 return await pending.result
         except TimeoutError:
             raise ResultTimeout(f"no result from job {job!r} within {timeout:g} s") from None
         finally:
             self._pending.pop(name, None)
             self._to_send.pop(name, None)
+            if pending.entry_id is not None and not (pending.result.done() and not pending.result.cancelled()):
+                self._withdraw(pending)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -113,7 +135,13 @@ class Exchange:
 
     async def _send(self) -> None:
         while self._to_send:
+            if self._window and len(self._to_send) < self._window_count:
+                self._full.clear()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self._window):
+                        await self._full.wait()
             batch = [self._to_send.pop(name) for name in list(islice(self._to_send, _MOST_AT_ONCE))]
+            started = time.perf_counter()
             try:
                 with translated(self.db):
                     async with self.db.pipeline(transaction=False) as pipeline:
@@ -122,9 +150,13 @@ class Exchange:
                         replies = await pipeline.execute(raise_on_error=False)
             except ServingError as error:
                 replies = [error] * len(batch)
+            sent = time.perf_counter()
+            self._observe("put", sent - started)
             for pending, reply in zip(batch, replies, strict=True):
                 if isinstance(reply, bytes):
-                    pending.entry_id = reply
+                    pending.entry_id, pending.sent = reply, sent
+                    if pending.result.cancelled():
+                        self._withdraw(pending)
                 elif not pending.result.done():
                     pending.result.set_exception(self._as_ours(reply))
 
@@ -138,34 +170,48 @@ class Exchange:
         except ServingError as ours:
             return ours
 
+    def _withdraw(self, pending: _Pending) -> None:
+        """Take a request for which nobody waits out of the stream; if it is being computed, that goes on."""
+        self._to_withdraw.append(pending)
+        self._look({})
+
     async def _fetch(self) -> None:
         """Fetch what has been announced; delete it once it has arrived, with the next look."""
-        while self._to_fetch or self._to_delete:
+        while self._to_fetch or self._to_delete or self._to_withdraw:
             names = list(islice(self._to_fetch, _MOST_AT_ONCE))
             waiting = [(name, self._pending[name]) for name in names if name in self._pending]
             for name in names:
                 del self._to_fetch[name]
             deleted, self._to_delete = self._to_delete, []
+            withdrawn, self._to_withdraw = self._to_withdraw, []
+            started = time.perf_counter()
             try:
                 async with self.db.pipeline(transaction=False) as pipeline:
                     if deleted:
                         pipeline.unlink(*deleted)
                     for _, pending in waiting:
                         pipeline.hgetall(pending.key)
+                    for pending in withdrawn:
+                        pipeline.xdel(pending.job, pending.entry_id or b"")
                     replies = await pipeline.execute()
             except (RedisError, OSError):
                 # The results are still there; the listener looks at everything again when Redis is back.
                 self._to_delete += deleted
+                self._to_withdraw += withdrawn
                 return
-            for (_, pending), fields in zip(waiting, replies[bool(deleted) :], strict=True):
+            now = time.perf_counter()
+            if waiting:
+                self._observe("get", now - started)
+            for (_, pending), fields in zip(waiting, replies[bool(deleted) :], strict=False):
                 if fields:
                     self._to_delete.append(pending.key)
                     if not pending.result.done():
+                        self._observe("wait", now - (pending.sent or started))
                         pending.result.set_result(fields)
 
     def _look(self, names: Mapping[bytes, object]) -> None:
         self._to_fetch.update(dict.fromkeys(names))
-        if self._to_fetch and (self._fetcher is None or self._fetcher.done()):
+        if (self._to_fetch or self._to_withdraw) and (self._fetcher is None or self._fetcher.done()):
             self._fetcher = asyncio.create_task(self._fetch())
 
     async def _subscribe(self) -> None:

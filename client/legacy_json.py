@@ -8,6 +8,7 @@ Only the first instance is read, as that front end sends an entry for each.
 
 from __future__ import annotations
 
+import base64
 import json
 import reprlib
 from collections.abc import Mapping
@@ -17,7 +18,8 @@ import numpy as np
 
 from cluster_serving.client import legacy
 from cluster_serving.client.errors import InvalidInput
-from cluster_serving.client.inputs import Array, Input, SparseTensor
+from cluster_serving.client.inputs import Array, Image, Input, SparseTensor
+from cluster_serving.client.slots import TensorSpec
 
 MAX_DIMENSIONS = 32
 """Deepest nesting of a tensor: numpy's own limit."""
@@ -55,7 +57,7 @@ def decode_request(data: bytes) -> dict[str, Input]:
     return {name: to_input(name, value) for name, value in instance.items()}
 
 
-def to_input(name: str, value: object) -> Input:
+def to_input(name: str, value: object, expected: TensorSpec | None = None) -> Input:
     """Convert one value of an instance.
 
     | JSON                             | becomes                                                |
@@ -65,23 +67,56 @@ def to_input(name: str, value: object) -> Input:
     | text                             | image (base64), or a string tensor if it holds a `|`   |
     | nested lists of texts            | string tensor                                          |
     | object of shape, data, indices   | sparse tensor                                          |
+    | object of b64                    | image (base64)                                         |
+
+    If it is known what the model expects, numbers keep their precision for it, texts are strings for a model of
+    strings, and a single value is a scalar for a scalar.
 
     The indices of a sparse tensor have a row per dimension, as the original Python client sends them, or a row per
     value, as in the HTTP example of the original's guides.
 
+    Args:
+        name: Name of the input, for messages.
+        value: Its JSON value.
+        expected: What the model takes there; None if that is not known.
+
     Raises:
         InvalidInput: It is none of these; the message names the input.
     """
-    if isinstance(value, str):
-        return legacy.decode_text(name, value)
-    if isinstance(value, Mapping):
-        return _sparse(name, value)
     if isinstance(value, list):
-        return _tensor(name, value)
-    return _tensor(name, [value])
+        return _tensor(name, value, expected)
+    if isinstance(value, Mapping):
+        if set(value) == {"b64"} and isinstance(value["b64"], str):
+            return _image(name, value["b64"])
+        return _sparse(name, value)
+    if isinstance(value, str) and (expected is None or expected.dtype != "str"):
+        return _text(name, value, expected)
+    array = _tensor(name, [value], expected)
+    return array.reshape(()) if expected is not None and expected.record_shape == () else array
 
 
-def _tensor(name: str, value: list[object]) -> Array:
+def _text(name: str, text: str, expected: TensorSpec | None) -> Input:
+    try:
+        return legacy.decode_text(name, text)
+    except InvalidInput:
+        if expected is None:
+            raise
+        if not expected.dtype:
+            # What is neither an image nor marked as a tensor can only be a string.
+            return np.array([text], object)
+        raise InvalidInput(
+            f"input {name!r} is the text {text[:32]!r}, which is no base64 of an image; the model expects {expected}"
+        ) from None
+
+
+def _image(name: str, text: str) -> Image:
+    try:
+        return Image(base64.b64decode(text, validate=True))
+    except ValueError as error:
+        raise InvalidInput(f"input {name!r}: 'b64' is not base64 text: {error}") from None
+
+
+def _tensor(name: str, value: list[object], expected: TensorSpec | None = None) -> Array:
     sample: object = value
     depth = 0
     while isinstance(sample, list):
@@ -102,7 +137,8 @@ def _tensor(name: str, value: list[object]) -> Array:
             return array
         # A list of numbers and texts has become one of texts.
         if not text and array.dtype.kind in "biuf":
-            return _float32(name, array)
+            keeps = expected is not None and expected.dtype not in ("", "float32", "float16", "str")
+            return array if keeps else _float32(name, array)
     kind = "texts" if text else "numbers"
     raise InvalidInput(f"input {name!r} is not a tensor: its lists differ in length, or hold other things than {kind}")
 

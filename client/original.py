@@ -165,7 +165,8 @@ class InputQueue:
             return _failed(error)
 
     def _ask_front_end(self, body: str) -> str:
-        url = f"{str(self.frontend_url).rstrip('/')}/predict"
+        # Our front end writes predictions in the original's form if it is asked to; the original's ignores that.
+        url = f"{str(self.frontend_url).rstrip('/')}/predict?responseFormat=zoo-0.9"
         request = urllib.request.Request(url, body.encode(), {"Content-Type": "application/json"})  # noqa: S310
         with urllib.request.urlopen(request, timeout=_HTTP_TIMEOUT) as response:  # noqa: S310
             prediction: str = json.load(response)["predictions"][0]

@@ -6,8 +6,7 @@ import time
 
 import redis
 
-KEY = "model_secured"
-"""Hash with the fields `secret` and `salt`; it is for all jobs of a Redis, as in the original."""
+from cluster_serving.client.protocol import MODEL_SECRET_KEY
 
 _INTERVAL = 1.0
 
@@ -28,7 +27,7 @@ def wait_for_secret(client: redis.Redis, patience: float) -> tuple[str, str] | N
     deadline = time.monotonic() + patience
     while True:
         # redis-py types its commands as if they might be awaitable.
-        secret, salt = client.hmget(KEY, ["secret", "salt"])  # type: ignore[misc]
+        secret, salt = client.hmget(MODEL_SECRET_KEY, ["secret", "salt"])  # type: ignore[misc]
         if secret and salt:
             return secret.decode(), salt.decode()
         if time.monotonic() >= deadline:

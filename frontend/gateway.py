@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,8 +12,10 @@ from cluster_serving.client.connection import translated
 from cluster_serving.client.errors import ModelNotFound, ServingError
 from cluster_serving.client.exchange import Exchange
 from cluster_serving.client.inputs import Input
-from cluster_serving.client.protocol import Outputs, decode_outputs, slots_key
+from cluster_serving.client.protocol import DEFAULT_JOB, Outputs, decode_outputs, slots_key
 from cluster_serving.client.slots import JOBS_KEY, SlotReport, read_reports
+from cluster_serving.frontend.admission import Flight
+from cluster_serving.frontend.servables import VERSION, Servable
 
 _FRESH = 1.0
 
@@ -23,12 +25,16 @@ class ServedModel:
     """A job as its clients see it.
 
     Attributes:
-        name: `jobName`.
+        name: Name of the model.
         reports: What its slots say, by index.
+        version: Its version.
+        job: `jobName`.
     """
 
     name: str
     reports: tuple[SlotReport, ...]
+    version: str = VERSION
+    job: str = ""
 
     @property
     def loaded(self) -> SlotReport | None:
@@ -41,12 +47,28 @@ class Gateway:
 
     Args:
         redis_url: See `client.exchange.Exchange`.
-        jobs: Names of the jobs to serve, the first being the default; empty for all that Redis knows.
+        jobs: Names of the jobs to serve; empty for all that Redis knows.
+        default: Name of the job that is asked if a request names none; empty for the usual one, or the only one.
+        servables: Models by other names than their jobs'; empty for none.
+        flight: Limits what is in flight.
+        exchange_options: Further arguments of `Exchange`.
     """
 
-    def __init__(self, redis_url: str, jobs: Sequence[str] = (), **redis_options: Any) -> None:
-        self.exchange = Exchange(redis_url, **redis_options)
+    def __init__(
+        self,
+        redis_url: str,
+        jobs: Sequence[str] = (),
+        default: str = "",
+        servables: Sequence[Servable] = (),
+        flight: Flight | None = None,
+        **exchange_options: Any,
+    ) -> None:
+        self.exchange = Exchange(redis_url, **exchange_options)
+        self.flight = flight or Flight(1000)
+        self.on_answer: Callable[[str], None] = lambda job: None
         self._jobs = tuple(jobs)
+        self._default = default
+        self._servables = tuple(servables)
         self._models: dict[str, ServedModel] = {}
         self._read_at = 0.0
         self._reading = asyncio.Lock()
@@ -56,11 +78,13 @@ class Gateway:
         await self.exchange.close()
 
     async def models(self) -> dict[str, ServedModel]:
-        """All models by name; at most a second old.
+        """All models by name, the last version of each; at most a second old.
 
         Raises:
             RedisUnavailable: Redis cannot be reached.
         """
+        if time.monotonic() - self._read_at < _FRESH:
+            return self._models
         async with self._reading:
             if time.monotonic() - self._read_at >= _FRESH:
                 with translated(self.exchange.db):
@@ -68,17 +92,45 @@ class Gateway:
                 self._read_at = time.monotonic()
         return self._models
 
-    async def model(self, name: str) -> ServedModel:
+    async def model(self, name: str = "", version: str = "") -> ServedModel:
         """One model.
 
+        Args:
+            name: Its name; empty for the default.
+            version: Its version; empty for any.
+
         Raises:
-            ModelNotFound: There is no job of that name.
+            ModelNotFound: There is no such model.
             RedisUnavailable: Redis cannot be reached.
         """
         models = await self.models()
-        if name not in models:
-            raise ModelNotFound(f"there is no model {name!r}; there are: {', '.join(models) or 'none'}")
-        return models[name]
+        if not name:
+            name = self._default_name(models)
+        found = models.get(f"{name}\n{version}" if version else name)
+        if found is None:
+            shown = f"{name!r} of version {version!r}" if version else repr(name)
+            known = ", ".join(sorted({f"{m.name} ({m.version})" for m in models.values()})) or "none"
+            raise ModelNotFound(f"there is no model {shown}; there are: {known}")
+        return found
+
+    async def listed(self) -> list[ServedModel]:
+        """All models and versions, by name.
+
+        Raises:
+            RedisUnavailable: Redis cannot be reached.
+        """
+        models = await self.models()
+        return [model for key, model in sorted(models.items()) if "\n" in key]
+
+    async def required(self) -> list[ServedModel]:
+        """The models without which this front end is not ready.
+
+        Raises:
+            ModelNotFound: One of them is not there.
+            RedisUnavailable: Redis cannot be reached.
+        """
+        names = [servable.name for servable in self._servables] or self._jobs or ("",)
+        return [await self.model(name) for name in names]
 
     async def predict(
         self, job: str, records: Sequence[Mapping[str, Input]], timeout: float
@@ -86,31 +138,47 @@ class Gateway:
         """Answer some records; they go to Redis together.
 
         Args:
-            job: Name of the model.
+            job: Name of the job.
             records: Inputs by name, of one request each.
             timeout: Seconds to wait.
 
         Returns:
             The outputs, or what went wrong, of each record, in order.
         """
+        if len(records) == 1:
+            return [await self._answer(job, records[0], timeout)]
         return await asyncio.gather(*(self._answer(job, record, timeout) for record in records))
 
     async def _answer(self, job: str, record: Mapping[str, Input], timeout: float) -> Outputs | ServingError:
+        deadline = time.monotonic() + timeout
         try:
-            return decode_outputs(await self.exchange.request(job, record, timeout))
+            async with self.flight.place(timeout):
+                fields = await self.exchange.request(job, record, max(deadline - time.monotonic(), 0.001))
+                self.on_answer(job)
+                return decode_outputs(fields)
         except ServingError as error:
             return error
+
+    def _default_name(self, models: Mapping[str, ServedModel]) -> str:
+        if self._default:
+            return self._default
+        names = [name for name in models if "\n" not in name]
+        return names[0] if len(names) == 1 else DEFAULT_JOB
 
     async def _read(self) -> dict[str, ServedModel]:
         # redis-py types its commands as if they might not be awaitable.
         db: Any = self.exchange.db
-        names = self._jobs or sorted(name.decode() for name in await db.smembers(JOBS_KEY))
+        servables = self._servables
+        if not servables:
+            jobs = self._jobs or sorted(name.decode() for name in await db.smembers(JOBS_KEY))
+            servables = tuple(Servable(job, VERSION, job) for job in jobs)
         async with db.pipeline(transaction=False) as pipeline:
-            for name in names:
-                pipeline.hgetall(slots_key(name))
+            for servable in servables:
+                pipeline.hgetall(slots_key(servable.job))
             hashes = await pipeline.execute()
-        return {
-            name: ServedModel(name, tuple(read_reports(fields)))
-            for name, fields in zip(names, hashes, strict=True)
-            if fields or name in self._jobs
-        }
+        models: dict[str, ServedModel] = {}
+        for servable, fields in zip(servables, hashes, strict=True):
+            if fields or self._jobs or self._servables:
+                model = ServedModel(servable.name, tuple(read_reports(fields)), servable.version, servable.job)
+                models[servable.name] = models[f"{servable.name}\n{servable.version}"] = model
+        return models

@@ -170,6 +170,17 @@ def _default_job(config: Config, path: Path) -> str:
     return jobs[0].name
 
 
+_COMMANDS: dict[str, Callable[..., None]] = {
+    "init": _init,
+    "start": _start,
+    "stop": _stop,
+    "restart": _restart,
+    "shutdown": _shutdown,
+    "list": _list,
+    "status": _status,
+}
+
+
 def _run(app: Callable[[], None]) -> None:
     try:
         app()
@@ -219,6 +230,30 @@ def restart() -> None:
 def shutdown() -> None:
     """Run `cluster-serving-shutdown`."""
     _run(_single(_shutdown))
+
+
+def _http(context: typer.Context) -> None:
+    """Serve jobs over HTTP; its options are those of cluster-serving-http."""
+    # Only here: the light commands do without its packages.
+    from cluster_serving.frontend.main import main
+
+    main(context.args)
+
+
+def umbrella() -> None:
+    """Run `cluster-serving`, which has the other commands as subcommands."""
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True)
+    app.callback()(_about)
+    for name, command in _COMMANDS.items():
+        app.command(name)(command)
+    # Every word after it is for the front end, --help too.
+    unread = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+    app.command("http", context_settings=unread)(_http)
+    _run(app)
+
+
+def _about() -> None:
+    """Put a trained model in a folder; a PyFlink job serves it at scale through Redis Streams."""
 
 
 def cli() -> None:

@@ -29,8 +29,10 @@ HEAVY = {
     "cv2": {"job"},
     "pydantic": {"launcher", "frontend"},
     "typer": {"launcher", "frontend", "bench"},
-    "httpx": {"launcher", "bench"},
-    "fastapi": {"frontend"},
+    "httpx": {"launcher", "frontend", "bench"},
+    "starlette": {"frontend"},
+    "uvicorn": {"frontend"},
+    "orjson": {"frontend"},
     "grpc": {"frontend"},
     "prometheus_client": {"frontend"},
 }

@@ -1,0 +1,61 @@
+"""The application: the routes of all protocols, and what is around them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from cluster_serving.client.errors import ServingError
+from cluster_serving.frontend import original
+from cluster_serving.frontend.answering import Json, error_response
+from cluster_serving.frontend.front_end import FrontEnd
+
+log = logging.getLogger(__name__)
+
+
+def make(front: FrontEnd) -> Starlette:
+    """Make the application of a front end; it closes that when it ends."""
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        yield
+        await front.close()
+
+    return Starlette(
+        routes=[*original.routes(front)],
+        lifespan=lifespan,
+        exception_handlers={
+            ServingError: _serving_error,
+            HTTPException: _http_error,
+            ClientDisconnect: _gone,
+            Exception: _unexpected,
+        },
+    )
+
+
+async def _serving_error(_: Request, error: Exception) -> Response:
+    assert isinstance(error, ServingError)  # noqa: S101 - for the type checker
+    return error_response(error)
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)  # noqa: S101 - for the type checker
+    path = request.url.path[:200]
+    message = {404: f"there is nothing at {path}", 405: f"{request.method} is not for {path}"}
+    return Json({"error": message.get(error.status_code, error.detail)}, error.status_code, error.headers)
+
+
+async def _gone(_: Request, error: Exception) -> Response:
+    # Nobody reads it; 499 is what proxies write into their logs.
+    return Response(status_code=499)
+
+
+async def _unexpected(_: Request, error: Exception) -> Response:
+    # The server has the traceback in its log; it is of no use to a client.
+    return Json({"error": f"unexpected {type(error).__name__}", "code": ServingError.code}, 500)

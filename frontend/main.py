@@ -1,0 +1,47 @@
+"""The command `cluster-serving-http`."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Sequence
+
+from cluster_serving.frontend import app, arguments, server
+from cluster_serving.frontend.arguments import OptionError
+from cluster_serving.frontend.front_end import FrontEnd
+from cluster_serving.frontend.servables import ServablesError
+from cluster_serving.frontend.tls import TlsError
+
+
+def main(given: Sequence[str] | None = None) -> None:
+    """Run the front end until it is told to stop.
+
+    Args:
+        given: Command line without the command; None for that of the process.
+    """
+    words = list(sys.argv[1:] if given is None else given)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    try:
+        options = arguments.read(words, os.environ)
+        http = server.HttpServer(app.make(FrontEnd(options)), options, _say)
+        server.run(http)
+    except OptionError as error:
+        _fail(str(error), 2)
+    except (ServablesError, TlsError, server.ListenError) as error:
+        _fail(str(error), 1)
+
+
+def _say(urls: list[str]) -> None:
+    print(f"Cluster Serving answers at {' and '.join(urls)}", flush=True)
+
+
+def _fail(message: str, code: int) -> None:
+    for line in message.splitlines():
+        print(f"error: {line}", file=sys.stderr)
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,133 @@
+"""The options of the front end, by the names of the original's HTTP server where it has them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+from urllib.parse import quote, urlsplit
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
+from pydantic.alias_generators import to_camel
+
+from cluster_serving.client.protocol import DEFAULT_JOB, result_key
+
+ResponseFormat = Literal["json", "bigdl", "zoo-0.9"]
+"""How predictions are written: as plain JSON, or as the texts of the original's 0.10 and later, or 0.9."""
+
+
+def _names(value: Any) -> Any:
+    if isinstance(value, str):
+        return tuple(name.strip() for name in value.split(",") if name.strip())
+    return value
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
+"""Names, written as a list or separated by commas."""
+
+
+def _option(default: Any, meaning: str, **constraints: Any) -> Any:
+    return Field(default, description=meaning, validate_default=True, **constraints)
+
+
+class HttpOptions(BaseModel):
+    """Checked options; made by `frontend.arguments.read`."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True, hide_input_in_errors=True
+    )
+
+    interface: str = _option("127.0.0.1", "Address to listen on; 0.0.0.0 for all of this machine.", min_length=1)
+    port: int = _option(10020, "Port for HTTP; 0 for any free one.", ge=0, le=65535)
+    plain_http_enabled: bool = _option(True, "false: listen for HTTPS alone.")
+    https_enabled: bool = _option(False, "true: listen for HTTPS too, on securePort.")
+    secure_port: int = _option(10023, "Port for HTTPS; 0 for any free one.", ge=0, le=65535)
+    https_key_store_path: str = _option("", "PKCS12 file with the certificate and its private key.")
+    https_key_store_token: SecretStr = _option("", "Password of that file.")
+    https_certificate_path: str = _option("", "Instead of the PKCS12 file: PEM file of the certificate chain,")
+    https_private_key_path: str = _option("", "and PEM file of its private key.")
+
+    redis_url: str = _option(
+        "", "Redis of the jobs, such as redis://user:password@host:port/db; instead of the next two.", repr=False
+    )
+    redis_host: str = _option("localhost", "Host of Redis.", min_length=1)
+    redis_port: int = _option(6379, "Port of Redis.", ge=1, le=65535)
+    redis_secure_enabled: bool = _option(False, "true: speak TLS with Redis; so does redisUrl: rediss://…")
+    rediss_trust_store_path: str = _option(
+        "", "PEM or PKCS12 file of the certificates that Redis is checked against; empty: the system's."
+    )
+    rediss_trust_store_token: SecretStr = _option("", "Password of that file.")
+
+    redis_input_queue: str = _option(
+        "", f"Job that /predict asks; empty: {DEFAULT_JOB}, or the only job if there is one of another name."
+    )
+    redis_output_queue: str = _option(
+        "", "Prefix of the result keys. It follows from the job's name; another one is an error."
+    )
+    models: Names = _option((), "Jobs to serve; empty: all that Redis knows.")
+    servable_manager_conf_path: str = _option("", "File servables-conf.yaml of the original: models and their jobs.")
+    response_format: ResponseFormat = _option(
+        "json",
+        "How /predict writes predictions: json, or the texts of the original: bigdl (0.10 and later), zoo-0.9.",
+    )
+
+    parallelism: int = _option(1000, "Most instances in flight; further ones wait.", ge=1)
+    time_window: int = _option(0, "Milliseconds for which instances are gathered, to go to Redis together.", ge=0)
+    count_window: int = _option(56, "Most instances that are gathered; with a timeWindow of 0 they never are.", ge=1)
+    token_bucket_enabled: bool = _option(False, "true: limit the rate of requests.")
+    tokens_per_second: float = _option(100, "Requests a second, for each API key, or for all if there are none.", gt=0)
+    token_acquire_timeout: int = _option(100, "Milliseconds that a request waits for its turn at most.", ge=0)
+
+    request_timeout: int = _option(
+        30_000, "Milliseconds that a request may take; the header X-Timeout-Ms asks for less.", ge=1
+    )
+    max_body_bytes: int = _option(64 << 20, "Most bytes in the body of a request.", ge=1)
+    max_instances: int = _option(1000, "Most instances in a request.", ge=1)
+    max_connections: int = _option(10_000, "Most connections at a time.", ge=1)
+    max_header_bytes: int = _option(64 << 10, "Most bytes in the address and the headers of a request.", ge=1024)
+    header_timeout: float = _option(10.0, "Seconds within which the headers of a request must arrive.", gt=0)
+    body_timeout: float = _option(60.0, "Seconds within which the body of a request must arrive.", gt=0)
+    keep_alive_timeout: int = _option(75, "Seconds that an idle connection is kept.", ge=0)
+    shutdown_timeout: int = _option(20, "Seconds to answer what was accepted, once told to stop.", ge=1)
+
+    api_keys_file: str = _option("", "File of hashed API keys, from `cluster-serving-http hash-key`; empty: no keys.")
+    model_secure_enabled: bool | None = _option(
+        None, "Whether /model-secure takes secrets; empty: on the loopback interface, or with API keys."
+    )
+    callback_hosts: Names = _option((), "Hosts that results may be posted to; empty: none.")
+    cors_origins: Names = _option((), "Origins whose pages may use this server from a browser, or *; empty: none.")
+    access_log: bool = _option(False, "true: write a line per request, without payloads.")
+
+    canary_interval: float = _option(
+        2.0, "Seconds without an answer after which a request of zeros asks whether a job is alive.", gt=0
+    )
+    canary_timeout: float = _option(5.0, "Seconds after which a job that does not answer it is not ready.", gt=0)
+
+    @property
+    def redis_address(self) -> str:
+        """URL of Redis; it may hold a password."""
+        url = self.redis_url or f"redis://{quote(self.redis_host)}:{self.redis_port}"
+        url = url if "://" in url else f"redis://{url}"
+        return f"rediss{url.removeprefix('redis')}" if self.redis_secure_enabled and url.startswith("redis:") else url
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine can connect."""
+        return self.interface in ("127.0.0.1", "localhost", "::1")
+
+    def problem(self) -> str | None:
+        """What is wrong with the options together; None if nothing is."""
+        job = self.redis_input_queue or DEFAULT_JOB
+        # The guides of the original have the prefix of its first versions.
+        if self.redis_output_queue not in ("", "result:", result_key(job, "")):
+            return (
+                f"redisOutputQueue is {self.redis_output_queue!r}, but job {job} writes its results to "
+                f"{result_key(job, '')!r}; leave it out"
+            )
+        if urlsplit(self.redis_address).scheme not in ("redis", "rediss", "unix"):
+            return "redisUrl is not an address such as redis://host:port/db"
+        if not self.https_enabled:
+            return None if self.plain_http_enabled else "plainHttpEnabled is false, and httpsEnabled is not true"
+        if not self.https_key_store_path and not (self.https_certificate_path and self.https_private_key_path):
+            return (
+                "httpsEnabled needs httpsKeyStorePath (PKCS12), or httpsCertificatePath and httpsPrivateKeyPath (PEM)"
+            )
+        return None

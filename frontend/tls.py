@@ -1,0 +1,91 @@
+"""Certificates and keys, of PEM and PKCS12 files."""
+
+from __future__ import annotations
+
+import os
+import ssl
+import tempfile
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from cluster_serving.frontend.options import HttpOptions
+
+
+class TlsError(Exception):
+    """Certificates or keys cannot be used; the message names the file."""
+
+
+def server_context(options: HttpOptions) -> ssl.SSLContext:
+    """The server's side of TLS.
+
+    Raises:
+        TlsError: The files of the options cannot be used.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    if not options.https_key_store_path:
+        chain, key = options.https_certificate_path, options.https_private_key_path
+        try:
+            context.load_cert_chain(chain, key)
+        except (OSError, ssl.SSLError) as error:
+            raise TlsError(f"certificate {chain} with key {key} cannot be used: {error}") from None
+        return context
+    path = options.https_key_store_path
+    key_pem, certificates_pem = _pkcs12(path, options.https_key_store_token)
+    if not key_pem or not certificates_pem:
+        raise TlsError(f"key store {path} does not hold a certificate and its private key")
+    # Python's ssl reads keys from files alone.
+    handle, name = tempfile.mkstemp()
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(key_pem + certificates_pem)
+        context.load_cert_chain(name)
+    except ssl.SSLError as error:
+        raise TlsError(f"key store {path} cannot be used: {error}") from None
+    finally:
+        os.unlink(name)
+    return context
+
+
+def certificates(path: str, token: SecretStr) -> str:
+    """The certificates in a trust store, as PEM text.
+
+    Raises:
+        TlsError: There are none, or the file cannot be read.
+    """
+    data = _bytes(path)
+    if b"-----BEGIN CERTIFICATE-----" in data:
+        return data.decode("ascii", "replace")
+    _, pem = _pkcs12(path, token)
+    if not pem:
+        raise TlsError(f"trust store {path} does not hold a certificate")
+    return pem.decode("ascii")
+
+
+def _pkcs12(path: str, token: SecretStr) -> tuple[bytes, bytes]:
+    try:
+        from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, pkcs12
+    except ImportError:
+        raise TlsError("PKCS12 files need a package: pip install 'cluster-serving[encryption]'") from None
+    data = _bytes(path)
+    if data[:4] == b"\xfe\xed\xfe\xed":
+        raise TlsError(
+            f"{path} is a JKS file; convert it: keytool -importkeystore -srckeystore {path} -destkeystore store.p12 "
+            "-deststoretype PKCS12"
+        )
+    try:
+        store = pkcs12.load_pkcs12(data, token.get_secret_value().encode() or None)
+    except ValueError as error:
+        raise TlsError(f"{path} cannot be read as PKCS12 with the given password (token): {error}") from None
+    key = store.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()) if store.key else b""
+    chain = [store.cert, *store.additional_certs] if store.cert else store.additional_certs
+    return key, b"".join(item.certificate.public_bytes(Encoding.PEM) for item in chain)
+
+
+def _bytes(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise TlsError(f"{path} cannot be read: {error.strerror}") from None

@@ -1,0 +1,88 @@
+"""Where options come from, and what is said about wrong ones."""
+
+import pytest
+
+from cluster_serving.frontend import arguments
+from cluster_serving.frontend.arguments import OptionError
+
+GUIDE = (
+    "--interface=0.0.0.0 --port=10021 --redisHost=172.16.0.109 --redisPort 6380 --redisInputQueue=serving_stream "
+    "--redisOutputQueue=result: --parallelism 1000 --timeWindow=0 --countWindow=56 --tokenBucketEnabled true "
+    "--tokensPerSecond=100 --tokenAcquireTimeout=100 --httpsEnabled=false"
+)
+
+
+def test_every_option_of_the_guide_is_taken():
+    options = arguments.read(GUIDE.split(), {})
+    assert options.redis_address == "redis://172.16.0.109:6380"
+    assert (options.interface, options.port, options.token_bucket_enabled) == ("0.0.0.0", 10021, True)  # noqa: S104
+
+
+def test_the_defaults_are_the_guides_but_for_the_interface():
+    options = arguments.read([], {})
+    assert (options.interface, options.port, options.secure_port) == ("127.0.0.1", 10020, 10023)
+    assert options.redis_address == "redis://localhost:6379"
+    assert (options.parallelism, options.time_window, options.count_window) == (1000, 0, 56)
+    assert (options.token_bucket_enabled, options.tokens_per_second, options.token_acquire_timeout) == (False, 100, 100)
+
+
+def test_the_command_line_comes_before_the_environment_and_that_before_the_file(tmp_path):
+    file = tmp_path / "config.yaml"
+    file.write_text("modelPath: model\njobname: digits\nredisUrl: elsewhere:6380\nhttp:\n  port: 1\n  Parallelism: 5\n")
+    given = ["-c", str(file), "--port=3"]
+    options = arguments.read(given, {"CLUSTER_SERVING_HTTP_PORT": "2", "CLUSTER_SERVING_HTTP_ACCESS_LOG": "true"})
+    assert (options.port, options.parallelism, options.access_log) == (3, 5, True)
+    assert (options.redis_input_queue, options.redis_address) == ("digits", "redis://elsewhere:6380")
+    assert arguments.read([*given, "--redisHost=here"], {}).redis_address == "redis://here:6379"
+    shared = {"CLUSTER_SERVING_REDIS_URL": "rediss://user:secret@host:1/2"}
+    assert arguments.read(given, shared).redis_address == shared["CLUSTER_SERVING_REDIS_URL"]
+
+
+def test_redis_may_be_asked_for_over_tls():
+    assert arguments.read(["--redisSecureEnabled"], {}).redis_address == "rediss://localhost:6379"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--port=seven"], "--port: .*integer"),
+        (["--port=70000"], "--port: .*65535"),
+        (["--responseFormat=xml"], "--responseFormat: .*'zoo-0.9'"),
+        (["--httpsEnabled"], "httpsKeyStorePath"),
+        (["--plainHttpEnabled=false"], "plainHttpEnabled"),
+        (["--redisOutputQueue=other:"], "redisOutputQueue is 'other:'.*cluster-serving_serving_stream:"),
+        (["--redisUrl=http://host"], "redisUrl"),
+        (["-c", "/no/such.yaml"], "/no/such.yaml cannot be read"),
+    ],
+)
+def test_a_wrong_option_is_named_with_what_was_expected(words, message):
+    with pytest.raises(OptionError, match=message):
+        arguments.read(words, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("http: {prot: 1}", "http.prot is not an option; did you mean port?"),
+        ("http: 10020", "not a mapping"),
+        ("[1]", "expected keys"),
+        ("a: [", "not valid YAML"),
+    ],
+)
+def test_a_wrong_file_is_named_with_what_was_expected(tmp_path, text, message):
+    file = tmp_path / "config.yaml"
+    file.write_text(text)
+    with pytest.raises(OptionError, match=message):
+        arguments.read(["-c", str(file)], {})
+
+
+def test_secrets_are_in_no_message(tmp_path):
+    with pytest.raises(OptionError) as caught:
+        arguments.read(["--redisUrl=ftp://user:hidden@host", "--httpsKeyStoreToken=hidden"], {})
+    assert "hidden" not in str(caught.value)
+    assert "hidden" not in repr(arguments.read(["--redisUrl=redis://:hidden@host"], {}))
+
+
+def test_an_unknown_flag_ends_the_command():
+    with pytest.raises(SystemExit):
+        arguments.read(["--portt=1"], {})

@@ -1,0 +1,170 @@
+"""The paths and the JSON of the original's HTTP server."""
+
+import json
+import re
+
+import httpx
+import numpy as np
+import pytest
+
+from cluster_serving.client import original
+from cluster_serving.client.protocol import MODEL_SECRET_KEY
+
+MIXED = {
+    "intScalar": 12345,
+    "floatScalar": 3.14159,
+    "stringScalar": "hello, world. hello, arrow.",
+    "intTensor": [7756, 9549, 1094],
+    "floatTensor": [0.6804766, 0.30136853],
+    "stringTensor": ["come", "on", "united"],
+    "intTensor2": [[1, 2], [3, 4], [5, 6]],
+    "floatTensor2": [[[0.2, 0.3], [0.5, 0.6]], [[0.2, 0.3], [0.5, 0.6]]],
+    "stringTensor2": [[[["come", "on"]], [["come", "on"]]]],
+}
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE", "HEAD"])
+def test_the_root_says_welcome_in_the_words_of_every_version(ask, method):
+    response = ask.request(method, "/")
+    assert response.status_code == 200
+    assert method == "HEAD" or response.text.splitlines() == [
+        "welcome to BigDL web serving frontend",
+        "welcome to analytics zoo web serving frontend",
+    ]
+
+
+@pytest.mark.parametrize("kind", ["application/x-www-form-urlencoded", "application/json", "", "image/png"])
+def test_instances_are_answered_in_order_whatever_the_content_type(ask, kind):
+    body = json.dumps({"instances": [{"x": [n, n + 0.5]} for n in range(5)]})
+    response = ask.post("/predict", content=body, headers={"content-type": kind})
+    assert response.status_code == 200
+    assert response.json() == {"predictions": [{"value": [n, n + 0.5]} for n in range(5)]}
+
+
+@pytest.mark.usefixtures("echo")
+def test_every_kind_of_value_of_the_guide_arrives(serve, report):
+    dtypes = {"intTensor": "int64", "stringScalar": "str", "stringTensor": "str", "stringTensor2": "str"}
+    report(*((name, dtypes.get(name, "float32"), None) for name in MIXED))
+    response = httpx.post(f"{serve().url}/predict", json={"instances": [MIXED, MIXED]}, timeout=30)
+    assert response.status_code == 200, response.text
+    for prediction in response.json()["predictions"]:
+        value = prediction["value"]
+        for name, sent in MIXED.items():
+            expected = [sent] if np.ndim(sent) == 0 else sent
+            if dtypes.get(name):
+                assert value[name] == expected
+            else:
+                np.testing.assert_allclose(value[name], expected, rtol=1e-6)
+
+
+@pytest.mark.usefixtures("echo")
+@pytest.mark.parametrize("dtype", ["str", ""])
+def test_texts_are_strings_where_the_model_takes_strings_or_says_nothing(serve, report, dtype):
+    report(("t", dtype, None))
+    response = httpx.post(f"{serve().url}/predict", json={"instances": [{"t": "hello, world"}]}, timeout=30)
+    assert response.json() == {"predictions": [{"value": ["hello, world"]}]}
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/predict", {"value": [1.0, 2.5]}),
+        ("/predict?responseFormat=bigdl", '{"value": "{\\"data\\":[1.0,2.5],\\"shape\\":[2]}"}'),
+        ("/bigdl/predict", '{"value": "{\\"data\\":[1.0,2.5],\\"shape\\":[2]}"}'),
+        ("/zoo-0.9/predict", "{value=data=[1.0,2.5],shape=[2];}"),
+    ],
+)
+def test_predictions_are_written_as_asked(ask, path, expected):
+    assert ask.post(path, json={"instances": [{"x": [1, 2.5]}]}).json() == {"predictions": [expected]}
+
+
+def test_our_form_of_the_original_client_is_answered(ask):
+    body = '{"instances": [{"x": [1, 2.5]}]}'
+    base = str(ask.base_url)
+    assert original.InputQueue(frontend_url=base).predict(body) == "data=[1.0,2.5],shape=[2];"
+    response = ask.post("/bigdl/predict", content=body)
+    assert original.http_response_to_ndarray(response).tolist() == [1.0, 2.5]
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"", "empty"),
+        (b"{", "not JSON.*line 1 column 2"),
+        (b"[1]", "a list"),
+        (b"{}", "no 'instances'"),
+        (b'{"instances": 3}', "'instances'"),
+        (b'{"instances": []}', "is empty"),
+        (b'{"instances": [3]}', r"instances\[0\] is a value \(3\)"),
+        (b'{"instances": [{"x": [1]}, {"x": [[1], [1, 2]]}]}', r"instances\[1\]\.x: input 'x' is not a tensor"),
+        (b'{"instances": [{"x": [1]}, {"x": null}]}', r"instances\[1\]\.x"),
+        (b'{"instances": [{"x": "no image"}]}', r"instances\[0\]\.x: .*no base64"),
+        (b'{"instances": [{"x": ' + b"[" * 900 + b"]" * 900 + b"}]}", "nested|empty list"),
+        (b'{"instances": [{"x": ' + b"[" * 90_000 + b"]" * 90_000 + b"}]}", "not JSON"),
+        (b"\xff\xfe", "not JSON"),
+    ],
+)
+def test_a_mistake_is_400_and_its_place(ask, body, message):
+    response = ask.post("/predict", content=body)
+    assert response.status_code == 400
+    assert response.json()["code"] == "INVALID_INPUT"
+    assert re.search(message, response.json()["error"]), response.json()
+
+
+def test_one_bad_instance_leaves_the_others_their_answers(ask):
+    response = ask.post("/predict", json={"instances": [{"x": [1]}, {"x": "no image"}, {"x": [3]}]})
+    assert response.status_code == 400
+    first, bad, last = response.json()["predictions"]
+    assert (first, last) == ({"value": [1.0]}, {"value": [3.0]})
+    assert bad == {"error": response.json()["error"], "code": "INVALID_INPUT"}
+    assert "instances[1].x" in bad["error"]
+    assert ask.post("/zoo-0.9/predict", json={"instances": [{"x": None}]}).json()["predictions"] == ["{value=NaN}"]
+
+
+def test_models_are_listed_and_asked_by_name_and_version(ask, job):
+    body = {"instances": [{"x": [1]}]}
+    (model,) = [model for model in ask.get("/models").json() if model["modelName"] == job]
+    assert (model["modelVersion"], model["state"], model["slots"]) == ("1", "ready", {"ready": 1})
+    assert model["inputs"] == [{"name": "x", "dtype": "float32", "shape": [None, None]}]
+    assert ask.get(f"/models/{job}").json() == [model]
+    assert ask.get(f"/models/{job}/versions/1").json() == model
+    for path in (f"/models/{job}/predict", f"/models/{job}/versions/1/predict"):
+        assert ask.post(path, json=body).json() == {"predictions": [{"value": [1.0]}]}
+    for path in ("/models/other", f"/models/{job}/versions/2"):
+        response = ask.get(path)
+        assert (response.status_code, response.json()["code"]) == (404, "MODEL_NOT_FOUND")
+        assert job in response.json()["error"]
+        assert ask.post(f"{path}/predict", json=body).status_code == 404
+
+
+def test_an_unknown_path_or_method_is_an_error_in_json(ask):
+    assert ask.get("/nowhere").json() == {"error": "there is nothing at /nowhere"}
+    wrong = ask.get("/predict")
+    assert (wrong.status_code, wrong.headers["allow"]) == (405, "POST")
+    assert "error" in wrong.json()
+
+
+def test_the_secret_of_encrypted_models_reaches_redis_and_no_message(ask, db):
+    db.delete(MODEL_SECRET_KEY)
+    done = ask.post("/model-secure", content="secret=my%20secret&salt=s%26lt")
+    assert done.status_code == 200
+    assert done.text == "model secured secrect and salt succeed to put in redis"
+    assert db.hgetall(MODEL_SECRET_KEY) == {b"secret": b"my secret", b"salt": b"s&lt"}
+    wrong = ask.post("/model-secure", content="secret=hidden")
+    assert wrong.status_code == 400
+    assert "hidden" not in wrong.text
+    db.delete(MODEL_SECRET_KEY)
+
+
+def test_secrets_are_not_taken_from_everybody(serve):
+    port = serve("--interface=0.0.0.0").url.rpartition(":")[2]
+    assert httpx.post(f"http://127.0.0.1:{port}/model-secure", content="secret=a&salt=b").status_code == 403
+
+
+def test_no_answer_in_time_is_504_and_the_request_is_withdrawn(serve, report, db, job):
+    report(("x", "float32", (None, None)))
+    base = serve().url
+    response = httpx.post(f"{base}/predict", json={"instances": [{"x": [1]}]}, headers={"x-timeout-ms": "300"})
+    assert (response.status_code, response.json()["code"]) == (504, "RESULT_TIMEOUT")
+    wrong = httpx.post(f"{base}/predict", json={"instances": [{"x": [1]}]}, headers={"x-timeout-ms": "soon"})
+    assert wrong.status_code == 400
