@@ -6,19 +6,18 @@ One subscription serves all waiting coroutines of a queue, so thousands of reque
 from __future__ import annotations
 
 import asyncio
-import builtins
 import contextlib
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-import redis.asyncio
-from redis.exceptions import RedisError, TimeoutError
+from redis.exceptions import RedisError
 
+from cluster_serving.client.cancellation import RecentEntries, cancelling, withdrawing
 from cluster_serving.client.connection import connect_async, translated
-from cluster_serving.client.convert import to_inputs
+from cluster_serving.client.convert import inputs_of, to_inputs
 from cluster_serving.client.errors import ResultTimeout, ServingError
 from cluster_serving.client.mailbox import RECHECK, new_channel
 from cluster_serving.client.protocol import (
@@ -30,119 +29,14 @@ from cluster_serving.client.protocol import (
     result_pattern,
     uri_of,
 )
-from cluster_serving.client.queues import inputs_of, result_or_error
+from cluster_serving.client.queues import result_or_error
 from cluster_serving.client.request_options import RequestOptions, split
+from cluster_serving.client.scripts import run_async
+from cluster_serving.client.wakeups import Wakeups
 
 Fields = dict[bytes, bytes]
 
-_RECONNECT_PAUSE = 0.1
-
-
-class _Wakeups:
-    """Receives the announcements of results and wakes whoever waits for them."""
-
-    def __init__(self, client: redis.asyncio.Redis) -> None:
-        self._client = client
-        self._waiting: dict[bytes, set[asyncio.Event]] = {}
-        self._confirmed: dict[bytes, asyncio.Event] = {}
-        self._listener: asyncio.Task[None] | None = None
-        self._pubsub: redis.asyncio.client.PubSub | None = None
-        # Two coroutines that subscribe at once would open a connection each, and one of them would be lost.
-        self._commands = asyncio.Lock()
-
-    @contextlib.asynccontextmanager
-    async def watch(self, channel: str, uri: str, once: bool = False) -> AsyncIterator[asyncio.Event]:
-        """Subscribe to a channel; the event is set whenever the uri is announced, or may have been missed.
-
-        Args:
-            channel: Channel to listen on.
-            uri: Request to hear of.
-            once: Leave the channel when nobody waits for this uri any more.
-        """
-        event = asyncio.Event()
-        key = uri.encode(errors="surrogateescape")
-        self._waiting.setdefault(key, set()).add(event)
-        try:
-            await self._subscribe(channel)
-            yield event
-        finally:
-            self._waiting[key].discard(event)
-            if not self._waiting[key]:
-                del self._waiting[key]
-                if once and channel.encode() in self._confirmed and self._pubsub is not None:
-                    del self._confirmed[channel.encode()]
-                    # A result may be on its way out; it matters more than an idle subscription.
-                    with contextlib.suppress(RedisError, OSError):
-                        async with self._commands:
-                            await self._pubsub.unsubscribe(channel)
-
-    async def close(self) -> None:
-        """Stop listening and give the connection back."""
-        listener, self._listener = self._listener, None
-        if listener is not None:
-            listener.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await listener
-        pubsub, self._pubsub = self._pubsub, None
-        self._confirmed.clear()
-        if pubsub is not None:
-            await pubsub.aclose()  # type: ignore[no-untyped-call]
-
-    async def _subscribe(self, channel: str) -> None:
-        key = channel.encode()
-        confirmed = self._confirmed.get(key)
-        if confirmed is None:
-            confirmed = self._confirmed[key] = asyncio.Event()
-            try:
-                async with self._commands:
-                    pubsub = self._pubsub or self._client.pubsub()
-                    await pubsub.subscribe(channel)
-                    # Only now: the listener cannot read from one that has never been connected.
-                    self._pubsub = pubsub
-            except BaseException:
-                # Or everyone after this one would wait for a confirmation that never comes.
-                self._confirmed.pop(key, None)
-                raise
-        if self._listener is None or self._listener.done():
-            self._listener = asyncio.create_task(self._listen())
-        try:
-            await asyncio.wait_for(confirmed.wait(), 5)
-        except builtins.TimeoutError:
-            raise TimeoutError("Redis did not confirm a subscription within 5 s") from None
-
-    async def _listen(self) -> None:
-        while True:
-            try:
-                if self._pubsub is None:
-                    if not self._confirmed:
-                        await asyncio.sleep(_RECONNECT_PAUSE)
-                        continue
-                    async with self._commands:
-                        pubsub = self._client.pubsub()
-                        await pubsub.subscribe(*self._confirmed)
-                        self._pubsub = pubsub
-                    self._wake_all()
-                message = await self._pubsub.get_message(timeout=RECHECK)
-            except (RedisError, OSError):
-                if self._pubsub is not None:
-                    with contextlib.suppress(RedisError, OSError):
-                        await self._pubsub.aclose()  # type: ignore[no-untyped-call]
-                self._pubsub = None
-                await asyncio.sleep(_RECONNECT_PAUSE)
-                continue
-            if message is None:
-                continue
-            if message["type"] == "subscribe":
-                if event := self._confirmed.get(message["channel"]):
-                    event.set()
-            elif message["type"] == "message":
-                for waiter in self._waiting.get(message["data"], ()):
-                    waiter.set()
-
-    def _wake_all(self) -> None:
-        for waiters in self._waiting.values():
-            for waiter in waiters:
-                waiter.set()
+_LATEST_ARRIVAL = 0.1
 
 
 class _AsyncQueue:
@@ -157,8 +51,10 @@ class _AsyncQueue:
     ) -> None:
         self.name = name
         self.db = connect_async(host or "localhost", port or 6379, url, **redis_options)
-        self._wakeups = _Wakeups(self.db)
+        self._wakeups = Wakeups(self.db)
         self._reply_channel = new_channel(name)
+        self._recent = RecentEntries()
+        self._withdrawals: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
         return self
@@ -169,7 +65,8 @@ class _AsyncQueue:
         await self.close()
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Close the connections, once the requests of cancelled coroutines are withdrawn."""
+        await asyncio.gather(*self._withdrawals)
         await self._wakeups.close()
         await self.db.aclose()
 
@@ -220,29 +117,63 @@ class AsyncInputQueue(_AsyncQueue):
     async def enqueue(self, uri: str, **data: object) -> str:
         """Queue a request and return at once; see `InputQueue.enqueue`."""
         options, inputs = split(data)
-        return await self._add(uri, inputs, options)
+        self._recent.remember(uri, await self._add(uri, inputs, options))
+        return uri
+
+    async def cancel(self, uri: str) -> bool:
+        """Withdraw a request that is not being computed yet; see `InputQueue.cancel`."""
+        with translated(self.db):
+            return await run_async(self.db, cancelling(self.name, uri, self._recent.find(uri)))
 
     async def predict(self, request_data: object, timeout: float = 5) -> Result:
-        """Queue a request, wait for its result and delete it from Redis; see `InputQueue.predict`."""
+        """Queue a request, wait for its result and delete it from Redis; see `InputQueue.predict`.
+
+        If the coroutine is cancelled, so is the request, in the background.
+        """
         options = RequestOptions.waiting(timeout)
         uri = uuid.uuid4().hex
+        cancellations = _cancellations()
         with translated(self.db):
             async with self._wakeups.watch(self._reply_channel, uri) as event:
-                await self._add(uri, inputs_of(request_data), options, self._reply_channel)
-                fields = await _wait(event, lambda: self._fetch(uri, True), timeout)
+                entry_id = None
+                try:
+                    entry_id = await self._add(uri, inputs_of(request_data), options, self._reply_channel)
+                    if _cancellations() > cancellations:
+                        # asyncio.wait_for, in redis-py, loses a cancellation that comes together with its result.
+                        raise asyncio.CancelledError
+                    fields = await _wait(event, lambda: self._fetch(uri, True), timeout)
+                except asyncio.CancelledError:
+                    withdrawal = asyncio.create_task(self._withdraw(uri, entry_id))
+                    self._withdrawals.add(withdrawal)
+                    withdrawal.add_done_callback(self._withdrawals.discard)
+                    raise
         if fields is None:
             raise ResultTimeout(f"no result from job {self.name!r} within {timeout} s")
         return decode_result(fields)
 
-    async def _add(self, uri: str, data: Mapping[str, object], options: RequestOptions, reply_to: str = "") -> str:
+    async def _withdraw(self, uri: str, entry_id: bytes | None) -> None:
+        if entry_id is None:
+            # Its command may still be on the way, on a connection that is closed by now.
+            await asyncio.sleep(_LATEST_ARRIVAL)
+        # What cannot be withdrawn now has a deadline.
+        with contextlib.suppress(RedisError, OSError):
+            await run_async(self.db, withdrawing(self.name, uri, entry_id))
+
+    async def _add(self, uri: str, data: Mapping[str, object], options: RequestOptions, reply_to: str = "") -> bytes:
         fields = request_fields(uri, to_inputs(data), reply_to, options.deadline_ms)
         with translated(self.db):
             async with self.db.pipeline(transaction=not reply_to) as pipeline:
                 if not reply_to:
                     pipeline.delete(result_key(self.name, uri))
                 pipeline.xadd(self.name, fields)  # type: ignore[arg-type]
-                await pipeline.execute()
-        return uri
+                entry_id: bytes = (await pipeline.execute())[-1]
+        return entry_id
+
+
+def _cancellations() -> int:
+    """How often the current task has been told to cancel."""
+    task = asyncio.current_task()
+    return task.cancelling() if task else 0
 
 
 async def _wait(

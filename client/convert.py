@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
@@ -29,6 +30,24 @@ def to_inputs(values: Mapping[str, object]) -> dict[str, Input]:
         if not isinstance(name, str):
             raise InvalidInput(f"an input is called {name!r} ({type(name).__name__}); expected a str")
     return {name: to_input(name, value) for name, value in values.items()}
+
+
+def inputs_of(value: object) -> Mapping[str, object]:
+    """Inputs of `predict`, as the original reads its argument."""
+    if isinstance(value, Mapping):
+        return value
+    if isinstance(value, str):
+        try:
+            parsed = json.loads(value)
+        except ValueError:
+            return {"t": value}
+        try:
+            return {name: np.asarray(item) for name, item in parsed["instances"][0].items()}
+        except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
+            raise InvalidInput(
+                f'cannot read the JSON text ({error!r}); expected {{"instances": [{{"name": numbers, …}}]}}'
+            ) from None
+    return {"t": value}
 
 
 def to_input(name: str, value: object) -> Input:

@@ -84,6 +84,14 @@ class DeadlineExceeded(ServingError, TimeoutError):
     grpc_status = "DEADLINE_EXCEEDED"
 
 
+class RequestCancelled(ServingError):
+    """The request was withdrawn before it was computed; the status is the one that gRPC's CANCELLED stands for."""
+
+    code = "REQUEST_CANCELLED"
+    http_status = 499
+    grpc_status = "CANCELLED"
+
+
 class QueueFull(ServingError):
     """Redis refused the request because its memory limit is reached; nothing was queued."""
 

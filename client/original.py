@@ -28,7 +28,7 @@ import numpy as np
 
 from cluster_serving.client import image_stream, queues
 from cluster_serving.client.connection import translated
-from cluster_serving.client.convert import to_input
+from cluster_serving.client.convert import inputs_of, to_input
 from cluster_serving.client.errors import DeadlineExceeded, InvalidInput, ResultTimeout, ServingError
 from cluster_serving.client.inputs import Array, Image, Input, SparseTensor
 from cluster_serving.client.legacy import ERROR_VALUE
@@ -156,7 +156,7 @@ class InputQueue:
         """
         if self.frontend_url:
             return self._ask_front_end(str(request_data))
-        inputs = _as_sent(queues.inputs_of(request_data))
+        inputs = _as_sent(inputs_of(request_data))
         try:
             return _as_original(self._queue.predict(inputs, timeout))
         except (ResultTimeout, DeadlineExceeded):

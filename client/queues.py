@@ -7,7 +7,6 @@ reading all results scans instead of blocking Redis.
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 import uuid
@@ -16,12 +15,12 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
-import numpy as np
 from redis.exceptions import RedisError
 
+from cluster_serving.client.cancellation import RecentEntries, cancelling
 from cluster_serving.client.connection import connect, translated
-from cluster_serving.client.convert import to_inputs
-from cluster_serving.client.errors import InvalidInput, ResultTimeout, ServingError
+from cluster_serving.client.convert import inputs_of, to_inputs
+from cluster_serving.client.errors import ResultTimeout, ServingError
 from cluster_serving.client.mailbox import Mailbox
 from cluster_serving.client.protocol import (
     DEFAULT_JOB,
@@ -33,6 +32,7 @@ from cluster_serving.client.protocol import (
     uri_of,
 )
 from cluster_serving.client.request_options import RequestOptions, split
+from cluster_serving.client.scripts import run
 
 _SCAN_COUNT = 500
 
@@ -54,6 +54,7 @@ class _Queue:
         self.port = str(port or 6379)
         self.db = connect(self.host, self.port, url, **redis_options)
         self._threads = threading.local()
+        self._recent = RecentEntries()
 
     def __enter__(self) -> Self:
         return self
@@ -197,7 +198,25 @@ class InputQueue(_Queue):
             RedisUnavailable: Redis cannot be reached.
         """
         options, inputs = split(data)
-        return self._add(uri, inputs, options)
+        self._recent.remember(uri, self._add(uri, inputs, options))
+        return uri
+
+    def cancel(self, uri: str) -> bool:
+        """Withdraw a request that is not being computed yet; who waits for its result gets `RequestCancelled`.
+
+        One that this queue has queued lately is found at once; for others the stream is searched.
+
+        Args:
+            uri: The name it was queued under.
+
+        Returns:
+            Whether it was withdrawn; false if it is being computed, is answered, or is not known.
+
+        Raises:
+            RedisUnavailable: Redis cannot be reached.
+        """
+        with translated(self.db):
+            return run(self.db, cancelling(self.name, uri, self._recent.find(uri)))
 
     def predict(self, request_data: object, timeout: float = 5) -> Result:
         """Queue a request, wait for its result and delete it from Redis.
@@ -226,15 +245,15 @@ class InputQueue(_Queue):
             raise ResultTimeout(f"no result from job {self.name!r} within {timeout} s")
         return decode_result(fields)
 
-    def _add(self, uri: str, data: Mapping[str, object], options: RequestOptions, reply_to: str = "") -> str:
+    def _add(self, uri: str, data: Mapping[str, object], options: RequestOptions, reply_to: str = "") -> bytes:
         fields = request_fields(uri, to_inputs(data), reply_to, options.deadline_ms)
         with translated(self.db), self.db.pipeline(transaction=not reply_to) as pipeline:
             if not reply_to:
                 # A result of an earlier request of this name would be taken for this one's.
                 pipeline.delete(result_key(self.name, uri))
             pipeline.xadd(self.name, fields)  # type: ignore[arg-type]
-            pipeline.execute()
-        return uri
+            entry_id: bytes = pipeline.execute()[-1]
+        return entry_id
 
 
 def result_or_error(fields: Mapping[bytes, bytes]) -> Result | ServingError:
@@ -245,21 +264,3 @@ def result_or_error(fields: Mapping[bytes, bytes]) -> Result | ServingError:
         return error
     except Exception as error:
         return ServingError(f"the result cannot be read: {type(error).__name__}: {error}")
-
-
-def inputs_of(value: object) -> Mapping[str, object]:
-    """Inputs of `predict`, as the original reads its argument."""
-    if isinstance(value, Mapping):
-        return value
-    if isinstance(value, str):
-        try:
-            parsed = json.loads(value)
-        except ValueError:
-            return {"t": value}
-        try:
-            return {name: np.asarray(item) for name, item in parsed["instances"][0].items()}
-        except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
-            raise InvalidInput(
-                f'cannot read the JSON text ({error!r}); expected {{"instances": [{{"name": numbers, …}}]}}'
-            ) from None
-    return {"t": value}

@@ -21,6 +21,7 @@ from cluster_serving.connectors.attempts import Attempts
 from cluster_serving.connectors.chunk import Chunk, by_size
 from cluster_serving.connectors.dead_letter import bury
 from cluster_serving.connectors.lane import open_lane
+from cluster_serving.connectors.limits import publish_limits
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.reconnect import Backoff, connect
 from cluster_serving.connectors.runtime import records_out, subtask_index
@@ -63,7 +64,13 @@ class RedisStreamsSource(FlatMapFunction):
         self._lane = open_lane(2 * self._read_size)
         self._client = connect(self._options)
         consumer = f"{self._stream}-{index}"
-        self._reader = StreamReader(self._client, self._stream, consumer, self._options.claim_idle_ms)
+        self._reader = StreamReader(
+            self._client,
+            self._stream,
+            consumer,
+            self._options.claim_idle_ms,
+            on_loss=lambda: publish_limits(self._client, self._stream, self._options),
+        )
         self._attempts = Attempts(self._client, self._stream)
         self._tried: bytes | None = None
         metrics = runtime_context.get_metrics_group()

@@ -57,14 +57,23 @@ class StreamReader:
         stream: Stream name.
         consumer: Stable name, so that after a restart the pending entries are its own.
         claim_idle_ms: Silence after which another consumer is taken for dead.
+        on_loss: Called when stream or group were gone, as after FLUSHALL, to restore what else the job keeps in Redis.
     """
 
-    def __init__(self, client: redis.Redis, stream: str, consumer: str, claim_idle_ms: int) -> None:
+    def __init__(
+        self,
+        client: redis.Redis,
+        stream: str,
+        consumer: str,
+        claim_idle_ms: int,
+        on_loss: Callable[[], None] = lambda: None,
+    ) -> None:
         # redis-py types its commands as if they might be awaitable.
         self._client: Any = client
         self._stream = stream
         self._consumer = consumer
         self._claim_idle_ms = claim_idle_ms
+        self._on_loss = on_loss
         self._pending_after: str | None = "0"
         self._recovered: bytes | None = None
         self._next_claim = 0.0
@@ -156,6 +165,7 @@ class StreamReader:
                 raise
             log.warning("stream %s: stream or group is gone, creating it again", self._stream)
             create_group(self._client, self._stream)
+            self._on_loss()
             return []
 
     def _claim_abandoned(self) -> list[bytes]:

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from cluster_serving.client import DeadlineExceeded
+from cluster_serving.client import DeadlineExceeded, RequestCancelled
+from cluster_serving.client.protocol import GROUP
+from tests.waiting import wait_until
 
 
 class Sleeper(torch.nn.Module):
@@ -60,3 +62,23 @@ def test_an_expired_request_is_told_so_and_not_computed(start):
         with pytest.raises(DeadlineExceeded, match=f"may wait for {allowed} ms"):
             results.query(uri, timeout=60)
     assert results.query("patient", timeout=60) == first + 2
+
+
+def test_a_waiting_request_can_be_cancelled_and_a_running_one_not(start, cluster_db):
+    requests, results = start("cancel")
+    first = int(requests.predict({"x": seconds(0)}, timeout=60)[0])
+    requests.enqueue("running", x=seconds(3))
+    wait_until(lambda: cluster_db.xpending("cancel", GROUP)["pending"])
+    # One is being computed and one is read ahead.
+    uris = [f"r{number}" for number in range(6)]
+    for uri in uris:
+        requests.enqueue(uri, x=seconds(0))
+    wait_until(lambda: cluster_db.xpending("cancel", GROUP)["pending"] == 2)
+    assert requests.cancel("running") is False
+    assert [requests.cancel(uri) for uri in uris[1:]] == [True] * 5
+    assert results.query("running", timeout=60) == first + 1
+    assert results.query("r0", timeout=60) == first + 2
+    for uri in uris[1:]:
+        with pytest.raises(RequestCancelled):
+            results.query(uri, timeout=60)
+    assert requests.predict({"x": seconds(0)}, timeout=60) == first + 3

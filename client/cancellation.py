@@ -1,0 +1,121 @@
+"""Withdrawing a request that waits."""
+
+from __future__ import annotations
+
+import threading
+
+from cluster_serving.client.errors import RequestCancelled
+from cluster_serving.client.limits import limits_key
+from cluster_serving.client.protocol import GROUP, encode_error, result_key
+from cluster_serving.client.scripts import Call, Procedure, Script
+
+DEFAULT_RESULT_TTL = 3600
+"""Seconds that the answer to a withdrawn request is kept if no job has said how long."""
+
+_MOST_REMEMBERED = 10_000
+
+# An entry is being computed if it is pending in the group; without a group, no job has ever read.
+_CANCEL = Script("""
+local pending = redis.pcall('XPENDING', KEYS[1], ARGV[1], ARGV[2], ARGV[2], 1)
+if not pending.err and #pending > 0 then return 0 end
+local found = redis.call('XRANGE', KEYS[1], ARGV[2], ARGV[2])
+if #found == 0 then return 0 end
+local entry = {}
+for i = 1, #found[1][2], 2 do entry[found[1][2][i]] = found[1][2][i + 1] end
+if entry.uri ~= ARGV[3] then return 0 end
+redis.call('XDEL', KEYS[1], ARGV[2])
+if #ARGV > 4 then
+  redis.call('DEL', KEYS[2])
+  redis.call('HSET', KEYS[2], unpack(ARGV, 5))
+  redis.call('EXPIRE', KEYS[2], redis.call('HGET', KEYS[3], 'resultTtl') or ARGV[4])
+  local channel = entry.reply_to
+  if not channel or channel == '' then channel = KEYS[2] end
+  redis.call('PUBLISH', channel, ARGV[3])
+end
+return 1
+""")
+
+# A page ends after about 1 MiB or 1000 entries, so that Redis is not kept from its other clients.
+_FIND = Script("""
+local last, seen, bytes, ids = ARGV[2], 0, 0, {}
+while seen < 1000 and bytes < 1048576 do
+  local entries = redis.call('XREVRANGE', KEYS[1], last, '-', 'COUNT', 16)
+  if #entries == 0 then return {'', ids} end
+  for _, entry in ipairs(entries) do
+    for i = 1, #entry[2], 2 do
+      bytes = bytes + #entry[2][i + 1]
+      if entry[2][i] == 'uri' and entry[2][i + 1] == ARGV[1] then ids[#ids + 1] = entry[1] end
+    end
+  end
+  seen = seen + #entries
+  last = '(' .. entries[#entries][1]
+end
+return {last, ids}
+""")
+
+
+class RecentEntries:
+    """Where the latest requests of a queue were put, so that they need not be searched; safe for threads."""
+
+    def __init__(self, limit: int = _MOST_REMEMBERED) -> None:
+        self._limit = limit
+        self._entries: dict[str, bytes] = {}
+        self._lock = threading.Lock()
+
+    def remember(self, uri: str, entry_id: bytes) -> None:
+        """Note where a request is; the oldest note is forgotten."""
+        with self._lock:
+            self._entries.pop(uri, None)
+            self._entries[uri] = entry_id
+            if len(self._entries) > self._limit:
+                del self._entries[next(iter(self._entries))]
+
+    def find(self, uri: str) -> bytes | None:
+        """Entry id of the latest request of that uri, if it is remembered."""
+        with self._lock:
+            return self._entries.get(uri)
+
+
+def cancelling(job: str, uri: str, entry_id: bytes | None) -> Procedure[bool]:
+    """Withdraw a request and answer it with `RequestCancelled`.
+
+    Args:
+        job: `jobName`.
+        uri: The request.
+        entry_id: Its entry; None to search the stream for all requests of that uri, newest first, in pages.
+
+    Returns:
+        Whether one was withdrawn. False: it is being computed, is answered, or never was.
+    """
+    answer = encode_error(RequestCancelled(f"the request {uri!r} was cancelled before it was computed"))
+    if entry_id is not None:
+        return (yield from _cancel(job, uri, entry_id, answer))
+    done = False
+    last: bytes = b"+"
+    while last:
+        last, ids = yield Call(_FIND, [job], [_bytes(uri), last])
+        for found in ids:
+            done = (yield from _cancel(job, uri, found, answer)) or done
+    return done
+
+
+def withdrawing(job: str, uri: str, entry_id: bytes | None) -> Procedure[bool]:
+    """Withdraw a request whose sender has left, without an answer.
+
+    Without an entry id, only the newest page of the stream is searched: the request was sent just now, if at all.
+    """
+    ids = [entry_id] if entry_id is not None else (yield Call(_FIND, [job], [_bytes(uri), b"+"]))[1]
+    done = False
+    for found in ids:
+        done = (yield from _cancel(job, uri, found, {})) or done
+    return done
+
+
+def _cancel(job: str, uri: str, entry_id: bytes, answer: dict[str, str | bytes]) -> Procedure[bool]:
+    flat = [part for pair in answer.items() for part in pair]
+    keys = [job, result_key(job, uri), limits_key(job)]
+    return bool((yield Call(_CANCEL, keys, [GROUP, entry_id, _bytes(uri), DEFAULT_RESULT_TTL, *flat])))
+
+
+def _bytes(uri: str) -> bytes:
+    return uri.encode("utf8", "surrogateescape")

@@ -1,0 +1,9 @@
+"""What the configuration of a job means for its clients: the Redis hash `<jobName>:limits`, which scripts read."""
+
+RESULT_TTL = "resultTtl"
+"""Field: seconds that results are kept."""
+
+
+def limits_key(job: str) -> str:
+    """Redis hash that holds the limits of a job; written when it starts."""
+    return f"{job}:limits"

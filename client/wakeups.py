@@ -1,0 +1,122 @@
+"""One subscription for all the coroutines of a queue that wait for results; `client.mailbox` is the one for threads."""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import contextlib
+from collections.abc import AsyncIterator
+
+import redis.asyncio
+from redis.exceptions import RedisError, TimeoutError
+
+from cluster_serving.client.mailbox import RECHECK
+
+_RECONNECT_PAUSE = 0.1
+
+
+class Wakeups:
+    """Receives the announcements of results and wakes whoever waits for them."""
+
+    def __init__(self, client: redis.asyncio.Redis) -> None:
+        self._client = client
+        self._waiting: dict[bytes, set[asyncio.Event]] = {}
+        self._confirmed: dict[bytes, asyncio.Event] = {}
+        self._listener: asyncio.Task[None] | None = None
+        self._pubsub: redis.asyncio.client.PubSub | None = None
+        # Two coroutines that subscribe at once would open a connection each, and one of them would be lost.
+        self._commands = asyncio.Lock()
+
+    @contextlib.asynccontextmanager
+    async def watch(self, channel: str, uri: str, once: bool = False) -> AsyncIterator[asyncio.Event]:
+        """Subscribe to a channel; the event is set whenever the uri is announced, or may have been missed.
+
+        Args:
+            channel: Channel to listen on.
+            uri: Request to hear of.
+            once: Leave the channel when nobody waits for this uri any more.
+        """
+        event = asyncio.Event()
+        key = uri.encode(errors="surrogateescape")
+        self._waiting.setdefault(key, set()).add(event)
+        try:
+            await self._subscribe(channel)
+            yield event
+        finally:
+            self._waiting[key].discard(event)
+            if not self._waiting[key]:
+                del self._waiting[key]
+                if once and channel.encode() in self._confirmed and self._pubsub is not None:
+                    del self._confirmed[channel.encode()]
+                    # A result may be on its way out; it matters more than an idle subscription.
+                    with contextlib.suppress(RedisError, OSError):
+                        async with self._commands:
+                            await self._pubsub.unsubscribe(channel)
+
+    async def close(self) -> None:
+        """Stop listening and give the connection back."""
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            listener.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await listener
+        pubsub, self._pubsub = self._pubsub, None
+        self._confirmed.clear()
+        if pubsub is not None:
+            await pubsub.aclose()  # type: ignore[no-untyped-call]
+
+    async def _subscribe(self, channel: str) -> None:
+        key = channel.encode()
+        confirmed = self._confirmed.get(key)
+        if confirmed is None:
+            confirmed = self._confirmed[key] = asyncio.Event()
+            try:
+                async with self._commands:
+                    pubsub = self._pubsub or self._client.pubsub()
+                    await pubsub.subscribe(channel)
+                    # Only now: the listener cannot read from one that has never been connected.
+                    self._pubsub = pubsub
+            except BaseException:
+                # Or everyone after this one would wait for a confirmation that never comes.
+                self._confirmed.pop(key, None)
+                raise
+        if self._listener is None or self._listener.done():
+            self._listener = asyncio.create_task(self._listen())
+        try:
+            await asyncio.wait_for(confirmed.wait(), 5)
+        except builtins.TimeoutError:
+            raise TimeoutError("Redis did not confirm a subscription within 5 s") from None
+
+    async def _listen(self) -> None:
+        while True:
+            try:
+                if self._pubsub is None:
+                    if not self._confirmed:
+                        await asyncio.sleep(_RECONNECT_PAUSE)
+                        continue
+                    async with self._commands:
+                        pubsub = self._client.pubsub()
+                        await pubsub.subscribe(*self._confirmed)
+                        self._pubsub = pubsub
+                    self._wake_all()
+                message = await self._pubsub.get_message(timeout=RECHECK)
+            except (RedisError, OSError):
+                if self._pubsub is not None:
+                    with contextlib.suppress(RedisError, OSError):
+                        await self._pubsub.aclose()  # type: ignore[no-untyped-call]
+                self._pubsub = None
+                await asyncio.sleep(_RECONNECT_PAUSE)
+                continue
+            if message is None:
+                continue
+            if message["type"] == "subscribe":
+                if event := self._confirmed.get(message["channel"]):
+                    event.set()
+            elif message["type"] == "message":
+                for waiter in self._waiting.get(message["data"], ()):
+                    waiter.set()
+
+    def _wake_all(self) -> None:
+        for waiters in self._waiting.values():
+            for waiter in waiters:
+                waiter.set()

@@ -1,0 +1,21 @@
+"""What clients need to know of a job's configuration: the Redis hash `<jobName>:limits`."""
+
+from __future__ import annotations
+
+import redis
+
+from cluster_serving.client.limits import RESULT_TTL, limits_key
+from cluster_serving.connectors.options import RedisOptions
+
+
+def publish_limits(client: redis.Redis, job: str, options: RedisOptions) -> None:
+    """Say what holds from now on, in place of what an earlier configuration said.
+
+    Raises:
+        redis.RedisError: Redis cannot be used.
+    """
+    limits: dict[str, str | int] = {RESULT_TTL: options.result_ttl_s}
+    with client.pipeline(transaction=True) as pipeline:
+        pipeline.delete(limits_key(job))
+        pipeline.hset(limits_key(job), mapping=limits)
+        pipeline.execute()

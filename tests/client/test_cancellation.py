@@ -1,0 +1,175 @@
+"""Withdrawing requests that wait, on a real Redis."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from cluster_serving.client import AsyncInputQueue, InputQueue, OutputQueue, RequestCancelled
+from cluster_serving.client.cancellation import RecentEntries
+from cluster_serving.client.protocol import GROUP, result_key
+from cluster_serving.connectors.limits import publish_limits
+from cluster_serving.connectors.options import RedisOptions
+from cluster_serving.connectors.stream import StreamReader, create_group
+from tests.waiting import wait_until
+
+
+@pytest.fixture
+def requests(redis_server, job):
+    with InputQueue(port=redis_server.port, name=job) as queue:
+        yield queue
+
+
+@pytest.fixture
+def stranger(redis_server, job):
+    """A queue that has queued nothing."""
+    with InputQueue(port=redis_server.port, name=job) as queue:
+        yield queue
+
+
+def put(queue, *uris):
+    for uri in uris:
+        queue.enqueue(uri, x=np.zeros(1))
+
+
+@pytest.mark.parametrize("group", [True, False])
+@pytest.mark.parametrize("who", ["requests", "stranger"])
+def test_a_waiting_request_is_withdrawn_and_its_client_told(redis_server, db, job, requests, stranger, who, group):
+    if group:
+        create_group(db, job)
+    put(requests, "a", "b", "c")
+    canceller = {"requests": requests, "stranger": stranger}[who]
+    with OutputQueue(port=redis_server.port, name=job) as results, ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(results.query, "b", timeout=30)
+        wait_until(lambda: db.pubsub_numsub(result_key(job, "b"))[0][1] == 1)
+        assert canceller.cancel("b") is True
+        with pytest.raises(RequestCancelled, match="'b' was cancelled before it was computed"):
+            waiting.result(4)
+    assert [fields[b"uri"] for _, fields in db.xrange(job)] == [b"a", b"c"]
+    assert canceller.cancel("b") is False
+
+
+@pytest.mark.parametrize("who", ["requests", "stranger"])
+def test_what_is_being_computed_or_is_unknown_is_left_alone(db, job, requests, stranger, who):
+    create_group(db, job)
+    put(requests, "running", "waiting")
+    StreamReader(db, job, "c", 60_000).read(1, None)
+    canceller = {"requests": requests, "stranger": stranger}[who]
+    assert canceller.cancel("running") is False
+    assert canceller.cancel("never was") is False
+    assert db.xlen(job) == 2
+    assert db.xpending(job, GROUP)["pending"] == 1
+    assert not db.exists(result_key(job, "running"))
+    assert canceller.cancel("waiting") is True
+
+
+def test_the_answer_is_kept_as_long_as_the_job_says(db, job, requests):
+    publish_limits(db, job, RedisOptions("", result_ttl_s=7200))
+    put(requests, "a")
+    db.hset(result_key(job, "a"), "value", "of an earlier request")
+    assert requests.cancel("a")
+    assert 7100 < db.ttl(result_key(job, "a")) <= 7200
+    assert db.hgetall(result_key(job, "a")).keys() == {b"value", b"error", b"code"}
+
+
+def test_the_channel_of_the_request_hears_of_it(db, job, requests):
+    db.xadd(job, {"uri": "foreign", "data": "x", "reply_to": "my-channel"})
+    with db.pubsub() as listener:
+        listener.subscribe("my-channel")
+        assert listener.get_message(timeout=5)["type"] == "subscribe"
+        assert requests.cancel("foreign")
+        assert listener.get_message(timeout=5)["data"] == b"foreign"
+
+
+def test_a_long_stream_is_searched_in_pages(db, job, stranger):
+    with db.pipeline() as pipeline:
+        for number in range(5000):
+            pipeline.xadd(job, {"uri": f"r{number}", "data": b"x" * 100})
+        for _ in range(3):
+            pipeline.xadd(job, {"uri": "large", "data": b"x" * (1 << 20)})
+        pipeline.execute()
+    db.config_resetstat()
+    assert stranger.cancel("r0") is True
+    calls = sum(db.info("commandstats").get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in ("evalsha", "eval"))
+    assert 6 <= calls < 20
+    assert stranger.cancel("large") is True
+    assert db.xlen(job) == 4999
+
+
+def test_a_restarted_redis_is_sent_the_script_again(redis_server, db, job, requests):
+    put(requests, "a", "b")
+    assert requests.cancel("a")
+    redis_server.stop()
+    redis_server.start()
+    assert requests.cancel("b")
+
+
+def test_a_full_redis_can_still_be_emptied(db, job, requests):
+    put(requests, "a")
+    db.config_set("maxmemory", 1)
+    try:
+        assert requests.cancel("a")
+    finally:
+        db.config_set("maxmemory", 0)
+    assert db.hget(result_key(job, "a"), "code") == b"REQUEST_CANCELLED"
+
+
+def test_only_the_latest_requests_are_remembered():
+    recent = RecentEntries(limit=2)
+    for uri, entry in (("a", b"1"), ("b", b"2"), ("a", b"3"), ("c", b"4")):
+        recent.remember(uri, entry)
+    assert [recent.find(uri) for uri in "abc"] == [b"3", None, b"4"]
+
+
+def test_a_coroutine_that_is_cancelled_withdraws_its_request_and_leaves_nothing(redis_server, db, job):
+    async def main():
+        async with AsyncInputQueue(port=redis_server.port, name=job) as requests:
+            await requests.enqueue("other", x=np.zeros(1))
+            waiting = [asyncio.create_task(requests.predict({"x": np.zeros(1)}, timeout=60)) for _ in range(5)]
+            while await requests.db.xlen(job) < 6:
+                await asyncio.sleep(0.01)
+            for task in waiting:
+                task.cancel()
+            done = await asyncio.gather(*waiting, return_exceptions=True)
+            assert all(isinstance(error, asyncio.CancelledError) for error in done)
+        assert db.xlen(job) == 1
+        async with AsyncInputQueue(port=redis_server.port, name=job) as requests:
+            assert await requests.cancel("other") is True
+            assert await requests.cancel("other") is False
+
+    asyncio.run(main())
+    assert list(db.scan_iter(match=f"cluster-serving_{job}*")) == [result_key(job, "other").encode()]
+
+
+def test_a_coroutine_cancelled_while_it_sends_withdraws_what_arrived(redis_server, db, job):
+    async def main():
+        async with AsyncInputQueue(port=redis_server.port, name=job) as requests:
+            await requests.enqueue("other", x=np.zeros(1))
+            for turns in range(1, 40):
+                task = asyncio.create_task(requests.predict({"x": np.zeros(1)}, timeout=60))
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+                await asyncio.gather(*requests._withdrawals)
+
+    asyncio.run(main())
+    # Redis may have run a command of a connection that was cut after it was searched: that one has its deadline.
+    assert all(b"deadline" in fields for _, fields in db.xrange(job) if fields[b"uri"] != b"other")
+    assert db.xlen(job) <= 3
+
+
+def test_cancelling_does_not_wait_for_redis(redis_server, db, job):
+    async def main():
+        async with AsyncInputQueue(port=redis_server.port, name=job) as requests:
+            task = asyncio.create_task(requests.predict({"x": np.zeros(1)}, timeout=60))
+            while await requests.db.xlen(job) < 1:
+                await asyncio.sleep(0.01)
+            db.client_pause(3000)
+            task.cancel()
+            await asyncio.wait({task}, timeout=2)
+            assert task.cancelled()
+
+    asyncio.run(main())
+    assert db.xlen(job) == 0
