@@ -131,7 +131,7 @@ class _Rule:
     def _dense(self, name: str, value: SparseTensor) -> Array:
         shape = tuple(value.shape)
         if not _fits(shape, self._shape):
-            raise self._refused(name, f"sparse {value.values.dtype}", shape)
+            raise self._refused(name, value.values.dtype, shape, "sparse ")
         if not 1 <= len(shape) <= _MAX_DIMENSIONS or any(size < 0 for size in shape):
             raise InvalidInput(
                 f"input {name!r} is sparse and of shape {list(shape)}; expected 1 to {_MAX_DIMENSIONS} sizes from 0 up"
@@ -159,7 +159,7 @@ class _Rule:
         if array.dtype.kind in "OU":
             if (self._is_text or self._dtype is None) and all(isinstance(item, str) for item in array.flat):
                 return array.astype(object, copy=False)
-            raise self._refused(name, "str" if array.dtype.kind == "U" else array.dtype, array.shape)
+            raise self._refused(name, array.dtype, array.shape)
         if self._is_text:
             raise self._refused(name, array.dtype, array.shape)
         return array if self._dtype is None else self._cast(name, array, self._dtype)
@@ -181,8 +181,9 @@ class _Rule:
         except FloatingPointError:
             raise InvalidInput(f"input {name!r} is {array.dtype} with values too large for {self}") from None
 
-    def _refused(self, name: str, dtype: object, shape: Sequence[int]) -> InvalidInput:
-        return InvalidInput(f"input {name!r} is {type_text(str(dtype), shape)}, but the model expects {self}")
+    def _refused(self, name: str, dtype: np.dtype[Any], shape: Sequence[int], kind: str = "") -> InvalidInput:
+        named = "str" if dtype.kind in "OU" else dtype.name
+        return InvalidInput(f"input {name!r} is {kind}{type_text(named, shape)}, but the model expects {self}")
 
 
 def _layout_of(shape: tuple[int | None, ...] | None) -> Layout | None:

@@ -208,7 +208,7 @@ def test_strings_become_objects():
 def test_strings_and_numbers_are_not_mixed_up():
     spec = TensorSpec("x", "str", (None, 3))
     assert "is float32[3], but the model expects x: str[3]" in refusal(spec, np.zeros(3, np.float32))
-    assert "is object[3], but the model expects x: float32[3]" in refusal(VECTOR, text("a", "b", "c"))
+    assert "is str[3], but the model expects x: float32[3]" in refusal(VECTOR, text("a", "b", "c"))
     assert "is str[3], but the model expects x: float32[3]" in refusal(VECTOR, np.array(["a", "b", "c"]))
     assert "expects x: str[3]" in refusal(spec, text("a", 1, b"c"))
 
@@ -327,7 +327,7 @@ def test_a_sparse_tensor_may_be_batched_already():
         ),
         (sparse(values=(1.0,)), "expected int64[1, 1]"),
         (SparseTensor(np.array([[0.0, 2.0]]), np.ones(2, np.float32), (3,)), "indices float64[1, 2]"),
-        (SparseTensor(np.array([[0, 2]]), text("a", "b"), (3,)), "is object[2], but the model expects"),
+        (SparseTensor(np.array([[0, 2]]), text("a", "b"), (3,)), "is str[2], but the model expects"),
     ],
 )
 def test_a_malformed_sparse_tensor_is_refused(value, problem):

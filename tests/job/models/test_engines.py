@@ -39,7 +39,7 @@ def test_the_answer_is_that_of_the_network(digits_folder, batch):
 def test_the_answer_is_exactly_that_of_the_engine_called_directly(digits_folder, batch):
     x = model_zoo.digits_data()[0][:batch]
     (answer,) = load_model(ModelOptions(str(digits_folder))).predict([x])
-    np.testing.assert_allclose(answer, direct.CALLS[digits_folder.name](digits_folder, x), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(answer, direct.call(digits_folder.name, digits_folder, x), rtol=1e-5, atol=1e-6)
 
 
 def test_a_loaded_model_says_what_it_takes(digits_folder):

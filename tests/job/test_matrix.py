@@ -1,0 +1,282 @@
+"""Every engine with every input, filter and client, through the bytes of a real entry and back."""
+
+from __future__ import annotations
+
+import base64
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import cv2
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from cluster_serving.client import image_stream, legacy
+from cluster_serving.client.convert import to_input
+from cluster_serving.client.inputs import Array, Image, Input, SparseTensor
+from cluster_serving.client.protocol import decode_result, parse_entry, request_fields
+from cluster_serving.connectors.options import RedisOptions
+from cluster_serving.job import inference
+from cluster_serving.job.inference import Predictor
+from cluster_serving.job.models import load_model
+from cluster_serving.job.options import JobOptions, ModelOptions
+from cluster_serving.job.request import Request
+from tests.job.compatibility import CLIENTS, ENGINES, FILTERS, IMAGES, KINDS, document, excluded
+from tests.job.models import direct, doubled, row_means, twice
+
+COUNTS = (1, 3, 32)
+SHAPE = (3, 1)  # as its doubling is a vector and a table at once, every filter fits
+DTYPES = {"int64": "int64", "uint8": "uint8", "bool": "bool", "strings": "str"}
+
+
+class Case(NamedTuple):
+    """A model with records for it.
+
+    Attributes:
+        folder: Of the model.
+        records: 32 inputs.
+        expected: What the framework makes of them.
+        shape: Of one record.
+    """
+
+    folder: Path
+    records: list[Input]
+    expected: Array
+    shape: tuple[int, ...]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """Makes each model once, and says what the framework called directly makes of the records."""
+    root = tmp_path_factory.mktemp("matrix")
+
+    @cache
+    def folder(engine: str, model: str, shape: tuple[int, ...] = SHAPE) -> Path:
+        path = root / engine / f"{model}{len(shape)}"
+        if model == "image":
+            row_means.SAVERS[engine](path)
+        elif model == "number":
+            doubled.SAVERS[engine](path)
+        elif (engine, model) == ("Keras", "str"):
+            save_keras_words(path, shape)
+        else:
+            twice.ENGINES[engine][0](path, model, shape)
+        return path
+
+    @cache
+    def case(engine: str, kind: str, table: bool) -> Case:
+        if kind in IMAGES or kind == "pixels":
+            path = folder(engine, "image")
+            records, batch = images(kind, "HWC" if engine.startswith(("TensorFlow", "Keras")) else "CHW")
+        elif kind == "single number":
+            path = folder(engine, "number")
+            batch = np.arange(32, dtype="f4") / 4
+            records = list(batch)
+        else:
+            # The original's encoding of strings has no shape.
+            shape = SHAPE if table or kind != "strings" else SHAPE[:1]
+            path = folder(engine, DTYPES.get(kind, "float32"), shape)
+            records, batch = tensors(kind, shape)
+        return Case(path, records, direct.call(engine, path, batch, "y"), batch.shape[1:])
+
+    return case
+
+
+@pytest.fixture(scope="module")
+def loaded():
+    """Loads each model once for all the filters."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(inference, "load_model", cache(load_model))
+        yield
+
+
+def tensors(kind: str, shape: tuple[int, ...]) -> tuple[list[Input], Array]:
+    numbers = np.random.default_rng(0).integers(0, 250, (32, *shape))
+    if kind == "strings":
+        # Two or more, as the original's encoding needs.
+        words = np.vectorize(lambda number: f"word {number} ü", otypes=[object])(numbers)
+        return list(words), words
+    batch = numbers % 2 == 0 if kind == "bool" else numbers.astype(DTYPES.get(kind, "float32"))
+    if kind in ("float32", "sparse"):
+        batch = batch / np.float32(8)
+    if kind == "sparse":
+        batch[:, 1] = 0
+        indices = np.array([[0, 2], [0, 0]])
+        return [SparseTensor(indices, record[[0, 2], 0], SHAPE) for record in batch], batch
+    return list(batch), batch
+
+
+@cache
+def images(kind: str, layout: str) -> tuple[list[Input], Array]:
+    records, decoded = [], []
+    for number in range(32):
+        pixels = np.random.default_rng(number).integers(0, 256, (row_means.HEIGHT, row_means.WIDTH, 3), "u1")
+        data = encoded(kind, pixels)
+        image = cv2.imdecode(np.frombuffer(data, "u1"), cv2.IMREAD_COLOR).astype("f4")
+        decoded.append(image if layout == "HWC" else image.transpose(2, 0, 1))
+        if kind == "pixels":
+            records.append(decoded[-1])
+        elif kind == "base64 text":
+            records.append(to_input("x", {"b64": base64.b64encode(data).decode()}))
+        else:
+            records.append(Image(data))
+    return records, np.ascontiguousarray(decoded)
+
+
+def encoded(kind: str, pixels: Array) -> bytes:
+    if kind == "gray PNG":
+        pixels = pixels[:, :, 0]
+    elif kind == "PNG with alpha":
+        pixels = np.dstack([pixels, pixels[:, :, 0]])
+    elif kind == "16-bit PNG":
+        pixels = pixels.astype("u2") * 257
+    suffix = {"JPEG": ".jpg", "BMP": ".bmp", "WebP": ".webp", "TIFF": ".tiff"}.get(kind, ".png")
+    return cv2.imencode(suffix, pixels)[1].tobytes()
+
+
+def save_keras_words(folder: Path, shape: tuple[int, ...]) -> None:
+    """`x` str [?, *shape] → `y` int64 [?, *shape]; Keras can look words up, but not repeat them."""
+    import keras
+
+    from tests import model_zoo
+
+    x = keras.Input(shape, dtype="string", name="x")
+    lookup = keras.layers.StringLookup(vocabulary=[f"word {number} ü" for number in range(0, 250, 2)], name="y")
+    model_zoo.save_keras(folder, keras.Model(x, lookup(x)))
+
+
+# What each client sends, and how it reads what it gets
+
+
+def request(client: str, uri: str, value: Input) -> dict[str, str | bytes]:
+    if client == "ours":
+        return request_fields(uri, {"x": to_input("x", value)})
+    if client == "image_stream":
+        return {"uri": uri, "image": base64.b64encode(value.data)}
+    if client == "JSON":
+        return {"uri": uri, "serde": "stream", "data": json.dumps({"instances": [{"x": as_json(value)}]})}
+    data = legacy.encode_request({"x": np.asarray(value) if isinstance(value, np.generic) else value})
+    return {"uri": uri, "data": early(data) if client == "early Arrow" else data}
+
+
+def as_json(value: Input) -> Any:
+    if isinstance(value, Image):
+        return base64.b64encode(value.data).decode()
+    if isinstance(value, SparseTensor):
+        return {"shape": value.shape, "data": value.values.tolist(), "indices": value.indices.tolist()}
+    return value.tolist()
+
+
+def early(data: str) -> bytes:
+    with pa.ipc.open_stream(base64.b64decode(data)) as reader:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, reader.schema, options=pa.ipc.IpcWriteOptions(use_legacy_format=True)) as writer:
+            for batch in reader:
+                writer.write_batch(batch)
+    return base64.b64encode(sink.getvalue())
+
+
+def answered(client: str, fields: dict[str, str | bytes]) -> Any:
+    """The result as the client reads it; raises the error that the request is answered with."""
+    raw = {name.encode(): value.encode() if isinstance(value, str) else value for name, value in fields.items()}
+    if client == "ours" or b"code" in raw:
+        assert client == "ours" or raw[b"value"] == b"NaN"
+        return decode_result(raw)
+    if client == "image_stream":
+        return json.loads(image_stream.result_fields(fields)["value"])
+    # As the original's `OutputQueue` does.
+    with pa.ipc.open_stream(base64.b64decode(raw[b"value"])) as reader:
+        (output,) = (
+            np.array(batch["data"].to_pylist(), "f4").reshape([size for size in batch["shape"].to_pylist() if size])
+            for batch in reader
+        )
+    return output
+
+
+def filtered(text: str, client: str, output: Array) -> Any:
+    """What a client has to find."""
+    if text.startswith("topN"):
+        flat = output.ravel()
+        best = np.argsort(-flat.astype("f8"), kind="stable")[:2]
+        ranking = [(int(index), float(flat[index])) for index in best]
+        if client == "image_stream":
+            return {str(index): pytest.approx(value, rel=1e-5) for index, value in ranking}
+        return [pytest.approx(pair, rel=1e-5) for pair in ranking]
+    return output[:2] if text else output
+
+
+def skipped(combination: tuple[str, str, str, str]) -> bool:
+    row = excluded(*combination)
+    return row is not None and not row.answer
+
+
+COMBINATIONS = [(e, k, f, c) for e in ENGINES for k in KINDS for f in FILTERS for c in CLIENTS]
+
+
+@pytest.mark.parametrize(("engine", "kind", "text", "client"), [c for c in COMBINATIONS if not skipped(c)])
+def test_the_answer_is_that_of_the_framework_called_directly(models, loaded, engine, kind, text, client):
+    case = models(engine, kind, kind == "strings" and text.startswith("pick"))
+    row = excluded(engine, kind, text, client)
+    stream = image_stream.STREAM if client == "image_stream" else "job"
+    options = JobOptions(
+        stream,
+        "start",
+        ModelOptions(str(case.folder), input_shapes=(case.shape,) if kind == "single number" else ()),
+        RedisOptions("redis://localhost"),
+        post_processing=text,
+    )
+    if row is not None:
+        with pytest.raises(Exception, match=row.answer):
+            answers(Predictor(options), stream, client, case.records[:1])
+        return
+    predictor = Predictor(options)
+    for count in COUNTS:
+        for found, output in zip(
+            answers(predictor, stream, client, case.records[:count]), case.expected[:count], strict=True
+        ):
+            expected = filtered(text, client, output)
+            if text.startswith("topN"):
+                assert as_ranking(found) == expected
+            else:
+                assert client != "ours" or found.dtype == output.dtype
+                compare(found, expected)
+
+
+def as_ranking(found: Any) -> Any:
+    if isinstance(found, dict):
+        return {index: float(value) for index, value in found.items()}
+    return [tuple(pair) for pair in found]
+
+
+def compare(found: Any, expected: Array) -> None:
+    if expected.dtype == object:
+        assert np.vectorize(as_text)(found).tolist() == np.vectorize(as_text)(expected).tolist()
+    else:
+        assert np.shape(found) == expected.shape
+        np.testing.assert_allclose(np.asarray(found, "f8"), expected.astype("f8"), rtol=1e-5, atol=1e-5)
+
+
+def as_text(word: str | bytes) -> str:
+    return word.decode() if isinstance(word, bytes) else word
+
+
+def answers(predictor: Predictor, stream: str, client: str, records: list[Input]) -> list[Any]:
+    parse = image_stream.parse_entry if stream == image_stream.STREAM else parse_entry
+    requests = []
+    for number, record in enumerate(records):
+        fields = {
+            name.encode(): value.encode() if isinstance(value, str) else value
+            for name, value in request(client, f"request {number}", record).items()
+        }
+        entry = parse(b"%d-0" % number, fields)
+        requests.append(Request(entry, "", entry.decode()[1]))
+    found = predictor.answer(requests)
+    assert [answer.entry.uri for answer in found] == [request.entry.uri for request in requests]
+    return [answered(client, dict(answer.fields)) for answer in found]
+
+
+def test_the_page_of_what_goes_together_is_the_generated_one():
+    page = Path(__file__).parents[2] / "docs" / "compatibility.md"
+    assert page.read_text("utf8") == document()
