@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -22,7 +22,7 @@ from redis.exceptions import RedisError
 from cluster_serving.client.connection import connect_async, translated
 from cluster_serving.client.errors import RedisUnavailable, ResultTimeout, ServingError
 from cluster_serving.client.inputs import Input
-from cluster_serving.client.mailbox import RECHECK, new_channel
+from cluster_serving.client.mailbox import RECHECK, new_channel, uris_in
 from cluster_serving.client.protocol import request_fields, result_key
 from cluster_serving.client.request_options import RequestOptions
 
@@ -209,7 +209,7 @@ class Exchange:
                         self._observe("wait", now - (pending.sent or started))
                         pending.result.set_result(fields)
 
-    def _look(self, names: Mapping[bytes, object]) -> None:
+    def _look(self, names: Iterable[bytes]) -> None:
         self._to_fetch.update(dict.fromkeys(names))
         if (self._to_fetch or self._to_withdraw) and (self._fetcher is None or self._fetcher.done()):
             self._fetcher = asyncio.create_task(self._fetch())
@@ -237,8 +237,7 @@ class Exchange:
                             # Messages may be lost, results are not.
                             self._look(self._pending)
                         elif message["type"] == "message":
-                            if message["data"] in self._pending:
-                                self._look({message["data"]: None})
+                            self._look([uri for uri in uris_in(message["data"]) if uri in self._pending])
                         else:
                             self._subscribed.set()
                             self._look(self._pending)

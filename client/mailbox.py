@@ -1,6 +1,6 @@
 """Hearing that a result is there, without asking again and again.
 
-The job publishes the uri of an answered request on a channel: the one that the request named in `reply_to`, or the
+The job publishes the uris of answered requests on a channel: the one that the request named in `reply_to`, or the
 result key's own. The message is only a wake-up; the result itself is in the hash, so a lost message costs time and
 never a result.
 """
@@ -26,6 +26,11 @@ _RECONNECT_PAUSE = 0.1
 def new_channel(job: str) -> str:
     """Name of a reply channel that no other client has."""
     return f"cluster-serving_{job}|reply|{uuid.uuid4().hex}"
+
+
+def uris_in(message: object) -> list[bytes]:
+    """Uris that a message announces: those of one batch of the channel, a line each."""
+    return message.split(b"\n") if isinstance(message, bytes) else []
 
 
 class Mailbox:
@@ -76,7 +81,7 @@ class Mailbox:
                 if not was_cut:
                     # A confirmation means that redis-py has subscribed again by itself: something may have been missed.
                     self._until(
-                        lambda message: message["type"] == "subscribe" or message["data"] == wanted,
+                        lambda message: message["type"] == "subscribe" or wanted in uris_in(message["data"]),
                         min(remaining, RECHECK),
                     )
                 was_cut = False

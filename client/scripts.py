@@ -33,8 +33,8 @@ class Call(NamedTuple):
     """One run of a script."""
 
     script: Script
-    keys: Sequence[str]
-    arguments: Sequence[str | bytes | int]
+    keys: Sequence[str | bytes]
+    arguments: Sequence[str | bytes | int | float]
 
     def command(self, by_text: bool = False) -> list[Any]:
         """The command and its arguments, as `execute_command` takes them."""
@@ -46,16 +46,20 @@ Procedure = Generator[Call, Any, T]
 """Yields calls, is sent their replies, and returns its result."""
 
 
+def execute(client: redis.Redis, call: Call) -> Any:
+    """Run a script."""
+    try:
+        return client.execute_command(*call.command())  # type: ignore[no-untyped-call]
+    except NoScriptError:
+        return client.execute_command(*call.command(by_text=True))  # type: ignore[no-untyped-call]
+
+
 def run(client: redis.Redis, procedure: Procedure[T]) -> T:
     """Carry a procedure out."""
     try:
         call = next(procedure)
         while True:
-            try:
-                reply = client.execute_command(*call.command())  # type: ignore[no-untyped-call]
-            except NoScriptError:
-                reply = client.execute_command(*call.command(by_text=True))  # type: ignore[no-untyped-call]
-            call = procedure.send(reply)
+            call = procedure.send(execute(client, call))
     except StopIteration as end:
         result: T = end.value
         return result

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 import redis.asyncio
 from redis.exceptions import RedisError, TimeoutError
 
-from cluster_serving.client.mailbox import RECHECK
+from cluster_serving.client.mailbox import RECHECK, uris_in
 
 _RECONNECT_PAUSE = 0.1
 
@@ -113,8 +113,9 @@ class Wakeups:
                 if event := self._confirmed.get(message["channel"]):
                     event.set()
             elif message["type"] == "message":
-                for waiter in self._waiting.get(message["data"], ()):
-                    waiter.set()
+                for uri in uris_in(message["data"]):
+                    for waiter in self._waiting.get(uri, ()):
+                        waiter.set()
 
     def _wake_all(self) -> None:
         for waiters in self._waiting.values():

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import redis
-from redis.exceptions import OutOfMemoryError
 
 from cluster_serving.client import image_stream
 from cluster_serving.client.dead_letters import DeadLetter
 from cluster_serving.client.protocol import GROUP, Entry, dead_letters_key, result_key
+from cluster_serving.client.scripts import Call, Script, execute
 
 MAX_DEAD_LETTERS = 1000
 """The oldest dead letters make room for new ones."""
@@ -32,13 +32,46 @@ class Answer:
     fields: Mapping[str, str | bytes]
 
 
+# Not a MULTI: that could not leave alone what is answered already, costs the caller four times as much to write, and is
+# refused as a whole by a full Redis, while a script that has deleted something may go on. Only answering makes room.
+_ANSWER = Script(
+    """
+local written = 0
+local announced = {}
+local at = 4
+for i = 3, #KEYS do
+  local id, channel, uri, fields, letter = unpack(ARGV, at, at + 4)
+  fields, letter, at = tonumber(fields), tonumber(letter), at + 5
+  if redis.call('XACK', KEYS[1], ARGV[1], id) == 1 then
+    redis.call('XDEL', KEYS[1], id)
+    -- A hash left by an earlier request of the same uri may hold fields that this one does not.
+    redis.call('DEL', KEYS[i])
+    redis.call('HSET', KEYS[i], unpack(ARGV, at, at + fields - 1))
+    redis.call('EXPIRE', KEYS[i], ARGV[2])
+    if letter > 0 then
+      redis.call('XADD', KEYS[2], 'MAXLEN', '~', ARGV[3], '*', unpack(ARGV, at + fields, at + fields + letter - 1))
+    end
+    announced[channel] = announced[channel] and announced[channel] .. '\\n' .. uri or uri
+    written = written + 1
+  end
+  at = at + fields + letter
+end
+for channel, uris in pairs(announced) do
+  redis.call('PUBLISH', channel, uris)
+end
+return written
+"""
+)
+
+
 def write_answers(
     client: redis.Redis, job: str, ttl_s: int, answers: Sequence[Answer], letters: Sequence[DeadLetter] = ()
-) -> None:
-    """Write answers, and all that makes their requests answered, in one MULTI.
+) -> int:
+    """Write answers, and all that makes their requests answered, in one step.
 
     Result, expiry, acknowledgement, deletion from the stream and the wake-up of the waiting client happen together: a
-    request is either still pending or answered, whatever crashes. Writing an answer again does no harm.
+    request is either still pending or answered, whatever crashes. A request that is not pending any more is left alone:
+    it has been answered by another slot, and its client may have deleted the result.
 
     Args:
         client: Connection to the job's Redis.
@@ -47,46 +80,21 @@ def write_answers(
         answers: At least one.
         letters: Those of the requests that are given up.
 
+    Returns:
+        Number of requests that were still pending.
+
     Raises:
         redis.RedisError: Not all were written; write them again.
     """
     writes = [_Write.of(job, answer) for answer in answers]
-    try:
-        with client.pipeline(transaction=True) as pipeline:
-            for write in writes:
-                # A hash left by an earlier request of the same uri may hold fields that this one does not.
-                pipeline.delete(write.key)
-                pipeline.hset(write.key, mapping=write.fields)  # type: ignore[arg-type]
-                pipeline.expire(write.key, ttl_s)
-                pipeline.publish(write.channel, write.uri)
-            ids = [write.entry_id for write in writes]
-            pipeline.xack(job, GROUP, *ids)
-            pipeline.xdel(job, *ids)
-            for letter in letters:
-                pipeline.xadd(dead_letters_key(job), letter.fields(), maxlen=MAX_DEAD_LETTERS)  # type: ignore[arg-type]
-            pipeline.execute()
-    except OutOfMemoryError:
-        # A full Redis refuses a MULTI as a whole, but a script that has deleted something may go on: only answering
-        # makes room again.
-        letter_of = {letter.request.id: _flat(letter.fields()) for letter in letters}
-        for write in writes:
-            fields, letter_fields = _flat(write.fields), letter_of.get(write.entry_id, [])
-            arguments = [GROUP, write.entry_id, ttl_s, write.channel, write.uri, MAX_DEAD_LETTERS, len(fields)]
-            keys = [job, write.key, dead_letters_key(job)]
-            client.eval(_ANSWER_WHEN_FULL, len(keys), *keys, *arguments, *fields, *letter_fields)  # type: ignore[arg-type]
-
-
-_ANSWER_WHEN_FULL = """
-redis.call('XACK', KEYS[1], ARGV[1], ARGV[2])
-redis.call('XDEL', KEYS[1], ARGV[2])
-redis.call('DEL', KEYS[2])
-redis.call('HSET', KEYS[2], unpack(ARGV, 8, 7 + ARGV[7]))
-redis.call('EXPIRE', KEYS[2], ARGV[3])
-redis.call('PUBLISH', ARGV[4], ARGV[5])
-if #ARGV > 7 + ARGV[7] then
-  redis.call('XADD', KEYS[3], 'MAXLEN', '~', ARGV[6], '*', unpack(ARGV, 8 + ARGV[7]))
-end
-"""
+    keys: list[str | bytes] = [job, dead_letters_key(job)]
+    arguments: list[str | bytes | int | float] = [GROUP, ttl_s, MAX_DEAD_LETTERS]
+    letter_of = {letter.request.id: _flat(letter.fields()) for letter in letters}
+    for write in writes:
+        fields, letter = _flat(write.fields), letter_of.get(write.entry_id, [])
+        keys.append(write.key)
+        arguments += [write.entry_id, write.channel, write.uri, len(fields), len(letter), *fields, *letter]
+    return int(execute(client, Call(_ANSWER, keys, arguments)))
 
 
 def _flat(fields: Mapping[str, str | bytes | int | float]) -> list[str | bytes | int | float]:

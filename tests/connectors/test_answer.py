@@ -24,13 +24,30 @@ def test_result_expiry_ack_delete_and_wake_up_happen_together(db, job):
     assert db.xpending(job, GROUP)["pending"] == 0
 
 
-def test_writing_an_answer_again_does_no_harm(db, job):
+def test_an_answered_request_is_not_answered_again(db, job):
     create_group(db, job)
-    db.xadd(job, {"uri": "a", "data": b"x"})
+    for uri in "ab":
+        db.xadd(job, {"uri": uri, "data": b"x"})
     entries = StreamReader(db, job, "c", 60_000).read(2, None)
-    for _ in range(2):
+    assert write_answers(db, job, 60, [Answer(entries[0], "", {"value": "first"})]) == 1
+    # A slot that was silent and comes back: its client has taken the result meanwhile.
+    db.delete(result_key(job, "a"))
+    assert write_answers(db, job, 60, [Answer(entry, "", {"value": "second"}) for entry in entries]) == 1
+    assert not db.exists(result_key(job, "a"))
+    assert db.hgetall(result_key(job, "b")) == {b"value": b"second"}
+
+
+def test_a_channel_hears_of_a_batch_at_once(db, job):
+    create_group(db, job)
+    for uri in "abc":
+        db.xadd(job, {"uri": uri, "data": b"x", "reply_to": "one-channel"})
+    entries = StreamReader(db, job, "c", 60_000).read(3, None)
+    with db.pubsub() as listener:
+        listener.subscribe("one-channel")
+        listener.get_message(timeout=5)
         write_answers(db, job, 60, [Answer(entry, "", {"value": entry.uri}) for entry in entries])
-    assert db.hgetall(result_key(job, "a")) == {b"value": b"a"}
+        assert listener.get_message(timeout=5)["data"] == b"a\nb\nc"
+        assert listener.get_message(timeout=0.1) is None
 
 
 def test_a_full_redis_is_emptied_by_answering(db, job):
