@@ -18,6 +18,7 @@ from redis.exceptions import RedisError
 from cluster_serving.client.cancellation import RecentEntries, cancelling, withdrawing
 from cluster_serving.client.connection import connect_async, translated
 from cluster_serving.client.convert import inputs_of, to_inputs
+from cluster_serving.client.enqueueing import adding, enqueueing
 from cluster_serving.client.errors import ResultTimeout, ServingError
 from cluster_serving.client.mailbox import RECHECK, new_channel
 from cluster_serving.client.protocol import (
@@ -161,13 +162,9 @@ class AsyncInputQueue(_AsyncQueue):
 
     async def _add(self, uri: str, data: Mapping[str, object], options: RequestOptions, reply_to: str = "") -> bytes:
         fields = request_fields(uri, to_inputs(data), reply_to, options.deadline_ms)
+        call = adding(self.name, fields, earlier_result="" if reply_to else result_key(self.name, uri))
         with translated(self.db):
-            async with self.db.pipeline(transaction=not reply_to) as pipeline:
-                if not reply_to:
-                    pipeline.delete(result_key(self.name, uri))
-                pipeline.xadd(self.name, fields)  # type: ignore[arg-type]
-                entry_id: bytes = (await pipeline.execute())[-1]
-        return entry_id
+            return await run_async(self.db, enqueueing(self.name, call, options.patience))
 
 
 def _cancellations() -> int:

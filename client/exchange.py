@@ -20,11 +20,13 @@ import redis.asyncio
 from redis.exceptions import RedisError
 
 from cluster_serving.client.connection import connect_async, translated
+from cluster_serving.client.enqueueing import adding, queue_full
 from cluster_serving.client.errors import RedisUnavailable, ResultTimeout, ServingError
 from cluster_serving.client.inputs import Input
 from cluster_serving.client.mailbox import RECHECK, new_channel
 from cluster_serving.client.protocol import request_fields, result_key
 from cluster_serving.client.request_options import RequestOptions
+from cluster_serving.client.scripts import call_all
 
 Fields = dict[bytes, bytes]
 
@@ -144,10 +146,7 @@ class Exchange:
             started = time.perf_counter()
             try:
                 with translated(self.db):
-                    async with self.db.pipeline(transaction=False) as pipeline:
-                        for pending in batch:
-                            pipeline.xadd(pending.job, pending.fields)  # type: ignore[arg-type]
-                        replies = await pipeline.execute(raise_on_error=False)
+                    replies = await call_all(self.db, [adding(pending.job, pending.fields) for pending in batch])
             except ServingError as error:
                 replies = [error] * len(batch)
             sent = time.perf_counter()
@@ -158,9 +157,10 @@ class Exchange:
                     if pending.result.cancelled():
                         self._withdraw(pending)
                 elif not pending.result.done():
-                    pending.result.set_exception(self._as_ours(reply))
+                    pending.result.set_exception(self._as_ours(pending.job, reply))
 
-    def _as_ours(self, error: Exception) -> ServingError:
+    def _as_ours(self, job: str, reply: Exception | list[int]) -> ServingError:
+        error = reply if isinstance(reply, Exception) else queue_full(job, reply)
         if isinstance(error, ServingError):
             # Each waiter raises an object of its own: they would share a traceback.
             return type(error)(*error.args)

@@ -20,6 +20,7 @@ from redis.exceptions import RedisError
 from cluster_serving.client.cancellation import RecentEntries, cancelling
 from cluster_serving.client.connection import connect, translated
 from cluster_serving.client.convert import inputs_of, to_inputs
+from cluster_serving.client.enqueueing import adding, enqueueing
 from cluster_serving.client.errors import ResultTimeout, ServingError
 from cluster_serving.client.mailbox import Mailbox
 from cluster_serving.client.protocol import (
@@ -187,14 +188,15 @@ class InputQueue(_Queue):
             uri: Name under which the result is found; an earlier result of the same name is removed.
             data: The model's inputs by name; `client.convert.to_input` lists what they can be. Plain Python values
                 under these names are options (`client.request_options`): `deadline`, the seconds that the request may
-                wait before it is computed, else it is answered with `DeadlineExceeded`.
+                wait before it is computed, else it is answered with `DeadlineExceeded`; `block=True` and `timeout`, to
+                wait so many seconds for room in a full queue (without `timeout`, as long as it takes).
 
         Returns:
             The uri.
 
         Raises:
             InvalidInput: The uri or an input cannot be sent; nothing was queued.
-            QueueFull: Redis has reached its memory limit; nothing was queued.
+            QueueFull: The queue is full, or Redis has reached its memory limit; nothing was queued.
             RedisUnavailable: Redis cannot be reached.
         """
         options, inputs = split(data)
@@ -247,13 +249,9 @@ class InputQueue(_Queue):
 
     def _add(self, uri: str, data: Mapping[str, object], options: RequestOptions, reply_to: str = "") -> bytes:
         fields = request_fields(uri, to_inputs(data), reply_to, options.deadline_ms)
-        with translated(self.db), self.db.pipeline(transaction=not reply_to) as pipeline:
-            if not reply_to:
-                # A result of an earlier request of this name would be taken for this one's.
-                pipeline.delete(result_key(self.name, uri))
-            pipeline.xadd(self.name, fields)  # type: ignore[arg-type]
-            entry_id: bytes = pipeline.execute()[-1]
-        return entry_id
+        call = adding(self.name, fields, earlier_result="" if reply_to else result_key(self.name, uri))
+        with translated(self.db):
+            return run(self.db, enqueueing(self.name, call, options.patience))
 
 
 def result_or_error(fields: Mapping[bytes, bytes]) -> Result | ServingError:
