@@ -24,6 +24,7 @@ from cluster_serving.client.enqueueing import adding, queue_full
 from cluster_serving.client.errors import RedisUnavailable, ResultTimeout, ServingError
 from cluster_serving.client.inputs import Input
 from cluster_serving.client.mailbox import RECHECK, new_channel
+from cluster_serving.client.priority import NORMAL, stream_of
 from cluster_serving.client.protocol import request_fields, result_key
 from cluster_serving.client.request_options import RequestOptions
 from cluster_serving.client.scripts import call_all
@@ -43,6 +44,7 @@ class _Pending:
     key: str
     fields: Mapping[str, str | bytes]
     result: asyncio.Future[Fields]
+    priority: str = NORMAL
     entry_id: bytes | None = None
     sent: float = 0.0
 
@@ -88,13 +90,14 @@ class Exchange:
         """Number of requests without a result."""
         return len(self._pending)
 
-    async def request(self, job: str, inputs: Mapping[str, Input], timeout: float) -> Fields:
+    async def request(self, job: str, inputs: Mapping[str, Input], timeout: float, priority: str = NORMAL) -> Fields:
         """Queue a request, wait for its result and delete it from Redis.
 
         Args:
             job: `jobName`.
             inputs: See `client.convert.to_inputs`.
             timeout: Seconds to wait; also the request's deadline.
+            priority: One of `client.priority.PRIORITIES`.
 
         Returns:
             The result hash; `client.protocol.decode_result` reads it.
@@ -106,8 +109,8 @@ class Exchange:
             ResultTimeout: No result came in time.
         """
         uri = uuid.uuid4().hex
-        fields = request_fields(uri, inputs, self._channel, RequestOptions.waiting(timeout).deadline_ms)
-        pending = _Pending(job, result_key(job, uri), fields, asyncio.get_running_loop().create_future())
+        fields = request_fields(uri, inputs, self._channel, RequestOptions.waiting(timeout, priority).deadline_ms)
+        pending = _Pending(job, result_key(job, uri), fields, asyncio.get_running_loop().create_future(), priority)
         name = uri.encode()
         try:
             async with asyncio.timeout(timeout):
@@ -146,7 +149,9 @@ class Exchange:
             started = time.perf_counter()
             try:
                 with translated(self.db):
-                    replies = await call_all(self.db, [adding(pending.job, pending.fields) for pending in batch])
+                    replies = await call_all(
+                        self.db, [adding(pending.job, pending.fields, pending.priority) for pending in batch]
+                    )
             except ServingError as error:
                 replies = [error] * len(batch)
             sent = time.perf_counter()
@@ -192,7 +197,7 @@ class Exchange:
                     for _, pending in waiting:
                         pipeline.hgetall(pending.key)
                     for pending in withdrawn:
-                        pipeline.xdel(pending.job, pending.entry_id or b"")
+                        pipeline.xdel(stream_of(pending.job, pending.priority), pending.entry_id or b"")
                     replies = await pipeline.execute()
             except (RedisError, OSError):
                 # The results are still there; the listener looks at everything again when Redis is back.

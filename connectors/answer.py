@@ -11,6 +11,7 @@ from redis.exceptions import OutOfMemoryError
 
 from cluster_serving.client import image_stream
 from cluster_serving.client.dead_letters import DeadLetter
+from cluster_serving.client.priority import stream_of
 from cluster_serving.client.protocol import GROUP, Entry, dead_letters_key, result_key
 
 MAX_DEAD_LETTERS = 1000
@@ -59,20 +60,25 @@ def write_answers(
                 pipeline.hset(write.key, mapping=write.fields)  # type: ignore[arg-type]
                 pipeline.expire(write.key, ttl_s)
                 pipeline.publish(write.channel, write.uri)
-            ids = [write.entry_id for write in writes]
-            pipeline.xack(job, GROUP, *ids)
-            pipeline.xdel(job, *ids)
+            ids_of: dict[str, list[bytes]] = {}
+            for write in writes:
+                ids_of.setdefault(write.stream, []).append(write.entry_id)
+            for stream, ids in ids_of.items():
+                pipeline.xack(stream, GROUP, *ids)
+                pipeline.xdel(stream, *ids)
             for letter in letters:
                 pipeline.xadd(dead_letters_key(job), letter.fields(), maxlen=MAX_DEAD_LETTERS)  # type: ignore[arg-type]
             pipeline.execute()
     except OutOfMemoryError:
         # A full Redis refuses a MULTI as a whole, but a script that has deleted something may go on: only answering
         # makes room again.
-        letter_of = {letter.request.id: _flat(letter.fields()) for letter in letters}
+        letter_of = {
+            (stream_of(job, letter.request.priority), letter.request.id): _flat(letter.fields()) for letter in letters
+        }
         for write in writes:
-            fields, letter_fields = _flat(write.fields), letter_of.get(write.entry_id, [])
+            fields, letter_fields = _flat(write.fields), letter_of.get((write.stream, write.entry_id), [])
             arguments = [GROUP, write.entry_id, ttl_s, write.channel, write.uri, MAX_DEAD_LETTERS, len(fields)]
-            keys = [job, write.key, dead_letters_key(job)]
+            keys = [write.stream, write.key, dead_letters_key(job)]
             client.eval(_ANSWER_WHEN_FULL, len(keys), *keys, *arguments, *fields, *letter_fields)  # type: ignore[arg-type]
 
 
@@ -96,6 +102,7 @@ def _flat(fields: Mapping[str, str | bytes | int | float]) -> list[str | bytes |
 class _Write(NamedTuple):
     """An answer as Redis gets it."""
 
+    stream: str
     entry_id: bytes
     uri: bytes
     key: bytes
@@ -109,4 +116,5 @@ class _Write(NamedTuple):
         key, fields = result_key(job, "").encode() + uri, answer.fields
         if image_stream.sent(job, entry):
             key, fields = image_stream.result_key("").encode() + uri, image_stream.result_fields(fields)
-        return cls(entry.id, uri, key, entry.reply_to.encode("utf8", "surrogateescape") or key, fields)
+        channel = entry.reply_to.encode("utf8", "surrogateescape") or key
+        return cls(stream_of(job, entry.priority), entry.id, uri, key, channel, fields)

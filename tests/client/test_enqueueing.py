@@ -9,9 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from cluster_serving.client import AsyncInputQueue, InputQueue, OutputQueue, QueueFull
+from cluster_serving.client import AsyncInputQueue, InputQueue, InvalidInput, OutputQueue, QueueFull
 from cluster_serving.client.exchange import Exchange
 from cluster_serving.client.limits import limits_key
+from cluster_serving.client.priority import PRIORITIES, streams_of
 from cluster_serving.client.protocol import result_key
 from cluster_serving.connectors.limits import publish_limits
 from cluster_serving.connectors.options import RedisOptions
@@ -210,3 +211,30 @@ def test_the_limits_come_back_when_redis_was_emptied(db, job):
     db.flushdb()
     reader.read(1, None)
     wait_until(lambda: db.hget(limits_key(job), "maxQueueLength") == b"7")
+
+
+def test_a_priority_is_a_stream_of_its_own_and_counts_for_the_limit(redis_server, db, job, requests):
+    limit(db, job, 4)
+    for priority in (*PRIORITIES, None):
+        requests.enqueue(f"r-{priority}", x=np.zeros(1), priority=priority)
+    with pytest.raises(QueueFull, match="holds 4 requests"):
+        requests.enqueue("late", x=np.zeros(1), priority="high")
+    assert [db.xlen(stream) for stream in streams_of(job)] == [1, 2, 1]
+    with InputQueue(port=redis_server.port, name=job) as stranger:
+        assert [queue.cancel(f"r-{priority}") for queue, priority in ((requests, "high"), (stranger, "low"))] == [
+            True
+        ] * 2
+    assert [db.xlen(stream) for stream in streams_of(job)] == [0, 2, 0]
+    with pytest.raises(InvalidInput, match="option 'priority' is 'urgent' .* expected high or normal or low"):
+        requests.enqueue("late", x=np.zeros(1), priority="urgent")
+
+
+@pytest.mark.usefixtures("echo")
+def test_predictions_of_all_priorities_are_answered(redis_server, job, requests):
+    async def main():
+        async with AsyncInputQueue(port=redis_server.port, name=job) as queue:
+            calls = (queue.predict({"x": np.array([n])}, 30, priority=PRIORITIES[n % 3]) for n in range(60))
+            assert [answer.item() for answer in await asyncio.gather(*calls)] == list(range(60))
+
+    asyncio.run(main())
+    assert [requests.predict(number, 30, priority="high").item() for number in range(3)] == [0, 1, 2]

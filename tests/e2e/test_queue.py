@@ -110,3 +110,25 @@ def test_a_bounded_queue_never_holds_more_and_everything_is_answered(start, clus
     with pytest.raises(QueueFull, match=f"maxQueueLength is {limit}"):
         for number in range(100):
             requests.enqueue(f"s{number}", x=seconds(2))
+
+
+def test_priorities_are_served_in_order_and_none_starves(start, cluster):
+    requests, results = start("priorities")
+    first = int(requests.predict({"x": seconds(0)}, timeout=60)[0])
+    requests.enqueue("slow", x=seconds(2))
+    sent = {"low": 40, "normal": 40, "high": 80}
+    for priority, count in sent.items():
+        for number in range(count):
+            requests.enqueue(f"{priority}-{number}", x=seconds(0), priority=priority)
+    status = cluster.run("cluster-serving-cli", "status", "priorities", cwd=cluster.folder / "priorities").stdout
+    assert "161 requests (80 high, 41 normal, 40 low)" in " ".join(status.split())
+    turn = {
+        priority: [int(results.query(f"{priority}-{number}", timeout=60)[0]) - first for number in range(count)]
+        for priority, count in sent.items()
+    }
+    assert sorted(number for turns in turn.values() for number in turns) == list(range(2, 162))
+    assert all(turns == sorted(turns) for turns in turn.values()), "in order within a priority"
+    assert max(turn["high"]) < max(turn["normal"]) < max(turn["low"])
+    # While high requests wait, they are three of four, and the others go on nevertheless.
+    assert max(turn["high"]) <= 1.6 * sent["high"]
+    assert sum(number < max(turn["high"]) for number in turn["low"]) >= 3
