@@ -15,11 +15,13 @@ from typing import Any, Self
 
 from redis.exceptions import RedisError
 
-from cluster_serving.client.cancellation import RecentEntries, cancelling, withdrawing
+from cluster_serving.client.cancellation import Place, RecentEntries, cancelling, withdrawing
 from cluster_serving.client.connection import connect_async, translated
 from cluster_serving.client.convert import inputs_of, to_inputs
+from cluster_serving.client.enqueueing import adding, enqueueing
 from cluster_serving.client.errors import ResultTimeout, ServingError
 from cluster_serving.client.mailbox import RECHECK, new_channel
+from cluster_serving.client.priority import NORMAL, stream_of
 from cluster_serving.client.protocol import (
     DEFAULT_JOB,
     Result,
@@ -125,25 +127,25 @@ class AsyncInputQueue(_AsyncQueue):
         with translated(self.db):
             return await run_async(self.db, cancelling(self.name, uri, self._recent.find(uri)))
 
-    async def predict(self, request_data: object, timeout: float = 5) -> Result:
+    async def predict(self, request_data: object, timeout: float = 5, *, priority: str = NORMAL) -> Result:
         """Queue a request, wait for its result and delete it from Redis; see `InputQueue.predict`.
 
         If the coroutine is cancelled, so is the request, in the background.
         """
-        options = RequestOptions.waiting(timeout)
+        options = RequestOptions.waiting(timeout, priority)
         uri = uuid.uuid4().hex
         cancellations = _cancellations()
         with translated(self.db):
             async with self._wakeups.watch(self._reply_channel, uri) as event:
-                entry_id = None
+                place = None
                 try:
-                    entry_id = await self._add(uri, inputs_of(request_data), options, self._reply_channel)
+                    place = await self._add(uri, inputs_of(request_data), options, self._reply_channel)
                     if _cancellations() > cancellations:
                         # asyncio.wait_for, in redis-py, loses a cancellation that comes together with its result.
                         raise asyncio.CancelledError
                     fields = await _wait(event, lambda: self._fetch(uri, True), timeout)
                 except asyncio.CancelledError:
-                    withdrawal = asyncio.create_task(self._withdraw(uri, entry_id))
+                    withdrawal = asyncio.create_task(self._withdraw(uri, place, options))
                     self._withdrawals.add(withdrawal)
                     withdrawal.add_done_callback(self._withdrawals.discard)
                     raise
@@ -151,23 +153,22 @@ class AsyncInputQueue(_AsyncQueue):
             raise ResultTimeout(f"no result from job {self.name!r} within {timeout} s")
         return decode_result(fields)
 
-    async def _withdraw(self, uri: str, entry_id: bytes | None) -> None:
-        if entry_id is None:
+    async def _withdraw(self, uri: str, place: Place | None, options: RequestOptions) -> None:
+        if place is None:
             # Its command may still be on the way, on a connection that is closed by now.
             await asyncio.sleep(_LATEST_ARRIVAL)
         # What cannot be withdrawn now has a deadline.
         with contextlib.suppress(RedisError, OSError):
-            await run_async(self.db, withdrawing(self.name, uri, entry_id))
+            await run_async(self.db, withdrawing(self.name, uri, place, options.priority or NORMAL))
 
-    async def _add(self, uri: str, data: Mapping[str, object], options: RequestOptions, reply_to: str = "") -> bytes:
+    async def _add(self, uri: str, data: Mapping[str, object], options: RequestOptions, reply_to: str = "") -> Place:
         fields = request_fields(uri, to_inputs(data), reply_to, options.deadline_ms)
+        earlier_result = "" if reply_to else result_key(self.name, uri)
+        priority = options.priority or NORMAL
+        call = adding(self.name, fields, priority, earlier_result)
         with translated(self.db):
-            async with self.db.pipeline(transaction=not reply_to) as pipeline:
-                if not reply_to:
-                    pipeline.delete(result_key(self.name, uri))
-                pipeline.xadd(self.name, fields)  # type: ignore[arg-type]
-                entry_id: bytes = (await pipeline.execute())[-1]
-        return entry_id
+            entry_id = await run_async(self.db, enqueueing(self.name, call, options.patience))
+        return Place(stream_of(self.name, priority), entry_id)
 
 
 def _cancellations() -> int:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
+from typing import NamedTuple
 
 from cluster_serving.client.errors import RequestCancelled
 from cluster_serving.client.limits import limits_key
+from cluster_serving.client.priority import NORMAL, stream_of, streams_of
 from cluster_serving.client.protocol import GROUP, encode_error, result_key
 from cluster_serving.client.scripts import Call, Procedure, Script
 
@@ -54,67 +56,77 @@ return {last, ids}
 """)
 
 
+class Place(NamedTuple):
+    """Where a request is."""
+
+    stream: str
+    entry_id: bytes
+
+
 class RecentEntries:
     """Where the latest requests of a queue were put, so that they need not be searched; safe for threads."""
 
     def __init__(self, limit: int = _MOST_REMEMBERED) -> None:
         self._limit = limit
-        self._entries: dict[str, bytes] = {}
+        self._entries: dict[str, Place] = {}
         self._lock = threading.Lock()
 
-    def remember(self, uri: str, entry_id: bytes) -> None:
+    def remember(self, uri: str, place: Place) -> None:
         """Note where a request is; the oldest note is forgotten."""
         with self._lock:
             self._entries.pop(uri, None)
-            self._entries[uri] = entry_id
+            self._entries[uri] = place
             if len(self._entries) > self._limit:
                 del self._entries[next(iter(self._entries))]
 
-    def find(self, uri: str) -> bytes | None:
-        """Entry id of the latest request of that uri, if it is remembered."""
+    def find(self, uri: str) -> Place | None:
+        """Place of the latest request of that uri, if it is remembered."""
         with self._lock:
             return self._entries.get(uri)
 
 
-def cancelling(job: str, uri: str, entry_id: bytes | None) -> Procedure[bool]:
+def cancelling(job: str, uri: str, place: Place | None) -> Procedure[bool]:
     """Withdraw a request and answer it with `RequestCancelled`.
 
     Args:
         job: `jobName`.
         uri: The request.
-        entry_id: Its entry; None to search the stream for all requests of that uri, newest first, in pages.
+        place: Where it is; None to search the streams for all requests of that uri, newest first, in pages.
 
     Returns:
         Whether one was withdrawn. False: it is being computed, is answered, or never was.
     """
     answer = encode_error(RequestCancelled(f"the request {uri!r} was cancelled before it was computed"))
-    if entry_id is not None:
-        return (yield from _cancel(job, uri, entry_id, answer))
+    if place is not None:
+        return (yield from _cancel(job, uri, place, answer))
     done = False
-    last: bytes = b"+"
-    while last:
-        last, ids = yield Call(_FIND, [job], [_bytes(uri), last])
-        for found in ids:
-            done = (yield from _cancel(job, uri, found, answer)) or done
+    for stream in streams_of(job):
+        last: bytes = b"+"
+        while last:
+            last, ids = yield Call(_FIND, [stream], [_bytes(uri), last])
+            for found in ids:
+                done = (yield from _cancel(job, uri, Place(stream, found), answer)) or done
     return done
 
 
-def withdrawing(job: str, uri: str, entry_id: bytes | None) -> Procedure[bool]:
+def withdrawing(job: str, uri: str, place: Place | None, priority: str = NORMAL) -> Procedure[bool]:
     """Withdraw a request whose sender has left, without an answer.
 
-    Without an entry id, only the newest page of the stream is searched: the request was sent just now, if at all.
+    If its place is not known, only the newest page of the stream is searched: it was sent just now, if at all.
     """
-    ids = [entry_id] if entry_id is not None else (yield Call(_FIND, [job], [_bytes(uri), b"+"]))[1]
+    if place is not None:
+        return (yield from _cancel(job, uri, place, {}))
+    stream = stream_of(job, priority)
     done = False
-    for found in ids:
-        done = (yield from _cancel(job, uri, found, {})) or done
+    for found in (yield Call(_FIND, [stream], [_bytes(uri), b"+"]))[1]:
+        done = (yield from _cancel(job, uri, Place(stream, found), {})) or done
     return done
 
 
-def _cancel(job: str, uri: str, entry_id: bytes, answer: dict[str, str | bytes]) -> Procedure[bool]:
+def _cancel(job: str, uri: str, place: Place, answer: dict[str, str | bytes]) -> Procedure[bool]:
     flat = [part for pair in answer.items() for part in pair]
-    keys = [job, result_key(job, uri), limits_key(job)]
-    return bool((yield Call(_CANCEL, keys, [GROUP, entry_id, _bytes(uri), DEFAULT_RESULT_TTL, *flat])))
+    keys = [place.stream, result_key(job, uri), limits_key(job)]
+    return bool((yield Call(_CANCEL, keys, [GROUP, place.entry_id, _bytes(uri), DEFAULT_RESULT_TTL, *flat])))
 
 
 def _bytes(uri: str) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -24,6 +25,7 @@ from redis.retry import Retry
 from cluster_serving.client.errors import QueueFull, RedisUnavailable, ServingError
 
 _RETRIES = 3
+_SCRIPT_LINE = re.compile(r"^@user_script: ?\d+: -?")
 # A full disk, too few replicas, a cluster or a replica that lacks its master.
 _NOT_NOW = ("MISCONF", "NOREPLICAS", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN")
 _ASYNC_CONNECTIONS = 16
@@ -68,18 +70,25 @@ def translated(client: redis.Redis | redis.asyncio.Redis) -> Iterator[None]:
     """Turn Redis errors into `RedisUnavailable` and `QueueFull`."""
     try:
         yield
-    except OutOfMemoryError as error:
-        raise QueueFull(
-            f"Redis at {address(client)} has reached its memory limit and takes no more requests: {error}"
-        ) from None
     except (AuthenticationError, ConnectionError, TimeoutError) as error:
         raise RedisUnavailable(f"cannot use Redis at {address(client)}: {error}") from error
     except InvalidResponse as error:
         raise RedisUnavailable(f"what listens at {address(client)} does not answer as Redis: {error}") from None
     except ResponseError as error:
+        # Of an error in a script, Redis 6.2 also gives the line.
+        text = _SCRIPT_LINE.sub("", str(error))
+        if is_out_of_memory(error):
+            raise QueueFull(
+                f"Redis at {address(client)} has reached its memory limit and takes no more requests: {text}"
+            ) from None
         if any(word in str(error) for word in _NOT_NOW) or isinstance(error, ReadOnlyError):
-            raise RedisUnavailable(f"Redis at {address(client)} takes no writes: {error}") from error
+            raise RedisUnavailable(f"Redis at {address(client)} takes no writes: {text}") from error
         raise ServingError(f"Redis at {address(client)} refused a command: {error}") from error
+
+
+def is_out_of_memory(error: ResponseError) -> bool:
+    """Whether Redis refused a command, or that of a script, because its memory limit is reached."""
+    return isinstance(error, OutOfMemoryError) or _SCRIPT_LINE.sub("", str(error)).startswith("OOM ")
 
 
 def address(client: redis.Redis | redis.asyncio.Redis) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from cluster_serving.client import image_stream
 from cluster_serving.client.errors import ServingError
+from cluster_serving.client.priority import NORMAL
 from cluster_serving.client.protocol import IMAGE, Entry, result_key
 
 MAX_PAYLOAD_BYTES = 1 << 20
@@ -53,6 +54,7 @@ class DeadLetter:
             "bytes": self.size,
             "serde": request.serde,
             "reply_to": _bytes(request.reply_to),
+            "priority": request.priority,
             "entry": request.id,
             "code": self.code,
             "error": _bytes(self.error),
@@ -70,6 +72,7 @@ class DeadLetter:
             data,
             fields.get(b"serde", b""),
             _text(fields.get(b"reply_to", b"")),
+            priority=_text(fields.get(b"priority", NORMAL.encode())),
         )
         return cls(
             request,

@@ -93,7 +93,7 @@ class RequestCancelled(ServingError):
 
 
 class QueueFull(ServingError):
-    """Redis refused the request because its memory limit is reached; nothing was queued."""
+    """The job's queue holds `maxQueueLength` requests, or Redis has reached its memory limit; nothing was queued."""
 
     code = "QUEUE_FULL"
     http_status = 429

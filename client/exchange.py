@@ -20,11 +20,14 @@ import redis.asyncio
 from redis.exceptions import RedisError
 
 from cluster_serving.client.connection import connect_async, translated
+from cluster_serving.client.enqueueing import adding, queue_full
 from cluster_serving.client.errors import RedisUnavailable, ResultTimeout, ServingError
 from cluster_serving.client.inputs import Input
 from cluster_serving.client.mailbox import RECHECK, new_channel, uris_in
+from cluster_serving.client.priority import NORMAL, stream_of
 from cluster_serving.client.protocol import request_fields, result_key
 from cluster_serving.client.request_options import RequestOptions
+from cluster_serving.client.scripts import call_all
 
 Fields = dict[bytes, bytes]
 
@@ -41,6 +44,7 @@ class _Pending:
     key: str
     fields: Mapping[str, str | bytes]
     result: asyncio.Future[Fields]
+    priority: str = NORMAL
     entry_id: bytes | None = None
     sent: float = 0.0
 
@@ -86,13 +90,14 @@ class Exchange:
         """Number of requests without a result."""
         return len(self._pending)
 
-    async def request(self, job: str, inputs: Mapping[str, Input], timeout: float) -> Fields:
+    async def request(self, job: str, inputs: Mapping[str, Input], timeout: float, priority: str = NORMAL) -> Fields:
         """Queue a request, wait for its result and delete it from Redis.
 
         Args:
             job: `jobName`.
             inputs: See `client.convert.to_inputs`.
             timeout: Seconds to wait; also the request's deadline.
+            priority: One of `client.priority.PRIORITIES`.
 
         Returns:
             The result hash; `client.protocol.decode_result` reads it.
@@ -104,8 +109,8 @@ class Exchange:
             ResultTimeout: No result came in time.
         """
         uri = uuid.uuid4().hex
-        fields = request_fields(uri, inputs, self._channel, RequestOptions.waiting(timeout).deadline_ms)
-        pending = _Pending(job, result_key(job, uri), fields, asyncio.get_running_loop().create_future())
+        fields = request_fields(uri, inputs, self._channel, RequestOptions.waiting(timeout, priority).deadline_ms)
+        pending = _Pending(job, result_key(job, uri), fields, asyncio.get_running_loop().create_future(), priority)
         name = uri.encode()
         try:
             async with asyncio.timeout(timeout):
@@ -144,10 +149,9 @@ class Exchange:
             started = time.perf_counter()
             try:
                 with translated(self.db):
-                    async with self.db.pipeline(transaction=False) as pipeline:
-                        for pending in batch:
-                            pipeline.xadd(pending.job, pending.fields)  # type: ignore[arg-type]
-                        replies = await pipeline.execute(raise_on_error=False)
+                    replies = await call_all(
+                        self.db, [adding(pending.job, pending.fields, pending.priority) for pending in batch]
+                    )
             except ServingError as error:
                 replies = [error] * len(batch)
             sent = time.perf_counter()
@@ -158,9 +162,10 @@ class Exchange:
                     if pending.result.cancelled():
                         self._withdraw(pending)
                 elif not pending.result.done():
-                    pending.result.set_exception(self._as_ours(reply))
+                    pending.result.set_exception(self._as_ours(pending.job, reply))
 
-    def _as_ours(self, error: Exception) -> ServingError:
+    def _as_ours(self, job: str, reply: Exception | list[int]) -> ServingError:
+        error = reply if isinstance(reply, Exception) else queue_full(job, reply)
         if isinstance(error, ServingError):
             # Each waiter raises an object of its own: they would share a traceback.
             return type(error)(*error.args)
@@ -192,7 +197,7 @@ class Exchange:
                     for _, pending in waiting:
                         pipeline.hgetall(pending.key)
                     for pending in withdrawn:
-                        pipeline.xdel(pending.job, pending.entry_id or b"")
+                        pipeline.xdel(stream_of(pending.job, pending.priority), pending.entry_id or b"")
                     replies = await pipeline.execute()
             except (RedisError, OSError):
                 # The results are still there; the listener looks at everything again when Redis is back.

@@ -11,14 +11,16 @@ from collections.abc import Mapping
 
 from cluster_serving.client import legacy
 from cluster_serving.client.inputs import Array
-from cluster_serving.client.protocol import IMAGE, Entry, java_float
+from cluster_serving.client.java_float import java_float
+from cluster_serving.client.priority import NORMAL
+from cluster_serving.client.protocol import IMAGE, Entry
 from cluster_serving.client.protocol import parse_entry as parse_later_entry
 
 STREAM = "image_stream"
 """Stream and job name; those clients know no other."""
 
 
-def parse_entry(entry_id: bytes, fields: Mapping[bytes, bytes]) -> Entry:
+def parse_entry(entry_id: bytes, fields: Mapping[bytes, bytes], priority: str = NORMAL) -> Entry:
     """Read an entry of either kind: later clients may use this job too.
 
     Raises:
@@ -26,7 +28,7 @@ def parse_entry(entry_id: bytes, fields: Mapping[bytes, bytes]) -> Entry:
     """
     if b"image" in fields and b"data" not in fields:
         fields = {**fields, b"data": fields[b"image"], b"serde": IMAGE}
-    return parse_later_entry(entry_id, fields)
+    return parse_later_entry(entry_id, fields, priority)
 
 
 def sent(job: str, entry: Entry) -> bool:

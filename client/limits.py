@@ -3,6 +3,9 @@
 RESULT_TTL = "resultTtl"
 """Field: seconds that results are kept."""
 
+MAX_QUEUE_LENGTH = "maxQueueLength"
+"""Field: most unanswered requests; missing if there is no limit."""
+
 
 def limits_key(job: str) -> str:
     """Redis hash that holds the limits of a job; written when it starts."""

@@ -16,6 +16,8 @@ import numpy as np
 from cluster_serving.client import legacy, legacy_json, tensors
 from cluster_serving.client.errors import InvalidInput, ServingError, from_wire
 from cluster_serving.client.inputs import Array, Input
+from cluster_serving.client.java_float import java_float
+from cluster_serving.client.priority import NORMAL
 
 GROUP = "serving"
 """Consumer group of every job, as the original names it."""
@@ -93,6 +95,7 @@ class Entry:
         serde: Field `serde`; empty for the original's encoding.
         reply_to: Channel on which the client wants to hear of the result; empty for the result key's own.
         deadline: Milliseconds that the request may wait, in digits, "0" for no limit; empty for the job's default.
+        priority: Which of the job's streams it is in (`client.priority`).
     """
 
     id: bytes
@@ -101,6 +104,7 @@ class Entry:
     serde: bytes = b""
     reply_to: str = ""
     deadline: bytes = b""
+    priority: str = NORMAL
 
     @property
     def size(self) -> int:
@@ -181,8 +185,8 @@ def request_fields(
     return fields
 
 
-def parse_entry(entry_id: bytes, fields: Mapping[bytes, bytes]) -> Entry:
-    """Read a stream entry.
+def parse_entry(entry_id: bytes, fields: Mapping[bytes, bytes], priority: str = NORMAL) -> Entry:
+    """Read an entry of the stream of a priority.
 
     Raises:
         InvalidInput: It has no `uri` that could be part of a key, so there is nobody to answer.
@@ -200,6 +204,7 @@ def parse_entry(entry_id: bytes, fields: Mapping[bytes, bytes]) -> Entry:
         fields.get(b"serde", b""),
         fields.get(b"reply_to", b"").decode("utf8", "surrogateescape"),
         fields.get(b"deadline", b""),
+        priority,
     )
 
 
@@ -284,14 +289,3 @@ def decode_outputs(fields: Mapping[bytes, bytes]) -> Outputs:
 def _decode_ranked(classes: list[int], values: list[float], counts: list[int]) -> list[RankedClasses]:
     pairs = iter(zip(classes, values, strict=True))
     return [list(islice(pairs, count)) for count in counts]
-
-
-def java_float(value: float) -> str:
-    """Write a number as Java's `Float.toString` does: that is the text that users of the original parse."""
-    number = np.float32(value)
-    if not np.isfinite(number):
-        return str(number).replace("inf", "Infinity").replace("nan", "NaN")
-    if number == 0 or 1e-3 <= abs(number) < 1e7:
-        return np.format_float_positional(number, unique=True, trim="0")
-    mantissa, exponent = np.format_float_scientific(number, unique=True, trim="0", exp_digits=1).split("e")
-    return f"{mantissa}E{int(exponent)}"

@@ -17,11 +17,13 @@ from typing import Any, Self
 
 from redis.exceptions import RedisError
 
-from cluster_serving.client.cancellation import RecentEntries, cancelling
+from cluster_serving.client.cancellation import Place, RecentEntries, cancelling
 from cluster_serving.client.connection import connect, translated
 from cluster_serving.client.convert import inputs_of, to_inputs
+from cluster_serving.client.enqueueing import adding, enqueueing
 from cluster_serving.client.errors import ResultTimeout, ServingError
 from cluster_serving.client.mailbox import Mailbox
+from cluster_serving.client.priority import NORMAL, stream_of
 from cluster_serving.client.protocol import (
     DEFAULT_JOB,
     Result,
@@ -187,14 +189,16 @@ class InputQueue(_Queue):
             uri: Name under which the result is found; an earlier result of the same name is removed.
             data: The model's inputs by name; `client.convert.to_input` lists what they can be. Plain Python values
                 under these names are options (`client.request_options`): `deadline`, the seconds that the request may
-                wait before it is computed, else it is answered with `DeadlineExceeded`.
+                wait before it is computed, else it is answered with `DeadlineExceeded`; `priority`, which is
+                `high`, `normal` or `low`; `block=True` and `timeout`, to
+                wait so many seconds for room in a full queue (without `timeout`, as long as it takes).
 
         Returns:
             The uri.
 
         Raises:
             InvalidInput: The uri or an input cannot be sent; nothing was queued.
-            QueueFull: Redis has reached its memory limit; nothing was queued.
+            QueueFull: The queue is full, or Redis has reached its memory limit; nothing was queued.
             RedisUnavailable: Redis cannot be reached.
         """
         options, inputs = split(data)
@@ -218,12 +222,13 @@ class InputQueue(_Queue):
         with translated(self.db):
             return run(self.db, cancelling(self.name, uri, self._recent.find(uri)))
 
-    def predict(self, request_data: object, timeout: float = 5) -> Result:
+    def predict(self, request_data: object, timeout: float = 5, *, priority: str = NORMAL) -> Result:
         """Queue a request, wait for its result and delete it from Redis.
 
         Args:
             request_data: A dict of inputs by name; or JSON text `{"instances": [{name: numbers}]}`, of which the
                 first instance is used; or any single value that `enqueue` takes, sent under the name `t`.
+            priority: `high`, `normal` or `low`.
             timeout: Seconds to wait; also the request's deadline, so that nobody computes what nobody waits for.
 
         Returns:
@@ -234,7 +239,7 @@ class InputQueue(_Queue):
             DeadlineExceeded: The same, and the job has dropped the request.
             ServingError: The request failed, or could not be queued; see `enqueue`.
         """
-        options = RequestOptions.waiting(timeout)
+        options = RequestOptions.waiting(timeout, priority)
         uri = uuid.uuid4().hex
         mailbox = self._mailbox
         with translated(self.db):
@@ -245,15 +250,14 @@ class InputQueue(_Queue):
             raise ResultTimeout(f"no result from job {self.name!r} within {timeout} s")
         return decode_result(fields)
 
-    def _add(self, uri: str, data: Mapping[str, object], options: RequestOptions, reply_to: str = "") -> bytes:
+    def _add(self, uri: str, data: Mapping[str, object], options: RequestOptions, reply_to: str = "") -> Place:
         fields = request_fields(uri, to_inputs(data), reply_to, options.deadline_ms)
-        with translated(self.db), self.db.pipeline(transaction=not reply_to) as pipeline:
-            if not reply_to:
-                # A result of an earlier request of this name would be taken for this one's.
-                pipeline.delete(result_key(self.name, uri))
-            pipeline.xadd(self.name, fields)  # type: ignore[arg-type]
-            entry_id: bytes = pipeline.execute()[-1]
-        return entry_id
+        earlier_result = "" if reply_to else result_key(self.name, uri)
+        priority = options.priority or NORMAL
+        call = adding(self.name, fields, priority, earlier_result)
+        with translated(self.db):
+            entry_id = run(self.db, enqueueing(self.name, call, options.patience))
+        return Place(stream_of(self.name, priority), entry_id)
 
 
 def result_or_error(fields: Mapping[bytes, bytes]) -> Result | ServingError:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from cluster_serving.client.errors import InvalidInput
+from cluster_serving.client.priority import NORMAL, PRIORITIES
 
 _SHORTEST = 0.001
 _LONGEST_MS = 10**14
@@ -27,21 +28,39 @@ class RequestOptions:
     Attributes:
         deadline: Seconds that the request may wait before it is computed; None for the job's `requestDeadline`, `inf`
             for as long as it takes.
+        priority: One of `client.priority.PRIORITIES`.
+        block: Whether to wait for room if the queue is full; None: if there is a timeout.
+        timeout: Seconds to wait for room at most; None for as long as it takes.
 
     Raises:
         InvalidInput: An option has a value that it cannot have.
     """
 
     deadline: float | None = None
+    priority: str | None = None
+    block: bool | None = None
+    timeout: float | None = None
 
     def __post_init__(self) -> None:
         if self.deadline is not None and not (_is_number(self.deadline) and self.deadline > 0):
             raise _refused("deadline", self.deadline, "seconds, more than 0")
+        if self.priority is not None and self.priority not in PRIORITIES:
+            raise _refused("priority", self.priority, " or ".join(PRIORITIES))
+        if self.block is not None and not isinstance(self.block, bool):
+            raise _refused("block", self.block, "True or False")
+        if self.timeout is not None and not (_is_number(self.timeout) and self.timeout >= 0):
+            raise _refused("timeout", self.timeout, "seconds, 0 or more")
 
     @classmethod
-    def waiting(cls, timeout: float) -> RequestOptions:
+    def waiting(cls, timeout: float, priority: str = NORMAL) -> RequestOptions:
         """Options of a request whose caller waits for so many seconds and then no more."""
-        return cls(deadline=max(float(timeout), _SHORTEST))
+        return cls(deadline=max(float(timeout), _SHORTEST), priority=priority)
+
+    @property
+    def patience(self) -> float:
+        """Seconds to wait for room in the queue."""
+        block = self.timeout is not None if self.block is None else self.block
+        return (math.inf if self.timeout is None else self.timeout) if block else 0.0
 
     @property
     def deadline_ms(self) -> int | None:

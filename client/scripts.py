@@ -6,14 +6,16 @@ client share its logic.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import time
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 import redis
 import redis.asyncio
-from redis.exceptions import NoScriptError
+from redis.exceptions import NoScriptError, ResponseError
 
 T = TypeVar("T")
 
@@ -42,8 +44,14 @@ class Call(NamedTuple):
         return [name, script, len(self.keys), *self.keys, *self.arguments]
 
 
-Procedure = Generator[Call, Any, T]
-"""Yields calls, is sent their replies, and returns its result."""
+class Pause(NamedTuple):
+    """A wish to go on after so many seconds."""
+
+    seconds: float
+
+
+Procedure = Generator[Call | Pause, Any, T]
+"""Yields calls and pauses, is sent the reply to a call or thrown the error of Redis, and returns its result."""
 
 
 def execute(client: redis.Redis, call: Call) -> Any:
@@ -57,9 +65,18 @@ def execute(client: redis.Redis, call: Call) -> Any:
 def run(client: redis.Redis, procedure: Procedure[T]) -> T:
     """Carry a procedure out."""
     try:
-        call = next(procedure)
+        step = next(procedure)
         while True:
-            call = procedure.send(execute(client, call))
+            reply = None
+            try:
+                if isinstance(step, Pause):
+                    time.sleep(step.seconds)
+                else:
+                    reply = execute(client, step)
+            except ResponseError as error:
+                step = procedure.throw(error)
+            else:
+                step = procedure.send(reply)
     except StopIteration as end:
         result: T = end.value
         return result
@@ -68,13 +85,43 @@ def run(client: redis.Redis, procedure: Procedure[T]) -> T:
 async def run_async(client: redis.asyncio.Redis, procedure: Procedure[T]) -> T:
     """The asyncio variant of `run`."""
     try:
-        call = next(procedure)
+        step = next(procedure)
         while True:
+            reply = None
             try:
-                reply = await client.execute_command(*call.command())  # type: ignore[no-untyped-call]
-            except NoScriptError:
-                reply = await client.execute_command(*call.command(by_text=True))  # type: ignore[no-untyped-call]
-            call = procedure.send(reply)
+                if isinstance(step, Pause):
+                    await asyncio.sleep(step.seconds)
+                else:
+                    reply = await _call_async(client, step)
+            except ResponseError as error:
+                step = procedure.throw(error)
+            else:
+                step = procedure.send(reply)
     except StopIteration as end:
         result: T = end.value
         return result
+
+
+async def _call_async(client: redis.asyncio.Redis, call: Call) -> Any:
+    try:
+        return await client.execute_command(*call.command())  # type: ignore[no-untyped-call]
+    except NoScriptError:
+        return await client.execute_command(*call.command(by_text=True))  # type: ignore[no-untyped-call]
+
+
+async def call_all(client: redis.asyncio.Redis, calls: Sequence[Call]) -> list[Any]:
+    """Make independent calls in one trip; errors that concern one of them are in its place."""
+    replies = await _call_pipelined(client, calls, by_text=False)
+    unknown = [index for index, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
+    if unknown:
+        again = await _call_pipelined(client, [calls[index] for index in unknown], by_text=True)
+        for index, reply in zip(unknown, again, strict=True):
+            replies[index] = reply
+    return replies
+
+
+async def _call_pipelined(client: redis.asyncio.Redis, calls: Sequence[Call], by_text: bool) -> list[Any]:
+    async with client.pipeline(transaction=False) as pipeline:
+        for call in calls:
+            pipeline.execute_command(*call.command(by_text))
+        return await pipeline.execute(raise_on_error=False)

@@ -10,6 +10,7 @@ import redis
 
 from cluster_serving.client import image_stream
 from cluster_serving.client.dead_letters import DeadLetter
+from cluster_serving.client.priority import stream_of
 from cluster_serving.client.protocol import GROUP, Entry, dead_letters_key, result_key
 from cluster_serving.client.scripts import Call, Script, execute
 
@@ -39,17 +40,18 @@ _ANSWER = Script(
 local written = 0
 local announced = {}
 local at = 4
-for i = 3, #KEYS do
+for i = 2, #KEYS, 2 do
+  local stream, key = KEYS[i], KEYS[i + 1]
   local id, channel, uri, fields, letter = unpack(ARGV, at, at + 4)
   fields, letter, at = tonumber(fields), tonumber(letter), at + 5
-  if redis.call('XACK', KEYS[1], ARGV[1], id) == 1 then
-    redis.call('XDEL', KEYS[1], id)
+  if redis.call('XACK', stream, ARGV[1], id) == 1 then
+    redis.call('XDEL', stream, id)
     -- A hash left by an earlier request of the same uri may hold fields that this one does not.
-    redis.call('DEL', KEYS[i])
-    redis.call('HSET', KEYS[i], unpack(ARGV, at, at + fields - 1))
-    redis.call('EXPIRE', KEYS[i], ARGV[2])
+    redis.call('DEL', key)
+    redis.call('HSET', key, unpack(ARGV, at, at + fields - 1))
+    redis.call('EXPIRE', key, ARGV[2])
     if letter > 0 then
-      redis.call('XADD', KEYS[2], 'MAXLEN', '~', ARGV[3], '*', unpack(ARGV, at + fields, at + fields + letter - 1))
+      redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[3], '*', unpack(ARGV, at + fields, at + fields + letter - 1))
     end
     announced[channel] = announced[channel] and announced[channel] .. '\\n' .. uri or uri
     written = written + 1
@@ -87,12 +89,14 @@ def write_answers(
         redis.RedisError: Not all were written; write them again.
     """
     writes = [_Write.of(job, answer) for answer in answers]
-    keys: list[str | bytes] = [job, dead_letters_key(job)]
+    keys: list[str | bytes] = [dead_letters_key(job)]
     arguments: list[str | bytes | int | float] = [GROUP, ttl_s, MAX_DEAD_LETTERS]
-    letter_of = {letter.request.id: _flat(letter.fields()) for letter in letters}
+    letter_of = {
+        (stream_of(job, letter.request.priority), letter.request.id): _flat(letter.fields()) for letter in letters
+    }
     for write in writes:
-        fields, letter = _flat(write.fields), letter_of.get(write.entry_id, [])
-        keys.append(write.key)
+        fields, letter = _flat(write.fields), letter_of.get((write.stream, write.entry_id), [])
+        keys += [write.stream, write.key]
         arguments += [write.entry_id, write.channel, write.uri, len(fields), len(letter), *fields, *letter]
     return int(execute(client, Call(_ANSWER, keys, arguments)))
 
@@ -104,6 +108,7 @@ def _flat(fields: Mapping[str, str | bytes | int | float]) -> list[str | bytes |
 class _Write(NamedTuple):
     """An answer as Redis gets it."""
 
+    stream: str
     entry_id: bytes
     uri: bytes
     key: bytes
@@ -117,4 +122,5 @@ class _Write(NamedTuple):
         key, fields = result_key(job, "").encode() + uri, answer.fields
         if image_stream.sent(job, entry):
             key, fields = image_stream.result_key("").encode() + uri, image_stream.result_fields(fields)
-        return cls(entry.id, uri, key, entry.reply_to.encode("utf8", "surrogateescape") or key, fields)
+        channel = entry.reply_to.encode("utf8", "surrogateescape") or key
+        return cls(stream_of(job, entry.priority), entry.id, uri, key, channel, fields)

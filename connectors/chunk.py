@@ -13,7 +13,7 @@ from typing import NamedTuple
 from cluster_serving.client.protocol import Entry
 
 _HEAD = struct.Struct("<i?II")
-_ENTRY = struct.Struct("<6I")
+_ENTRY = struct.Struct("<7I")
 
 
 class Chunk(NamedTuple):
@@ -38,7 +38,7 @@ class Chunk(NamedTuple):
         parts = [_HEAD.pack(self.lane_key, self.more, len(lane), len(self.entries)), lane]
         for entry in self.entries:
             uri, reply_to = (text.encode("utf8", "surrogateescape") for text in (entry.uri, entry.reply_to))
-            fields = (entry.id, uri, entry.serde, reply_to, entry.deadline, entry.data)
+            fields = (entry.id, uri, entry.serde, reply_to, entry.deadline, entry.priority.encode(), entry.data)
             parts.append(_ENTRY.pack(*map(len, fields)))
             parts.extend(fields)
         return b"".join(parts)
@@ -57,7 +57,7 @@ class Chunk(NamedTuple):
             for length in lengths:
                 fields.append(raw[start : start + length])
                 start += length
-            entry_id, uri, serde, reply_to, deadline, data = fields
+            entry_id, uri, serde, reply_to, deadline, priority, data = fields
             entries.append(
                 Entry(
                     entry_id,
@@ -66,6 +66,7 @@ class Chunk(NamedTuple):
                     serde,
                     reply_to.decode("utf8", "surrogateescape"),
                     deadline,
+                    priority.decode(),
                 )
             )
         return cls(lane_key, more, lane_id, entries)

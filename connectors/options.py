@@ -15,6 +15,7 @@ class RedisOptions:
         result_ttl_s: Seconds that a result is kept.
         claim_idle_ms: A consumer silent for this long is taken for dead and its pending requests are claimed.
         max_request_bytes: Larger requests are answered with an error.
+        max_queue_length: Most unanswered requests that clients may queue; 0 for no limit.
         max_deliveries: A request is given up when the process that computed it has died this often.
     """
 
@@ -24,3 +25,4 @@ class RedisOptions:
     claim_idle_ms: int = 60_000
     max_request_bytes: int = 64 * 1024 * 1024
     max_deliveries: int = 3
+    max_queue_length: int = 0

@@ -39,7 +39,7 @@ class RedisStreamsSource(FlatMapFunction):
 
     Args:
         options: Where Redis is.
-        stream: Stream to read; consumers are named `<stream>-<subtask>`.
+        stream: `jobName`, whose streams are read; consumers are named `<stream>-<subtask>`.
         read_size: Most entries of one read.
         lane_keys: Flink key per source subtask that leads to the window subtask of the same index.
         process_mode: Flink opens the operators behind this source at their first record, so send one; and it hands
@@ -95,7 +95,7 @@ class RedisStreamsSource(FlatMapFunction):
         while entries:
             self._lane.announce(len(entries))
             # Look ahead, so that the last chunk of this read says truly whether more requests are waiting.
-            following = self._read(None) if len(entries) == self._read_size else []
+            following = self._read(None) if len(entries) >= self._read_size else []
             runs = list(by_size(entries, _CHUNK_BYTES))
             for run in runs:
                 yield self._chunk(run, more=bool(following) or run is not runs[-1])

@@ -33,11 +33,11 @@ def main() -> None:
     from pyflink.datastream import StreamExecutionEnvironment
 
     from cluster_serving.connectors.limits import publish_limits
-    from cluster_serving.connectors.stream import create_group
+    from cluster_serving.connectors.stream import create_groups
     from cluster_serving.job.topology import build
 
     with redis.Redis.from_url(options.redis.url) as client:
-        create_group(client, options.name)
+        create_groups(client, options.name)
         publish_limits(client, options.name, options.redis)
     env = StreamExecutionEnvironment.get_execution_environment()
     build(env, options)

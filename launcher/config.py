@@ -184,6 +184,13 @@ class Config(BaseModel):
         "Seconds after which the requests of a slot that went silent are given to another one.",
         ge=1,
     )
+    max_queue_length: int = _key(
+        0,
+        "a whole number, 0 for no limit",
+        "Most requests without an answer; further ones are refused or wait at their client (QueueFull). 0: as many as "
+        "the memory of Redis holds. Original clients do not look at it.",
+        ge=0,
+    )
     request_deadline: int = _key(
         0,
         "a whole number of milliseconds, 0 for no limit",

@@ -11,6 +11,7 @@ import redis
 from cluster_serving.client.dead_letters import MAX_PAYLOAD_BYTES, DeadLetter
 from cluster_serving.client.errors import ServingError
 from cluster_serving.client.inputs import Image, Input, SparseTensor
+from cluster_serving.client.priority import stream_of
 from cluster_serving.client.protocol import dead_letters_key
 from cluster_serving.launcher.errors import LaunchError
 
@@ -71,7 +72,7 @@ class DeadLetters:
                 f"{letter.size} bytes was not kept, as it has more than {MAX_PAYLOAD_BYTES}; send it again"
             )
         fields = [part for pair in letter.request_fields().items() for part in pair]
-        keys = [self._key, self.job, letter.result_key(self.job)]
+        keys = [self._key, stream_of(self.job, letter.request.priority), letter.result_key(self.job)]
         entry_id = self._client.eval(_REQUEUE, len(keys), *keys, letter_id, *fields)
         if entry_id is None:
             raise LaunchError(f"dead letter {letter_id} was removed in the meantime")

@@ -38,6 +38,7 @@ def job_options(config: Config, submission: str) -> JobOptions:
             claim_idle_ms=config.claim_idle_time * 1000,
             max_request_bytes=config.max_request_bytes,
             max_deliveries=config.max_deliveries,
+            max_queue_length=config.max_queue_length,
         ),
         batch=BatchOptions(
             config.max_batch_size, config.batch_timeout, config.greedy_batching, config.input_already_batched

@@ -9,6 +9,7 @@ from redis.exceptions import ResponseError
 from rich.table import Table
 from rich.text import Text
 
+from cluster_serving.client.priority import PRIORITIES, stream_of, streams_of
 from cluster_serving.client.protocol import GROUP
 from cluster_serving.launcher.flink_rest import FlinkRest, Job
 from cluster_serving.launcher.lifecycle import Started
@@ -40,7 +41,7 @@ def status(job: Job, rest: FlinkRest, client: redis.Redis) -> Table:
         ("state", f"{job.state} for {duration(job.seconds)}, {rest.restarts(job.id)} restarts"),
         ("slots", str(rest.parallelism(job.id))),
         *((f"slot {slot.index}", slot.error or slot.model or slot.state) for slot in read_slots(client, job.name)),
-        ("queue", f"{client.xlen(job.name)} requests, {_pending(client, job.name)} of them being worked on"),
+        ("queue", _queue(client, job.name)),
         ("records", f"{rest.records(job.id)} answered since the start"),
     ):
         table.add_row(key, value)
@@ -55,6 +56,13 @@ def duration(seconds: float) -> str:
     parts = [(days, "d"), (hours, "h"), (minutes, "min"), (rest, "s")]
     shown = [f"{value} {unit}" for value, unit in parts if value]
     return " ".join(shown[:2]) or "0 s"
+
+
+def _queue(client: redis.Redis, job: str) -> str:
+    lengths = {priority: cast("int", client.xlen(stream_of(job, priority))) for priority in PRIORITIES}
+    parts = ", ".join(f"{length} {priority}" for priority, length in lengths.items())
+    pending = sum(_pending(client, stream) for stream in streams_of(job))
+    return f"{sum(lengths.values())} requests ({parts}), {pending} of them being worked on"
 
 
 def _pending(client: redis.Redis, stream: str) -> int:

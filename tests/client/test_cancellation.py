@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from cluster_serving.client import AsyncInputQueue, InputQueue, OutputQueue, RequestCancelled
-from cluster_serving.client.cancellation import RecentEntries
+from cluster_serving.client.cancellation import Place, RecentEntries
 from cluster_serving.client.protocol import GROUP, result_key
 from cluster_serving.connectors.limits import publish_limits
 from cluster_serving.connectors.options import RedisOptions
@@ -117,9 +117,10 @@ def test_a_full_redis_can_still_be_emptied(db, job, requests):
 
 def test_only_the_latest_requests_are_remembered():
     recent = RecentEntries(limit=2)
-    for uri, entry in (("a", b"1"), ("b", b"2"), ("a", b"3"), ("c", b"4")):
-        recent.remember(uri, entry)
-    assert [recent.find(uri) for uri in "abc"] == [b"3", None, b"4"]
+    _, _, again, last = places = [Place("stream", entry_id) for entry_id in (b"1", b"2", b"3", b"4")]
+    for uri, place in zip("abac", places, strict=True):
+        recent.remember(uri, place)
+    assert [recent.find(uri) for uri in "abc"] == [again, None, last]
 
 
 def test_a_coroutine_that_is_cancelled_withdraws_its_request_and_leaves_nothing(redis_server, db, job):

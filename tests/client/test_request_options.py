@@ -34,6 +34,26 @@ def test_a_deadline_is_sent_as_whole_milliseconds(deadline, sent):
     assert RequestOptions(deadline=deadline).deadline_ms == sent
 
 
+@pytest.mark.parametrize(
+    ("options", "patience"),
+    [
+        ({}, 0),
+        ({"block": True}, math.inf),
+        ({"block": True, "timeout": 3}, 3),
+        ({"timeout": 3}, 3),
+        ({"timeout": 3, "block": False}, 0),
+    ],
+)
+def test_only_who_asks_for_it_waits_for_room(options, patience):
+    assert split(options)[0].patience == patience
+
+
+@pytest.mark.parametrize("options", [{"block": 1}, {"block": "yes"}, {"timeout": -1}, {"timeout": "3"}])
+def test_other_options_are_checked_too(options):
+    with pytest.raises(InvalidInput, match=f"option '{next(iter(options))}' is"):
+        split(options)
+
+
 @pytest.mark.parametrize("timeout", [0, -1, np.float32(0.001)])
 def test_who_does_not_wait_still_sends_a_deadline(timeout):
     assert RequestOptions.waiting(timeout).deadline_ms in (1, 2)

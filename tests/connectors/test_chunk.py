@@ -6,7 +6,9 @@ from hypothesis import strategies as st
 from cluster_serving.client.protocol import Entry
 from cluster_serving.connectors.chunk import Chunk, by_size, lane_key
 
-entries = st.builds(Entry, st.binary(min_size=1), st.text(), st.binary(), st.binary(), st.text(), st.binary())
+entries = st.builds(
+    Entry, st.binary(min_size=1), st.text(), st.binary(), st.binary(), st.text(), st.binary(), st.text()
+)
 
 
 @given(st.integers(-(2**31), 2**31 - 1), st.booleans(), st.text(), st.lists(entries, max_size=4))

@@ -1,14 +1,16 @@
 """What happens to requests while they wait, on a model that takes as long as it is told."""
 
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import cloudpickle
 import numpy as np
 import pytest
 import torch
 
-from cluster_serving.client import DeadlineExceeded, RequestCancelled
+from cluster_serving.client import DeadlineExceeded, QueueFull, RequestCancelled
 from cluster_serving.client.protocol import GROUP
 from tests.waiting import wait_until
 
@@ -82,3 +84,51 @@ def test_a_waiting_request_can_be_cancelled_and_a_running_one_not(start, cluster
         with pytest.raises(RequestCancelled):
             results.query(uri, timeout=60)
     assert requests.predict({"x": seconds(0)}, timeout=60) == first + 3
+
+
+def test_a_bounded_queue_never_holds_more_and_everything_is_answered(start, cluster_db):
+    limit = 12
+    requests, results = start("bounded", maxQueueLength=limit, modelParallelism=2, maxBatchSize=4)
+    longest, stopped = [0], threading.Event()
+
+    def watch():
+        while not stopped.is_set():
+            longest[0] = max(longest[0], cluster_db.xlen("bounded"))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda n: requests.enqueue(f"r{n}", x=seconds(0.001), block=True, timeout=60), range(400)))
+        for number in range(400):
+            assert results.query(f"r{number}", timeout=60).shape == (1,)
+    finally:
+        stopped.set()
+        watcher.join()
+    assert 4 < longest[0] <= limit
+    requests.enqueue("slow", x=seconds(2))
+    with pytest.raises(QueueFull, match=f"maxQueueLength is {limit}"):
+        for number in range(100):
+            requests.enqueue(f"s{number}", x=seconds(2))
+
+
+def test_priorities_are_served_in_order_and_none_starves(start, cluster):
+    requests, results = start("priorities")
+    first = int(requests.predict({"x": seconds(0)}, timeout=60)[0])
+    requests.enqueue("slow", x=seconds(2))
+    sent = {"low": 40, "normal": 40, "high": 80}
+    for priority, count in sent.items():
+        for number in range(count):
+            requests.enqueue(f"{priority}-{number}", x=seconds(0), priority=priority)
+    status = cluster.run("cluster-serving-cli", "status", "priorities", cwd=cluster.folder / "priorities").stdout
+    assert "161 requests (80 high, 41 normal, 40 low)" in " ".join(status.split())
+    turn = {
+        priority: [int(results.query(f"{priority}-{number}", timeout=60)[0]) - first for number in range(count)]
+        for priority, count in sent.items()
+    }
+    assert sorted(number for turns in turn.values() for number in turns) == list(range(2, 162))
+    assert all(turns == sorted(turns) for turns in turn.values()), "in order within a priority"
+    assert max(turn["high"]) < max(turn["normal"]) < max(turn["low"])
+    # While high requests wait, they are three of four, and the others go on nevertheless.
+    assert max(turn["high"]) <= 1.6 * sent["high"]
+    assert sum(number < max(turn["high"]) for number in turn["low"]) >= 3

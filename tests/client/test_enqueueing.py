@@ -1,0 +1,240 @@
+"""The bounded queue, on a real Redis."""
+
+import asyncio
+import multiprocessing
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from cluster_serving.client import AsyncInputQueue, InputQueue, InvalidInput, OutputQueue, QueueFull
+from cluster_serving.client.exchange import Exchange
+from cluster_serving.client.limits import limits_key
+from cluster_serving.client.priority import PRIORITIES, streams_of
+from cluster_serving.client.protocol import result_key
+from cluster_serving.connectors.limits import publish_limits
+from cluster_serving.connectors.options import RedisOptions
+from cluster_serving.connectors.stream import StreamReader, create_group
+from tests.waiting import wait_until
+
+
+@pytest.fixture
+def requests(redis_server, job):
+    with InputQueue(port=redis_server.port, name=job) as queue:
+        yield queue
+
+
+def limit(db, job, length):
+    publish_limits(db, job, RedisOptions("", max_queue_length=length))
+
+
+def fill(queue, count, prefix="r"):
+    for number in range(count):
+        queue.enqueue(f"{prefix}{number}", x=np.zeros(1))
+
+
+def test_a_full_queue_refuses_and_says_how_full_it_is(db, job, requests):
+    limit(db, job, 3)
+    fill(requests, 3)
+    with pytest.raises(QueueFull, match=f"'{job}' holds 3 requests, and maxQueueLength is 3; nothing was queued"):
+        requests.enqueue("late", x=np.zeros(1))
+    with pytest.raises(QueueFull):
+        requests.predict({"x": np.zeros(1)})
+    assert db.xlen(job) == 3
+    requests.cancel("r0")
+    requests.enqueue("late", x=np.zeros(1))
+
+
+def test_a_changed_limit_takes_effect_at_once_and_none_means_none(db, job, requests):
+    limit(db, job, 1)
+    fill(requests, 1)
+    limit(db, job, 5)
+    fill(requests, 4)
+    with pytest.raises(QueueFull):
+        fill(requests, 1)
+    limit(db, job, 0)
+    assert db.hkeys(limits_key(job)) == [b"resultTtl"]
+    fill(requests, 20)
+
+
+def test_who_blocks_waits_for_room(db, job, requests):
+    limit(db, job, 2)
+    fill(requests, 2)
+    with ThreadPoolExecutor(2) as pool:
+        forever = pool.submit(requests.enqueue, "forever", x=np.zeros(1), block=True)
+        a_minute = pool.submit(requests.enqueue, "a minute", x=np.zeros(1), timeout=60)
+        time.sleep(0.3)
+        assert not forever.done()
+        assert not a_minute.done()
+        requests.cancel("r0")
+        requests.cancel("r1")
+        assert {forever.result(10), a_minute.result(10)} == {"forever", "a minute"}
+    assert db.xlen(job) == 2
+
+
+def test_who_waits_in_vain_is_told_after_the_timeout(db, job, requests):
+    limit(db, job, 1)
+    fill(requests, 1)
+    started = time.monotonic()
+    with pytest.raises(QueueFull, match="maxQueueLength is 1"):
+        requests.enqueue("late", x=np.zeros(1), block=True, timeout=0.3)
+    assert time.monotonic() - started >= 0.3
+    with pytest.raises(QueueFull):
+        requests.enqueue("late", x=np.zeros(1), block=False, timeout=60)
+    assert db.xlen(job) == 1
+
+
+def test_a_full_redis_can_be_waited_for_too(db, requests):
+    db.config_set("maxmemory", 1)
+    with ThreadPoolExecutor(1) as pool:
+        try:
+            waiting = pool.submit(requests.enqueue, "a", x=np.zeros(1), timeout=60)
+            time.sleep(0.2)
+            assert not waiting.done()
+        finally:
+            db.config_set("maxmemory", 0)
+        assert waiting.result(10) == "a"
+
+
+def test_waiting_sends_no_payload(db, job, requests):
+    limit(db, job, 1)
+    fill(requests, 1)
+    before = db.info("stats")["total_net_input_bytes"]
+    with pytest.raises(QueueFull):
+        requests.enqueue("large", x=np.zeros(100_000), timeout=0.5)
+    assert db.info("stats")["total_net_input_bytes"] - before < 2 * 800_000
+
+
+def test_asyncio_and_front_ends_keep_to_the_limit(redis_server, db, job):
+    async def main():
+        async with AsyncInputQueue(port=redis_server.port, name=job) as requests:
+            await asyncio.gather(*(requests.enqueue(f"r{number}", x=np.zeros(1)) for number in range(3)))
+            with pytest.raises(QueueFull):
+                await requests.enqueue("late", x=np.zeros(1))
+            waiting = asyncio.create_task(requests.enqueue("patient", x=np.zeros(1), block=True))
+            exchange = Exchange(redis_server.url)
+            errors = await asyncio.gather(
+                *(exchange.request(job, {"x": np.zeros(1)}, 30) for _ in range(5)), return_exceptions=True
+            )
+            assert [type(error) for error in errors] == [QueueFull] * 5
+            await exchange.close()
+            assert not waiting.done()
+            await requests.cancel("r0")
+            await asyncio.wait_for(waiting, 10)
+
+    limit(db, job, 3)
+    asyncio.run(main())
+    assert db.xlen(job) == 3
+
+
+def test_queueing_is_one_trip_and_removes_an_earlier_result(db, job, requests):
+    fill(requests, 1)
+    db.hset(result_key(job, "r7"), "value", "of an earlier request")
+    db.config_resetstat()
+    fill(requests, 10)
+    stats = db.info("commandstats")
+    assert stats["cmdstat_evalsha"]["calls"] == 10
+    assert not {"cmdstat_eval", "cmdstat_multi", "cmdstat_script"} & set(stats)
+    assert not db.exists(result_key(job, "r7"))
+
+
+def test_a_restarted_redis_is_sent_the_script_again(redis_server, db, job, requests):
+    fill(requests, 1)
+    redis_server.stop()
+    redis_server.start()
+    fill(requests, 1, "again")
+    assert db.xlen(job) == 2
+    db.script_flush()
+
+    async def main():
+        exchange = Exchange(redis_server.url)
+        tasks = [asyncio.create_task(exchange.request(job, {"x": np.zeros(1)}, 0.5)) for _ in range(5)]
+        await asyncio.wait(tasks)
+        await exchange.close()
+
+    asyncio.run(main())
+    db.script_flush()
+    fill(requests, 1, "flushed")
+
+
+def crowd(port, job, client, accepted):
+    with InputQueue(port=port, name=job) as queue:
+        for number in range(50):
+            try:
+                queue.enqueue(f"{client}-{number}", x=np.zeros(10))
+            except QueueFull:
+                continue
+            with accepted.get_lock():
+                accepted.value += 1
+
+
+def test_eight_processes_at_once_do_not_overshoot(redis_server, db, job):
+    limit(db, job, 100)
+    context = multiprocessing.get_context("spawn")
+    accepted = context.Value("i", 0)
+    clients = [context.Process(target=crowd, args=(redis_server.port, job, client, accepted)) for client in range(8)]
+    for process in clients:
+        process.start()
+    for process in clients:
+        process.join(60)
+    assert [process.exitcode for process in clients] == [0] * 8
+    assert accepted.value == db.xlen(job) == 100
+
+
+@pytest.mark.usefixtures("echo")
+def test_all_who_block_are_answered(redis_server, db, job, requests):
+    limit(db, job, 4)
+    longest = []
+    stopped = threading.Event()
+
+    def watch():
+        while not stopped.is_set():
+            longest.append(db.xlen(job))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    with OutputQueue(port=redis_server.port, name=job) as results, ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda n: requests.enqueue(f"r{n}", x=np.array([n]), block=True), range(400)))
+        answers = [results.query(f"r{number}", timeout=30).item() for number in range(400)]
+    stopped.set()
+    watcher.join()
+    assert answers == list(range(400))
+    assert 0 < max(longest) <= 4
+
+
+def test_the_limits_come_back_when_redis_was_emptied(db, job):
+    create_group(db, job)
+    options = RedisOptions("", max_queue_length=7)
+    reader = StreamReader(db, job, "c", 60_000, on_loss=lambda: publish_limits(db, job, options))
+    db.flushdb()
+    reader.read(1, None)
+    wait_until(lambda: db.hget(limits_key(job), "maxQueueLength") == b"7")
+
+
+def test_a_priority_is_a_stream_of_its_own_and_counts_for_the_limit(redis_server, db, job, requests):
+    limit(db, job, 4)
+    for priority in (*PRIORITIES, None):
+        requests.enqueue(f"r-{priority}", x=np.zeros(1), priority=priority)
+    with pytest.raises(QueueFull, match="holds 4 requests"):
+        requests.enqueue("late", x=np.zeros(1), priority="high")
+    assert [db.xlen(stream) for stream in streams_of(job)] == [1, 2, 1]
+    with InputQueue(port=redis_server.port, name=job) as stranger:
+        assert [queue.cancel(f"r-{priority}") for queue, priority in ((requests, "high"), (stranger, "low"))] == [
+            True
+        ] * 2
+    assert [db.xlen(stream) for stream in streams_of(job)] == [0, 2, 0]
+    with pytest.raises(InvalidInput, match="option 'priority' is 'urgent' .* expected high or normal or low"):
+        requests.enqueue("late", x=np.zeros(1), priority="urgent")
+
+
+@pytest.mark.usefixtures("echo")
+def test_predictions_of_all_priorities_are_answered(redis_server, job, requests):
+    async def main():
+        async with AsyncInputQueue(port=redis_server.port, name=job) as queue:
+            calls = (queue.predict({"x": np.array([n])}, 30, priority=PRIORITIES[n % 3]) for n in range(60))
+            assert [answer.item() for answer in await asyncio.gather(*calls)] == list(range(60))
+
+    asyncio.run(main())
+    assert [requests.predict(number, 30, priority="high").item() for number in range(3)] == [0, 1, 2]
