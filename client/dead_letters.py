@@ -53,6 +53,7 @@ class DeadLetter:
             "bytes": self.size,
             "serde": request.serde,
             "reply_to": _bytes(request.reply_to),
+            "deadline": request.deadline,
             "entry": request.id,
             "code": self.code,
             "error": _bytes(self.error),
@@ -70,6 +71,7 @@ class DeadLetter:
             data,
             fields.get(b"serde", b""),
             _text(fields.get(b"reply_to", b"")),
+            fields.get(b"deadline", b""),
         )
         return cls(
             request,
@@ -90,6 +92,8 @@ class DeadLetter:
             fields["serde"] = request.serde
         if request.reply_to:
             fields["reply_to"] = _bytes(request.reply_to)
+        if request.deadline:
+            fields["deadline"] = request.deadline
         return fields
 
     def result_key(self, job: str) -> bytes:
