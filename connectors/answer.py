@@ -11,7 +11,7 @@ from redis.exceptions import OutOfMemoryError
 
 from cluster_serving.client import image_stream
 from cluster_serving.client.dead_letters import DeadLetter
-from cluster_serving.client.protocol import GROUP, Entry, dead_letters_key, result_key
+from cluster_serving.client.protocol import GROUP, Entry, answered_key, dead_letters_key, result_key
 
 MAX_DEAD_LETTERS = 1000
 """The oldest dead letters make room for new ones."""
@@ -62,6 +62,7 @@ def write_answers(
             ids = [write.entry_id for write in writes]
             pipeline.xack(job, GROUP, *ids)
             pipeline.xdel(job, *ids)
+            pipeline.incrby(answered_key(job), len(ids))
             for letter in letters:
                 pipeline.xadd(dead_letters_key(job), letter.fields(), maxlen=MAX_DEAD_LETTERS)  # type: ignore[arg-type]
             pipeline.execute()
@@ -72,7 +73,7 @@ def write_answers(
         for write in writes:
             fields, letter_fields = _flat(write.fields), letter_of.get(write.entry_id, [])
             arguments = [GROUP, write.entry_id, ttl_s, write.channel, write.uri, MAX_DEAD_LETTERS, len(fields)]
-            keys = [job, write.key, dead_letters_key(job)]
+            keys = [job, write.key, dead_letters_key(job), answered_key(job)]
             client.eval(_ANSWER_WHEN_FULL, len(keys), *keys, *arguments, *fields, *letter_fields)  # type: ignore[arg-type]
 
 
@@ -83,6 +84,7 @@ redis.call('DEL', KEYS[2])
 redis.call('HSET', KEYS[2], unpack(ARGV, 8, 7 + ARGV[7]))
 redis.call('EXPIRE', KEYS[2], ARGV[3])
 redis.call('PUBLISH', ARGV[4], ARGV[5])
+redis.call('INCR', KEYS[4])
 if #ARGV > 7 + ARGV[7] then
   redis.call('XADD', KEYS[3], 'MAXLEN', '~', ARGV[6], '*', unpack(ARGV, 8 + ARGV[7]))
 end

@@ -7,8 +7,8 @@ import redis
 
 from cluster_serving.client.dead_letters import DeadLetter
 from cluster_serving.client.errors import PoisonRequest
-from cluster_serving.client.protocol import attempts_key, dead_letters_key, result_key
-from cluster_serving.connectors.attempts import Attempts, noted
+from cluster_serving.client.protocol import dead_letters_key, result_key
+from cluster_serving.connectors.attempts import Attempts, attempts_key, noted
 from cluster_serving.connectors.dead_letter import bury
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.stream import StreamReader, create_group
@@ -39,7 +39,7 @@ def test_letter_and_answer_are_one_step(db, job, entry):
         seen = []
         while not seen or seen[-1] != "EXEC":
             seen.append(monitor.next_command()["command"].split()[0])
-    assert seen[-9:] == ["MULTI", "DEL", "HSET", "EXPIRE", "PUBLISH", "XACK", "XDEL", "XADD", "EXEC"]
+    assert seen[-10:] == ["MULTI", "DEL", "HSET", "EXPIRE", "PUBLISH", "XACK", "XDEL", "INCRBY", "XADD", "EXEC"]
 
 
 def test_a_full_redis_takes_the_letter_too(db, job, entry):
