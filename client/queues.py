@@ -21,7 +21,7 @@ from cluster_serving.client.cancellation import Place, RecentEntries, cancelling
 from cluster_serving.client.connection import connect, translated
 from cluster_serving.client.convert import inputs_of, to_inputs
 from cluster_serving.client.enqueueing import adding, enqueueing
-from cluster_serving.client.errors import ResultTimeout, ServingError
+from cluster_serving.client.errors import ServingError
 from cluster_serving.client.mailbox import Mailbox
 from cluster_serving.client.priority import NORMAL, stream_of
 from cluster_serving.client.protocol import (
@@ -35,6 +35,7 @@ from cluster_serving.client.protocol import (
 )
 from cluster_serving.client.request_options import RequestOptions, split
 from cluster_serving.client.scripts import run
+from cluster_serving.client.timeouts import result_timeout
 
 _SCAN_COUNT = 500
 
@@ -54,7 +55,7 @@ class _Queue:
         self.name = name
         self.host = host or "localhost"
         self.port = str(port or 6379)
-        self.db = connect(self.host, self.port, url, **redis_options)
+        self.db = connect(self.host, self.port, url, name, **redis_options)
         self._threads = threading.local()
         self._recent = RecentEntries()
 
@@ -98,7 +99,8 @@ class OutputQueue(_Queue):
         host: Redis host, default `localhost`.
         port: Redis port, default 6379.
         name: The job's `jobName`, default `serving_stream`.
-        url: Instead of host and port: `redis://[user:password@]host:port/db`, or `rediss://` for TLS.
+        url: Instead of host and port: `redis://[user:password@]host:port/db`, `rediss://` for TLS, or one of
+            Sentinels or of a cluster (`client.failover.FailoverUrl`).
         redis_options: Further arguments of `redis.Redis`, such as `password` or `ssl_ca_certs`.
     """
 
@@ -126,7 +128,7 @@ class OutputQueue(_Queue):
         if fields is None:
             if timeout is None:
                 return None
-            raise ResultTimeout(f"no result for {uri!r} of job {self.name!r} within {timeout} s")
+            raise result_timeout(self.db, self.name, timeout, uri)
         return decode_result(fields)
 
     def query_and_delete(self, uri: str, timeout: float | None = None) -> Result | None:
@@ -178,7 +180,8 @@ class InputQueue(_Queue):
         host: Redis host, default `localhost`.
         port: Redis port, default 6379.
         name: The job's `jobName`, default `serving_stream`.
-        url: Instead of host and port: `redis://[user:password@]host:port/db`, or `rediss://` for TLS.
+        url: Instead of host and port: `redis://[user:password@]host:port/db`, `rediss://` for TLS, or one of
+            Sentinels or of a cluster (`client.failover.FailoverUrl`).
         redis_options: Further arguments of `redis.Redis`, such as `password` or `ssl_ca_certs`.
     """
 
@@ -247,7 +250,7 @@ class InputQueue(_Queue):
             self._add(uri, inputs_of(request_data), options, mailbox.reply_channel)
             fields = mailbox.wait(mailbox.reply_channel, uri, lambda: self._fetch(uri, True), timeout)
         if fields is None:
-            raise ResultTimeout(f"no result from job {self.name!r} within {timeout} s")
+            raise result_timeout(self.db, self.name, timeout)
         return decode_result(fields)
 
     def _add(self, uri: str, data: Mapping[str, object], options: RequestOptions, reply_to: str = "") -> Place:
