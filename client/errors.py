@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-
 MAX_MESSAGE_BYTES = 4096
 """Longest message of an error that is sent, as UTF-8."""
 

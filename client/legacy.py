@@ -143,10 +143,11 @@ def _from_base64(data: bytes) -> list[pa.RecordBatch]:
 
 
 def _decode_column(name: str, column: pa.Array) -> Input:
-    if pa.types.is_struct(column.type):
-        return _decode_tensor(name, column)
     try:
+        # Before anything else: Arrow ends the process when it is asked for a part of an array of negative length.
         column.validate(full=True)
+        if pa.types.is_struct(column.type):
+            return _decode_tensor(name, column)
         value = column[0].as_py()
     except (pa.ArrowException, IndexError) as error:
         raise InvalidInput(f"input {name!r} is a damaged Arrow {column.type} column: {error}") from None
@@ -209,10 +210,6 @@ def _child_values(name: str, child: pa.Array) -> Array:
     if not pa.types.is_list(child.type):
         raise InvalidInput(f"input {name!r}: a tensor field is an Arrow {child.type}, expected a list")
     values = child.values
-    try:
-        values.validate(full=True)
-    except pa.ArrowException as error:
-        raise InvalidInput(f"input {name!r} is damaged: {error}") from None
     if pa.types.is_string(values.type):
         return np.array(values.to_pylist(), object)
     if values.null_count or not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
