@@ -72,6 +72,8 @@ def test_a_key_without_a_value_keeps_its_default(read):
         ("inputShapes: [3, 4]", "inputShapes is [3, 4] (a list); expected a list of shapes"),
         ("redisMaxMemory: lots", "redisMaxMemory is 'lots' (text); expected a size"),
         ("batchTimeout: 1.5", "batchTimeout is 1.5 (a number); expected a whole number of milliseconds"),
+        ("batchTimeout: -1", "batchTimeout is -1 (a number); expected a whole number of milliseconds, 0 or more"),
+        ("resultTtl: 0", "resultTtl is 0 (a number); expected a whole number of seconds, at least 1"),
         ("redisUrl: redis://h:1/x", "redisUrl is 'redis://h:1/x' (text); expected host:port"),
         ("flinkRestUrl: localhost:x", "flinkRestUrl is 'localhost:x' (text); expected host:port"),
         ("queueUsed: kafka", "queueUsed is 'kafka' (text); expected redis"),
