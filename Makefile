@@ -4,7 +4,7 @@ BIN := .venv/bin
 SOURCES := pyproject.toml $(shell find client connectors job launcher frontend bench flink-conf -type f -not -name '*.pyc')
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help quickstart stop test chaos check format clean
+.PHONY: help quickstart stop test chaos check fuzz format clean
 
 help:  ## List the targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:.*## /\t/'
@@ -27,6 +27,10 @@ check: .venv/dev .venv/installed  ## Lint, format and types
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
+fuzz: .venv/fuzz .venv/installed  ## Look for requests that break the job, for SECONDS=60
+	@$(BIN)/python -m tests.fuzz.entries .fuzz/entries -artifact_prefix=.fuzz/ -max_total_time=$(or $(SECONDS),60) \
+		-max_len=4096 -timeout=20 -rss_limit_mb=6000 -verbosity=0 -close_fd_mask=2 -print_final_stats=1
+
 format: .venv/dev  ## Format the code
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
 
@@ -47,6 +51,10 @@ clean:  ## Remove the environment and the quickstart's files
 	@echo "Installing all engines and the development tools into .venv (once, several minutes)"
 	@$(PIP) install --progress-bar on --quiet '.[dev]'
 	@touch .venv/dev .venv/quickstart .venv/installed
+
+.venv/fuzz: .venv/dev
+	@$(PIP) install --quiet '.[fuzz]'
+	@touch .venv/fuzz .venv/installed
 
 # Not an editable install: Flink's embedded interpreter does not read the .pth files that those consist of. So what runs
 # here is what a user's installation contains.

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+MAX_MESSAGE_BYTES = 4096
+"""Longest message of an error that is sent, as UTF-8."""
+
 
 class ServingError(Exception):
     """Base of all errors of Cluster Serving.
@@ -24,8 +27,8 @@ class ServingError(Exception):
 
     @property
     def message(self) -> str:
-        """The text, without the code."""
-        return str(self)
+        """The text, without the code; cut off, as it may quote whatever a request holds."""
+        return str(self).encode("utf8", "backslashreplace")[:MAX_MESSAGE_BYTES].decode("utf8", "ignore")
 
 
 class InvalidInput(ServingError, ValueError):

@@ -36,3 +36,9 @@ class SparseTensor:
 
 Input = Array | Image | SparseTensor
 """One named input; a string tensor is an ndarray of dtype object that holds `str`."""
+
+MAX_INPUTS = 1024
+"""Most inputs of a request."""
+
+MAX_STRINGS = 1 << 20
+"""Most strings in a tensor: each takes a hundred times the memory of the one byte that it may have in a request."""

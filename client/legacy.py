@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from cluster_serving.client.arrow import refuse_compression
-from cluster_serving.client.errors import InvalidInput
-from cluster_serving.client.inputs import Array, Image, Input, SparseTensor
+from cluster_serving.client.errors import InvalidInput, RequestTooLarge
+from cluster_serving.client.inputs import MAX_INPUTS, MAX_STRINGS, Array, Image, Input, SparseTensor
 
 _LISTS = ("indiceData", "indiceShape", "data", "shape")
 _TENSOR = pa.struct([(name, pa.list_(pa.float32() if name == "data" else pa.int32())) for name in _LISTS])
@@ -64,6 +64,8 @@ def decode_request(data: bytes) -> dict[str, Input]:
         InvalidInput: The field is not base64 of such a stream; the message says where it breaks.
     """
     batch = _from_base64(data)[0]
+    if batch.num_columns > MAX_INPUTS:
+        raise InvalidInput(f"the request has {batch.num_columns} inputs; at most {MAX_INPUTS} are taken")
     inputs = {name: _decode_column(name, batch.column(index)) for index, name in enumerate(batch.schema.names)}
     if not inputs or len(inputs) != batch.num_columns:
         raise InvalidInput(f"the request needs one or more inputs of different names, it has {batch.schema.names}")
@@ -141,10 +143,11 @@ def _from_base64(data: bytes) -> list[pa.RecordBatch]:
 
 
 def _decode_column(name: str, column: pa.Array) -> Input:
-    if pa.types.is_struct(column.type):
-        return _decode_tensor(name, column)
     try:
+        # Before anything else: Arrow ends the process when it is asked for a part of an array of negative length.
         column.validate(full=True)
+        if pa.types.is_struct(column.type):
+            return _decode_tensor(name, column)
         value = column[0].as_py()
     except (pa.ArrowException, IndexError) as error:
         raise InvalidInput(f"input {name!r} is a damaged Arrow {column.type} column: {error}") from None
@@ -162,8 +165,11 @@ def decode_text(name: str, text: str) -> Input:
 
     Raises:
         InvalidInput: It is neither.
+        RequestTooLarge: There are more than `MAX_STRINGS` strings.
     """
     if "|" in text:
+        if text.count("|") >= MAX_STRINGS:
+            raise RequestTooLarge(f"input {name!r} holds more than {MAX_STRINGS} strings")
         return np.array(text.split("|"), object)
     try:
         return Image(base64.b64decode(text, validate=True))
@@ -204,10 +210,6 @@ def _child_values(name: str, child: pa.Array) -> Array:
     if not pa.types.is_list(child.type):
         raise InvalidInput(f"input {name!r}: a tensor field is an Arrow {child.type}, expected a list")
     values = child.values
-    try:
-        values.validate(full=True)
-    except pa.ArrowException as error:
-        raise InvalidInput(f"input {name!r} is damaged: {error}") from None
     if pa.types.is_string(values.type):
         return np.array(values.to_pylist(), object)
     if values.null_count or not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):

@@ -17,12 +17,15 @@ from contextlib import suppress
 import numpy as np
 
 from cluster_serving.client import legacy
-from cluster_serving.client.errors import InvalidInput
-from cluster_serving.client.inputs import Array, Image, Input, SparseTensor
+from cluster_serving.client.errors import InvalidInput, RequestTooLarge
+from cluster_serving.client.inputs import MAX_INPUTS, Array, Image, Input, SparseTensor
 from cluster_serving.client.slots import TensorSpec
 
 MAX_DIMENSIONS = 32
 """Deepest nesting of a tensor: numpy's own limit."""
+
+MAX_VALUES, MAX_LISTS, MAX_KEYS = 1 << 22, 1 << 20, 1 << 16
+"""Most commas, brackets and colons of a body, wherever they stand: each costs far more to parse than its byte."""
 
 _EXPECTED = 'expected {"instances": [{"name": value, …}]}'
 _SPARSE = ("shape", "data", "indices")
@@ -39,7 +42,13 @@ def decode_request(data: bytes) -> dict[str, Input]:
 
     Raises:
         InvalidInput: It is not such a body; the message says where it breaks.
+        RequestTooLarge: It holds too many values.
     """
+    for marks, most, what in ((b",", MAX_VALUES, "values"), (b"[{", MAX_LISTS, "lists"), (b":", MAX_KEYS, "names")):
+        if sum(data.count(mark) for mark in marks) > most:
+            raise RequestTooLarge(
+                f"the JSON text ({len(data)} bytes) holds more than {most} {what}; send Arrow instead"
+            )
     try:
         body = json.loads(data)
     except RecursionError:
@@ -54,6 +63,8 @@ def decode_request(data: bytes) -> dict[str, Input]:
     instance = instances[0]
     if not isinstance(instance, dict) or not instance:
         raise InvalidInput(f"the first instance is {reprlib.repr(instance)}; {_EXPECTED}")
+    if len(instance) > MAX_INPUTS:
+        raise InvalidInput(f"the first instance has {len(instance)} inputs; at most {MAX_INPUTS} are taken")
     return {name: to_input(name, value) for name, value in instance.items()}
 
 

@@ -249,7 +249,7 @@ def encode_rows(native: bool, names: Sequence[str], outputs: Sequence[Array]) ->
 
 def encode_error(error: ServingError) -> dict[str, str | bytes]:
     """Fields of the result hash for a request that failed, readable by original clients (`NaN`) and ours."""
-    return {"value": legacy.ERROR_VALUE, "error": str(error), "code": error.code}
+    return {"value": legacy.ERROR_VALUE, "error": error.message, "code": error.code}
 
 
 def decode_result(fields: Mapping[bytes, bytes]) -> Result:

@@ -22,8 +22,8 @@ import numpy as np
 import pyarrow as pa
 
 from cluster_serving.client.arrow import refuse_compression
-from cluster_serving.client.errors import InvalidInput
-from cluster_serving.client.inputs import Array, Image, Input, SparseTensor
+from cluster_serving.client.errors import InvalidInput, RequestTooLarge
+from cluster_serving.client.inputs import MAX_STRINGS, Array, Image, Input, SparseTensor
 from cluster_serving.client.layout import Layout
 
 DTYPES = frozenset(
@@ -203,6 +203,8 @@ def _column(field: pa.Field) -> Column:
         dimensions = tuple(int(part) for part in shape.split(",")) if shape else ()
     except ValueError:
         raise InvalidInput(f"input {field.name!r} has shape {shape!r}; expected numbers and commas") from None
+    if kind == "string" and math.prod(dimensions) > MAX_STRINGS:
+        raise RequestTooLarge(f"input {field.name!r} has shape {shape}; at most {MAX_STRINGS} strings are taken")
     if len(dimensions) > 32 or any(d < 0 for d in dimensions):
         raise InvalidInput(f"input {field.name!r} has shape {shape!r}; expected up to 32 numbers, none negative")
     return Column(field.name, kind, dtype if kind in ("tensor", "sparse") else "", dimensions)
@@ -240,11 +242,11 @@ def _from_arrow(column: Column, array: pa.Array) -> Input:
         indices, values = (array.field(child)[0].as_buffer() for child in ("indices", "values"))
         return _sparse(column, indices, values)
     if column.kind == "string":
-        strings = array[0].values.to_pylist()
-        if len(strings) != math.prod(column.shape):
-            raise InvalidInput(f"input {column.name!r} has {len(strings)} strings for shape {column.shape}")
-        result = np.empty(len(strings), object)
-        result[:] = strings
+        values = array[0].values
+        if len(values) != math.prod(column.shape):
+            raise InvalidInput(f"input {column.name!r} has {len(values)} strings for shape {column.shape}")
+        result = np.empty(len(values), object)
+        result[:] = values.to_pylist()
         return result.reshape(column.shape)
     buffer = array[0].as_buffer()
     if column.kind == "image":

@@ -17,6 +17,8 @@ from cluster_serving.job.options import ImageOptions
 FORMATS = "JPEG, PNG, BMP, WebP or TIFF"
 """Accepted formats; OpenCV reads more, but the size of others is not known before they are decoded."""
 
+_PNG = b"\x89PNG\r\n\x1a\n"
+_MAX_PNG_CHUNKS = 1 << 16  # encoders make them of 8 KiB or more
 _MAX_JPEG_SEGMENTS = 1000  # before the frame header; a large colour profile takes some 200
 # As decoders do, passes over what is no marker, and over markers that have no segment.
 _JPEG_SEGMENT = re.compile(rb"\xff([\x02-\xcf\xd9-\xfe])")
@@ -53,7 +55,7 @@ def decode(
             f"input {name!r} is an image of {size[0]} x {size[1]} pixels; at most {options.max_pixels} are accepted"
         )
     try:
-        image = cv2.imdecode(np.frombuffer(data, np.uint8), _FLAGS[options.color]) if size else None
+        image = cv2.imdecode(np.frombuffer(data, np.uint8), _FLAGS[options.color]) if size and _is_whole(data) else None
     except cv2.error:
         image = None
     if image is None:
@@ -85,7 +87,7 @@ def read_size(data: bytes) -> tuple[int, int] | None:
         Pixels as stored (before EXIF orientation); None if the bytes do not begin like one of `FORMATS`.
     """
     try:
-        if data.startswith(b"\x89PNG\r\n\x1a\n") and data[12:16] == b"IHDR":
+        if data.startswith(_PNG) and data[12:16] == b"IHDR":
             width, height = struct.unpack_from(">II", data, 16)
             return width, height
         if data.startswith(b"\xff\xd8\xff"):
@@ -99,6 +101,21 @@ def read_size(data: bytes) -> tuple[int, int] | None:
     except (struct.error, IndexError):
         pass  # the header is cut off
     return None
+
+
+def _is_whole(data: bytes) -> bool:
+    """Whether no chunk of a PNG is longer than the file: OpenCV allocates up to 4 GiB for one before it reads it."""
+    if not data.startswith(_PNG):
+        return True
+    position = len(_PNG)
+    for _ in range(_MAX_PNG_CHUNKS):
+        if position + 8 > len(data):
+            return False
+        length, kind = struct.unpack_from(">I4s", data, position)
+        position += 12 + length
+        if kind == b"IEND":
+            return True
+    return False
 
 
 def _jpeg_size(data: bytes) -> tuple[int, int] | None:

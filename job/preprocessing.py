@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ MAX_DENSE_ELEMENTS = 1 << 24
 """Most elements of a sparse tensor made dense: 64 MiB of float32, out of a request of a few bytes."""
 
 _MAX_DIMENSIONS = 32
+_MOST_NAMED = 32
 
 
 class Preprocessor:
@@ -64,7 +66,7 @@ class Preprocessor:
         """
         if len(record) != len(self._rules):
             raise InvalidInput(
-                f"the request has {len(record)} inputs ({', '.join(map(repr, record))}); "
+                f"the request has {len(record)} inputs ({', '.join(map(repr, islice(record, _MOST_NAMED)))}); "
                 f"the model expects {len(self._rules)}: {', '.join(map(str, self._rules))}"
             )
         names = [rule.name for rule in self._rules] if record.keys() == self._names else record
@@ -115,18 +117,32 @@ class _Rule:
             raise InvalidInput(f"input {name!r} is an image, but the model expects {self}")
         if self._image.record_key is not None:
             value = decrypt(value, self._image.record_key, name)
+        size = None if self._image.resize else images.read_size(value.data)
+        if size and math.prod(size) <= self._image.max_pixels:
+            # A wrong size costs nothing but its header. Turned upright, the image may be as wide as it was high.
+            shapes = [self._shape_of(*size), self._shape_of(*size[::-1])]
+            if not any(_fits(shape, expected) for shape in shapes):
+                raise self._wrong_size(name, dtype, shapes[0], expected)
         image = images.decode(value.data, self._image, self._layout, dtype, name)
         if not _fits(image.shape, expected):
-            height, width, wanted = (
-                (*image.shape[1:], expected[1:]) if self._layout == "CHW" else (*image.shape[:2], expected[:2])
-            )
-            scalable = not _fits((height, width), wanted)
-            advice = '; imageResize: "width,height" in config.yaml scales images' if scalable else ""
-            raise InvalidInput(
-                f"input {name!r} is an image of {width} x {height} pixels ({type_text(dtype.name, image.shape)}), "
-                f"but the model expects {self}{advice}"
-            )
+            raise self._wrong_size(name, dtype, image.shape, expected)
         return image[np.newaxis] if self._batched else image
+
+    def _shape_of(self, width: int, height: int) -> tuple[int, ...]:
+        channels = 1 if self._image.color == "GRAY" else 3
+        return (channels, height, width) if self._layout == "CHW" else (height, width, channels)
+
+    def _wrong_size(
+        self, name: str, dtype: np.dtype[Any], shape: tuple[int, ...], expected: tuple[int | None, ...]
+    ) -> InvalidInput:
+        sides = slice(1, None) if self._layout == "CHW" else slice(None, 2)
+        height, width = shape[sides]
+        scalable = not _fits((height, width), expected[sides])
+        advice = '; imageResize: "width,height" in config.yaml scales images' if scalable else ""
+        return InvalidInput(
+            f"input {name!r} is an image of {width} x {height} pixels ({type_text(dtype.name, shape)}), "
+            f"but the model expects {self}{advice}"
+        )
 
     def _dense(self, name: str, value: SparseTensor) -> Array:
         shape = tuple(value.shape)

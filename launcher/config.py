@@ -157,7 +157,10 @@ class Config(BaseModel):
 
     max_batch_size: int = _key(32, _COUNT, "Most records in one batch.", ge=1)
     batch_timeout: int = _key(
-        10, "a whole number of milliseconds", "Milliseconds that a record waits at most for its batch to fill.", ge=0
+        10,
+        "a whole number of milliseconds, 0 or more",
+        "Milliseconds that a record waits at most for its batch to fill.",
+        ge=0,
     )
     greedy_batching: bool = _key(
         True, _SWITCH, "true: a batch does not wait while nothing is queued, so an idle system adds no delay."
@@ -171,7 +174,7 @@ class Config(BaseModel):
         repr=False,
     )
     redis_timeout: int = _key(
-        5000, "a whole number of milliseconds", "Milliseconds to wait for an answer of Redis.", ge=1
+        5000, "a whole number of milliseconds, at least 1", "Milliseconds to wait for an answer of Redis.", ge=1
     )
     redis_max_memory: Size = _key(
         "4g",
@@ -179,10 +182,10 @@ class Config(BaseModel):
         "Memory limit of the Redis that is started here; when it is reached, requests are refused.",
         ge=1 << 20,
     )
-    result_ttl: int = _key(3600, "a whole number of seconds", "Seconds that a result is kept.", ge=1)
+    result_ttl: int = _key(3600, "a whole number of seconds, at least 1", "Seconds that a result is kept.", ge=1)
     claim_idle_time: int = _key(
         60,
-        "a whole number of seconds",
+        "a whole number of seconds, at least 1",
         "Seconds after which the requests of a slot that went silent are given to another one.",
         ge=1,
     )
@@ -215,7 +218,7 @@ class Config(BaseModel):
         "Flink's REST endpoint and UI. If nothing listens there and it is this machine, a cluster is started.",
     )
     start_timeout: int = _key(
-        120, "a whole number of seconds", "Seconds that each step of cluster-serving-start may take.", ge=1
+        120, "a whole number of seconds, at least 1", "Seconds that each step of cluster-serving-start may take.", ge=1
     )
 
     @field_validator("image_std")

@@ -10,6 +10,7 @@ import pytest
 from cluster_serving.client import legacy
 from cluster_serving.client.errors import InvalidInput
 from cluster_serving.client.inputs import Image, SparseTensor
+from cluster_serving.client.protocol import Entry
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -95,3 +96,16 @@ def test_results_keep_shape_and_become_float32():
     decoded = legacy.decode_result(legacy.encode_result(outputs))
     assert [array.shape for array in decoded] == [(1, 10), (2,)]
     assert {array.dtype.name for array in decoded} == {"float32"}
+
+
+def test_a_tensor_of_negative_length_does_not_end_the_process():
+    raw = bytearray(base64.b64decode(golden("dense")))
+    lengths = [at for at in range(0, len(raw) - 8, 8) if raw[at : at + 8] == (4).to_bytes(8, "little")]
+    refusals = []
+    for at in lengths:
+        damaged = raw[: at + 4] + b"\xff" * 4 + raw[at + 8 :]
+        try:
+            Entry(b"1-0", "uri", base64.b64encode(damaged)).decode()
+        except InvalidInput as error:
+            refusals.append(str(error))
+    assert any("length is negative" in refusal for refusal in refusals)

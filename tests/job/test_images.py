@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import resource
 import struct
 import time
 import zlib
@@ -63,6 +64,31 @@ def test_grey_and_transparent_images_get_three_channels(picture):
     np.testing.assert_array_equal(decode(encode(".png", transparent), ImageOptions(), "HWC"), picture)
 
 
+@pytest.mark.parametrize("layout", ["HWC", "CHW"])
+@pytest.mark.parametrize("suffix", [".png", ".tiff"])
+def test_sixteen_bits_become_eight_in_every_layout(picture, suffix, layout):
+    colour, gray = picture.astype(np.uint16) * 257, picture[:, :, 0].astype(np.uint16) * 257
+    three = np.stack([picture[:, :, 0]] * 3, axis=2)
+    for deep, expected in ((colour, picture), (gray, three)):
+        image = decode(encode(suffix, deep), ImageOptions(), layout)
+        np.testing.assert_array_equal(image if layout == "HWC" else image.transpose(1, 2, 0), expected)
+
+
+@pytest.mark.parametrize("layout", ["HWC", "CHW"])
+@pytest.mark.parametrize("deep", [False, True])
+def test_transparent_images_have_the_channels_asked_for(picture, layout, deep):
+    transparent = np.dstack([picture, picture[:, :, 1]])
+    data = encode(".png", transparent.astype(np.uint16) * 257 if deep else transparent)
+    gray = cv2.cvtColor(picture, cv2.COLOR_BGR2GRAY)[:, :, np.newaxis]
+    for color, expected in (("BGR", picture), ("RGB", picture[:, :, ::-1]), ("GRAY", gray)):
+        image = decode(data, ImageOptions(color=color), layout)
+        # Decoders weigh the channels of a gray image in their own ways.
+        tolerance = 2 if color == "GRAY" else 0
+        np.testing.assert_allclose(
+            image if layout == "HWC" else image.transpose(1, 2, 0), expected.astype("f4"), atol=tolerance
+        )
+
+
 def test_an_image_is_scaled_to_width_and_height(picture):
     image = decode(encode(".png", picture), ImageOptions(resize=(40, 24)), "HWC")
     np.testing.assert_array_equal(image, cv2.resize(picture, (40, 24)))
@@ -96,6 +122,16 @@ def test_a_tiff_of_the_other_byte_order_is_read():
     data = b"MM\0*" + struct.pack(">I", 20) + bytes(range(12)) + struct.pack(">H", len(tags)) + entries + b"\0" * 4
     assert read_size(data) == (4, 3)
     assert decode(data, ImageOptions(), "HWC").shape == (3, 4, 3)
+
+
+def test_a_png_that_claims_a_huge_chunk_costs_no_memory(picture):
+    data = encode(".png", picture)
+    at = data.index(b"IDAT") - 4
+    claims = data[:at] + b"\xff\xff\xff\x07" + data[at + 4 :]
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(InvalidInput, match="is damaged or cut off"):
+        decode(claims, ImageOptions(), "CHW")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1 << 18  # KiB
 
 
 @pytest.mark.parametrize("size", [(40_000, 40_000), (30_000, 30_000), (2**31 - 1, 1)])

@@ -80,6 +80,8 @@ def test_a_key_without_a_value_keeps_its_default(read):
         ("redisUrl: redis+cluster://h:1", f"redisUrl is text; expected {_REDIS}"),
         ("redisUrl: redis+sentinel://h:1", f"redisUrl is text; expected {_REDIS}"),
         ("redisUrl: redis://h:1?socket_timeout=1", f"redisUrl is text; expected {_REDIS}"),
+        ("batchTimeout: -1", "batchTimeout is -1 (a number); expected a whole number of milliseconds, 0 or more"),
+        ("resultTtl: 0", "resultTtl is 0 (a number); expected a whole number of seconds, at least 1"),
         ("redisUrl: redis://h:1/x", "redisUrl is 'redis://h:1/x' (text); expected host:port"),
         ("flinkRestUrl: localhost:x", "flinkRestUrl is 'localhost:x' (text); expected host:port"),
         ("queueUsed: kafka", "queueUsed is 'kafka' (text); expected redis"),
