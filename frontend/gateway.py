@@ -113,6 +113,18 @@ class Gateway:
             raise ModelNotFound(f"there is no model {shown}; there are: {known}")
         return found
 
+    async def of_job(self, job: str) -> ServedModel:
+        """The model that a job serves.
+
+        Raises:
+            ModelNotFound: There is no such job.
+            RedisUnavailable: Redis cannot be reached.
+        """
+        for model in (await self.models()).values():
+            if model.job == job:
+                return model
+        raise ModelNotFound(f"there is no job {job!r}")
+
     async def listed(self) -> list[ServedModel]:
         """All models and versions, by name.
 
