@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -28,6 +29,7 @@ class FrontEnd:
         metrics: What is counted.
         health: Whether the jobs answer.
         keys: API keys; None if anybody may ask.
+        on_close: What else is to be closed with it.
 
     Raises:
         KeysError: The file of API keys cannot be used.
@@ -49,6 +51,7 @@ class FrontEnd:
             settings["ssl_ca_data"] = store
         self.metrics = Metrics()
         self.keys = Keys(Path(options.api_keys_file)) if options.api_keys_file else None
+        self.on_close: list[Callable[[], Awaitable[None]]] = []
         self._buckets: dict[str, TokenBucket] = {}
         self.gateway = Gateway(
             url,
@@ -66,6 +69,8 @@ class FrontEnd:
 
     async def close(self) -> None:
         """Close the connections."""
+        for close in self.on_close:
+            await close()
         await self.health.close()
         await self.gateway.close()
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from cluster_serving.client.connection import translated
+from cluster_serving.client.deferred import DeferredExchange
 from cluster_serving.client.errors import ModelNotFound, ServingError
-from cluster_serving.client.exchange import Exchange
 from cluster_serving.client.inputs import Input
 from cluster_serving.client.protocol import DEFAULT_JOB, Outputs, decode_outputs, slots_key
 from cluster_serving.client.slots import JOBS_KEY, SlotReport, read_reports
@@ -63,7 +63,7 @@ class Gateway:
         flight: Flight | None = None,
         **exchange_options: Any,
     ) -> None:
-        self.exchange = Exchange(redis_url, **exchange_options)
+        self.exchange = DeferredExchange(redis_url, **exchange_options)
         self.flight = flight or Flight(1000)
         self.on_answer: Callable[[str], None] = lambda job: None
         self._jobs = tuple(jobs)
