@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from cluster_serving.client.errors import ServingError
-from cluster_serving.frontend import asynchronous, operation, original
+from cluster_serving.frontend import asynchronous, openapi, operation, original
 from cluster_serving.frontend.answering import Json, error_response
 from cluster_serving.frontend.front_end import FrontEnd
 from cluster_serving.frontend.guard import Guard
@@ -29,7 +29,12 @@ def make(front: FrontEnd) -> ASGIApp:
 
     app = Starlette(
         # The first that fits is taken, so what is asked most comes first.
-        routes=[*original.routes(front), *asynchronous.routes(front), *operation.routes(front)],
+        routes=[
+            *original.routes(front),
+            *asynchronous.routes(front),
+            *operation.routes(front),
+            *openapi.routes(front),
+        ],
         lifespan=lifespan,
         exception_handlers={
             ServingError: _serving_error,

@@ -73,3 +73,23 @@ def test_what_the_model_refuses_is_400_with_its_reason_and_place(served):
     assert response.status_code == 400
     assert response.json()["error"].startswith("instances[1]: input 'image' is float32[2, 2]")
     assert "value" in response.json()["predictions"][0]
+
+
+def test_a_dead_taskmanager_is_noticed_and_its_successor_too(served, cluster):
+    url = f"{served}/health/ready"
+    wait_until(lambda: httpx.get(url, timeout=30).status_code == 200, 60)
+    assert httpx.get(f"{served}/health/live").status_code == 200
+    taskmanagers = cluster.taskmanagers()
+    for pid in taskmanagers:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        wait_until(lambda: httpx.get(url, timeout=30).status_code == 503, 60)
+        assert "http-digits" in httpx.get(url, timeout=30).json()["error"]
+        assert httpx.get(f"{served}/health/live").status_code == 200
+    finally:
+        for pid in taskmanagers:
+            os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: httpx.get(url, timeout=30).status_code == 200, 120)
+    instances, labels = images(2)
+    answer = httpx.post(f"{served}/predict", json={"instances": instances}, timeout=60).json()
+    assert [prediction["value"][0]["class"] for prediction in answer["predictions"]] == labels.tolist()
