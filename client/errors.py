@@ -119,6 +119,14 @@ class ModelNotFound(ServingError):
     grpc_status = "NOT_FOUND"
 
 
+class RequestNotFound(ServingError):
+    """No request of this id is known, or its result is no longer kept."""
+
+    code = "REQUEST_NOT_FOUND"
+    http_status = 404
+    grpc_status = "NOT_FOUND"
+
+
 class Overloaded(ServingError):
     """The front end has as many requests in flight as it may; nothing was queued."""
 

@@ -32,14 +32,28 @@ from cluster_serving.client.timeouts import result_timeout_async
 
 Fields = dict[bytes, bytes]
 
+SHARED_CHANNEL = "cluster-serving|submitted"
+"""Channel of the requests that were submitted, on which every exchange listens."""
+
 _RECONNECT_PAUSE = 0.1
 _MOST_AT_ONCE = 256
 _SUBSCRIBE_TIMEOUT = 5.0
 
 
 @dataclass(slots=True, eq=False)
-class _Pending:
-    """A request that waits for its result."""
+class Pending:
+    """A request that waits for its result.
+
+    Attributes:
+        job: `jobName`.
+        key: Result key.
+        fields: What is sent.
+        result: Set once the result is there; of a submitted request, once it is queued.
+        entry_id: Its entry in the stream, once it is queued.
+        sent: When it was.
+        kept: The result stays in Redis.
+        waiters: How many wait for a result that is kept.
+    """
 
     job: str
     key: str
@@ -48,6 +62,8 @@ class _Pending:
     priority: str = NORMAL
     entry_id: bytes | None = None
     sent: float = 0.0
+    kept: bool = False
+    waiters: int = 0
 
 
 class Exchange:
@@ -76,11 +92,11 @@ class Exchange:
         self._window_count = window_count
         self._full = asyncio.Event()
         self._observe = observe
-        self._pending: dict[bytes, _Pending] = {}
-        self._to_send: dict[bytes, _Pending] = {}
+        self._pending: dict[bytes, Pending] = {}
+        self._to_send: dict[bytes, Pending] = {}
         self._to_fetch: dict[bytes, None] = {}
         self._to_delete: list[str] = []
-        self._to_withdraw: list[_Pending] = []
+        self._to_withdraw: list[Pending] = []
         self._sender: asyncio.Task[None] | None = None
         self._fetcher: asyncio.Task[None] | None = None
         self._listener: asyncio.Task[None] | None = None
@@ -111,16 +127,13 @@ class Exchange:
         """
         uri = uuid.uuid4().hex
         fields = request_fields(uri, inputs, self._channel, RequestOptions.waiting(timeout, priority).deadline_ms)
-        pending = _Pending(job, result_key(job, uri), fields, asyncio.get_running_loop().create_future(), priority)
+        pending = Pending(job, result_key(job, uri), fields, asyncio.get_running_loop().create_future(), priority)
         name = uri.encode()
         try:
             async with asyncio.timeout(timeout):
                 await self._subscribe()
-                self._pending[name] = self._to_send[name] = pending
-                if self._sender is None or self._sender.done():
-                    self._sender = asyncio.create_task(self._send())
-                elif len(self._to_send) >= self._window_count:
-                    self._full.set()
+                self._pending[name] = pending
+                self._queue(name, pending)
                 return await pending.result
         except TimeoutError:
             raise await result_timeout_async(self.db, job, timeout) from None
@@ -138,6 +151,13 @@ class Exchange:
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
         await self.db.aclose()
+
+    def _queue(self, name: bytes, pending: Pending) -> None:
+        self._to_send[name] = pending
+        if self._sender is None or self._sender.done():
+            self._sender = asyncio.create_task(self._send())
+        elif len(self._to_send) >= self._window_count:
+            self._full.set()
 
     async def _send(self) -> None:
         while self._to_send:
@@ -162,6 +182,8 @@ class Exchange:
                     pending.entry_id, pending.sent = reply, sent
                     if pending.result.cancelled():
                         self._withdraw(pending)
+                    elif pending.kept:
+                        pending.result.set_result({})
                 elif not pending.result.done():
                     pending.result.set_exception(self._as_ours(pending.job, reply))
 
@@ -176,7 +198,7 @@ class Exchange:
         except ServingError as ours:
             return ours
 
-    def _withdraw(self, pending: _Pending) -> None:
+    def _withdraw(self, pending: Pending) -> None:
         """Take a request for which nobody waits out of the stream; if it is being computed, that goes on."""
         self._to_withdraw.append(pending)
         self._look({})
@@ -210,9 +232,11 @@ class Exchange:
                 self._observe("get", now - started)
             for (_, pending), fields in zip(waiting, replies[bool(deleted) :], strict=False):
                 if fields:
-                    self._to_delete.append(pending.key)
+                    if not pending.kept:
+                        self._to_delete.append(pending.key)
                     if not pending.result.done():
-                        self._observe("wait", now - (pending.sent or started))
+                        if pending.sent:
+                            self._observe("wait", now - pending.sent)
                         pending.result.set_result(fields)
 
     def _look(self, names: Iterable[bytes]) -> None:
@@ -236,7 +260,7 @@ class Exchange:
         while True:
             try:
                 async with self.db.pubsub() as pubsub:
-                    await pubsub.subscribe(self._channel)
+                    await pubsub.subscribe(self._channel, SHARED_CHANNEL)
                     while True:
                         message = await pubsub.get_message(timeout=RECHECK)
                         if message is None:

@@ -78,7 +78,7 @@ def error_headers(error: ServingError) -> dict[str, str]:
 def error_response(error: ServingError) -> Response:
     """The answer to a request that failed as a whole."""
     headers = error_headers(error)
-    if isinstance(error, RequestTooLarge | BodyTimeout):
+    if isinstance(error, BodyTimeout):
         # The rest of the body is not read, so nothing else can follow on this connection.
         headers["connection"] = "close"
     return Json({"error": str(error), "code": error.code}, error.http_status, headers)

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.types import ASGIApp
 
 from cluster_serving.client.errors import ServingError
-from cluster_serving.frontend import original
+from cluster_serving.frontend import asynchronous, openapi, operation, original
 from cluster_serving.frontend.answering import Json, error_response
 from cluster_serving.frontend.front_end import FrontEnd
+from cluster_serving.frontend.guard import Guard
 
-log = logging.getLogger(__name__)
 
-
-def make(front: FrontEnd) -> Starlette:
+def make(front: FrontEnd) -> ASGIApp:
     """Make the application of a front end; it closes that when it ends."""
 
     @asynccontextmanager
@@ -27,8 +27,14 @@ def make(front: FrontEnd) -> Starlette:
         yield
         await front.close()
 
-    return Starlette(
-        routes=[*original.routes(front)],
+    app = Starlette(
+        # The first that fits is taken, so what is asked most comes first.
+        routes=[
+            *original.routes(front),
+            *asynchronous.routes(front),
+            *operation.routes(front),
+            *openapi.routes(front),
+        ],
         lifespan=lifespan,
         exception_handlers={
             ServingError: _serving_error,
@@ -36,6 +42,17 @@ def make(front: FrontEnd) -> Starlette:
             ClientDisconnect: _gone,
             Exception: _unexpected,
         },
+    )
+    guarded = Guard(app, front)
+    if not front.options.cors_origins:
+        return guarded
+    # Around the guard: a browser asks without a key whether it may ask with one.
+    return CORSMiddleware(
+        guarded,
+        allow_origins=front.options.cors_origins,
+        allow_methods=["GET", "POST", "DELETE"],
+        allow_headers=["*"],
+        expose_headers=["X-Request-Id", "Retry-After"],
     )
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from cluster_serving.client.errors import InvalidInput
 from cluster_serving.frontend import servables, tls
-from cluster_serving.frontend.admission import Flight
+from cluster_serving.frontend.admission import Flight, TokenBucket
 from cluster_serving.frontend.gateway import Gateway
+from cluster_serving.frontend.health import Health
+from cluster_serving.frontend.keys import Keys
+from cluster_serving.frontend.metrics import Metrics
 from cluster_serving.frontend.options import HttpOptions
 
 
@@ -22,8 +26,13 @@ class FrontEnd:
     Attributes:
         options: The same.
         gateway: The jobs.
+        metrics: What is counted.
+        health: Whether the jobs answer.
+        keys: API keys; None if anybody may ask.
+        on_close: What else is to be closed with it.
 
     Raises:
+        KeysError: The file of API keys cannot be used.
         ServablesError: The file of servables cannot be used.
         TlsError: The certificates for Redis cannot be used.
     """
@@ -40,6 +49,10 @@ class FrontEnd:
         if options.rediss_trust_store_path:
             store = tls.certificates(options.rediss_trust_store_path, options.rediss_trust_store_token)
             settings["ssl_ca_data"] = store
+        self.metrics = Metrics()
+        self.keys = Keys(Path(options.api_keys_file)) if options.api_keys_file else None
+        self.on_close: list[Callable[[], Awaitable[None]]] = []
+        self._buckets: dict[str, TokenBucket] = {}
         self.gateway = Gateway(
             url,
             options.models,
@@ -48,12 +61,29 @@ class FrontEnd:
             Flight(options.parallelism),
             window=options.time_window / 1000,
             window_count=options.count_window,
+            observe=self.metrics.redis,
             **settings,
         )
+        self.health = Health(self.gateway, options.canary_interval, options.canary_timeout)
+        self.gateway.on_answer = self.health.note_answer
 
     async def close(self) -> None:
         """Close the connections."""
+        for close in self.on_close:
+            await close()
+        await self.health.close()
         await self.gateway.close()
+
+    def bucket(self, client: str) -> TokenBucket:
+        """What limits the rate of a client.
+
+        Args:
+            client: Name of its API key; without keys all clients are one.
+        """
+        if client not in self._buckets:
+            options = self.options
+            self._buckets[client] = TokenBucket(options.tokens_per_second, options.token_acquire_timeout / 1000)
+        return self._buckets[client]
 
     def timeout(self, asked: str | None) -> float:
         """Seconds that a request may take.

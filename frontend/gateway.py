@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from cluster_serving.client.connection import translated
+from cluster_serving.client.deferred import DeferredExchange
 from cluster_serving.client.errors import ModelNotFound, ServingError
-from cluster_serving.client.exchange import Exchange
 from cluster_serving.client.inputs import Input
 from cluster_serving.client.protocol import DEFAULT_JOB, Outputs, decode_outputs, slots_key
 from cluster_serving.client.slots import JOBS_KEY, SlotReport, read_reports
@@ -63,7 +63,7 @@ class Gateway:
         flight: Flight | None = None,
         **exchange_options: Any,
     ) -> None:
-        self.exchange = Exchange(redis_url, **exchange_options)
+        self.exchange = DeferredExchange(redis_url, **exchange_options)
         self.flight = flight or Flight(1000)
         self.on_answer: Callable[[str], None] = lambda job: None
         self._jobs = tuple(jobs)
@@ -112,6 +112,18 @@ class Gateway:
             known = ", ".join(sorted({f"{m.name} ({m.version})" for m in models.values()})) or "none"
             raise ModelNotFound(f"there is no model {shown}; there are: {known}")
         return found
+
+    async def of_job(self, job: str) -> ServedModel:
+        """The model that a job serves.
+
+        Raises:
+            ModelNotFound: There is no such job.
+            RedisUnavailable: Redis cannot be reached.
+        """
+        for model in (await self.models()).values():
+            if model.job == job:
+                return model
+        raise ModelNotFound(f"there is no job {job!r}")
 
     async def listed(self) -> list[ServedModel]:
         """All models and versions, by name.

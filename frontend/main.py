@@ -10,8 +10,12 @@ from collections.abc import Sequence
 from cluster_serving.frontend import app, arguments, server
 from cluster_serving.frontend.arguments import OptionError
 from cluster_serving.frontend.front_end import FrontEnd
+from cluster_serving.frontend.keys import KeysError, new_key
+from cluster_serving.frontend.options import HttpOptions
 from cluster_serving.frontend.servables import ServablesError
 from cluster_serving.frontend.tls import TlsError
+
+__all__ = ["HttpOptions", "OptionError", "main", "read_options"]
 
 
 def main(given: Sequence[str] | None = None) -> None:
@@ -24,13 +28,34 @@ def main(given: Sequence[str] | None = None) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     try:
-        options = arguments.read(words, os.environ)
+        if words[:1] == ["hash-key"]:
+            _hash_key(words[1:])
+            return
+        options = read_options(words)
         http = server.HttpServer(app.make(FrontEnd(options)), options, _say)
         server.run(http)
     except OptionError as error:
         _fail(str(error), 2)
-    except (ServablesError, TlsError, server.ListenError) as error:
+    except (KeysError, ServablesError, TlsError, server.ListenError) as error:
         _fail(str(error), 1)
+
+
+def read_options(words: Sequence[str]) -> HttpOptions:
+    """Options as the command would have them, with the environment of this process.
+
+    Raises:
+        OptionError: One cannot be used.
+    """
+    return arguments.read(words, os.environ)
+
+
+def _hash_key(words: Sequence[str]) -> None:
+    """Make an API key: the key itself for its user, its line for the file of keys on standard output."""
+    if len(words) != 1 or words[0].startswith("-"):
+        raise OptionError("usage: cluster-serving-http hash-key NAME >> file of apiKeysFile")
+    key, line = new_key(words[0])
+    print(f"The key of {words[0]}, which is shown only now: {key}", file=sys.stderr)
+    print(line)
 
 
 def _say(urls: list[str]) -> None:

@@ -19,6 +19,7 @@ from cluster_serving.frontend.answering import Json, error_headers, failures, re
 from cluster_serving.frontend.disconnect import unless_disconnected
 from cluster_serving.frontend.front_end import FrontEnd
 from cluster_serving.frontend.gateway import ServedModel
+from cluster_serving.frontend.guard import note
 from cluster_serving.frontend.options import ResponseFormat
 
 # Programs look for the line of their version.
@@ -134,7 +135,9 @@ class _Original:
         body = await read_body(request, options)
         path = request.path_params
         model = await self._front.gateway.model(path.get("name", ""), path.get("version", ""))
+        note(request, "original", model.name)
         asked = instances.instances_of(instances.parse(body), options.max_instances)
+        self._front.metrics.asked("original", model.name, len(asked))
         outcomes = await answer(self._front, request, model, asked)
         return predictions_response(outcomes, response_format, model)
 

@@ -12,6 +12,7 @@ from starlette.types import ASGIApp
 from uvicorn.server import Server
 
 from cluster_serving.frontend import tls
+from cluster_serving.frontend.http_protocol import limited
 from cluster_serving.frontend.options import HttpOptions
 
 
@@ -36,7 +37,7 @@ class HttpServer(Server):
             uvicorn.Config(
                 app,
                 loop="uvloop",
-                http="httptools",
+                http=limited(options),
                 ws="none",
                 lifespan="on",
                 log_config=None,

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from cluster_serving.client.errors import ServingError
 from cluster_serving.job.main import check_model
-from cluster_serving.launcher import config_file, dead_commands, lifecycle, redis_server, report, state
+from cluster_serving.launcher import config_file, dead_commands, front_end, lifecycle, redis_server, report, state
 from cluster_serving.launcher.config import Config
 from cluster_serving.launcher.errors import ConfigError, LaunchError
 from cluster_serving.launcher.flink_rest import FlinkRest, Job
@@ -75,9 +75,17 @@ def _init(
     )
 
 
-def _start(config_path: ConfigPath = _PATH) -> None:
+def _start(
+    config_path: ConfigPath = _PATH,
+    http: Annotated[bool, typer.Option("--http", help="Start the HTTP front end too.")] = False,
+) -> None:
     """Start a job, and Redis and Flink before it if needed; returns when it answers requests."""
-    _start_job(_read(config_path))
+    config = _read(config_path)
+    _start_job(config)
+    if http:
+        with _Progress() as progress:
+            url = front_end.ensure(config, config_path, progress)
+        console.print(f"    HTTP  {url}/predict")
 
 
 def _stop(job: JobName = None, config_path: ConfigPath = _PATH) -> None:
@@ -247,6 +255,7 @@ def umbrella() -> None:
     app.callback()(_about)
     for name, command in _COMMANDS.items():
         app.command(name)(command)
+    app.add_typer(dead_commands.commands(_config, _default_job), name="dead")
     # Every word after it is for the front end, --help too.
     unread = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
     app.command("http", context_settings=unread)(_http)

@@ -26,6 +26,15 @@ _KEYS: dict[str, FieldInfo] = {field.alias or name: field for name, field in Con
 _CANONICAL = {key.lower(): key for key in _KEYS}
 _VARIABLES = {field.alias or name: f"CLUSTER_SERVING_{name.upper()}" for name, field in Config.model_fields.items()}
 
+FRONT_END = "http"
+"""Section of the file with the options of the HTTP front end, which reads and checks them itself."""
+
+_FRONT_END = """\
+# Options of the HTTP front end that cluster-serving-start --http starts; cluster-serving-http --help lists them.
+# Expected: a mapping of options, such as {port: 10020, interface: 0.0.0.0}.
+# http: {}
+"""
+
 # Keys of the original that change nothing here, with the value that they may have (None: any).
 _WITHOUT_EFFECT: dict[str, object] = {
     "performance_mode": None,
@@ -96,6 +105,8 @@ def _parse(path: Path, text: str, warn: Callable[[str], None]) -> tuple[dict[str
     places: dict[str, str] = {}
     for name, place, value in pairs:
         key = _CANONICAL.get(name.lower(), name.lower())
+        if key == FRONT_END:
+            continue
         if key in places:
             raise ConfigError(f"{place}: {name} is given a second time; first in {places[key]}")
         places[key] = place
@@ -207,7 +218,7 @@ def template() -> str:
     for key, field in _KEYS.items():
         comment = textwrap.fill(field.description or "", 118, initial_indent="# ", subsequent_indent="# ")
         parts.append(f"{comment}\n# Expected: {_expects(field)}.\n{_setting(key, field)}\n")
-    return "\n".join(parts)
+    return "\n".join([*parts, _FRONT_END])
 
 
 def _setting(key: str, field: FieldInfo) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from cluster_serving.client.protocol import answered_key, slots_key
 from cluster_serving.job.main import check_model
-from cluster_serving.launcher import flink_cluster, redis_server, resubmit, state
+from cluster_serving.launcher import flink_cluster, front_end, redis_server, resubmit, state
 from cluster_serving.launcher.config import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.flink_cluster import FlinkCluster
@@ -130,6 +130,10 @@ def shutdown(config: Config | None, say: Say = lambda _: None) -> bool:
     flinks = [config.flink_address] if config else state.addresses(flink_cluster.SERVICE)
     redises = [config.redis_address] if config else state.addresses(redis_server.SERVICE)
     found = False
+    for server in state.addresses(front_end.SERVICE):
+        if front_end.stop(server, config.redis_address if config else None):
+            say(f"Stopped the HTTP front end on port {server.port}")
+            found = True
     for flink in flinks:
         if redis_server.is_listening(flink):
             found |= _stop_all(config.flink_rest_url if config else f"http://{flink}", say)

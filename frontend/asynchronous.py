@@ -1,0 +1,264 @@
+"""Requests that are queued now and asked for later: `/v1/requests`.
+
+No front end remembers them: the id names the job and the results, and what else is to know is in Redis. So any front
+end of the same Redis answers for any of them, and none is lost with a front end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import secrets
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from cluster_serving.client.connection import translated
+from cluster_serving.client.errors import InvalidInput, RequestNotFound, ServingError
+from cluster_serving.client.inputs import Input
+from cluster_serving.client.protocol import Outputs, decode_outputs, result_key
+from cluster_serving.frontend import instances, predictions
+from cluster_serving.frontend.answering import Json, failures, read_body
+from cluster_serving.frontend.callback import Callbacks
+from cluster_serving.frontend.front_end import FrontEnd
+from cluster_serving.frontend.gateway import ServedModel
+from cluster_serving.frontend.guard import note
+
+KEPT = 3600
+"""Seconds for which an id is known; results are kept for the job's `resultTtl`."""
+
+_ID = re.compile(r"([0-9a-f]{32})-([1-9][0-9]{0,5})-([A-Za-z0-9_.-]+)")
+_MOST_WAIT = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """What an id says.
+
+    Attributes:
+        secret: Random part, which nobody can guess.
+        count: Number of instances.
+        job: Name of the job.
+    """
+
+    secret: str
+    count: int
+    job: str
+
+    def __str__(self) -> str:
+        return f"{self.secret}-{self.count}-{self.job}"
+
+    @property
+    def uris(self) -> list[str]:
+        """Of its requests to the job."""
+        return [f"{self.secret}-{index}" for index in range(self.count)]
+
+    @property
+    def key(self) -> str:
+        """Redis hash that exists while the id is known: stream entries by uri."""
+        return f"{self.job}:http:{self.secret}"
+
+    @classmethod
+    def read(cls, text: str, most: int) -> Ticket:
+        """Read an id.
+
+        Raises:
+            RequestNotFound: It is none.
+        """
+        match = _ID.fullmatch(text)
+        if match is None or int(match[2]) > most:
+            raise RequestNotFound("there is no such request")
+        return cls(match[1], int(match[2]), match[3])
+
+
+class Requests:
+    """Queues requests and finds their results; the logic of this API, without HTTP."""
+
+    def __init__(self, front: FrontEnd) -> None:
+        self._front = front
+        self._exchange = front.gateway.exchange
+        self._db: Any = self._exchange.db
+
+    async def submit(self, job: str, records: Sequence[dict[str, Input]]) -> Ticket:
+        """Queue records.
+
+        Raises:
+            QueueFull: Redis takes no more.
+            RedisUnavailable: It cannot be reached.
+        """
+        ticket = Ticket(secrets.token_hex(16), len(records), job)
+        # First, so that no result is there before its id is known.
+        with translated(self._db):
+            async with self._db.pipeline() as pipeline:
+                pipeline.hset(ticket.key, "time", int(time.time()))
+                pipeline.expire(ticket.key, KEPT)
+                await pipeline.execute()
+        entries = await asyncio.gather(
+            *(self._exchange.submit(job, uri, record) for uri, record in zip(ticket.uris, records, strict=True)),
+            return_exceptions=True,
+        )
+        queued = {uri: entry for uri, entry in zip(ticket.uris, entries, strict=True) if isinstance(entry, bytes)}
+        if queued:
+            with translated(self._db):
+                await self._db.hset(ticket.key, mapping=queued)
+        for entry in entries:
+            if isinstance(entry, BaseException):
+                await self.cancel(ticket)
+                raise entry
+        return ticket
+
+    async def results(self, ticket: Ticket, wait: float = 0.0) -> list[Outputs | ServingError | None]:
+        """The results, None for each that is not there yet.
+
+        Args:
+            ticket: Which request.
+            wait: Seconds to wait for those.
+
+        Raises:
+            RequestNotFound: The request is unknown, or forgotten.
+        """
+        fields = await asyncio.gather(*(self._exchange.look(ticket.job, uri, wait) for uri in ticket.uris))
+        if not all(fields):
+            with translated(self._db):
+                if not await self._db.exists(ticket.key):
+                    raise RequestNotFound("there is no such request, or its result is no longer kept")
+        return [_decoded(found) if found else None for found in fields]
+
+    async def cancel(self, ticket: Ticket) -> None:
+        """Take a request out of the queue and forget its results.
+
+        Raises:
+            RequestNotFound: The request is unknown.
+        """
+        with translated(self._db):
+            known = await self._db.hgetall(ticket.key)
+            if not known:
+                raise RequestNotFound("there is no such request, or its result is no longer kept")
+            entries = [entry for name, entry in known.items() if name != b"time"]
+            async with self._db.pipeline() as pipeline:
+                if entries:
+                    pipeline.xdel(ticket.job, *entries)
+                pipeline.unlink(ticket.key, *(result_key(ticket.job, uri) for uri in ticket.uris))
+                await pipeline.execute()
+
+
+def _decoded(fields: dict[bytes, bytes]) -> Outputs | ServingError:
+    try:
+        return decode_outputs(fields)
+    except ServingError as error:
+        return error
+
+
+def routes(front: FrontEnd) -> list[Route]:
+    """The paths of this API."""
+    api = _Asynchronous(front)
+    return [
+        Route("/v1/requests", api.submit, methods=["POST"]),
+        Route("/v1/requests/{id}", api.get, methods=["GET"]),
+        Route("/v1/requests/{id}", api.cancel, methods=["DELETE"]),
+        Route("/v1/requests/{id}/events", api.events, methods=["GET"]),
+    ]
+
+
+class _Asynchronous:
+    def __init__(self, front: FrontEnd) -> None:
+        self._front = front
+        self._requests = Requests(front)
+        self._callbacks = Callbacks(front.options.callback_hosts)
+        front.on_close.append(self._callbacks.close)
+
+    async def submit(self, request: Request) -> Response:
+        options = self._front.options
+        content = instances.parse(await read_body(request, options))
+        name, callback = content.get("model", ""), content.get("callback")
+        if not isinstance(name, str):
+            raise InvalidInput("'model' is not a text; expected the name of a model")
+        if callback is not None:
+            self._callbacks.check(callback)
+        model = await self._front.gateway.model(name)
+        note(request, "v1", model.name)
+        asked = instances.instances_of(content, options.max_instances)
+        self._front.metrics.asked("v1", model.name, len(asked))
+        records = []
+        for record in instances.to_records(asked, model.loaded):
+            if isinstance(record, ServingError):
+                raise record
+            records.append(record)
+        ticket = await self._requests.submit(model.job, records)
+        if callback is not None:
+            self._callbacks.post_later(callback, self._whole(ticket, model))
+        place = f"/v1/requests/{ticket}"
+        return Json({"id": str(ticket), "status": "pending"}, 202, {"location": place})
+
+    async def get(self, request: Request) -> Response:
+        note(request, "v1")
+        wait = _seconds(request.query_params.get("wait", "0"))
+        ticket = self._ticket(request)
+        return Json(_as_json(ticket, await self._requests.results(ticket, wait)))
+
+    async def cancel(self, request: Request) -> Response:
+        note(request, "v1")
+        await self._requests.cancel(self._ticket(request))
+        return Response(status_code=204)
+
+    async def events(self, request: Request) -> Response:
+        note(request, "v1")
+        ticket = self._ticket(request)
+        await self._requests.results(ticket)
+        return StreamingResponse(self._events(ticket), media_type="text/event-stream")
+
+    async def _events(self, ticket: Ticket) -> AsyncIterator[bytes]:
+        """An event `prediction` for each instance, in the order in which they are answered, and then `done`."""
+        exchange = self._front.gateway.exchange
+
+        async def outcome(index: int, uri: str) -> tuple[int, Outputs | ServingError]:
+            while not (fields := await exchange.look(ticket.job, uri, _MOST_WAIT)):
+                pass
+            return index, _decoded(fields)
+
+        tasks = [asyncio.create_task(outcome(index, uri)) for index, uri in enumerate(ticket.uris)]
+        try:
+            for next_one in asyncio.as_completed(tasks):
+                index, outputs = await next_one
+                written = Json({"index": index, "prediction": predictions.written(outputs, "json")}).body
+                yield b"event: prediction\ndata: %b\n\n" % bytes(written)
+            yield b'event: done\ndata: {"id":%b}\n\n' % json.dumps(str(ticket)).encode()
+        except ServingError as error:
+            yield b"event: error\ndata: %b\n\n" % bytes(Json({"error": str(error), "code": error.code}).body)
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    async def _whole(self, ticket: Ticket, model: ServedModel) -> bytes:
+        results: list[Outputs | ServingError | None] = [None]
+        while None in results:
+            results = await self._requests.results(ticket, _MOST_WAIT)
+        return bytes(Json({"model": model.name, **_as_json(ticket, results)}).body)
+
+    def _ticket(self, request: Request) -> Ticket:
+        return Ticket.read(request.path_params["id"], self._front.options.max_instances)
+
+
+def _as_json(ticket: Ticket, results: Sequence[Outputs | ServingError | None]) -> dict[str, Any]:
+    done = sum(result is not None for result in results)
+    if done < len(results):
+        return {"id": str(ticket), "status": "pending", "answered": done, "instances": len(results)}
+    written = [predictions.written(result, "json") for result in results if result is not None]
+    status = "failed" if failures(results) else "done"
+    return {"id": str(ticket), "status": status, "predictions": written}
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= _MOST_WAIT:
+        raise InvalidInput(f"wait is {text[:32]!r}; expected seconds from 0 to {_MOST_WAIT:g}")
+    return seconds

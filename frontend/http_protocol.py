@@ -1,0 +1,74 @@
+"""Limits on what comes before a body, which uvicorn does not have: how long it takes, and how much it is."""
+
+from __future__ import annotations
+
+import asyncio
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from cluster_serving.frontend.options import HttpOptions
+
+_TOO_LARGE = b'{"error":"the address and the headers of the request are too large (maxHeaderBytes)"}'
+
+
+def limited(options: HttpOptions) -> type[asyncio.Protocol]:
+    """A protocol for uvicorn with the limits of the options."""
+
+    class Limited(_LimitedProtocol):
+        longest = options.header_timeout
+        most = options.max_header_bytes
+
+    return Limited
+
+
+class _LimitedProtocol(HttpToolsProtocol):
+    longest: float
+    most: int
+    _timer: asyncio.TimerHandle | None = None
+    _bytes = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._begin()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._timer is not None:
+            # All of it belongs to the head, as that is still not complete.
+            self._bytes += len(data)
+            if self._bytes > self.most:
+                self._end()
+                self._refuse(b"431 Request Header Fields Too Large", _TOO_LARGE)
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._begin()
+
+    def on_headers_complete(self) -> None:
+        self._end()
+        super().on_headers_complete()
+
+    def _begin(self) -> None:
+        if self._timer is None:
+            self._bytes = 0
+            self._timer = self.loop.call_later(self.longest, self._too_slow)
+
+    def _end(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _too_slow(self) -> None:
+        self._timer = None
+        if not self.transport.is_closing():
+            self.transport.close()
+
+    def _refuse(self, status: bytes, body: bytes) -> None:
+        if not self.transport.is_closing():
+            head = b"HTTP/1.1 %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
+            self.transport.write(head % (status, len(body)) + body)
+            self.transport.close()

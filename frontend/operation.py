@@ -1,0 +1,60 @@
+"""What operators ask: `/metrics` and `/health/…`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from cluster_serving.client.connection import translated
+from cluster_serving.frontend.answering import Json
+from cluster_serving.frontend.front_end import FrontEnd
+from cluster_serving.frontend.guard import note
+
+_PROMETHEUS = ("text/plain", "openmetrics")
+
+
+def routes(front: FrontEnd) -> list[Route]:
+    """The paths for operators."""
+    api = _Operation(front)
+    return [
+        Route("/metrics", api.metrics, methods=["GET"]),
+        Route("/health/live", api.live, methods=["GET"]),
+        Route("/health/ready", api.ready, methods=["GET"]),
+    ]
+
+
+class _Operation:
+    def __init__(self, front: FrontEnd) -> None:
+        self._front = front
+
+    async def metrics(self, request: Request) -> Response:
+        note(request, "metrics")
+        accepted = request.headers.get("accept", "")
+        # Prometheus and its relatives say what they want; the original's readers do not.
+        if not any(kind in accepted for kind in _PROMETHEUS):
+            return Json(self._front.metrics.as_json())
+        front, gateway = self._front, self._front.gateway
+        models = await gateway.listed()
+        db: Any = gateway.exchange.db
+        with translated(db):
+            lengths = await asyncio.gather(*(db.xlen(model.job) for model in models))
+        queues = {model.name: int(length) for model, length in zip(models, lengths, strict=True)}
+        ready = {name: state.ready for name, state in front.health.states().items()}
+        text = front.metrics.as_text(gateway.flight.count, gateway.flight.waiting, queues, ready)
+        return Response(text, media_type=CONTENT_TYPE_LATEST)
+
+    async def live(self, request: Request) -> Response:
+        note(request, "health")
+        return Json({"live": True})
+
+    async def ready(self, request: Request) -> Response:
+        note(request, "health")
+        problems = await self._front.health.problems()
+        if problems:
+            return Json({"ready": False, "error": "; ".join(problems)}, 503, {"retry-after": "1"})
+        return Json({"ready": True})

@@ -1,0 +1,137 @@
+"""Requests that are queued now and asked for later."""
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import httpx
+import pytest
+
+from tests.waiting import wait_until
+
+INSTANCES = [{"x": [1, 2]}, {"x": [3, 4]}]
+PREDICTIONS = [{"value": [1, 2]}, {"value": [3, 4]}]
+
+
+@pytest.fixture
+def vectors(report):
+    report(("x", "float32", (None, None)))
+
+
+def submit(url, **more):
+    response = httpx.post(f"{url}/v1/requests", json={"instances": INSTANCES, **more}, timeout=30)
+    assert response.status_code == 202, response.text
+    assert response.json()["status"] == "pending"
+    return f"{url}{response.headers['location']}"
+
+
+@pytest.mark.usefixtures("vectors")
+def test_any_front_end_answers_for_a_request_as_often_as_asked(serve, echo, job):
+    place = submit(serve().url, model=job)
+    elsewhere = place.replace(place.partition("/v1/")[0], serve().url)
+    for _ in range(2):
+        answer = httpx.get(f"{elsewhere}?wait=30", timeout=60).json()
+        assert answer == {"id": place.rpartition("/")[2], "status": "done", "predictions": PREDICTIONS}
+
+
+@pytest.mark.usefixtures("vectors")
+def test_what_is_not_answered_yet_is_pending_and_can_be_cancelled(serve, db, job):
+    place = submit(serve().url)
+    pending = httpx.get(f"{place}?wait=0.1", timeout=30).json()
+    assert (pending["status"], pending["answered"], pending["instances"]) == ("pending", 0, 2)
+    assert db.xlen(job) == 2
+    assert httpx.delete(place).status_code == 204
+    assert db.xlen(job) == 0
+    for response in (httpx.get(place), httpx.delete(place), httpx.get(f"{place}/events")):
+        assert (response.status_code, response.json()["code"]) == (404, "REQUEST_NOT_FOUND")
+    secret = place.rpartition("/")[2][:32]
+    assert not list(db.scan_iter(f"*{secret}*"))
+
+
+@pytest.mark.usefixtures("vectors")
+def test_several_may_wait_for_the_same_request(serve, request):
+    place = submit(serve().url)
+    answers = []
+
+    def wait():
+        answers.append(httpx.get(f"{place}?wait=30", timeout=60).json()["status"])
+
+    threads = [threading.Thread(target=wait) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    request.getfixturevalue("echo")
+    for thread in threads:
+        thread.join()
+    assert answers == ["done"] * 3
+
+
+@pytest.mark.usefixtures("vectors", "echo")
+def test_events_come_as_instances_are_answered(serve):
+    place = submit(serve().url)
+    with httpx.stream("GET", f"{place}/events", timeout=60) as response:
+        assert response.headers["content-type"].startswith("text/event-stream")
+        events = [block.split("\n") for block in "".join(response.iter_text()).strip().split("\n\n")]
+    assert [event for event, _ in events] == ["event: prediction"] * 2 + ["event: done"]
+    found = [json.loads(data.removeprefix("data: ")) for _, data in events[:-1]]
+    assert sorted(found, key=lambda one: one["index"]) == [
+        {"index": index, "prediction": prediction} for index, prediction in enumerate(PREDICTIONS)
+    ]
+
+
+@pytest.mark.usefixtures("vectors")
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({"instances": [{"x": [1]}, {"x": "no image"}]}, 400),
+        ({"instances": [{"x": [1]}], "model": 3}, 400),
+        ({"instances": [{"x": [1]}], "model": "other"}, 404),
+        ({"instances": [{"x": [1]}], "callback": "ftp://host/"}, 400),
+        ({"instances": [{"x": [1]}], "callback": "http://[/"}, 400),
+        ({"instances": [{"x": [1]}], "callback": "http://127.0.0.1:9/"}, 403),
+        ({}, 400),
+    ],
+)
+def test_what_cannot_be_queued_is_refused_and_nothing_is(serve, db, job, body, status):
+    response = httpx.post(f"{serve('--callbackHosts=host').url}/v1/requests", json=body)
+    assert response.status_code == status
+    assert db.xlen(job) == 0
+
+
+@pytest.mark.parametrize("text", ["x", "0" * 32 + "-1-other", "0" * 32 + "-999999-other", "0" * 32 + "-1-a*"])
+def test_an_id_that_is_none_is_404(serve, text):
+    url = f"{serve().url}/v1/requests/{text}"
+    assert httpx.get(url).status_code == 404
+    assert httpx.get(f"{url}?wait=x").status_code in (400, 404)
+
+
+class Receiver(BaseHTTPRequestHandler):
+    """Fails once, and then takes what is posted."""
+
+    posts: list  # of the server, set by the test
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.posts.append(json.loads(body))
+        self.send_response(503 if len(self.server.posts) == 1 else 200)
+        self.end_headers()
+
+    def log_message(self, *_):
+        """Print nothing."""
+
+
+@pytest.mark.usefixtures("vectors", "echo")
+def test_the_result_is_posted_to_a_host_that_is_allowed_until_it_takes_it(serve, job):
+    with HTTPServer(("127.0.0.1", 0), Receiver) as receiver:
+        receiver.posts = []
+        thread = threading.Thread(target=receiver.serve_forever)
+        thread.start()
+        try:
+            place = f"127.0.0.1:{receiver.server_port}"
+            submit(serve(f"--callbackHosts={place}").url, callback=f"http://{place}/done")
+            wait_until(lambda: len(receiver.posts) == 2)
+        finally:
+            receiver.shutdown()
+            thread.join()
+    first, second = receiver.posts
+    assert first == second
+    assert (first["model"], first["status"], first["predictions"]) == (job, "done", PREDICTIONS)

@@ -1,0 +1,141 @@
+"""What a client may ask of a server before it is refused."""
+
+import asyncio
+import json
+import socket
+import threading
+
+import httpx
+import pytest
+
+from cluster_serving.client.errors import Overloaded
+from cluster_serving.frontend.admission import Flight
+from tests.waiting import wait_until
+
+BODY = json.dumps({"instances": [{"x": [1, 2]}]}).encode()
+
+
+@pytest.fixture
+def vectors(report):
+    report(("x", "float32", (None, None)))
+
+
+def connect(url):
+    host, port = url.removeprefix("http://").split(":")
+    connection = socket.create_connection((host, int(port)))
+    connection.settimeout(30)
+    return connection
+
+
+@pytest.mark.usefixtures("vectors")
+@pytest.mark.parametrize("content", [b"x" * 2000, iter([b"x" * 500] * 4)])
+def test_a_large_body_is_413_whether_its_size_was_declared_or_not(serve, content):
+    response = httpx.post(f"{serve('--maxBodyBytes=1000').url}/predict", content=content)
+    assert (response.status_code, response.json()["code"]) == (413, "REQUEST_TOO_LARGE")
+    assert "maxBodyBytes" in response.json()["error"]
+
+
+@pytest.mark.usefixtures("vectors")
+def test_too_many_instances_are_413(serve):
+    response = httpx.post(f"{serve('--maxInstances=2').url}/predict", json={"instances": [{"x": [1]}] * 3})
+    assert response.status_code == 413
+    assert "3 instances; at most 2" in response.json()["error"]
+
+
+def test_a_client_that_never_ends_its_headers_is_hung_up_on(serve):
+    with connect(serve("--headerTimeout=0.2").url) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nhost: a\r\n")
+        assert connection.recv(100) == b""
+
+
+def test_a_client_that_says_nothing_is_hung_up_on(serve):
+    with connect(serve("--headerTimeout=0.2").url) as connection:
+        assert connection.recv(100) == b""
+
+
+def test_the_next_request_on_a_connection_has_the_same_limits(serve):
+    with connect(serve("--headerTimeout=0.5").url) as connection:
+        connection.sendall(b"GET /health/live HTTP/1.1\r\nhost: a\r\n\r\n")
+        assert connection.recv(1000).startswith(b"HTTP/1.1 200")
+        connection.sendall(b"GET /")
+        assert connection.recv(1000) == b""
+
+
+def test_a_client_that_never_ends_its_body_is_answered_408(serve):
+    with connect(serve("--bodyTimeout=0.2").url) as connection:
+        connection.sendall(b"POST /predict HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\n123")
+        assert connection.recv(1000).startswith(b"HTTP/1.1 408")
+
+
+def test_endless_headers_are_refused(serve):
+    with connect(serve("--maxHeaderBytes=2000").url) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nx: " + b"y" * 3000)
+        assert connection.recv(1000).startswith(b"HTTP/1.1 431")
+
+
+def test_what_is_not_http_is_refused_and_the_server_goes_on(serve):
+    url = serve().url
+    with connect(url) as connection:
+        connection.sendall(b"\x16\x03\x01 not http\r\n\r\n")
+        assert connection.recv(1000).startswith(b"HTTP/1.1 400")
+    assert httpx.get(f"{url}/health/live").status_code == 200
+
+
+@pytest.mark.usefixtures("vectors")
+def test_a_client_that_goes_away_takes_its_request_with_it(serve, db, job):
+    url = serve().url
+    with connect(url) as connection:
+        connection.sendall(b"POST /predict HTTP/1.1\r\nhost: a\r\ncontent-length: %d\r\n\r\n%b" % (len(BODY), BODY))
+        wait_until(lambda: db.xlen(job) == 1)
+    wait_until(lambda: db.xlen(job) == 0)
+
+
+@pytest.mark.usefixtures("vectors")
+def test_further_instances_wait_for_a_place_and_are_refused_if_none_comes(serve, db, job):
+    front = serve("--parallelism=1", "--requestTimeout=600")
+    answers = []
+
+    def ask():
+        answers.append(httpx.post(f"{front.url}/predict", content=BODY, timeout=30))
+
+    threads = [threading.Thread(target=ask) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    codes = sorted(answer.json()["code"] for answer in answers)
+    assert set(codes) <= {"OVERLOADED", "RESULT_TIMEOUT"}
+    assert "OVERLOADED" in codes
+    refused = next(answer for answer in answers if answer.json()["code"] == "OVERLOADED")
+    assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+    wait_until(lambda: db.xlen(job) == 0)
+
+
+def test_a_place_is_given_to_whoever_waits_for_it():
+    async def main():
+        flight = Flight(1)
+        async with flight.place(1):
+            waiting = asyncio.create_task(held(flight))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert flight.waiting == 1
+            with pytest.raises(Overloaded, match="no more are taken"):
+                await held(flight)
+        assert await waiting == 1
+        assert (flight.count, flight.waiting) == (0, 0)
+
+    async def held(flight):
+        async with flight.place(5):
+            return flight.count
+
+    asyncio.run(main())
+
+
+@pytest.mark.usefixtures("echo", "vectors")
+def test_instances_are_gathered_for_the_window_or_until_it_is_full(serve):
+    slow = serve("--timeWindow=300", "--countWindow=1000").url
+    assert httpx.post(f"{slow}/predict", content=BODY, timeout=30).elapsed.total_seconds() > 0.25
+    # An hour's window that four instances fill.
+    full = serve("--timeWindow=3600000", "--countWindow=4").url
+    response = httpx.post(f"{full}/predict", json={"instances": [{"x": [n]} for n in range(4)]}, timeout=30)
+    assert [prediction["value"] for prediction in response.json()["predictions"]] == [[0], [1], [2], [3]]
