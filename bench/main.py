@@ -17,7 +17,8 @@ from rich.console import Console
 from cluster_serving.bench import html, output, payload
 from cluster_serving.bench.flink import FlinkJob
 from cluster_serving.bench.generator import Load
-from cluster_serving.bench.measure import Plan, Stalled, measure
+from cluster_serving.bench.generators import Stalled
+from cluster_serving.bench.measure import Plan, measure
 from cluster_serving.bench.payload import Record
 from cluster_serving.bench.processes import listener, listeners
 from cluster_serving.bench.result import Result

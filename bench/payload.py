@@ -111,6 +111,19 @@ def v2_body(record: Record, batched: bool = True) -> tuple[bytes, dict[str, str]
     return head + tail, {"Content-Type": "application/octet-stream", V2_LENGTH.decode(): str(len(head))}
 
 
+def v2_json_body(record: Record) -> bytes:
+    """Body of KServe v2 without the binary extension, with a batch dimension of 1; images are base64 text."""
+    inputs: list[dict[str, object]] = []
+    for name, value in record.items():
+        if isinstance(value, Image):
+            text = base64.b64encode(value.data).decode()
+            inputs.append({"name": name, "shape": [1, 1], "datatype": "BYTES", "data": [text]})
+        else:
+            shape, code = [1, *value.shape], _V2_NAMES[value.dtype.name]
+            inputs.append({"name": name, "shape": shape, "datatype": code, "data": value.ravel().tolist()})
+    return json.dumps({"inputs": inputs}).encode()
+
+
 def read_v2(body: bytes, head_length: int | None) -> Array:
     """All numbers of a KServe v2 answer, flat."""
     answer = json.loads(body[:head_length])

@@ -29,7 +29,7 @@ class Where:
     """The address of what is measured, and what to send; goes to the generator processes.
 
     Attributes:
-        kind: `redis`; `predict` (the original's JSON), `v2` (KServe, binary tensors), `rows` (JSON rows without names)
+        kind: `redis`; `predict` (the original's JSON), `v2` (KServe, binary tensors), `v2-json`, `rows` (JSON rows without names)
             or `raw` (the bytes of the input) over HTTP.
         url: Of Redis, or the full one of the HTTP request.
         job: `jobName`, for `redis`.
@@ -122,7 +122,7 @@ class HttpTarget:
     def read(self, answer: object) -> Array:
         """See `Target`."""
         body = answer.body  # type: ignore[attr-defined]
-        if self._kind == "v2":
+        if self._kind.startswith("v2"):
             return payload.read_v2(body, answer.v2_length)  # type: ignore[attr-defined]
         if self._kind == "predict":
             return payload.read_predictions(body)
@@ -140,7 +140,7 @@ def _body(where: Where, record: Record) -> tuple[bytes, dict[str, str]]:
         return body, headers | more
     if where.kind == "raw":
         return payload.raw_body(record), {"Content-Type": "application/octet-stream"} | headers
-    encode = payload.predict_body if where.kind == "predict" else payload.rows_body
+    encode = {"predict": payload.predict_body, "rows": payload.rows_body, "v2-json": payload.v2_json_body}[where.kind]
     return encode(record), headers
 
 

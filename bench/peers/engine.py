@@ -23,6 +23,8 @@ cv2.setNumThreads(1)
 
 KIND = os.environ.get("BENCH_KIND", "vector")
 PORT = int(os.environ.get("BENCH_PORT", "8000"))
+# For servers that listen on more than one.
+PORTS = [int(port) for port in os.environ.get("BENCH_PORTS", "8001,8002,8003,8004").split(",")]
 WORKERS = int(os.environ.get("BENCH_WORKERS", "1"))
 THREADS = int(os.environ.get("BENCH_THREADS", "1"))
 BATCH = int(os.environ.get("BENCH_BATCH", "32"))

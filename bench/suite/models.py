@@ -1,6 +1,7 @@
 """The models of the benchmark, made on the spot with random weights: only their size matters.
 
-Run as a program, `python -m cluster_serving.bench.suite.models FOLDER`: TensorFlow stays out of the process that measures.
+Run as a program, so that TensorFlow stays out of the process that measures:
+`python -m cluster_serving.bench.suite.models FOLDER`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ def ensure(folder: Path) -> dict[str, Path]:
     """Model folders by name; made if they are missing."""
     if not (folder / "made").exists():
         environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
-        subprocess.run([sys.executable, "-m", __name__, str(folder)], check=True, env=environment)  # noqa: S603
+        subprocess.run([sys.executable, "-m", __name__, str(folder)], check=True, env=environment)
     return {name: folder / name for name in NAMES}
 
 

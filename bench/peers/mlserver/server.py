@@ -3,6 +3,7 @@
 Started by `mlserver start FOLDER`; run as a program, this writes the folder's settings.
 """
 
+import base64
 import json
 import sys
 from pathlib import Path
@@ -21,7 +22,7 @@ class Runtime(MLModel):
     async def predict(self, payload: InferenceRequest) -> InferenceResponse:
         (given,) = payload.inputs
         if engine.KIND == "jpeg":
-            records = [engine.decode(raw) for raw in given.data]
+            records = [engine.decode(base64.b64decode(text)) for text in given.data]
         else:
             records = list(np.asarray(given.data, np.float32).reshape(-1, *engine.SHAPE))
         rows = self.model.answer(records)
@@ -41,8 +42,8 @@ if __name__ == "__main__":
     settings = {
         "host": "127.0.0.1",
         "http_port": engine.PORT,
-        "grpc_port": engine.PORT + 1,
-        "metrics_port": engine.PORT + 2,
+        "grpc_port": engine.PORTS[0],
+        "metrics_port": engine.PORTS[1],
         # Without further processes the model runs in the one that serves; MLServer's pool is for several models.
         "parallel_workers": engine.WORKERS if engine.WORKERS > 1 else 0,
         "debug": False,

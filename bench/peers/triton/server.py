@@ -1,4 +1,7 @@
-"""Triton through PyTriton, which brings the server's binary, with its dynamic batcher. https://triton-inference-server.github.io/pytriton"""
+"""Triton through PyTriton, which brings the server's binary, with its dynamic batcher.
+
+https://triton-inference-server.github.io/pytriton
+"""
 
 import engine
 import numpy as np
@@ -24,8 +27,8 @@ if __name__ == "__main__":
     config = TritonConfig(
         http_address="127.0.0.1",
         http_port=engine.PORT,
-        grpc_port=engine.PORT + 1,
-        metrics_port=engine.PORT + 2,
+        grpc_port=engine.PORTS[0],
+        metrics_port=engine.PORTS[1],
         exit_timeout_secs=5,
     )
     delay = DynamicBatcher(max_queue_delay_microseconds=int(engine.WAIT_MS * 1000))
