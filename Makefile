@@ -4,10 +4,10 @@ BIN := .venv/bin
 SOURCES := pyproject.toml $(shell find client connectors job launcher frontend bench flink-conf -type f -not -name '*.pyc')
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help quickstart stop test check format clean
+.PHONY: help quickstart stop test check format clean bench bench-guard
 
 help:  ## List the targets
-	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:.*## /\t/'
+	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/'
 
 quickstart: .venv/quickstart .venv/installed  ## Serve handwritten digits on this machine, from nothing to predictions
 	@$(BIN)/python examples/quickstart.py
@@ -22,6 +22,13 @@ check: .venv/dev .venv/installed  ## Lint, format and types
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+
+bench: .venv/dev .venv/installed  ## Measure everything of docs/benchmarks.md, hours; goes on where it was interrupted
+	@$(BIN)/python -m cluster_serving.bench.run $(BENCH)
+	@$(BIN)/python -m cluster_serving.bench.report
+
+bench-guard: .venv/dev .venv/installed  ## Measure two ratios, two minutes, and append them to a file of history
+	@$(BIN)/python -m cluster_serving.bench.guard $(or $(HISTORY),.bench/history.jsonl)
 
 format: .venv/dev  ## Format the code
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .

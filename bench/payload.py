@@ -31,12 +31,14 @@ V2_LENGTH = b"inference-header-content-length"
 """Header of the KServe v2 binary extension: length of the JSON in front of the tensors."""
 
 
-def random_records(name: str, shape: Sequence[int], dtype: str, count: int = VARIANTS, seed: int = 0) -> list[Record]:
-    """Random tensors: numbers from 0 to 1, or integers from 0 to 100."""
-    random = np.random.default_rng(seed)
+def random_records(
+    name: str, shape: Sequence[int], dtype: str, count: int = VARIANTS, scale: float = 1
+) -> list[Record]:
+    """Random tensors, the same ones every time: numbers from 0 to `scale`, or integers from 0 to 100."""
+    random = np.random.default_rng(0)
     kind = np.dtype(dtype).kind
     if kind in "fc":
-        return [{name: random.random(shape).astype(dtype)} for _ in range(count)]
+        return [{name: (random.random(shape) * scale).astype(dtype)} for _ in range(count)]
     return [{name: random.integers(0, 2 if kind == "b" else 100, shape).astype(dtype)} for _ in range(count)]
 
 

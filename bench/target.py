@@ -29,7 +29,8 @@ class Where:
     """The address of what is measured, and what to send; goes to the generator processes.
 
     Attributes:
-        kind: `redis`; `predict` (the original's JSON), `v2` (KServe, binary tensors), `v2-json`, `rows` (JSON rows without names)
+        kind: `redis`; `predict` (the original's JSON), `v2` (KServe, binary tensors), `v2-json`,
+            `rows` (JSON rows without names)
             or `raw` (the bytes of the input) over HTTP.
         url: Of Redis, or the full one of the HTTP request.
         job: `jobName`, for `redis`.

@@ -1,7 +1,7 @@
 """The models of the benchmark, made on the spot with random weights: only their size matters.
 
 Run as a program, so that TensorFlow stays out of the process that measures:
-`python -m cluster_serving.bench.suite.models FOLDER`.
+`python -m cluster_serving.bench.suite.models FOLDER NAME...`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,13 @@ SLEEP_MS = 50
 NAMES = ("mlp", "mobilenet", "noop", "sleep")
 
 
-def ensure(folder: Path) -> dict[str, Path]:
+def ensure(folder: Path, names: Sequence[str] = NAMES) -> dict[str, Path]:
     """Model folders by name; made if they are missing."""
-    if not (folder / "made").exists():
+    missing = [name for name in names if not (folder / f"{name}.made").exists()]
+    if missing:
         environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
-        subprocess.run([sys.executable, "-m", __name__, str(folder)], check=True, env=environment)
-    return {name: folder / name for name in NAMES}
+        subprocess.run([sys.executable, "-m", __name__, str(folder), *missing], check=True, env=environment)
+    return {name: folder / name for name in names}
 
 
 def save_mlp(folder: Path) -> None:
@@ -104,15 +106,16 @@ def _save_ir(folder: Path, x: Any, y: Any) -> None:
     openvino.save_model(openvino.Model([y], [x], "bench"), folder / "model.xml", compress_to_fp16=False)
 
 
-def main(folder: Path) -> None:
-    """Make all of them."""
+def main(folder: Path, names: Sequence[str]) -> None:
+    """Make some of them."""
     # Importing OpenVINO would otherwise fork a child that reports the import over the network.
     sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
-    for name, save in {"mlp": save_mlp, "noop": save_noop, "mobilenet": save_mobilenet, "sleep": save_sleep}.items():
+    saves = {"mlp": save_mlp, "noop": save_noop, "mobilenet": save_mobilenet, "sleep": save_sleep}
+    for name in names:
         print(f"Making model {name}", flush=True)
-        save(folder / name)
-    (folder / "made").touch()
+        saves[name](folder / name)
+        (folder / f"{name}.made").touch()
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2:])

@@ -139,7 +139,7 @@ def serving(
     Args:
         name: Key of `PEERS`.
         work: What it shall do.
-        environments: Folder of the environments.
+        environments: Folder of the environments; or the `bin` of one that has what the peer needs.
         folder: For logs and its files.
         say: Told what happens.
 
@@ -149,7 +149,8 @@ def serving(
     peer = PEERS[name]
     if work.kind not in peer.kinds:
         raise Unavailable(f"{name} is not set up for {work.kind}")
-    binaries = install(name, environments, say)
+    has_python = (environments / "python").exists()
+    binaries = environments if has_python else install(name, environments, say)
     port = free_port()
     home = (folder / name).absolute()
     shutil.rmtree(home, ignore_errors=True)
