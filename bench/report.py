@@ -72,7 +72,7 @@ def body(results: Mapping[str, Any], pictures: Iterable[str] = ()) -> str:
 def charts(rows: Mapping[str, Any]) -> dict[str, str]:
     """File name → picture."""
     done = {name: row for name, row in rows.items() if "failed" not in row}
-    found = {}
+    found: dict[str, str] = {}
     for name in ("images", "tensors", "vector_pipelined", "vector_http"):
         if name in done:
             found[name] = svg.bars(_TITLES[name], _rates(done[name]), "requests per second")

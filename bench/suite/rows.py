@@ -204,8 +204,7 @@ def _against_bare(session: Session, kind: str, records: list[Record], chosen: tu
         with jobs:
             layout = best({name: partial(candidate, name) for name in layouts}, session.say)
             serve(layout)
-            with stack.frozen():
-                loop = best(loops, session.say)
+            loop = best({name: partial(_frozen, stack, one) for name, one in loops.items()}, session.say)
             others: dict[str, Callable[[], Measured]] = {"bare loop": partial(_frozen, stack, loops[loop])}
             layouts_of = {"ours": layout, "bare loop": loop}
             for peer in chosen:

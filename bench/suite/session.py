@@ -169,7 +169,7 @@ def best(candidates: Mapping[str, Callable[[], Measured]], say: Say) -> str:
     return max(rates, key=lambda name: rates[name])
 
 
-def middle(runs: Sequence[Measured], *path: str) -> float:
+def middle(runs: Sequence[Mapping[str, Any]], *path: str) -> float:
     """Median over runs of a number, found by its keys."""
     values = []
     for run in runs:

@@ -40,11 +40,7 @@ def free_port() -> int:
 
 
 class Stack:
-    """Redis, Flink and jobs; use it in a `with` statement.
-
-    Args:
-        folder: For configurations and logs; a new temporary one if None.
-    """
+    """Redis, Flink and jobs; use it in a `with` statement."""
 
     def __init__(self) -> None:
         # A short path: Flink's scripts take none with spaces, and Unix sockets none that is long.
@@ -56,6 +52,8 @@ class Stack:
         self._front_ends: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> Self:
+        # What was started outlives this process, so a polite end of it must come by here too.
+        signal.signal(signal.SIGTERM, _exit)
         return self
 
     def __exit__(
@@ -170,6 +168,10 @@ class Stack:
         )
         if done.returncode:
             raise Unavailable(f"{name} of job {job}: {(done.stderr or done.stdout).strip()[-500:]}")
+
+
+def _exit(*_: object) -> None:
+    raise SystemExit(143)
 
 
 def wait_for_port(port: int, process: subprocess.Popen[bytes], log: Path, timeout: float = 120) -> None:
