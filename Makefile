@@ -4,10 +4,10 @@ BIN := .venv/bin
 SOURCES := pyproject.toml $(shell find client connectors job launcher frontend bench flink-conf -type f -not -name '*.pyc')
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help quickstart stop test chaos check fuzz format clean
+.PHONY: help quickstart stop test chaos check fuzz bench bench-guard format clean
 
 help:  ## List the targets
-	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:.*## /\t/'
+	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/'
 
 quickstart: .venv/quickstart .venv/installed  ## Serve handwritten digits on this machine, from nothing to predictions
 	@$(BIN)/python examples/quickstart.py
@@ -30,6 +30,13 @@ check: .venv/dev .venv/installed  ## Lint, format and types
 fuzz: .venv/fuzz .venv/installed  ## Look for requests that break the job, for SECONDS=60
 	@$(BIN)/python -m tests.fuzz.entries .fuzz/entries -artifact_prefix=.fuzz/ -max_total_time=$(or $(SECONDS),60) \
 		-max_len=4096 -timeout=20 -rss_limit_mb=6000 -verbosity=0 -close_fd_mask=2 -print_final_stats=1
+
+bench: .venv/dev .venv/installed  ## Measure everything of docs/benchmarks.md, hours; goes on where it was interrupted
+	@$(BIN)/python -m cluster_serving.bench.run $(BENCH)
+	@$(BIN)/python -m cluster_serving.bench.report
+
+bench-guard: .venv/dev .venv/installed  ## Measure two ratios, two minutes, and append them to a file of history
+	@$(BIN)/python -m cluster_serving.bench.guard $(or $(HISTORY),.bench/history.jsonl)
 
 format: .venv/dev  ## Format the code
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .

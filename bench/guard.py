@@ -1,0 +1,91 @@
+"""`make bench-guard`: two ratios in two minutes, for every change.
+
+Ours to the bare loop and ours to plain FastAPI, both with the vector model. Ratios inside one run are printed and
+appended to a file of history; noise fails nothing. It fails if requests are lost or wrong, or nothing was measured.
+
+Usage: python -m cluster_serving.bench.guard [HISTORY]
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from cluster_serving.bench import payload
+from cluster_serving.bench.generator import Load
+from cluster_serving.bench.output import machine
+from cluster_serving.bench.suite import models, peers
+from cluster_serving.bench.suite.session import Measured, Session, Settings, middle
+from cluster_serving.bench.suite.stack import Stack
+from cluster_serving.bench.target import Where
+
+_FOLDER = Path(".bench")
+_ROUNDS = 3
+
+
+def problems(measured: Measured) -> list[str]:
+    """What must not be: nothing measured, lost or wrong answers."""
+    found = []
+    runs = {"ours": measured["ours"]} | {name: other.get("runs", []) for name, other in measured["others"].items()}
+    for name, these in runs.items():
+        if not these or not all(run["rate"] > 0 for run in these):
+            found.append(f"{name}: nothing was measured: {measured['others'].get(name, {}).get('failed', '')}")
+        for kind in ("lost", "wrong"):
+            if count := sum(run.get(kind, 0) for run in these):
+                found.append(f"{name}: {count} requests {kind}")
+    return found
+
+
+def guard() -> Measured:
+    """Measure."""
+    settings = Settings(rounds=_ROUNDS, warm_up=1.0, window=1.0, most_windows=4)
+    session = Session(settings, _FOLDER, _FOLDER / "guard.json", print)
+    model = models.ensure(_FOLDER / "models", ("mlp",))["mlp"]
+    records = payload.random_records("x", (64,), "float32")
+    logs = _FOLDER / "logs"
+    work = peers.Work("vector", model, records, 1, 1)
+    with Stack() as stack, stack.running("guard", model):
+        load = Load("closed", concurrency=32)
+
+        def bare() -> Measured:
+            with stack.frozen():
+                return dict(peers.bare_rate(peers.Work("vector", model, records, 1, 1), logs, 3, 1))
+
+        def fastapi() -> Measured:
+            here = Path(sys.executable).parent
+            with peers.serving("fastapi", work, here, logs, print) as (where, pid), stack.frozen():
+                return session.measure(where, load, {"fastapi": [pid]})
+
+        where: Where = stack.where("guard", records)
+        ours = partial(session.measure, where, load, stack.roles())
+        return session.compare(ours, {"bare loop": bare, "plain FastAPI": fastapi})
+
+
+def main() -> None:
+    """Run it."""
+    history = Path(sys.argv[1] if len(sys.argv) > 1 else "bench/history.jsonl")
+    measured = guard()
+    ratios = {name: other.get("ratio") for name, other in measured["others"].items()}
+    line: dict[str, Any] = {
+        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "ours": round(middle(measured["ours"], "rate"), 1),
+        "ratios": ratios,
+        "machine": machine(),
+    }
+    history.parent.mkdir(parents=True, exist_ok=True)
+    with history.open("a", encoding="utf8") as file:
+        file.write(json.dumps(line) + "\n")
+    for name, ratio in ratios.items():
+        if ratio:
+            print(f"ours to {name}: {ratio['median']:.3f} ({ratio['low']:.3f} to {ratio['high']:.3f})")
+    if found := problems(measured):
+        print("\n".join(found))
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

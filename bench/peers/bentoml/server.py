@@ -1,0 +1,29 @@
+"""BentoML with its adaptive batching. https://docs.bentoml.com/en/latest/get-started/adaptive-batching.html
+
+Its batchable APIs take JSON lists, so images come as base64.
+"""
+
+import base64
+
+import bentoml
+import engine
+import numpy as np
+
+TRAFFIC = {"timeout": 60, "concurrency": 256}
+Record = dict[str, str] if engine.KIND == "jpeg" else list[float]
+
+
+def read(record: Record) -> np.ndarray:
+    if isinstance(record, dict):
+        return engine.decode(base64.b64decode(record["b64"]))
+    return np.asarray(record, np.float32)
+
+
+@bentoml.service(workers=engine.WORKERS, traffic=TRAFFIC, logging={"access": {"enabled": False}})
+class Bench:
+    def __init__(self) -> None:
+        self.model = engine.Engine()
+
+    @bentoml.api(batchable=True, max_batch_size=engine.BATCH, max_latency_ms=1000, route="/predict")
+    def predict(self, instances: list[Record]) -> list[list[float]]:
+        return self.model.answer([read(record) for record in instances])

@@ -1,0 +1,83 @@
+"""The work itself, the same in every server: decode a JPEG, run the model with OpenVINO, find the best class.
+
+Imported by every peer and by the bare loop, from environments that have openvino, numpy and OpenCV. What to serve comes
+from the environment: `BENCH_MODEL` (folder of the IR), `BENCH_KIND` (`jpeg`, `tensor` or `vector`), `BENCH_WORKERS`
+and `BENCH_THREADS` (of each worker's model).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+# Importing OpenVINO forks a child that reports the import over the network.
+sys.modules.setdefault("openvino_telemetry", None)
+
+import cv2  # noqa: E402
+import numpy as np  # noqa: E402
+import openvino  # noqa: E402
+
+cv2.setNumThreads(1)
+
+KIND = os.environ.get("BENCH_KIND", "vector")
+PORT = int(os.environ.get("BENCH_PORT", "8000"))
+# For servers that listen on more than one.
+PORTS = [int(port) for port in os.environ.get("BENCH_PORTS", "8001,8002,8003,8004").split(",")]
+WORKERS = int(os.environ.get("BENCH_WORKERS", "1"))
+THREADS = int(os.environ.get("BENCH_THREADS", "1"))
+BATCH = int(os.environ.get("BENCH_BATCH", "32"))
+WAIT_MS = float(os.environ.get("BENCH_WAIT_MS", "5"))
+SHAPE = {"jpeg": (224, 224, 3), "tensor": (224, 224, 3), "vector": (64,)}[KIND]
+
+
+class Engine:
+    """A compiled model, with the options that Cluster Serving uses."""
+
+    def __init__(self) -> None:
+        core = openvino.Core()
+        (path,) = Path(os.environ["BENCH_MODEL"]).glob("*.xml")
+        self._request = core.compile_model(
+            core.read_model(path),
+            "CPU",
+            {
+                "PERFORMANCE_HINT": "LATENCY",
+                "NUM_STREAMS": 1,
+                "INFERENCE_NUM_THREADS": THREADS,
+                "ENABLE_CPU_PINNING": False,
+            },
+        ).create_infer_request()
+        self.infer(np.zeros((1, *SHAPE), np.float32))
+
+    def infer(self, batch: np.ndarray) -> np.ndarray:
+        """float32 (n, ...) → float32 (n, classes)."""
+        self._request.set_input_tensor(0, openvino.Tensor(batch, shared_memory=True))
+        self._request.infer(share_outputs=True)
+        return self._request.get_output_tensor(0).data.copy()
+
+    def answer(self, inputs: Sequence[np.ndarray]) -> list[list[float]]:
+        """Records that `decode` made → per record what is sent back: [class, value] of images, else all numbers."""
+        outputs = self.infer(np.stack(inputs))
+        if KIND == "vector":
+            return outputs.tolist()
+        return [[int(best), float(row[best])] for row, best in zip(outputs, outputs.argmax(axis=1), strict=True)]
+
+
+def decode(raw: bytes) -> np.ndarray:
+    """Bytes of a request → one record, float32, as Cluster Serving makes it: colours in the order of OpenCV."""
+    if KIND == "jpeg":
+        return cv2.imdecode(np.frombuffer(raw, np.uint8), cv2.IMREAD_COLOR).astype(np.float32)
+    return np.frombuffer(raw, np.float32).reshape(SHAPE)
+
+
+def decode_json(text: bytes) -> np.ndarray:
+    """`{"instances": [numbers]}` → one record."""
+    import json
+
+    return np.asarray(json.loads(text)["instances"][0], np.float32)
+
+
+def read(raw: bytes) -> np.ndarray:
+    """Body of a request → one record: vectors come as JSON, images and tensors as their bytes."""
+    return decode_json(raw) if KIND == "vector" else decode(raw)

@@ -1,0 +1,26 @@
+"""Plain FastAPI with the model in the process: what people write first. No batching; WORKERS processes."""
+
+import json
+
+import engine
+import uvicorn
+from fastapi import FastAPI, Request, Response
+
+app = FastAPI()
+model = None
+
+
+@app.on_event("startup")
+def load() -> None:
+    global model
+    model = engine.Engine()
+
+
+@app.post("/predict")
+async def predict(request: Request) -> Response:
+    record = engine.read(await request.body())
+    return Response(json.dumps({"predictions": model.answer([record])}), media_type="application/json")
+
+
+if __name__ == "__main__":
+    uvicorn.run("server:app", host="127.0.0.1", port=engine.PORT, workers=engine.WORKERS, log_level="warning")

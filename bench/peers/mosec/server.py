@@ -1,0 +1,27 @@
+"""Mosec: dynamic batching in its Rust front end. It answers at /inference. https://mosecorg.github.io/mosec/"""
+
+import json
+
+import engine
+from mosec import Server, Worker
+
+
+class Model(Worker):
+    def __init__(self) -> None:
+        super().__init__()
+        self.model = engine.Engine()
+
+    def deserialize(self, data: bytes) -> bytes:
+        return data
+
+    def serialize(self, data: list) -> bytes:
+        return json.dumps({"predictions": [data]}).encode()
+
+    def forward(self, data: list) -> list:
+        return self.model.answer([engine.read(raw) for raw in data])
+
+
+if __name__ == "__main__":
+    server = Server()
+    server.append_worker(Model, num=engine.WORKERS, max_batch_size=engine.BATCH, max_wait_time=int(engine.WAIT_MS))
+    server.run()

@@ -1,0 +1,70 @@
+"""TorchServe with a handler of our own and its batching (batchSize, maxBatchDelay). https://pytorch.org/serve
+
+It parses JSON bodies itself.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import engine
+import numpy as np
+
+
+class Handler:
+    """The entry point that `torch-model-archiver` packs."""
+
+    def initialize(self, context: object) -> None:
+        self.model = engine.Engine()
+
+    def handle(self, data: list, context: object) -> list:
+        records = [read(row.get("body", row.get("data"))) for row in data]
+        return [json.dumps({"predictions": [row]}) for row in self.model.answer(records)]
+
+
+def read(body: object) -> np.ndarray:
+    if isinstance(body, dict):
+        return np.asarray(body["instances"][0], np.float32)
+    return engine.read(bytes(body))
+
+
+_handler = Handler()
+
+
+def handle(data: list, context: object) -> list | None:
+    """TorchServe calls it once without data, to load the model."""
+    if not hasattr(_handler, "model"):
+        _handler.initialize(context)
+    return _handler.handle(data, context) if data else None
+
+
+def main(folder: str, port: int) -> None:
+    """Write the server's settings."""
+    model = {
+        "bench": {
+            "1": {
+                "defaultVersion": True,
+                "marName": "bench.mar",
+                "minWorkers": engine.WORKERS,
+                "maxWorkers": engine.WORKERS,
+                "batchSize": engine.BATCH,
+                "maxBatchDelay": int(engine.WAIT_MS),
+                "responseTimeout": 60,
+            }
+        }
+    }
+    settings = {
+        "inference_address": f"http://127.0.0.1:{port}",
+        "management_address": f"http://127.0.0.1:{engine.PORTS[0]}",
+        "metrics_address": f"http://127.0.0.1:{engine.PORTS[1]}",
+        "grpc_inference_port": engine.PORTS[2],
+        "grpc_management_port": engine.PORTS[3],
+        "load_models": "bench.mar",
+        "models": json.dumps(model),
+        "number_of_netty_threads": 2,
+    }
+    Path(folder, "config.properties").write_text("\n".join(f"{key}={value}" for key, value in settings.items()))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))

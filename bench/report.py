@@ -1,0 +1,215 @@
+"""Tables and pictures of docs/benchmarks.md, from the results of `make bench`.
+
+Usage: python -m cluster_serving.bench.report [RESULTS [DOCUMENT]]
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cluster_serving.bench import svg
+from cluster_serving.bench.suite.session import middle
+
+BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
+_TITLES = {
+    "images": "JPEG to best class, 8 in flight",
+    "tensors": "Raw tensors, 8 in flight",
+    "vector_latency": "Small vector, one in flight",
+    "vector_pipelined": "Small vector, pipelined",
+    "vector_http": "Small vector over HTTP, 32 in flight",
+    "scaling": "Scaling over task slots, with a model that sleeps 50 ms",
+    "backlog": "A long queue",
+    "start": "From a stopped machine to the first answer",
+    "costs": "What a request costs",
+}
+
+
+def write(results: Mapping[str, Any], document: Path) -> list[Path]:
+    """Put the tables between the document's markers, and the pictures into `images/` beside it; returns the pictures.
+
+    Raises:
+        ValueError: The document has no markers.
+    """
+    text = document.read_text("utf8")
+    if BEGIN not in text or END not in text:
+        raise ValueError(f"{document} has no line {BEGIN} … {END}")
+    pictures = charts(results["rows"])
+    folder = document.parent / "images"
+    folder.mkdir(exist_ok=True)
+    for name, picture in pictures.items():
+        (folder / f"{name}.svg").write_text(picture, "utf8")
+    begin, end = text.index(BEGIN) + len(BEGIN), text.index(END)
+    document.write_text(f"{text[:begin]}\n\n{body(results, pictures)}\n{text[end:]}", "utf8")
+    return [folder / f"{name}.svg" for name in pictures]
+
+
+def body(results: Mapping[str, Any], pictures: Iterable[str] = ()) -> str:
+    """The Markdown between the markers."""
+    machine, rows = results["machine"], results["rows"]
+    packages = ", ".join(f"{name} {version}" for name, version in machine["packages"].items())
+    parts = [
+        f"Measured on {machine['cores']} cores of {machine['cpu']}, {machine['memory_gb']:g} GB, {machine['system']}, "
+        f"Python {machine['python']}, {packages}; {results['settings']['rounds']} rounds.\n"
+    ]
+    pictures = set(pictures)
+    for name, title in _TITLES.items():
+        if name not in rows:
+            continue
+        parts.append(f"### {title}\n")
+        if "failed" in rows[name]:
+            parts.append(f"Not measured: {rows[name]['failed']}\n")
+            continue
+        parts.append(_SECTIONS[name](rows[name]))
+        parts += [f"![{title}](images/{picture}.svg)\n" for picture in sorted(pictures) if picture.startswith(name)]
+    return "\n".join(parts)
+
+
+def charts(rows: Mapping[str, Any]) -> dict[str, str]:
+    """File name → picture."""
+    done = {name: row for name, row in rows.items() if "failed" not in row}
+    found: dict[str, str] = {}
+    for name in ("images", "tensors", "vector_pipelined", "vector_http"):
+        if name in done:
+            found[name] = svg.bars(_TITLES[name], _rates(done[name]), "requests per second")
+    if "scaling" in done:
+        points = done["scaling"]["points"]
+        measured = [(float(p["slots"]), p["result"]["rate"]) for p in points]
+        ideal = [(float(p["slots"]), measured[0][1] / measured[0][0] * p["slots"]) for p in points]
+        found["scaling"] = svg.lines(
+            _TITLES["scaling"], {"measured": measured, "linear": ideal}, "task slots", "requests/s", "xy"
+        )
+    if "costs" in done:
+        for name, label in {"requests": "requests", "bytes": "bytes per request", "clients": "clients"}.items():
+            points = done["costs"][name]
+            roles = sorted({role for p in points for role in p["result"]["cpu_seconds_per_1000"]})
+            series = {
+                role: [(p["x"], p["result"]["cpu_seconds_per_1000"].get(role, 0.0)) for p in points] for role in roles
+            }
+            found[f"costs-{name}"] = svg.lines("CPU seconds per 1,000 requests", series, label, "CPU s", "xy")
+    return found
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A Markdown table."""
+    lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
+    lines += [f"| {' | '.join(str(cell) for cell in row)} |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def _rates(row: Mapping[str, Any]) -> dict[str, float]:
+    rates = {"Cluster Serving": middle(row["ours"], "rate")}
+    return rates | {name: middle(other["runs"], "rate") for name, other in row["others"].items() if "runs" in other}
+
+
+def _compared(row: Mapping[str, Any]) -> str:
+    ours = row["ours"]
+    layouts = row.get("layouts", {})
+    lines = [["**Cluster Serving**", layouts.get("ours", ""), f"{middle(ours, 'rate'):,.1f}", "", *_quality(ours)]]
+    for name, other in row["others"].items():
+        if "runs" not in other:
+            lines.append([name, layouts.get(name, ""), f"failed: {_line(other['failed'])}", "", "", "", ""])
+            continue
+        ratio = other["ratio"]
+        spread = f"{ratio['median']:.2f} ({ratio['low']:.2f} to {ratio['high']:.2f})" if ratio else ""
+        rate = f"{middle(other['runs'], 'rate'):,.1f}"
+        lines.append([name, layouts.get(name, ""), rate, spread, *_quality(other["runs"])])
+    for name, layout in layouts.items():
+        if str(layout).startswith("failed"):
+            lines.append([name, "", _line(layout), "", "", "", ""])
+    heads = ["", "copies x threads", "answers/s", "ours to theirs (spread)", "p50 ms", "p99 ms", "lost, wrong"]
+    return table(heads, lines) + "\n" + _generator(ours)
+
+
+def _quality(runs: Sequence[Mapping[str, Any]]) -> list[str]:
+    if "latency_ms" not in runs[0]:
+        return ["", "", ""]
+    counts = f"{sum(run['lost'] for run in runs)}, {sum(run['wrong'] for run in runs)}"
+    return [f"{middle(runs, 'latency_ms', p):,.2f}" for p in ("p50", "p99")] + [counts]
+
+
+def _generator(runs: Sequence[Mapping[str, Any]]) -> str:
+    share = middle(runs, "cpu_share", "load generator")
+    return f"The load generator took {share:.2f} of a core of the same machine meanwhile.\n"
+
+
+def _latency(row: Mapping[str, Any]) -> str:
+    runs = row["ours"]
+    cells = [f"{middle(runs, 'latency_ms', p):.2f}" for p in ("p50", "p95", "p99", "max")]
+    counts = f"{sum(run['lost'] for run in runs)}, {sum(run['wrong'] for run in runs)}"
+    heads = ["answers/s", "p50 ms", "p95 ms", "p99 ms", "max ms", "lost, wrong"]
+    return table(heads, [[f"{middle(runs, 'rate'):,.0f}", *cells, counts]])
+
+
+def _scaling(row: Mapping[str, Any]) -> str:
+    lines = [
+        (p["slots"], p["taskmanagers"], f"{p['result']['rate']:.1f}", f"{p['of_linear']:.3f}") for p in row["points"]
+    ]
+    return table(["task slots", "TaskManagers", "answers/s", "of linear"], lines)
+
+
+def _backlog(row: Mapping[str, Any]) -> str:
+    runs, other = row["ours"], row["others"]["no backlog"]
+    ratio = other["ratio"]
+    return table(
+        ["requests on their way", "answers/s", "ratio (spread)"],
+        [
+            [f"{row['waiting']:,}", f"{middle(runs, 'rate'):,.0f}", ""],
+            [
+                512,
+                f"{middle(other['runs'], 'rate'):,.0f}",
+                f"{ratio['median']:.2f} ({ratio['low']:.2f} to {ratio['high']:.2f})",
+            ],
+        ],
+    )
+
+
+def _start(row: Mapping[str, Any]) -> str:
+    return table(["command, s", "first answer, s"], [(t["command_s"], t["first_answer_s"]) for t in row["times"]])
+
+
+def _costs(row: Mapping[str, Any]) -> str:
+    parts = []
+    for name, label in {"requests": "requests", "bytes": "bytes each", "clients": "clients"}.items():
+        roles = sorted({role for p in row[name] for role in p["result"]["cpu_seconds_per_1000"]})
+        lines = []
+        for point in row[name]:
+            result = point["result"]
+            cpu = [f"{result['cpu_seconds_per_1000'].get(role, 0):.3f}" for role in roles]
+            p50 = result["latency_ms"]["p50"]
+            lines.append([f"{point['x']:,}", f"{result['rate']:,.0f}", f"{p50:,.2f}" if p50 else "", *cpu])
+        parts.append(table([label, "answers/s", "p50 ms", *(f"{role}, CPU s per 1,000" for role in roles)], lines))
+    return "\n".join(parts)
+
+
+def _line(text: str) -> str:
+    return re.sub(r"\s+", " ", text).replace("|", "/")[:160]
+
+
+_SECTIONS = {
+    "images": _compared,
+    "tensors": _compared,
+    "vector_latency": _latency,
+    "vector_pipelined": _compared,
+    "vector_http": _compared,
+    "scaling": _scaling,
+    "backlog": _backlog,
+    "start": _start,
+    "costs": _costs,
+}
+
+
+def main() -> None:
+    """Run it."""
+    results = Path(sys.argv[1] if len(sys.argv) > 1 else ".bench/results.json")
+    document = Path(sys.argv[2] if len(sys.argv) > 2 else "docs/benchmarks.md")
+    pictures = write(json.loads(results.read_text("utf8")), document)
+    print(f"Wrote {document} and {len(pictures)} pictures")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""`make bench`: the project's own benchmark, in one session on one machine.
+
+Run in a clone. What has been measured is kept in the file of results, so a session that was interrupted goes on.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from cluster_serving.bench.suite.peers import PEERS
+from cluster_serving.bench.suite.rows import ROWS
+from cluster_serving.bench.suite.session import Session, Settings
+
+_console = Console(highlight=False, markup=False, soft_wrap=True)
+
+
+def run(
+    quick: Annotated[bool, typer.Option(help="Seconds per row, to see that everything runs.")] = False,
+    rows: Annotated[str, typer.Option(help=f"Only these, separated by commas: {', '.join(ROWS)}.")] = "",
+    peers: Annotated[str, typer.Option(help=f"Only these; none for no peers: {', '.join(PEERS)}.")] = "",
+    folder: Annotated[Path, typer.Option(help="For models, environments of the peers, and logs.")] = Path(".bench"),
+    file: Annotated[Path | None, typer.Option(help="The results; default: results.json in that folder.")] = None,
+    again: Annotated[bool, typer.Option(help="Measure rows again that the file has.")] = False,
+) -> None:
+    """Measure, and keep the results as JSON; cluster_serving.bench.report makes the documentation from them."""
+    chosen = tuple(PEERS) if not peers else tuple(name for name in peers.split(",") if name != "none")
+    wanted = rows.split(",") if rows else list(ROWS)
+    for given, known in ((wanted, list(ROWS)), (chosen, list(PEERS))):
+        if unknown := set(given) - set(known):
+            raise typer.BadParameter(f"{', '.join(sorted(unknown))}: not known; expected {', '.join(known)}")
+    settings = Settings.quick(chosen) if quick else Settings(peers=chosen)
+    results = file or folder / ("results-quick.json" if quick else "results.json")
+    session = Session(settings, folder, results, _console.print)
+    for name in wanted:
+        if again:
+            session.rows.pop(name, None)
+        session.run(name, ROWS[name])
+    _console.print(f"Results: {results}")
+    failed = [name for name in wanted if "failed" in session.rows[name]]
+    if failed:
+        _console.print(f"Not measured: {', '.join(failed)}")
+        raise typer.Exit(1)
+
+
+def main() -> None:
+    """Run it."""
+    typer.run(run)
+
+
+if __name__ == "__main__":
+    main()

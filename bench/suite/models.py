@@ -1,0 +1,121 @@
+"""The models of the benchmark, made on the spot with random weights: only their size matters.
+
+Run as a program, so that TensorFlow stays out of the process that measures:
+`python -m cluster_serving.bench.suite.models FOLDER NAME...`.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+SLEEP_MS = 50
+NAMES = ("mlp", "mobilenet", "noop", "sleep")
+
+
+def ensure(folder: Path, names: Sequence[str] = NAMES) -> dict[str, Path]:
+    """Model folders by name; made if they are missing."""
+    missing = [name for name in names if not (folder / f"{name}.made").exists()]
+    if missing:
+        environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
+        subprocess.run([sys.executable, "-m", __name__, str(folder), *missing], check=True, env=environment)
+    return {name: folder / name for name in names}
+
+
+def save_mlp(folder: Path) -> None:
+    """`x` float32 [?, 64] → `y` float32 [?, 10]: two hidden layers of 64."""
+    from openvino import opset13 as ops
+
+    random = np.random.default_rng(0)
+    x = value = ops.parameter([-1, 64], np.float32, name="x")
+    for width in (64, 64, 10):
+        matrix = random.normal(0, 64**-0.5, (64, width)).astype(np.float32)
+        value = ops.matmul(value, ops.constant(matrix), False, False)
+        value = ops.relu(value) if width == 64 else value
+    _save_ir(folder, x, value)
+
+
+def save_noop(folder: Path) -> None:
+    """`x` float32 [?, ?] → `y` float32 [?, 1], its first number: what is left is the pipeline."""
+    from openvino import opset13 as ops
+
+    x = ops.parameter([-1, -1], np.float32, name="x")
+    zero, one = ops.constant(np.array([0])), ops.constant(np.array([1]))
+    _save_ir(folder, x, ops.slice(x, zero, one, one, ops.constant(np.array([1]))))
+
+
+def save_mobilenet(folder: Path) -> None:
+    """`x` float32 [?, 224, 224, 3] from 0 to 255 → `y` float32 [?, 1000]: MobileNetV2 of Keras applications.
+
+    The weights are random. The last layer's are large, so that different images get different classes.
+    """
+    import keras
+    import openvino
+
+    keras.utils.set_random_seed(0)
+    base = keras.applications.MobileNetV2(input_shape=(224, 224, 3), weights=None, classifier_activation=None)
+    images = np.random.default_rng(0).random((16, 7, 7, 3)).astype("f4").repeat(32, 1).repeat(32, 2) * 2 - 1
+    # Untrained normalization lets every image's features collapse; fit it to some images.
+    for layer in base.layers:
+        if isinstance(layer, keras.layers.BatchNormalization):
+            layer.momentum = 0.0
+    base(images, training=True)
+    last = base.layers[-1]
+    features = keras.Model(base.input, last.input)(images).numpy()
+    matrix = np.random.default_rng(1).normal(0, 1, last.kernel.shape)
+    scale = 4 / np.std((features - features.mean(0)) @ matrix)
+    last.set_weights([matrix * scale, -(features.mean(0) @ matrix) * scale])
+    x = keras.Input((224, 224, 3), name="x")
+    model = keras.Model(x, base(keras.layers.Rescaling(1 / 127.5, offset=-1)(x)))
+    exported = folder.parent / "mobilenet-keras"
+    model.export(str(exported), verbose=False)
+    network = openvino.convert_model(str(exported))
+    network.inputs[0].get_tensor().set_names({"x"})
+    network.outputs[0].get_tensor().set_names({"y"})
+    folder.mkdir(parents=True, exist_ok=True)
+    openvino.save_model(network, folder / "model.xml", compress_to_fp16=False)
+
+
+def save_sleep(folder: Path) -> None:
+    """`x` float32 [?, 1] → `y` float32 [?, 1], after a sleep of 50 ms that uses no CPU."""
+    import tensorflow as tf
+
+    def function(x: Any) -> Any:
+        spec: dict[str, Any] = {"output_types": [tf.float32], "output_shapes": [[None, 1]]}
+        data = tf.raw_ops.TensorDataset(components=[x], output_shapes=[[None, 1]])
+        data = tf.raw_ops.SleepDataset(input_dataset=data, sleep_microseconds=SLEEP_MS * 1000, **spec)
+        return {"y": tf.raw_ops.DatasetToSingleElement(dataset=data, **spec)[0]}
+
+    module = tf.Module()
+    module.function = tf.function(function, input_signature=[tf.TensorSpec([None, 1], tf.float32, "x")])
+    tf.saved_model.save(module, str(folder), signatures=module.function)
+
+
+def _save_ir(folder: Path, x: Any, y: Any) -> None:
+    import openvino
+
+    x.output(0).set_names({"x"})
+    y.output(0).set_names({"y"})
+    folder.mkdir(parents=True, exist_ok=True)
+    openvino.save_model(openvino.Model([y], [x], "bench"), folder / "model.xml", compress_to_fp16=False)
+
+
+def main(folder: Path, names: Sequence[str]) -> None:
+    """Make some of them."""
+    # Importing OpenVINO would otherwise fork a child that reports the import over the network.
+    sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
+    saves = {"mlp": save_mlp, "noop": save_noop, "mobilenet": save_mobilenet, "sleep": save_sleep}
+    for name in names:
+        print(f"Making model {name}", flush=True)
+        saves[name](folder / name)
+        (folder / f"{name}.made").touch()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2:])

@@ -1,0 +1,225 @@
+"""Other servers, each in an environment of its own that is made when it is needed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cluster_serving.bench.payload import Record, raw_body
+from cluster_serving.bench.suite.stack import Unavailable, free_port, stop_tree, wait_for_port
+from cluster_serving.bench.target import Failed, Lost, Where, references
+
+SOURCES = Path("bench/peers")
+
+
+@dataclass(frozen=True)
+class Peer:
+    """How a server is started and asked.
+
+    Attributes:
+        command: After the environment's `bin/`; `{port}` and `{folder}` (an empty one) are filled in.
+        path: Of the request.
+        kinds: Work → how a request is encoded; see `target.Where.kind`.
+        prepare: Commands before it, likewise.
+        environment: Further variables.
+    """
+
+    command: tuple[str, ...] = ("python", "server.py")
+    path: str = "/predict"
+    kinds: dict[str, str] = field(default_factory=lambda: {"jpeg": "raw", "tensor": "raw", "vector": "rows"})
+    prepare: tuple[tuple[str, ...], ...] = ()
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+_V2 = {"jpeg": "v2", "tensor": "v2", "vector": "v2"}
+
+PEERS = {
+    "fastapi": Peer(),
+    "mosec": Peer(("python", "server.py", "--port", "{port}", "--address", "127.0.0.1"), path="/inference"),
+    "litserve": Peer(kinds={"jpeg": "rows", "vector": "rows"}),
+    "bentoml": Peer(
+        ("bentoml", "serve", "server:Bench", "--port", "{port}", "--host", "127.0.0.1"),
+        kinds={"jpeg": "rows", "vector": "rows"},
+        environment={"BENTOML_DO_NOT_TRACK": "true", "BENTOML_HOME": "{folder}"},
+    ),
+    "ray_serve": Peer(environment={"RAY_USAGE_STATS_ENABLED": "0"}),
+    "mlserver": Peer(
+        ("mlserver", "start", "{folder}"),
+        path="/v2/models/bench/infer",
+        kinds={"jpeg": "v2-json", "vector": "v2-json"},
+        prepare=(("python", "server.py", "{folder}"),),
+    ),
+    "triton": Peer(path="/v2/models/bench/infer", kinds=_V2, environment={"PYTRITON_HOME": "{folder}"}),
+    "torchserve": Peer(
+        (
+            *("torchserve", "--foreground", "--ncs", "--disable-token-auth", "--model-store", "{folder}"),
+            *("--ts-config", "{folder}/config.properties"),
+        ),
+        path="/predictions/bench",
+        prepare=(
+            (
+                *("torch-model-archiver", "--model-name", "bench", "--version", "1", "--handler", "server.py"),
+                *("--extra-files", "engine.py", "--export-path", "{folder}"),
+            ),
+            ("python", "server.py", "{folder}", "{port}"),
+        ),
+    ),
+}
+"""The servers that are compared."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a server shall do.
+
+    Attributes:
+        kind: `jpeg`, `tensor` or `vector`.
+        model: Folder of the IR.
+        records: The different requests.
+        workers: Copies of the model.
+        threads: Of each.
+    """
+
+    kind: str
+    model: Path
+    records: Sequence[Record]
+    workers: int
+    threads: int
+
+    def environment(self, port: int = 0) -> dict[str, str]:
+        """Variables that `engine.py` reads."""
+        return {
+            "BENCH_KIND": self.kind,
+            "BENCH_MODEL": str(self.model.absolute()),
+            "BENCH_WORKERS": str(self.workers),
+            "BENCH_THREADS": str(self.threads),
+            "BENCH_PORT": str(port),
+            "BENCH_PORTS": ",".join(str(free_port()) for _ in range(4)),
+            "PYTHONPATH": str(SOURCES.absolute()),
+        }
+
+
+def install(name: str, environments: Path, say: Callable[[str], None]) -> Path:
+    """Make the environment of a peer unless it is there; returns its `bin`.
+
+    Raises:
+        Unavailable: Its packages cannot be installed; the text is what pip said.
+    """
+    folder, wanted = (environments / name).absolute(), (SOURCES / name / "requirements.txt").read_text("utf8")
+    marker = folder / "installed"
+    if not marker.exists() or marker.read_text("utf8") != wanted:
+        say(f"Installing {name} in {folder}")
+        subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
+        pip = [str(folder / "bin/python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        done = subprocess.run(
+            [*pip, "-r", str(SOURCES / name / "requirements.txt")], capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise Unavailable(f"pip: {done.stderr.strip()[-300:]}")
+        marker.write_text(wanted, "utf8")
+    return folder / "bin"
+
+
+@contextmanager
+def serving(
+    name: str, work: Work, environments: Path, folder: Path, say: Callable[[str], None]
+) -> Iterator[tuple[Where, int]]:
+    """Run a peer; gives its address and process.
+
+    Args:
+        name: Key of `PEERS`.
+        work: What it shall do.
+        environments: Folder of the environments; or the `bin` of one that has what the peer needs.
+        folder: For logs and its files.
+        say: Told what happens.
+
+    Raises:
+        Unavailable: It cannot do this work, or did not start; the text says why.
+    """
+    peer = PEERS[name]
+    if work.kind not in peer.kinds:
+        raise Unavailable(f"{name} is not set up for {work.kind}")
+    has_python = (environments / "python").exists()
+    binaries = environments if has_python else install(name, environments, say)
+    port = free_port()
+    home = (folder / name).absolute()
+    shutil.rmtree(home, ignore_errors=True)
+    home.mkdir(parents=True)
+    fill = {"port": str(port), "folder": str(home)}
+    environment = {k: v for k, v in os.environ.items() if k != "VIRTUAL_ENV"} | work.environment(port)
+    environment["PYTHONPATH"] += os.pathsep + str((SOURCES / name).absolute())
+    environment["PATH"] = f"{binaries}{os.pathsep}{environment['PATH']}"
+    environment |= {key: value.format(**fill) for key, value in peer.environment.items()}
+    shutil.copy(SOURCES / "engine.py", home)
+    shutil.copy(SOURCES / name / "server.py", home)
+    log = folder / f"{name}.log"
+    with log.open("wb") as output:
+        for command in peer.prepare:
+            done = subprocess.run(
+                _filled(binaries, command, fill), cwd=home, env=environment, stdout=output, stderr=output
+            )
+            if done.returncode:
+                raise Unavailable(f"{command[0]} ended with {done.returncode}; see {log}")
+        process = subprocess.Popen(
+            _filled(binaries, peer.command, fill), cwd=home, env=environment, stdout=output, stderr=output,
+            start_new_session=True,
+        )  # fmt: skip
+    try:
+        wait_for_port(port, process, log)
+        where = Where(peer.kinds[work.kind], f"http://127.0.0.1:{port}{peer.path}", "", work.records)
+        _wait_until_it_answers(where, process, log)
+        yield where, process.pid
+    finally:
+        stop_tree(process)
+
+
+def _filled(binaries: Path, command: Sequence[str], fill: dict[str, str]) -> list[str]:
+    program, *arguments = (part.format(**fill) for part in command)
+    return [str(binaries / program), *arguments]
+
+
+def _wait_until_it_answers(where: Where, process: subprocess.Popen[bytes], log: Path, timeout: float = 45) -> None:
+    deadline, problem = time.monotonic() + timeout, "no answer"
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            asyncio.run(references(where))
+            return
+        except (Failed, Lost, OSError, ValueError, KeyError) as error:
+            problem = f"{type(error).__name__}: {error}"
+        time.sleep(0.3)
+    raise Unavailable(f"it does not answer ({problem}); see {log}")
+
+
+def bare_answers(work: Work, folder: Path) -> list[list[float]]:
+    """What is right: the answers of the bare model."""
+    answers: list[list[float]] = _bare(work, folder, "answers", 1)
+    return answers
+
+
+def bare_rate(work: Work, folder: Path, seconds: float, batch: int) -> dict[str, float]:
+    """The bare loop: `rate` in answers per second, and `cpu` seconds per 1,000 answers."""
+    rate: dict[str, float] = _bare(work, folder, str(seconds), batch)
+    return rate
+
+
+def _bare(work: Work, folder: Path, seconds: str, batch: int) -> Any:
+    folder.mkdir(parents=True, exist_ok=True)
+    files = []
+    for index, record in enumerate(work.records):
+        files.append(folder / f"{work.kind}-{index}")
+        files[-1].write_bytes(raw_body(record))
+    command = [sys.executable, str(SOURCES / "bare.py"), seconds, str(batch), *map(str, files)]
+    done = subprocess.run(command, env=os.environ | work.environment(), capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise Unavailable(f"the bare loop failed: {done.stderr.strip()[-300:]}")
+    return json.loads(done.stdout.splitlines()[-1])

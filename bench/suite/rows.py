@@ -1,0 +1,242 @@
+"""The rows of the benchmark: each measures one claim, and returns what the file keeps."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cluster_serving.bench import payload
+from cluster_serving.bench.generator import Load
+from cluster_serving.bench.payload import Record
+from cluster_serving.bench.suite import models, peers
+from cluster_serving.bench.suite.peers import Work
+from cluster_serving.bench.suite.session import Measured, Session, best
+from cluster_serving.bench.suite.stack import Stack, Unavailable
+from cluster_serving.bench.target import references
+from cluster_serving.client.inputs import Array
+
+IN_FLIGHT = 8
+HTTP_IN_FLIGHT = 32
+PIPELINE = 512
+_BARE_BATCHES = (1, 8)
+
+
+def images(session: Session) -> Measured:
+    """JPEG 224x224 to the best class, 8 in flight: against the bare loop and the peers."""
+    return _against_bare(session, "jpeg", payload.image_records("x", "synthetic"), session.settings.peers)
+
+
+def tensors(session: Session) -> Measured:
+    """Raw float32 224x224x3 tensors, 8 in flight: against the bare loop."""
+    records = payload.random_records("x", (224, 224, 3), "float32", scale=255)
+    return _against_bare(session, "tensor", records, ())
+
+
+def vector_latency(session: Session) -> Measured:
+    """A vector of 64 floats, one in flight, synchronous client: latency."""
+    with Stack() as stack, stack.running("vector", _models(session)["mlp"]):
+        where = stack.where("vector", _vectors())
+        load = Load("closed", "sync", 1)
+        return {"ours": [session.measure(where, load, stack.roles()) for _ in range(session.settings.rounds)]}
+
+
+def vector_pipelined(session: Session) -> Measured:
+    """The same, as fast as possible with 512 on their way; Mosec with 32 connections beside it."""
+    work = Work("vector", _models(session)["mlp"], _vectors(), 1, 1)
+    with Stack() as stack, stack.running("vector", work.model):
+        where = stack.where("vector", _vectors())
+        load = Load("pipelined", "sync", PIPELINE, check_every=16)
+        ours = partial(session.measure, where, load, stack.roles())
+        chosen = [name for name in ("mosec",) if name in session.settings.peers]
+        return session.compare(
+            ours, {name: partial(_peer, session, stack, name, work, HTTP_IN_FLIGHT) for name in chosen}
+        )
+
+
+def vector_http(session: Session) -> Measured:
+    """The same over HTTP with 32 in flight: our front end against the peers."""
+    work = Work("vector", _models(session)["mlp"], _vectors(), 1, 1)
+    with Stack() as stack, stack.running("vector", work.model):
+        url = stack.front_end("vector")
+        where = replace(stack.where("vector", _vectors()), kind="predict", url=f"{url}/predict")
+        ours = partial(session.measure, where, Load("closed", concurrency=HTTP_IN_FLIGHT), stack.roles(url))
+        others = {name: partial(_peer, session, stack, name, work, HTTP_IN_FLIGHT) for name in session.settings.peers}
+        found = session.compare(ours, others)
+        v2 = replace(where, kind="v2", url=f"{url}/v2/models/vector/infer")
+        found["v2"] = session.measure(v2, Load("closed", concurrency=HTTP_IN_FLIGHT), stack.roles(url))
+        return found
+
+
+def scaling(session: Session) -> Measured:
+    """A model that sleeps 50 ms, one record per batch: throughput over task slots."""
+    points = []
+    with Stack() as stack:
+        for slots in session.settings.slots:
+            job = f"sleep-{slots}"
+            with stack.running(job, _models(session)["sleep"], modelParallelism=slots, maxBatchSize=1):
+                where = stack.where(job, payload.random_records("x", (1,), "float32"))
+                load = Load("closed", "async", 4 * slots)
+                found = session.measure(where, load)
+                points.append(
+                    {"slots": slots, "taskmanagers": len(stack.roles().get("TaskManager", ())), "result": found}
+                )
+                session.say(f"  {slots} slots: {found['rate']:.1f}/s")
+    first = points[0]["result"]["rate"] / points[0]["slots"]  # type: ignore[index]
+    for point in points:
+        point["of_linear"] = round(point["result"]["rate"] / (first * point["slots"]), 4)  # type: ignore[index]
+    return {"points": points, "ideal_per_slot": 1000 / models.SLEEP_MS}
+
+
+def backlog(session: Session) -> Measured:
+    """Throughput with 100,000 waiting requests against 512."""
+    waiting = session.settings.backlog
+    with Stack() as stack, stack.running("vector", _models(session)["mlp"]):
+        where = stack.where("vector", _vectors(), timeout=120)
+
+        def run(depth: int, warm_up: float) -> Measured:
+            slower = replace(session.settings, warm_up=warm_up)
+            load = Load("pipelined", "sync", depth, check_every=16)
+            return replace(session, settings=slower).measure(where, load, stack.roles())
+
+        usual = session.settings.warm_up
+        # The warm-up fills the queue.
+        return session.compare(
+            lambda: run(waiting, usual + waiting / 8_000), {"no backlog": lambda: run(PIPELINE, usual)}
+        ) | {"waiting": waiting}
+
+
+def start(session: Session) -> Measured:
+    """From cluster-serving-start on a stopped machine to the first answer, small model."""
+    times = []
+    for _ in range(session.settings.rounds):
+        with Stack() as stack:
+            begun = time.perf_counter()
+            command = stack.start("vector", _models(session)["mlp"])
+            asyncio.run(references(stack.where("vector", _vectors()[:1])))
+            times.append({"command_s": round(command, 2), "first_answer_s": round(time.perf_counter() - begun, 2)})
+            stack.stop("vector")
+    return {"times": times}
+
+
+def costs(session: Session) -> Measured:
+    """What a request costs, over their number, size and clients, with a model that does nothing."""
+    s = session.settings
+    found: dict[str, list[Any]] = {"requests": [], "bytes": [], "clients": []}
+    with Stack() as stack, stack.running("noop", _models(session)["noop"]):
+        roles = stack.roles()
+
+        def run(records: list[Record], load: Load, processes: int = 1) -> Measured:
+            return session.measure(stack.where("noop", records, timeout=120), load, roles, processes=processes)
+
+        small = payload.random_records("x", (25,), "float32")
+        run(small, Load("pipelined", "sync", PIPELINE))
+        for count in s.request_counts:
+            load = Load("pipelined", "sync", min(PIPELINE, count), requests=count, check_every=16)
+            found["requests"].append({"x": count, "result": run(small, load)})
+        for size in s.payload_bytes:
+            records = payload.random_records("x", (size // 4,), "float32", 4)
+            # What is on its way fits into Redis.
+            load = Load("pipelined", "sync", max(2, min(PIPELINE, 64_000_000 // size)), check_every=16)
+            found["bytes"].append({"x": size, "result": run(records, load)})
+        for clients in s.clients:
+            load = Load("closed", "sync", clients, check_every=4)
+            found["clients"].append({"x": clients, "result": run(small, load, processes=min(clients, 4))})
+    return found
+
+
+ROWS: dict[str, Callable[[Session], Measured]] = {
+    row.__name__: row
+    for row in (images, tensors, vector_latency, vector_pipelined, vector_http, scaling, backlog, start, costs)
+}
+"""All rows, in the order in which they are measured."""
+
+
+def _models(session: Session) -> dict[str, Path]:
+    return models.ensure(session.folder / "models")
+
+
+def _vectors() -> list[Record]:
+    return payload.random_records("x", (64,), "float32")
+
+
+def _layouts(session: Session) -> list[tuple[int, int]]:
+    """Copies and threads per copy: one copy with all cores, or a copy per core."""
+    return list(dict.fromkeys([(1, session.cores), (session.cores, 1)]))
+
+
+def _against_bare(session: Session, kind: str, records: list[Record], chosen: tuple[str, ...]) -> Measured:
+    """Each server and the bare loop with the layout that suits it best."""
+    layouts = {f"{w}x{t}": Work(kind, _models(session)["mobilenet"], records, w, t) for w, t in _layouts(session)}
+    logs = session.folder / "logs"
+    first = next(iter(layouts.values()))
+    right = _right(first, logs)
+    seconds = session.settings.window * 3
+    loops = {
+        f"{name} batch {batch}": partial(_bare, work, logs, seconds, batch)
+        for name, work in layouts.items()
+        for batch in _BARE_BATCHES
+    }
+    with Stack() as stack:
+        jobs = ExitStack()
+
+        def serve(name: str) -> None:
+            jobs.close()
+            work = layouts[name]
+            settings = {"modelParallelism": work.workers, "threadPerModel": work.threads, "postProcessing": "topN(1)"}
+            jobs.enter_context(stack.running(f"images-{name}", work.model, **settings))
+
+        def ours(name: str) -> Measured:
+            where = stack.where(f"images-{name}", records)
+            return session.measure(where, Load("closed", "sync", IN_FLIGHT), stack.roles(), right)
+
+        def candidate(name: str) -> Measured:
+            serve(name)
+            return ours(name)
+
+        with jobs:
+            layout = best({name: partial(candidate, name) for name in layouts}, session.say)
+            serve(layout)
+            loop = best({name: partial(_frozen, stack, one) for name, one in loops.items()}, session.say)
+            others: dict[str, Callable[[], Measured]] = {"bare loop": partial(_frozen, stack, loops[loop])}
+            layouts_of = {"ours": layout, "bare loop": loop}
+            for peer in chosen:
+                tries = {
+                    name: partial(_peer, session, stack, peer, work, IN_FLIGHT, right) for name, work in layouts.items()
+                }
+                try:
+                    layouts_of[peer] = best(tries, session.say)
+                except Unavailable as error:
+                    session.say(f"  {peer}: {error}")
+                    layouts_of[peer] = f"failed: {error}"
+                    continue
+                others[peer] = tries[layouts_of[peer]]
+            found = session.compare(partial(ours, layout), others)
+    return found | {"layouts": layouts_of, "bytes": payload.size(records[0])}
+
+
+def _bare(work: Work, logs: Path, seconds: float, batch: int) -> Measured:
+    return dict(peers.bare_rate(work, logs, seconds, batch))
+
+
+def _frozen(stack: Stack, loop: Callable[[], Measured]) -> Measured:
+    with stack.frozen():
+        return loop()
+
+
+def _peer(session: Session, stack: Stack, name: str, work: Work, in_flight: int, right: Any = None) -> Measured:
+    folder = session.folder / "logs"
+    with peers.serving(name, work, session.folder / "venvs", folder, session.say) as (where, pid), stack.frozen():
+        right = _right(work, folder) if right is None else right
+        return session.measure(where, Load("closed", concurrency=in_flight), {name: [pid]}, right)
+
+
+def _right(work: Work, folder: Path) -> list[Array]:
+    return [np.asarray(answer) for answer in peers.bare_answers(work, folder)]

@@ -1,0 +1,210 @@
+"""Cluster Serving as a user runs it: its commands, in a folder that is thrown away, on free ports."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import psutil
+
+from cluster_serving.bench.flink import FlinkJob
+from cluster_serving.bench.payload import Record
+from cluster_serving.bench.processes import listener, listeners, resume, suspend
+from cluster_serving.bench.target import Where
+
+_BIN = Path(sys.executable).parent
+_COMMAND_TIMEOUT = 300
+
+
+class Unavailable(Exception):
+    """Something that is to be measured cannot be started here; the text says why."""
+
+
+def free_port() -> int:
+    """A port that nothing listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Stack:
+    """Redis, Flink and jobs; use it in a `with` statement."""
+
+    def __init__(self) -> None:
+        # A short path: Flink's scripts take none with spaces, and Unix sockets none that is long.
+        self.folder = Path(tempfile.mkdtemp(prefix="cluster-serving-bench-"))
+        self.redis_port, self.flink_port = free_port(), free_port()
+        self.redis_url = f"redis://127.0.0.1:{self.redis_port}/0"
+        self.flink_url = f"http://127.0.0.1:{self.flink_port}"
+        self._environment = os.environ | {"CLUSTER_SERVING_HOME": str(self.folder / "home")}
+        self._front_ends: list[subprocess.Popen[bytes]] = []
+
+    def __enter__(self) -> Self:
+        # What was started outlives this process, so a polite end of it must come by here too.
+        signal.signal(signal.SIGTERM, _exit)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.shutdown()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def start(self, job: str, model: Path, **settings: Any) -> float:
+        """Start a job; returns the seconds that the command took.
+
+        Raises:
+            Unavailable: It did not start; the text is what the command said.
+        """
+        self._config(job, modelPath=str(model.absolute()), **settings)
+        started = time.perf_counter()
+        self._command("cluster-serving-start", job)
+        return time.perf_counter() - started
+
+    def stop(self, job: str) -> None:
+        """Stop a job."""
+        self._command("cluster-serving-stop", job, job)
+
+    def shutdown(self) -> None:
+        """Stop everything."""
+        for process in self._front_ends:
+            stop_tree(process)
+        self._front_ends.clear()
+        configs = list(self.folder.glob("*/config.yaml"))
+        if configs:
+            with suppress(Unavailable):
+                self._command("cluster-serving-shutdown", configs[0].parent.name)
+
+    @contextmanager
+    def running(self, job: str, model: Path, **settings: Any) -> Iterator[FlinkJob]:
+        """A job for the time of a `with` block."""
+        self.start(job, model, **settings)
+        try:
+            with FlinkJob(self.flink_url, job) as flink:
+                yield flink
+        finally:
+            self.stop(job)
+
+    def where(self, job: str, records: list[Record], timeout: float = 60.0) -> Where:
+        """The job through the native client."""
+        return Where("redis", self.redis_url, job, records, timeout)
+
+    def front_end(self, job: str) -> str:
+        """Start the HTTP front end of a job; returns its address.
+
+        Raises:
+            Unavailable: There is none, or it did not start.
+        """
+        command = next(
+            (path for name in ("http", "frontend") if (path := _BIN / f"cluster-serving-{name}").exists()), None
+        )
+        if command is None:
+            raise Unavailable("this installation has no command for the HTTP front end")
+        port = free_port()
+        self._config(job + "-http", modelPath=".", jobName=job, httpPort=port, httpHost="127.0.0.1", grpcPort=0)
+        log = (self.folder / "front-end.log").open("wb")
+        process = subprocess.Popen(
+            [str(command), "-c", str(self.folder / f"{job}-http" / "config.yaml")],
+            env=self._environment,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+        self._front_ends.append(process)
+        wait_for_port(port, process, self.folder / "front-end.log")
+        return f"http://127.0.0.1:{port}"
+
+    def roles(self, http_url: str = "") -> dict[str, list[int]]:
+        """Processes of the stack by role."""
+        roles = {"Redis": listener(self.redis_url), "JobManager": listener(self.flink_url)}
+        with suppress(LookupError), ExitStack() as stack:
+            flink = stack.enter_context(FlinkJob(self.flink_url, ""))
+            roles["TaskManager"] = listeners(flink.taskmanager_ports())
+        if http_url:
+            roles["front end"] = listener(http_url)
+        return roles
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """No CPU time for the stack while a peer is measured; for less than Flink's heartbeat timeout of 30 s."""
+        found = [pid for pids in self.roles().values() for pid in pids]
+        suspend(found)
+        try:
+            yield
+        finally:
+            resume(found)
+
+    def _config(self, name: str, **settings: Any) -> None:
+        folder = self.folder / name
+        folder.mkdir(exist_ok=True)
+        addresses = {
+            "redisUrl": f"127.0.0.1:{self.redis_port}",
+            "flinkRestUrl": f"127.0.0.1:{self.flink_port}",
+        }
+        # JSON is YAML.
+        (folder / "config.yaml").write_text(json.dumps({"jobName": name} | settings | addresses))
+
+    def _command(self, name: str, job: str, *arguments: str) -> None:
+        done = subprocess.run(
+            [str(_BIN / name), *arguments],
+            cwd=self.folder / job,
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            timeout=_COMMAND_TIMEOUT,
+            check=False,
+        )
+        if done.returncode:
+            raise Unavailable(f"{name} of job {job}: {(done.stderr or done.stdout).strip()[-500:]}")
+
+
+def _exit(*_: object) -> None:
+    raise SystemExit(143)
+
+
+def wait_for_port(port: int, process: subprocess.Popen[bytes], log: Path, timeout: float = 120) -> None:
+    """Wait until something listens.
+
+    Raises:
+        Unavailable: The process ended, or took too long; the text has the end of its log.
+    """
+    deadline = time.monotonic() + timeout
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise Unavailable(f"it ended with {process.returncode}: {_tail(log)}")
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            return
+        time.sleep(0.1)
+    raise Unavailable(f"nothing listened on port {port} after {timeout:.0f} s: {_tail(log)}")
+
+
+def stop_tree(process: subprocess.Popen[bytes], grace: float = 10) -> None:
+    """Stop a process that we started, and all its descendants."""
+    try:
+        members = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
+    except psutil.NoSuchProcess:
+        members = []
+    with suppress(ProcessLookupError):
+        os.kill(process.pid, signal.SIGTERM)
+    _, alive = psutil.wait_procs(members, grace)
+    for member in alive:
+        with suppress(psutil.Error):
+            member.kill()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(10)
+
+
+def _tail(log: Path) -> str:
+    return " | ".join(line.strip() for line in log.read_text("utf8", "replace").splitlines()[-4:])[-500:]

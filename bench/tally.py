@@ -1,0 +1,84 @@
+"""What became of each request: every one that was sent is answered, failed or lost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Tally:
+    """Accounts for requests by their name, which is their uri where the protocol has one.
+
+    Attributes:
+        sent: Requests that were sent.
+        answered: Requests with a result.
+        errors: Code of an error → requests that were answered with it.
+        repeated: Answers to requests that had one already, or that were never sent.
+        checked: Results that were compared with what is right.
+        wrong: Results that were not right.
+    """
+
+    sent: int = 0
+    answered: int = 0
+    errors: Counter[str] = field(default_factory=Counter)
+    repeated: int = 0
+    checked: int = 0
+    wrong: int = 0
+    _open: set[Hashable] = field(default_factory=set)
+    _lost: int = 0
+
+    @property
+    def waiting(self) -> int:
+        """Requests that are on their way."""
+        return len(self._open)
+
+    @property
+    def lost(self) -> int:
+        """Requests that nothing came back for; meaningful when the sender has stopped waiting."""
+        return self._lost + len(self._open)
+
+    @property
+    def failed(self) -> int:
+        """Requests that were answered with an error."""
+        return self.errors.total()
+
+    def send(self, name: Hashable) -> None:
+        """A request leaves."""
+        self.sent += 1
+        self._open.add(name)
+
+    def answer(self, name: Hashable) -> bool:
+        """A result came; False if it belongs to no open request."""
+        if name not in self._open:
+            self.repeated += 1
+            return False
+        self._open.discard(name)
+        self.answered += 1
+        return True
+
+    def fail(self, name: Hashable, code: str) -> None:
+        """An error came instead of a result."""
+        self._open.discard(name)
+        self.errors[code] += 1
+
+    def lose(self, name: Hashable) -> None:
+        """The sender has given up waiting."""
+        self._open.discard(name)
+        self._lost += 1
+
+    def check(self, right: bool) -> None:
+        """A result was compared."""
+        self.checked += 1
+        self.wrong += not right
+
+    def add(self, other: Tally) -> None:
+        """Add the account of another generator process."""
+        self.sent += other.sent
+        self.answered += other.answered
+        self.errors += other.errors
+        self.repeated += other.repeated
+        self.checked += other.checked
+        self.wrong += other.wrong
+        self._lost += other.lost

@@ -1,0 +1,46 @@
+import json
+
+import numpy as np
+import pytest
+
+from cluster_serving.bench import payload
+from cluster_serving.client.inputs import Image
+
+
+def test_random_requests_differ_and_are_the_same_every_time():
+    first, second, *_ = payload.random_records("x", (4,), "float32")
+    assert not np.array_equal(first["x"], second["x"])
+    assert np.array_equal(first["x"], payload.random_records("x", (4,), "float32")[0]["x"])
+
+
+def test_a_binary_body_of_kserve_is_header_and_bytes():
+    x = np.arange(6, dtype="f4").reshape(2, 3)
+    body, headers = payload.v2_body({"x": x})
+    length = int(headers["inference-header-content-length"])
+    (given,) = json.loads(body[:length])["inputs"]
+    assert given == {"name": "x", "shape": [1, 2, 3], "datatype": "FP32", "parameters": {"binary_data_size": 24}}
+    assert body[length:] == x.tobytes()
+
+
+def test_binary_and_json_answers_of_kserve_read_the_same():
+    head = {"outputs": [{"name": "y", "datatype": "FP32", "shape": [1, 2], "parameters": {"binary_data_size": 8}}]}
+    text = json.dumps(head).encode()
+    binary = payload.read_v2(text + np.array([1, 2], "f4").tobytes(), len(text))
+    plain = {"outputs": [{"name": "y", "datatype": "FP32", "shape": [1, 2], "data": [1, 2]}]}
+    assert binary.tolist() == payload.read_v2(json.dumps(plain).encode(), None).tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "predictions", [[[1, 2.5]], ["{value=[1,2.5]}"], ["[1.0, 2.5]"], [{"y": [[1], [2.5]]}], ["[[1,2.5]]"]]
+)
+def test_predictions_are_read_as_numbers_whatever_their_form(predictions):
+    assert payload.read_predictions(json.dumps({"predictions": predictions}).encode()).tolist() == [1, 2.5]
+
+
+def test_synthetic_images_are_jpegs_of_a_photographs_size():
+    (record, *_) = payload.image_records("image", "synthetic")
+    assert isinstance(record["image"], Image)
+    assert record["image"].data.startswith(b"\xff\xd8")
+    assert 10_000 < payload.size(record) < 40_000
+    (instance,) = json.loads(payload.predict_body(record))["instances"]
+    assert set(instance["image"]) == {"b64"}
