@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from cluster_serving.client.errors import ServingError
-from cluster_serving.frontend import original
+from cluster_serving.frontend import original, page
 from cluster_serving.frontend.answering import Json, error_response
 from cluster_serving.frontend.front_end import FrontEnd
 
@@ -28,7 +28,7 @@ def make(front: FrontEnd) -> Starlette:
         await front.close()
 
     return Starlette(
-        routes=[*original.routes(front)],
+        routes=[*original.routes(front), *page.routes(front)],
         lifespan=lifespan,
         exception_handlers={
             ServingError: _serving_error,
