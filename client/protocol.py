@@ -74,6 +74,11 @@ def slots_key(job: str) -> str:
     return f"{job}:slots"
 
 
+def stats_key(job: str) -> str:
+    """Redis hash in which a job keeps the totals of its work."""
+    return f"{job}:stats"
+
+
 def dead_letters_key(job: str) -> str:
     """Redis stream of requests that were given up."""
     return f"{job}:dead"

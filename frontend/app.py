@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from cluster_serving.client.errors import ServingError
-from cluster_serving.frontend import asynchronous, openapi, operation, original
+from cluster_serving.frontend import asynchronous, openapi, operation, original, page
 from cluster_serving.frontend.answering import Json, error_response
 from cluster_serving.frontend.front_end import FrontEnd
 from cluster_serving.frontend.guard import Guard
@@ -34,6 +34,7 @@ def make(front: FrontEnd) -> ASGIApp:
             *asynchronous.routes(front),
             *operation.routes(front),
             *openapi.routes(front),
+            *page.routes(front),
         ],
         lifespan=lifespan,
         exception_handlers={

@@ -94,6 +94,9 @@ class HttpOptions(BaseModel):
     )
     callback_hosts: Names = _option((), "Hosts that results may be posted to; empty: none.")
     cors_origins: Names = _option((), "Origins whose pages may use this server from a browser, or *; empty: none.")
+    flink_ui_url: str = _option(
+        "", "Address of the Flink UI, to which the page /ui links; empty: no link.", pattern="^(https?://.+)?$"
+    )
     access_log: bool = _option(False, "true: write a line per request, without payloads.")
 
     canary_interval: float = _option(

@@ -21,6 +21,7 @@ from cluster_serving.connectors.reconnect import connect
 from cluster_serving.connectors.redis_clock import RedisClock
 from cluster_serving.connectors.runtime import subtask_index
 from cluster_serving.connectors.slots import SlotReporter
+from cluster_serving.connectors.stats import StatsWriter
 from cluster_serving.job.batch import Arrays, group_by_shape, isolate, merge, split
 from cluster_serving.job.deadline import Deadlines
 from cluster_serving.job.models import load_model
@@ -174,7 +175,9 @@ class Inference(MapFunction):
                 raise
             reporter.ready(self._predictor.report())
         self._redis = connect(self._options.redis)
-        self._deadlines = Deadlines(RedisClock(self._redis), self._options.request_deadline_ms)
+        self._clock = RedisClock(self._redis)
+        self._deadlines = Deadlines(self._clock, self._options.request_deadline_ms)
+        self._stats = StatsWriter(self._redis, self._options.name, RedisClock(self._redis))
         metrics = runtime_context.get_metrics_group()
         self._failures = metrics.counter("failures")
         self._expired = metrics.counter("expired")
@@ -198,11 +201,14 @@ class Inference(MapFunction):
         predictor: Predictor | None = getattr(self, "_predictor", None)
         if predictor is not None:
             predictor.model.close()
+            self._stats.close()
             self._redis.close()
 
     def map(self, value: list[Request]) -> list[Answer]:
         """Answer one batch."""
-        started = time.time()
+        started = time.monotonic()
+        queued_ms = value[0].entry.queued_ms
+        wait_ms = max(0, round((self._clock.now_ms() or queued_ms) - queued_ms))
         requests, expired = self._deadlines.check(value)
         if expired:
             self._expired.inc(expired)
@@ -211,11 +217,13 @@ class Inference(MapFunction):
         if self._predictor.exhausted:
             self._end_process(answers)
         self._batch_size.update(len(value))
-        self._inference_ms.update(round((time.time() - started) * 1000))
-        self._queue_wait_ms.update(max(0, round(started * 1000) - value[0].entry.queued_ms))
+        inference_ms = round((time.monotonic() - started) * 1000)
+        self._inference_ms.update(inference_ms)
+        self._queue_wait_ms.update(wait_ms)
         failures = sum("code" in answer.fields for answer in answers)
         if failures:
             self._failures.inc(failures)
+        self._stats.add(len(value), failures, inference_ms, wait_ms)
         return answers
 
     def _end_process(self, answers: Sequence[Answer]) -> NoReturn:

@@ -1,0 +1,86 @@
+import { call } from "./api.js";
+import { Chart } from "./chart.js";
+import { byId, setText } from "./dom.js";
+import { History } from "./history.js";
+import { idOf, showList, showModel } from "./models.js";
+import { Tryout } from "./tryout.js";
+
+const INTERVAL = 1000;
+
+const charts = [
+  new Chart("Throughput", "/s", [{ key: "throughput", label: "" }]),
+  new Chart("Latency", "ms", [{ key: "p50", label: "p50" }, { key: "p95", label: "p95" }]),
+  new Chart("Queue", "waiting", [{ key: "queue", label: "" }]),
+  new Chart("Batch size", "requests", [{ key: "batch", label: "" }]),
+];
+const histories = new Map();
+const tryout = new Tryout();
+let models = [];
+let chosen = decodeURIComponent(location.hash.slice(1)) || null;
+
+function show() {
+  const model = models.find((one) => idOf(one) === chosen) ?? models[0];
+  chosen = model ? idOf(model) : chosen;
+  showList(models, chosen, choose);
+  byId("model").hidden = !model;
+  if (!model) return;
+  showModel(model);
+  tryout.show(model);
+  const points = histories.get(chosen).points();
+  charts.forEach((chart) => chart.show(points));
+}
+
+function choose(id) {
+  chosen = id;
+  history.replaceState(null, "", `#${encodeURIComponent(id)}`);
+  show();
+}
+
+function connection(state, text) {
+  byId("connection").dataset.state = state;
+  setText(byId("connection"), text);
+}
+
+function link(element, address) {
+  element.hidden = !address;
+  if (address) element.href = address;
+}
+
+async function refresh() {
+  try {
+    const data = await call("ui/data");
+    models = data.models;
+    for (const model of models) {
+      const id = idOf(model);
+      if (!histories.has(id)) histories.set(id, new History());
+      histories.get(id).add(data.time, model, data.latencyBounds);
+    }
+    link(byId("docs-link"), data.apiDocs.replace(/^\//, ""));
+    link(byId("flink-link"), data.flinkUrl);
+    byId("loading").hidden = true;
+    connection("ready", "Live");
+    show();
+  } catch (error) {
+    // A fetch that fails raises a TypeError; what it says depends on the browser.
+    connection("failed", error instanceof TypeError ? "The server cannot be reached" : error.message);
+  }
+  setTimeout(refresh, INTERVAL);
+}
+
+function setUpTheme() {
+  const root = document.documentElement;
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const isDark = () => (root.dataset.theme ? root.dataset.theme === "dark" : dark.matches);
+  const name = () => setText(byId("theme"), isDark() ? "Light" : "Dark");
+  byId("theme").addEventListener("click", () => {
+    root.dataset.theme = isDark() ? "light" : "dark";
+    localStorage.setItem("cluster-serving-theme", root.dataset.theme);
+    name();
+  });
+  dark.addEventListener("change", name);
+  name();
+}
+
+byId("charts").append(...charts.map((chart) => chart.element));
+setUpTheme();
+refresh();

@@ -1,0 +1,96 @@
+import { byId, make, setText, typeText } from "./dom.js";
+
+// Slots give a sign of life every 5 seconds.
+const SILENT = 15;
+const WORDS = { ready: "Ready", loading: "Loading", failed: "Failed", stopped: "Stopped", unknown: "Unknown" };
+
+/** Name and version, by which the page tells models apart. */
+export const idOf = (model) => `${model.modelName}\n${model.modelVersion}`;
+
+/** The state of a model; one that has not been heard of for a while is stopped, whatever it said last. */
+export function stateOf(model) {
+  if (model.state === "ready" && model.silentSeconds !== null && model.silentSeconds > SILENT) return "stopped";
+  return model.state in WORDS ? model.state : "unknown";
+}
+
+function badge(state) {
+  return make("span", { class: "badge", "data-state": state }, WORDS[state]);
+}
+
+/** Show the list; buttons are kept as long as their models are there, so the focus stays. */
+export function showList(models, chosen, choose) {
+  const list = byId("models");
+  const shown = new Map([...list.children].map((item) => [item.dataset.id, item]));
+  const items = models.map((model) => {
+    const id = idOf(model);
+    const item = shown.get(id) ?? make("li", { "data-id": id }, make("button", { type: "button", onclick: () => choose(id) }));
+    const button = item.firstChild;
+    const state = stateOf(model);
+    const several = models.filter((other) => other.modelName === model.modelName).length > 1;
+    const text = [model.modelName, several ? `version ${model.modelVersion}` : "", model.engine, state].join("|");
+    if (button.dataset.shown !== text) {
+      button.dataset.shown = text;
+      button.replaceChildren(
+        make("span", { class: "name" }, model.modelName, ...(several ? [make("small", {}, ` v${model.modelVersion}`)] : [])),
+        make("span", { class: "under" }, badge(state), make("small", {}, model.engine)),
+      );
+    }
+    if (id === chosen) button.setAttribute("aria-current", "true");
+    else button.removeAttribute("aria-current");
+    return item;
+  });
+  if (items.length !== list.children.length || items.some((item, index) => list.children[index] !== item)) {
+    list.replaceChildren(...items);
+  }
+  byId("no-models").hidden = models.length > 0;
+}
+
+/** Show what is known of the chosen model. */
+export function showModel(model) {
+  const state = stateOf(model);
+  const count = model.slotReports.length;
+  setText(byId("model-name"), model.modelName);
+  const facts = [model.engine, `${count} ${count === 1 ? "slot" : "slots"}`, `batches of up to ${model.maxBatchSize}`];
+  setText(byId("model-line"), facts.filter(Boolean).join(" · "));
+  const place = byId("model-state");
+  if (place.textContent !== WORDS[state]) place.replaceChildren(badge(state));
+
+  const problems = model.slotReports.filter((slot) => slot.error);
+  const texts = [...new Set(problems.map((slot) => `${slot.code}: ${slot.error}`))];
+  if (state === "stopped") texts.push("The job does not run. What is sent to it waits in its queue until it is started.");
+  const problem = byId("problem");
+  if (problem.innerText !== texts.join("\n")) problem.replaceChildren(...texts.map((text) => make("p", {}, text)));
+  problem.hidden = texts.length === 0;
+
+  const details = byId("details");
+  const known = JSON.stringify([model.inputs, model.outputs, model.slotReports, facts, model.postProcessing]);
+  if (details.dataset.shown === known) return;
+  details.dataset.shown = known;
+  details.replaceChildren(
+    tensors("Inputs", model.inputs),
+    tensors("Outputs", model.outputs),
+    make("dl", {},
+      ...fact("Engine", model.engine || "–"),
+      ...fact("Filter", model.postProcessing || "none"),
+      ...fact("Largest batch", String(model.maxBatchSize)),
+      ...fact("Stream", model.redisInputQueue),
+      ...fact("Slots", slots(model.slotReports))),
+  );
+}
+
+function tensors(title, specs) {
+  const rows = specs.map((spec) =>
+    make("tr", {}, make("th", { scope: "row" }, spec.name), make("td", {}, make("code", {}, typeText(spec)))));
+  const empty = make("tr", {}, make("td", { class: "hint" }, "not known yet"));
+  return make("table", {}, make("caption", {}, title), make("tbody", {}, ...(rows.length ? rows : [empty])));
+}
+
+function fact(name, value) {
+  return [make("dt", {}, name), make("dd", {}, value)];
+}
+
+function slots(reports) {
+  return make("span", { class: "slots" }, ...reports.map((slot) =>
+    make("span", { class: "slot", "data-state": slot.state, title: `slot ${slot.index}: ${slot.state}` },
+      make("span", { class: "hidden" }, `slot ${slot.index}: ${slot.state} `), make("span", { "aria-hidden": "true" }, String(slot.index)))));
+}
