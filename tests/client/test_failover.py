@@ -176,9 +176,8 @@ def test_a_cluster_serves_a_job_with_braces_and_a_slot_may_move(cluster):
         assert asyncio.run(ask_async()).tolist() == [0, 1, 2]
         owner = cluster.owner(slot)
         other = next(node for node in cluster.nodes if node is not owner)
-        with requests.db.pipeline() as pipeline:
-            pipeline.delete(job)
-            pipeline.execute()
+        # A slot can be given away by this test's simple means when it is empty.
+        requests.db.delete(*owner.client.execute_command("CLUSTER GETKEYSINSLOT", slot, 100))
         assert owner.client.execute_command("CLUSTER COUNTKEYSINSLOT", slot) == 0
         cluster.move(slot, other)
 
