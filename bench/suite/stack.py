@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
@@ -97,7 +97,7 @@ class Stack:
         finally:
             self.stop(job)
 
-    def where(self, job: str, records: list[Record], timeout: float = 60.0) -> Where:
+    def where(self, job: str, records: Sequence[Record], timeout: float = 60.0) -> Where:
         """The job through the native client."""
         return Where("redis", self.redis_url, job, records, timeout)
 
