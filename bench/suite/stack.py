@@ -107,16 +107,14 @@ class Stack:
         Raises:
             Unavailable: There is none, or it did not start.
         """
-        command = next(
-            (path for name in ("http", "frontend") if (path := _BIN / f"cluster-serving-{name}").exists()), None
-        )
-        if command is None:
-            raise Unavailable("this installation has no command for the HTTP front end")
+        command = _BIN / "cluster-serving-http"
+        if not command.exists():
+            raise Unavailable("this installation has no cluster-serving-http")
         port = free_port()
-        self._config(job + "-http", modelPath=".", jobName=job, httpPort=port, httpHost="127.0.0.1", grpcPort=0)
+        options = ("--interface", "127.0.0.1", "--port", str(port), "--redisUrl", self.redis_url)
         log = (self.folder / "front-end.log").open("wb")
         process = subprocess.Popen(
-            [str(command), "-c", str(self.folder / f"{job}-http" / "config.yaml")],
+            [str(command), "-c", str(self.folder / job / "config.yaml"), *options],
             env=self._environment,
             stdout=log,
             stderr=log,
