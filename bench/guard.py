@@ -1,6 +1,6 @@
 """`make bench-guard`: two ratios in two minutes, for every change.
 
-Ours to the bare loop and ours to plain FastAPI, both with the vector model. Ratios inside one run are printed and
+Ours to the bare loop and ours to plain FastAPI, both with images and 8 in flight. Ratios inside one run are printed and
 appended to a file of history; noise fails nothing. It fails if requests are lost or wrong, or nothing was measured.
 
 Usage: python -m cluster_serving.bench.guard [HISTORY]
@@ -15,13 +15,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from cluster_serving.bench import payload
 from cluster_serving.bench.generator import Load
 from cluster_serving.bench.output import machine
 from cluster_serving.bench.suite import models, peers
 from cluster_serving.bench.suite.session import Measured, Session, Settings, middle
 from cluster_serving.bench.suite.stack import Stack
-from cluster_serving.bench.target import Where
 
 _FOLDER = Path(".bench")
 _ROUNDS = 3
@@ -44,24 +45,23 @@ def guard() -> Measured:
     """Measure."""
     settings = Settings(rounds=_ROUNDS, warm_up=1.0, window=1.0, most_windows=4)
     session = Session(settings, _FOLDER, _FOLDER / "guard.json", print)
-    model = models.ensure(_FOLDER / "models", ("mlp",))["mlp"]
-    records = payload.random_records("x", (64,), "float32")
+    model = models.ensure(_FOLDER / "models", ("mobilenet",))["mobilenet"]
+    work = peers.Work("jpeg", model, payload.image_records("x", "synthetic"), 1, session.cores)
     logs = _FOLDER / "logs"
-    work = peers.Work("vector", model, records, 1, 1)
-    with Stack() as stack, stack.running("guard", model):
-        load = Load("closed", concurrency=32)
+    right = [np.asarray(answer) for answer in peers.bare_answers(work, logs)]
+    load = Load("closed", "sync", 8)
+    with Stack() as stack, stack.running("guard", model, threadPerModel=session.cores, postProcessing="topN(1)"):
 
         def bare() -> Measured:
             with stack.frozen():
-                return dict(peers.bare_rate(peers.Work("vector", model, records, 1, 1), logs, 3, 1))
+                return dict(peers.bare_rate(work, logs, 3, 1))
 
         def fastapi() -> Measured:
             here = Path(sys.executable).parent
             with peers.serving("fastapi", work, here, logs, print) as (where, pid), stack.frozen():
-                return session.measure(where, load, {"fastapi": [pid]})
+                return session.measure(where, load, {"fastapi": [pid]}, right)
 
-        where: Where = stack.where("guard", records)
-        ours = partial(session.measure, where, load, stack.roles())
+        ours = partial(session.measure, stack.where("guard", work.records), load, stack.roles(), right)
         return session.compare(ours, {"bare loop": bare, "plain FastAPI": fastapi})
 
 

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
@@ -97,7 +97,7 @@ class Stack:
         finally:
             self.stop(job)
 
-    def where(self, job: str, records: list[Record], timeout: float = 60.0) -> Where:
+    def where(self, job: str, records: Sequence[Record], timeout: float = 60.0) -> Where:
         """The job through the native client."""
         return Where("redis", self.redis_url, job, records, timeout)
 
@@ -107,16 +107,14 @@ class Stack:
         Raises:
             Unavailable: There is none, or it did not start.
         """
-        command = next(
-            (path for name in ("http", "frontend") if (path := _BIN / f"cluster-serving-{name}").exists()), None
-        )
-        if command is None:
-            raise Unavailable("this installation has no command for the HTTP front end")
+        command = _BIN / "cluster-serving-http"
+        if not command.exists():
+            raise Unavailable("this installation has no cluster-serving-http")
         port = free_port()
-        self._config(job + "-http", modelPath=".", jobName=job, httpPort=port, httpHost="127.0.0.1", grpcPort=0)
+        options = ("--interface", "127.0.0.1", "--port", str(port), "--redisUrl", self.redis_url)
         log = (self.folder / "front-end.log").open("wb")
         process = subprocess.Popen(
-            [str(command), "-c", str(self.folder / f"{job}-http" / "config.yaml")],
+            [str(command), "-c", str(self.folder / job / "config.yaml"), *options],
             env=self._environment,
             stdout=log,
             stderr=log,
