@@ -39,7 +39,12 @@ def test_the_published_client_reads_our_answers_unmodified(front_end, original_p
     program = tmp_path / "program.py"
     program.write_text(textwrap.dedent(PROGRAM))
     done = subprocess.run(
-        [original_python, program, front_end, body], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+        [original_python, program, front_end, body],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     text, array = json.loads(done.stdout.rpartition("found ")[2])

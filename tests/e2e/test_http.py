@@ -2,6 +2,8 @@
 
 import base64
 import json
+import os
+import signal
 import subprocess
 
 import cv2
@@ -11,7 +13,9 @@ import pytest
 import yaml
 
 from tests import model_zoo
+from tests.chaos.faults import kept_processes
 from tests.conftest import free_port
+from tests.waiting import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +83,7 @@ def test_a_dead_taskmanager_is_noticed_and_its_successor_too(served, cluster):
     url = f"{served}/health/ready"
     wait_until(lambda: httpx.get(url, timeout=30).status_code == 200, 60)
     assert httpx.get(f"{served}/health/live").status_code == 200
-    taskmanagers = cluster.taskmanagers()
+    taskmanagers = kept_processes(cluster, "taskmanager")
     for pid in taskmanagers:
         os.kill(pid, signal.SIGSTOP)
     try:
