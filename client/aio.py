@@ -141,9 +141,7 @@ class AsyncInputQueue(_AsyncQueue):
                 place = None
                 try:
                     place = await self._add(uri, inputs_of(request_data), options, self._reply_channel)
-                    if _cancellations() > cancellations:
-                        # asyncio.wait_for, in redis-py, loses a cancellation that comes together with its result.
-                        raise asyncio.CancelledError
+                    _stop_if_cancelled(cancellations)
                     fields = await _wait(event, lambda: self._fetch(uri, True), timeout)
                 except asyncio.CancelledError:
                     withdrawal = asyncio.create_task(self._withdraw(uri, place, options))
@@ -178,16 +176,25 @@ def _cancellations() -> int:
     return task.cancelling() if task else 0
 
 
+def _stop_if_cancelled(cancellations: int) -> None:
+    """Make up for `asyncio.wait_for`, which redis-py uses: it loses a cancellation that comes with its result."""
+    if _cancellations() > cancellations:
+        raise asyncio.CancelledError
+
+
 async def _wait(
     event: asyncio.Event, fetch: Callable[[], Awaitable[Fields | None]], timeout: float, look_first: bool = False
 ) -> Fields | None:
     deadline = time.monotonic() + timeout
+    cancellations = _cancellations()
     if look_first and (fields := await fetch()) is not None:
         return fields
     while (remaining := deadline - time.monotonic()) > 0:
         with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(event.wait(), min(remaining, RECHECK))
+            async with asyncio.timeout(min(remaining, RECHECK)):
+                await event.wait()
         event.clear()
         if (fields := await fetch()) is not None:
             return fields
+        _stop_if_cancelled(cancellations)
     return await fetch()

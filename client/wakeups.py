@@ -95,10 +95,12 @@ class Wakeups:
                         await asyncio.sleep(_RECONNECT_PAUSE)
                         continue
                     async with self._commands:
-                        pubsub = self._client.pubsub()
-                        await pubsub.subscribe(*self._confirmed)
-                        self._pubsub = pubsub
-                    self._wake_all()
+                        # Who made the first subscription may just have finished.
+                        if self._pubsub is None:
+                            pubsub = self._client.pubsub()
+                            await pubsub.subscribe(*self._confirmed)
+                            self._pubsub = pubsub
+                            self._wake_all()
                 message = await self._pubsub.get_message(timeout=RECHECK)
             except (RedisError, OSError):
                 if self._pubsub is not None:
