@@ -52,7 +52,7 @@ class _AsyncQueue:
         **redis_options: Any,
     ) -> None:
         self.name = name
-        self.db = connect_async(host or "localhost", port or 6379, url, **redis_options)
+        self.db = connect_async(host or "localhost", port or 6379, url, name, **redis_options)
         self._wakeups = Wakeups(self.db)
         self._reply_channel = new_channel(name)
         self._recent = RecentEntries()

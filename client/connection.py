@@ -22,41 +22,77 @@ from redis.exceptions import (
 )
 from redis.retry import Retry
 
-from cluster_serving.client.errors import QueueFull, RedisUnavailable, ServingError
+from cluster_serving.client import failover
+from cluster_serving.client.errors import InvalidInput, QueueFull, RedisUnavailable, ServingError
 
 _RETRIES = 3
 _SCRIPT_LINE = re.compile(r"^@user_script: ?\d+: -?")
 # A full disk, too few replicas, a cluster or a replica that lacks its master.
 _NOT_NOW = ("MISCONF", "NOREPLICAS", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN")
+# A failover takes its seconds: these are 2.5 of them, and as much again for each attempt to connect.
+_FAILOVER_RETRIES = 6
 _ASYNC_CONNECTIONS = 16
 
 
-def connect(host: str, port: int | str, url: str | None, **options: Any) -> redis.Redis:
+def open_redis(url: str, job: str = "", **settings: Any) -> redis.Redis:
+    """Make a client of the Redis at a URL, be it redis-py's or a `failover.FailoverUrl`.
+
+    Args:
+        url: Where Redis is.
+        job: `jobName`; where its keys are, in a Redis Cluster.
+        settings: Further arguments of `redis.Redis`.
+
+    Raises:
+        InvalidInput: The URL cannot be read, or not be used for this job.
+    """
+    if not failover.is_failover_url(url):
+        return redis.Redis.from_url(url, **settings)
+    return redis.Redis.from_pool(redis.ConnectionPool(**_found(url, job, settings)))
+
+
+def connect(host: str, port: int | str, url: str | None, job: str = "", **options: Any) -> redis.Redis:
     """Make a client of Redis; connections open when first used.
 
     Args:
         host: Host name, used unless `url` is given.
         port: Port number, as int or str (the original's default is a str).
-        url: `redis://[user:password@]host:port/db`, or `rediss://` for TLS.
+        url: `redis://[user:password@]host:port/db`, `rediss://` for TLS, or a `failover.FailoverUrl`.
+        job: See `open_redis`.
         options: Further arguments of `redis.Redis`.
+
+    Raises:
+        InvalidInput: See `open_redis`.
     """
-    retry = Retry(ExponentialBackoff(cap=1, base=0.05), _RETRIES)
+    retry = Retry(ExponentialBackoff(cap=1, base=0.05), _retries(url))
     settings = _settings(options) | {"retry": retry}
     if url:
-        return redis.Redis.from_url(url, **settings)
+        return open_redis(url, job, **settings)
     return redis.Redis(host=host, port=int(port), **settings)
 
 
-def connect_async(host: str, port: int | str, url: str | None, **options: Any) -> redis.asyncio.Redis:
+def connect_async(host: str, port: int | str, url: str | None, job: str = "", **options: Any) -> redis.asyncio.Redis:
     """The asyncio variant of `connect`."""
-    settings = _settings(options) | {"retry": AsyncRetry(ExponentialBackoff(cap=1, base=0.05), _RETRIES)}
+    settings = _settings(options) | {"retry": AsyncRetry(ExponentialBackoff(cap=1, base=0.05), _retries(url))}
     # Thousands of coroutines share a few connections, and wait for one.
     settings |= {"max_connections": _ASYNC_CONNECTIONS, "timeout": None}
     if not url:
         pool = redis.asyncio.BlockingConnectionPool(host=host, port=int(port), **settings)
+    elif failover.is_failover_url(url):
+        pool = redis.asyncio.BlockingConnectionPool(**_found(url, job, settings, asynchronous=True))
     else:
         pool = redis.asyncio.BlockingConnectionPool.from_url(url, **settings)
     return redis.asyncio.Redis.from_pool(pool)
+
+
+def _found(url: str, job: str, settings: dict[str, Any], asynchronous: bool = False) -> dict[str, Any]:
+    try:
+        return failover.pool_settings(url, job, settings, asynchronous)
+    except ValueError as error:
+        raise InvalidInput(str(error)) from None
+
+
+def _retries(url: str | None) -> int:
+    return _FAILOVER_RETRIES if url and failover.is_failover_url(url) else _RETRIES
 
 
 def _settings(options: dict[str, Any]) -> dict[str, Any]:
@@ -94,4 +130,6 @@ def is_out_of_memory(error: ResponseError) -> bool:
 def address(client: redis.Redis | redis.asyncio.Redis) -> str:
     """Where a client connects to, without secrets."""
     settings = client.connection_pool.connection_kwargs
+    if finder := settings.get("finder"):
+        return str(finder)
     return f"{settings.get('host', settings.get('path', '?'))}:{settings.get('port', '')}"

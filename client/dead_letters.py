@@ -55,6 +55,7 @@ class DeadLetter:
             "serde": request.serde,
             "reply_to": _bytes(request.reply_to),
             "priority": request.priority,
+            "deadline": request.deadline,
             "entry": request.id,
             "code": self.code,
             "error": _bytes(self.error),
@@ -72,6 +73,7 @@ class DeadLetter:
             data,
             fields.get(b"serde", b""),
             _text(fields.get(b"reply_to", b"")),
+            deadline=fields.get(b"deadline", b""),
             priority=_text(fields.get(b"priority", NORMAL.encode())),
         )
         return cls(
@@ -93,6 +95,8 @@ class DeadLetter:
             fields["serde"] = request.serde
         if request.reply_to:
             fields["reply_to"] = _bytes(request.reply_to)
+        if request.deadline:
+            fields["deadline"] = request.deadline
         return fields
 
     def result_key(self, job: str) -> bytes:

@@ -54,7 +54,7 @@ class _Queue:
         self.name = name
         self.host = host or "localhost"
         self.port = str(port or 6379)
-        self.db = connect(self.host, self.port, url, **redis_options)
+        self.db = connect(self.host, self.port, url, name, **redis_options)
         self._threads = threading.local()
         self._recent = RecentEntries()
 
@@ -98,7 +98,8 @@ class OutputQueue(_Queue):
         host: Redis host, default `localhost`.
         port: Redis port, default 6379.
         name: The job's `jobName`, default `serving_stream`.
-        url: Instead of host and port: `redis://[user:password@]host:port/db`, or `rediss://` for TLS.
+        url: Instead of host and port: `redis://[user:password@]host:port/db`, `rediss://` for TLS, or one of
+            Sentinels or of a cluster (`client.failover.FailoverUrl`).
         redis_options: Further arguments of `redis.Redis`, such as `password` or `ssl_ca_certs`.
     """
 
@@ -178,7 +179,8 @@ class InputQueue(_Queue):
         host: Redis host, default `localhost`.
         port: Redis port, default 6379.
         name: The job's `jobName`, default `serving_stream`.
-        url: Instead of host and port: `redis://[user:password@]host:port/db`, or `rediss://` for TLS.
+        url: Instead of host and port: `redis://[user:password@]host:port/db`, `rediss://` for TLS, or one of
+            Sentinels or of a cluster (`client.failover.FailoverUrl`).
         redis_options: Further arguments of `redis.Redis`, such as `password` or `ssl_ca_certs`.
     """
 

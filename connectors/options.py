@@ -10,7 +10,9 @@ class RedisOptions:
     """Where requests come from and results go.
 
     Attributes:
-        url: `redis://host:port/db` (or `rediss://`); never logged, it may hold a password.
+        url: `redis://host:port/db` (or `rediss://`, or a `client.failover.FailoverUrl`); never logged, it may hold a
+            password.
+        job: `jobName`; where its keys are, in a Redis Cluster.
         timeout_ms: Longest wait for one Redis answer, in milliseconds.
         result_ttl_s: Seconds that a result is kept.
         claim_idle_ms: A consumer silent for this long is taken for dead and its pending requests are claimed.
@@ -20,6 +22,7 @@ class RedisOptions:
     """
 
     url: str
+    job: str = ""
     timeout_ms: int = 5000
     result_ttl_s: int = 3600
     claim_idle_ms: int = 60_000

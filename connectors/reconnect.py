@@ -10,6 +10,7 @@ from typing import TypeVar
 import redis
 from redis.exceptions import RedisError
 
+from cluster_serving.client.connection import open_redis
 from cluster_serving.connectors.options import RedisOptions
 
 T = TypeVar("T")
@@ -23,8 +24,8 @@ _PATIENCE = 30.0
 def connect(options: RedisOptions) -> redis.Redis:
     """Make a client of the job's Redis; it connects when first used."""
     seconds = options.timeout_ms / 1000
-    return redis.Redis.from_url(
-        options.url, socket_timeout=seconds, socket_connect_timeout=seconds, socket_keepalive=True
+    return open_redis(
+        options.url, options.job, socket_timeout=seconds, socket_connect_timeout=seconds, socket_keepalive=True
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import time
 from dataclasses import replace
 
@@ -11,16 +13,24 @@ from redis.exceptions import RedisError
 from cluster_serving.client.errors import ServingError
 from cluster_serving.client.protocol import slots_key
 from cluster_serving.client.slots import JOBS_KEY, SlotReport
+from cluster_serving.connectors.reconnect import Backoff
+
+log = logging.getLogger(__name__)
+
+# At its memory limit Redis refuses what may need memory, but not to a script that has written something before.
+_PUT_REPORT = "redis.call('HDEL', KEYS[1], ARGV[1]) redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])"
+_PUT_JOB = "redis.call('SREM', KEYS[1], ARGV[1]) redis.call('SADD', KEYS[1], ARGV[1])"
 
 
 class SlotReporter:
-    """Writes the reports of one slot; a report that Redis does not take is not worth failing for."""
+    """Writes the reports of one slot; a report that Redis does not take in the end is not worth failing for."""
 
     def __init__(self, client: redis.Redis, job: str, submission: str, subtask: int) -> None:
         self._client = client
         self._job = job
         self._submission = submission
         self._subtask = subtask
+        self._backoff = Backoff(f"slot {subtask} of job {job}", lambda: None)
 
     def loading(self) -> None:
         """The slot has begun to load its model."""
@@ -39,9 +49,16 @@ class SlotReporter:
         self._write(SlotReport(self._submission, "failed", code=error.code, error=str(error)))
 
     def _write(self, report: SlotReport) -> None:
+        text = replace(report, time=time.time(), index=self._subtask).to_json()
         try:
-            self._client.sadd(JOBS_KEY, self._job)
-            text = replace(report, time=time.time(), index=self._subtask).to_json()
-            self._client.hset(slots_key(self._job), str(self._subtask), text)
-        except RedisError:
-            return
+            self._backoff.persist(lambda: self._put(_PUT_REPORT, slots_key(self._job), str(self._subtask), text))
+        except RedisError as error:
+            log.warning(
+                "slot %d of job %s cannot report that it is %s: %s", self._subtask, self._job, report.state, error
+            )
+        # In a Redis Cluster this key may be on another node, and jobs are found by their names alone.
+        with contextlib.suppress(RedisError):
+            self._put(_PUT_JOB, JOBS_KEY, self._job)
+
+    def _put(self, script: str, key: str, *values: str) -> None:
+        self._client.eval(script, 1, key, *values)

@@ -13,11 +13,10 @@ from pyflink.datastream import MapFunction, RuntimeContext
 
 from cluster_serving.client import encryption
 from cluster_serving.client.errors import InferenceFailed, InvalidInput, ModelError, ServingError
-from cluster_serving.client.protocol import MODEL_SECRET_KEY
 from cluster_serving.client.slots import SlotReport
 from cluster_serving.connectors.answer import Answer, write_answers
 from cluster_serving.connectors.attempts import noted
-from cluster_serving.connectors.model_secret import wait_for_secret
+from cluster_serving.connectors.model_secret import secret_key, wait_for_secret
 from cluster_serving.connectors.reconnect import connect
 from cluster_serving.connectors.redis_clock import RedisClock
 from cluster_serving.connectors.runtime import subtask_index
@@ -186,11 +185,11 @@ class Inference(MapFunction):
     def _secret(self, client: redis.Redis) -> tuple[str, str]:
         if not self._options.model.encrypted:
             return "", ""
-        secret = wait_for_secret(client, _SECRET_PATIENCE)
+        secret = wait_for_secret(client, self._options.name, _SECRET_PATIENCE)
         if secret is None:
             raise ModelError(
-                "the model is encrypted, and Redis has no secret for it: "
-                f"HSET {MODEL_SECRET_KEY} secret <secret> salt <salt>"
+                "the model is encrypted, and Redis has no secret for it: HSET "
+                f"{secret_key(self._options.name)} secret <secret> salt <salt>"
             )
         return secret
 

@@ -29,14 +29,14 @@ def main() -> None:
     options = JobOptions.from_json(parser.parse_args().options_file.read_text("utf8"))
 
     # Imported here, so that the launcher can check a model without loading Flink.
-    import redis
     from pyflink.datastream import StreamExecutionEnvironment
 
     from cluster_serving.connectors.limits import publish_limits
+    from cluster_serving.connectors.reconnect import connect
     from cluster_serving.connectors.stream import create_groups
     from cluster_serving.job.topology import build
 
-    with redis.Redis.from_url(options.redis.url) as client:
+    with connect(options.redis) as client:
         create_groups(client, options.name)
         publish_limits(client, options.name, options.redis)
     env = StreamExecutionEnvironment.get_execution_environment()

@@ -132,7 +132,7 @@ def _status(job: JobName = None, config_path: ConfigPath = _PATH) -> None:
     """Show the slots, the model and the queue of a job."""
     config = _config(config_path)
     name = job or _default_job(config, config_path)
-    with FlinkRest(config.flink_rest_url) as rest, redis_server.connect(config) as client:
+    with FlinkRest(config.flink_rest_url) as rest, redis_server.connect(config, job=name) as client:
         found = rest.jobs(name)
         if not found:
             raise LaunchError(f"no job {name} is running on {config.flink_rest_url}")

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 from pydantic.alias_generators import to_camel
 
+from cluster_serving.client import failover
 from cluster_serving.client.encryption import RecordKey
 from cluster_serving.launcher.values import (
     Address,
@@ -60,10 +61,10 @@ class Config(BaseModel):
     )
     job_name: str = _key(
         "serving_stream",
-        "letters, digits, '_', '-' and '.'",
+        "letters, digits, '_', '-' and '.', or {such a name} in braces",
         "Name of the job: its Redis stream, its result keys, and the name in the Flink UI. Clients say "
         "InputQueue(name=...). Jobs of different names share one Redis and one Flink.",
-        pattern=r"^[A-Za-z0-9_.-]+$",
+        pattern=r"^([A-Za-z0-9_.-]+|\{[A-Za-z0-9_.-]+\})$",
     )
 
     model_parallelism: int = _key(
@@ -164,7 +165,8 @@ class Config(BaseModel):
 
     redis_url: RedisUrl = _key(
         "localhost:6379",
-        "host:port, redis://user:password@host:port/db or rediss://... for TLS",
+        "host:port, redis://user:password@host:port/db, rediss://... for TLS, redis+sentinel://host:port,.../service, "
+        "or redis+cluster://host:port,... with a jobName in braces, such as '{serving_stream}'",
         "Redis for requests and results, 6.2 or later. If nothing listens there and it is this machine, it is started.",
         repr=False,
     )
@@ -230,10 +232,24 @@ class Config(BaseModel):
             raise ValueError("no key to decrypt with")
         return value
 
+    @field_validator("redis_url")
+    @classmethod
+    def _keys_in_one_slot(cls, value: str, info: ValidationInfo) -> str:
+        if "+cluster://" in value and not str(info.data.get("job_name", "{")).startswith("{"):
+            raise ValueError("jobName has no braces")
+        return value
+
     @property
     def redis_address(self) -> Address:
-        """Host and port of `redisUrl`."""
+        """Host and port of `redisUrl`; the first of several."""
+        if self.redis_has_failover:
+            return Address(*failover.parse(self.redis_url).nodes[0])
         return address(self.redis_url)
+
+    @property
+    def redis_has_failover(self) -> bool:
+        """Whether `redisUrl` names Sentinels or a cluster."""
+        return failover.is_failover_url(self.redis_url)
 
     @property
     def flink_address(self) -> Address:

@@ -42,8 +42,9 @@ def commands(read: Callable[[Path], Config], default_job: Callable[[Config, Path
     def opened(path: Path, job: str | None) -> Iterator[DeadLetters]:
         config = read(path)
         redis_server.check(config)
-        with redis_server.connect(config, decode=False) as client:
-            yield DeadLetters(client, job or default_job(config, path))
+        name = job or default_job(config, path)
+        with redis_server.connect(config, decode=False, job=name) as client:
+            yield DeadLetters(client, name)
 
     @app.command("list")
     def list_(job: ListedJob = None, as_json: AsJson = False, config_path: ConfigPath = _PATH) -> None:

@@ -33,6 +33,7 @@ def job_options(config: Config, submission: str) -> JobOptions:
         model=model_options(config),
         redis=RedisOptions(
             url=config.redis_url,
+            job=config.job_name,
             timeout_ms=config.redis_timeout,
             result_ttl_s=config.result_ttl,
             claim_idle_ms=config.claim_idle_time * 1000,

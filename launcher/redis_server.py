@@ -16,6 +16,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, BusyLoadingError, RedisError, ResponseError
 from redis.retry import Retry
 
+from cluster_serving.client.connection import open_redis
 from cluster_serving.launcher import state
 from cluster_serving.launcher.config import Config
 from cluster_serving.launcher.errors import LaunchError
@@ -31,11 +32,18 @@ _RECORD = "process.json"
 _LOG = "redis.log"
 
 
-def connect(config: Config, decode: bool = True) -> redis.Redis:
-    """Make a client that decodes text, unless told otherwise, and does not retry; the caller closes it."""
+def connect(config: Config, decode: bool = True, job: str | None = None) -> redis.Redis:
+    """Make a client that decodes text, unless told otherwise, and does not retry; the caller closes it.
+
+    Args:
+        config: Where Redis is.
+        decode: Whether to decode text.
+        job: Whose keys are looked at; default that of the configuration.
+    """
     seconds = config.redis_timeout / 1000
-    return redis.Redis.from_url(
+    return open_redis(
         config.redis_url,
+        job or config.job_name,
         decode_responses=decode,
         socket_timeout=seconds,
         socket_connect_timeout=seconds,
@@ -63,7 +71,7 @@ def ensure(config: Config, say: Callable[[str], None]) -> None:
         LaunchError: It cannot be used or started; the message says why.
     """
     check_usable(config)
-    if not is_listening(config.redis_address):
+    if not config.redis_has_failover and not is_listening(config.redis_address):
         _start(config, say)
         check(config)
 
@@ -76,7 +84,7 @@ def check_usable(config: Config) -> None:
     """
     address = config.redis_address
     url = urlsplit(config.redis_url)
-    if is_listening(address):
+    if config.redis_has_failover or is_listening(address):
         check(config)
     elif not address.is_local or url.scheme != "redis" or url.username:
         raise LaunchError(
@@ -92,7 +100,7 @@ def check(config: Config) -> None:
         LaunchError: It does not answer, is something else, refuses the credentials or is too old.
     """
     address = config.redis_address
-    if not is_listening(address):
+    if not config.redis_has_failover and not is_listening(address):
         raise LaunchError(f"Redis at {address} (redisUrl) cannot be reached; start it, or set redisUrl to another")
     with connect(config) as client:
         try:
@@ -104,6 +112,8 @@ def check(config: Config) -> None:
             # An access list that does not let this user ask for the version is no reason not to work.
             return
         except (RedisError, OSError, ValueError) as error:
+            if config.redis_has_failover:
+                raise LaunchError(f"Redis at {config.redis_shown} (redisUrl) cannot be used: {error}") from None
             raise LaunchError(
                 f"port {address.port} on {address.host} is taken by something that does not answer as Redis ({error}); "
                 "set redisUrl to another port, or stop what uses this one"

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from typing import Annotated, Any
-from urllib.parse import SplitResult, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, urlsplit, urlunsplit
 
 from pydantic import AfterValidator, BeforeValidator
 
+from cluster_serving.client import failover
 from cluster_serving.client.encryption import RecordKey, published_key
 
 _SIZE = re.compile(r"(\d+)\s*([kmgt]?)b?", re.IGNORECASE)
@@ -75,6 +76,9 @@ Shapes = Annotated[tuple[tuple[int, ...], ...], BeforeValidator(_shapes)]
 RecordKeyText = Annotated[RecordKey | None, BeforeValidator(_record_key)]
 """What a key is derived from, written as "secret:salt"; or `published`, or empty for none."""
 
+_TLS = frozenset(f"ssl_{name}" for name in ("ca_certs", "certfile", "keyfile", "cert_reqs", "check_hostname"))
+_SENTINEL = frozenset({"sentinel_username", "sentinel_password"})
+_SECRET = re.compile(r"(sentinel_password=)[^&]*")
 _LOCAL = {"localhost", "127.0.0.1"}
 
 
@@ -101,9 +105,14 @@ class Address:
 
 def _split(text: str, schemes: tuple[str, ...]) -> SplitResult:
     url = urlsplit(text if "://" in text else f"{schemes[0]}://{text}")
-    if url.scheme not in schemes or url.query or url.fragment or not re.fullmatch(r"[\w.:%-]+", url.hostname or ""):
+    if url.scheme not in schemes or url.fragment or not re.fullmatch(r"[\w.:%-]+", url.hostname or ""):
         raise ValueError("not an address")
     return url
+
+
+def _check_query(query: str, names: frozenset[str]) -> None:
+    if any(name not in names for name, _ in parse_qsl(query, keep_blank_values=True)):
+        raise ValueError(f"a parameter that is none of {', '.join(sorted(names)) or '(none)'}")
 
 
 def redis_url(text: str) -> str:
@@ -112,11 +121,18 @@ def redis_url(text: str) -> str:
     Raises:
         ValueError: It is not the address of a Redis.
     """
+    if failover.is_failover_url(text.strip()):
+        _check_query(urlsplit(text).query, _TLS | _SENTINEL)
+        failover.parse(text.strip())
+        return text.strip()
     url = _split(text.strip(), ("redis", "rediss"))
+    _check_query(url.query, _TLS)
     if not re.fullmatch(r"/?\d*", url.path):
         raise ValueError("the path is not a database number")
     user, at, _ = url.netloc.rpartition("@")
-    return urlunsplit((url.scheme, f"{user}{at}{Address(url.hostname or '', url.port or 6379)}", url.path, "", ""))
+    return urlunsplit(
+        (url.scheme, f"{user}{at}{Address(url.hostname or '', url.port or 6379)}", url.path, url.query, "")
+    )
 
 
 def flink_url(text: str) -> str:
@@ -126,6 +142,7 @@ def flink_url(text: str) -> str:
         ValueError: It is not the address of a Flink.
     """
     url = _split(text.strip(), ("http", "https"))
+    _check_query(url.query, frozenset())
     return f"{url.scheme}://{Address(url.hostname or '', url.port or 8081)}{url.path.rstrip('/')}"
 
 
@@ -139,7 +156,7 @@ def redacted(url: str) -> str:
     """The URL with `***` in place of user and password, for messages and logs."""
     scheme, separator, rest = url.rpartition("://")
     secret, at, host = rest.rpartition("@")
-    return f"{scheme}{separator}{'***@' if at and secret else ''}{host}"
+    return _SECRET.sub(r"\1***", f"{scheme}{separator}{'***@' if at and secret else ''}{host}")
 
 
 def _filter(text: str) -> str:

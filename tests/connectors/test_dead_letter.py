@@ -17,7 +17,7 @@ from cluster_serving.connectors.stream import StreamReader, create_group
 @pytest.fixture
 def entry(db, job):
     create_group(db, job)
-    db.xadd(job, {"uri": "a", "data": b"payload", "serde": "arrow", "reply_to": "me"})
+    db.xadd(job, {"uri": "a", "data": b"payload", "serde": "arrow", "reply_to": "me", "deadline": "5000"})
     yield StreamReader(db, job, "c", 60_000).read(1, None)[0]
     db.delete(dead_letters_key(job), attempts_key(job))
 

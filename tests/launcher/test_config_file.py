@@ -11,6 +11,11 @@ from cluster_serving.launcher.job_options import job_options
 
 ROOT = Path(__file__).parents[2]
 
+_REDIS = (
+    "host:port, redis://user:password@host:port/db, rediss://... for TLS, redis+sentinel://host:port,.../service, "
+    "or redis+cluster://host:port,... with a jobName in braces, such as '{serving_stream}'"
+)
+
 
 @pytest.fixture
 def read(tmp_path):
@@ -72,6 +77,9 @@ def test_a_key_without_a_value_keeps_its_default(read):
         ("inputShapes: [3, 4]", "inputShapes is [3, 4] (a list); expected a list of shapes"),
         ("redisMaxMemory: lots", "redisMaxMemory is 'lots' (text); expected a size"),
         ("batchTimeout: 1.5", "batchTimeout is 1.5 (a number); expected a whole number of milliseconds"),
+        ("redisUrl: redis+cluster://h:1", f"redisUrl is text; expected {_REDIS}"),
+        ("redisUrl: redis+sentinel://h:1", f"redisUrl is text; expected {_REDIS}"),
+        ("redisUrl: redis://h:1?socket_timeout=1", f"redisUrl is text; expected {_REDIS}"),
         ("redisUrl: redis://h:1/x", "redisUrl is 'redis://h:1/x' (text); expected host:port"),
         ("flinkRestUrl: localhost:x", "flinkRestUrl is 'localhost:x' (text); expected host:port"),
         ("queueUsed: kafka", "queueUsed is 'kafka' (text); expected redis"),
@@ -141,6 +149,10 @@ def test_keys_of_the_original_without_effect_are_accepted_with_a_warning(read):
         ("postProcessing: topN(3)", "post_processing", "topN(3)"),
         ("redisUrl: h:1", "redis_url", "redis://h:1"),
         ("redisUrl: rediss://u:p@h/3", "redis_url", "rediss://u:p@h:6379/3"),
+        ("redisUrl: rediss://h?ssl_ca_certs=/ca.pem", "redis_url", "rediss://h:6379?ssl_ca_certs=/ca.pem"),
+        ("redisUrl: redis+sentinel://h:1,i/main", "redis_url", "redis+sentinel://h:1,i/main"),
+        ("redisUrl: redis+cluster://h:1,i\njobName: '{a}'", "redis_url", "redis+cluster://h:1,i"),
+        ("inferenceTimeout: 2", "inference_timeout", 2),
         ("flinkRestUrl: h:1", "flink_rest_url", "http://h:1"),
     ],
 )
@@ -162,6 +174,8 @@ def test_without_cores_threads_and_copies_are_as_configured(read):
 def test_a_password_is_never_shown(read):
     config = read("modelPath: m\nredisUrl: redis://me:secret@h:1")
     assert "secret" not in repr(config) + str(config) + config.redis_shown
+    config = read("modelPath: m\nredisUrl: redis+sentinel://:secret@h:1,i/main?sentinel_password=secret")
+    assert config.redis_shown == "redis+sentinel://***@h:1,i/main?sentinel_password=***"
     with pytest.raises(ConfigError) as error:
         read("modelPath: m\nredisUrl: redis://me:secret@h:1/not-a-number")
     assert "secret" not in str(error.value)

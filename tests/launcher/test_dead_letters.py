@@ -76,7 +76,7 @@ def test_letters_are_listed_and_shown(dead, requests, bury_all):
 
 def test_a_requeued_request_is_as_its_client_sent_it(db, job, dead, requests, bury_all):
     requests.enqueue("a", x=np.arange(3, dtype="f4"))
-    db.xadd(job, {"uri": "b", "data": b"cGF5", "reply_to": "channel"})
+    db.xadd(job, {"uri": "b", "data": b"cGF5", "reply_to": "channel", "deadline": "90000"})
     before = [fields for _, fields in db.xrange(job)]
     letters = bury_all()
     done = dead("requeue", "--all")
