@@ -19,7 +19,7 @@ from cluster_serving.client.cancellation import Place, RecentEntries, cancelling
 from cluster_serving.client.connection import connect_async, translated
 from cluster_serving.client.convert import inputs_of, to_inputs
 from cluster_serving.client.enqueueing import adding, enqueueing
-from cluster_serving.client.errors import ResultTimeout, ServingError
+from cluster_serving.client.errors import ServingError
 from cluster_serving.client.mailbox import RECHECK, new_channel
 from cluster_serving.client.priority import NORMAL, stream_of
 from cluster_serving.client.protocol import (
@@ -34,6 +34,7 @@ from cluster_serving.client.protocol import (
 from cluster_serving.client.queues import result_or_error
 from cluster_serving.client.request_options import RequestOptions, split
 from cluster_serving.client.scripts import run_async
+from cluster_serving.client.timeouts import result_timeout_async
 from cluster_serving.client.wakeups import Wakeups
 
 Fields = dict[bytes, bytes]
@@ -95,7 +96,7 @@ class AsyncOutputQueue(_AsyncQueue):
         if fields is None:
             if timeout is None:
                 return None
-            raise ResultTimeout(f"no result for {uri!r} of job {self.name!r} within {timeout} s")
+            raise await result_timeout_async(self.db, self.name, timeout, uri)
         return decode_result(fields)
 
     async def query_and_delete(self, uri: str, timeout: float | None = None) -> Result | None:
@@ -150,7 +151,7 @@ class AsyncInputQueue(_AsyncQueue):
                     withdrawal.add_done_callback(self._withdrawals.discard)
                     raise
         if fields is None:
-            raise ResultTimeout(f"no result from job {self.name!r} within {timeout} s")
+            raise await result_timeout_async(self.db, self.name, timeout)
         return decode_result(fields)
 
     async def _withdraw(self, uri: str, place: Place | None, options: RequestOptions) -> None:

@@ -21,13 +21,14 @@ from redis.exceptions import RedisError
 
 from cluster_serving.client.connection import connect_async, translated
 from cluster_serving.client.enqueueing import adding, queue_full
-from cluster_serving.client.errors import RedisUnavailable, ResultTimeout, ServingError
+from cluster_serving.client.errors import RedisUnavailable, ServingError
 from cluster_serving.client.inputs import Input
 from cluster_serving.client.mailbox import RECHECK, new_channel, uris_in
 from cluster_serving.client.priority import NORMAL, stream_of
 from cluster_serving.client.protocol import request_fields, result_key
 from cluster_serving.client.request_options import RequestOptions
 from cluster_serving.client.scripts import call_all
+from cluster_serving.client.timeouts import result_timeout_async
 
 Fields = dict[bytes, bytes]
 
@@ -122,7 +123,7 @@ class Exchange:
                     self._full.set()
                 return await pending.result
         except TimeoutError:
-            raise ResultTimeout(f"no result from job {job!r} within {timeout:g} s") from None
+            raise await result_timeout_async(self.db, job, timeout) from None
         finally:
             self._pending.pop(name, None)
             self._to_send.pop(name, None)

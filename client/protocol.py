@@ -79,9 +79,9 @@ def dead_letters_key(job: str) -> str:
     return f"{job}:dead"
 
 
-def attempts_key(job: str) -> str:
-    """Redis hash of what is known of the attempts at requests that were interrupted."""
-    return f"{job}:attempts"
+def answered_key(job: str) -> str:
+    """Redis counter of the requests that a job has answered since it was started."""
+    return f"{job}:answered"
 
 
 @dataclass(frozen=True, slots=True)

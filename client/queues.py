@@ -21,7 +21,7 @@ from cluster_serving.client.cancellation import Place, RecentEntries, cancelling
 from cluster_serving.client.connection import connect, translated
 from cluster_serving.client.convert import inputs_of, to_inputs
 from cluster_serving.client.enqueueing import adding, enqueueing
-from cluster_serving.client.errors import ResultTimeout, ServingError
+from cluster_serving.client.errors import ServingError
 from cluster_serving.client.mailbox import Mailbox
 from cluster_serving.client.priority import NORMAL, stream_of
 from cluster_serving.client.protocol import (
@@ -35,6 +35,7 @@ from cluster_serving.client.protocol import (
 )
 from cluster_serving.client.request_options import RequestOptions, split
 from cluster_serving.client.scripts import run
+from cluster_serving.client.timeouts import result_timeout
 
 _SCAN_COUNT = 500
 
@@ -127,7 +128,7 @@ class OutputQueue(_Queue):
         if fields is None:
             if timeout is None:
                 return None
-            raise ResultTimeout(f"no result for {uri!r} of job {self.name!r} within {timeout} s")
+            raise result_timeout(self.db, self.name, timeout, uri)
         return decode_result(fields)
 
     def query_and_delete(self, uri: str, timeout: float | None = None) -> Result | None:
@@ -249,7 +250,7 @@ class InputQueue(_Queue):
             self._add(uri, inputs_of(request_data), options, mailbox.reply_channel)
             fields = mailbox.wait(mailbox.reply_channel, uri, lambda: self._fetch(uri, True), timeout)
         if fields is None:
-            raise ResultTimeout(f"no result from job {self.name!r} within {timeout} s")
+            raise result_timeout(self.db, self.name, timeout)
         return decode_result(fields)
 
     def _add(self, uri: str, data: Mapping[str, object], options: RequestOptions, reply_to: str = "") -> Place:

@@ -11,7 +11,7 @@ import redis
 from cluster_serving.client import image_stream
 from cluster_serving.client.dead_letters import DeadLetter
 from cluster_serving.client.priority import stream_of
-from cluster_serving.client.protocol import GROUP, Entry, dead_letters_key, result_key
+from cluster_serving.client.protocol import GROUP, Entry, answered_key, dead_letters_key, result_key
 from cluster_serving.client.scripts import Call, Script, execute
 
 MAX_DEAD_LETTERS = 1000
@@ -40,7 +40,7 @@ _ANSWER = Script(
 local written = 0
 local announced = {}
 local at = 4
-for i = 2, #KEYS, 2 do
+for i = 3, #KEYS, 2 do
   local stream, key = KEYS[i], KEYS[i + 1]
   local id, channel, uri, fields, letter = unpack(ARGV, at, at + 4)
   fields, letter, at = tonumber(fields), tonumber(letter), at + 5
@@ -58,6 +58,7 @@ for i = 2, #KEYS, 2 do
   end
   at = at + fields + letter
 end
+if written > 0 then redis.call('INCRBY', KEYS[2], written) end
 for channel, uris in pairs(announced) do
   redis.call('PUBLISH', channel, uris)
 end
@@ -89,7 +90,7 @@ def write_answers(
         redis.RedisError: Not all were written; write them again.
     """
     writes = [_Write.of(job, answer) for answer in answers]
-    keys: list[str | bytes] = [dead_letters_key(job)]
+    keys: list[str | bytes] = [dead_letters_key(job), answered_key(job)]
     arguments: list[str | bytes | int | float] = [GROUP, ttl_s, MAX_DEAD_LETTERS]
     letter_of = {
         (stream_of(job, letter.request.priority), letter.request.id): _flat(letter.fields()) for letter in letters

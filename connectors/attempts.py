@@ -19,7 +19,6 @@ from typing import Any
 import redis
 from redis.exceptions import RedisError
 
-from cluster_serving.client.protocol import attempts_key
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.reconnect import connect
 
@@ -48,6 +47,11 @@ class Attempt:
             return ""
         error = self.traceback.strip().rpartition("\n")[2]
         return f"; the last was process {self.process} on {self.host}{f', at {error}' if error else ''}"
+
+
+def attempts_key(job: str) -> str:
+    """Redis hash of what is known of the attempts at requests that were interrupted."""
+    return f"{job}:attempts"
 
 
 class Attempts:

@@ -121,9 +121,10 @@ def _list(config_path: ConfigPath = _PATH) -> None:
         if not jobs:
             console.print(f"No job is running on {config.flink_rest_url}.")
             return
-        table = Table("name", "state", "job id", "slots", "uptime", "records", box=None, header_style="bold")
+        table = Table("name", "state", "job id", "slots", "uptime", "answered", box=None, header_style="bold")
         for job in jobs:
-            slots, records = str(rest.parallelism(job.id)), str(rest.records(job.id))
+            with redis_server.connect(config, job=job.name) as client:
+                slots, records = str(rest.parallelism(job.id)), report.answered(client, job.name)
             table.add_row(job.name, job.state, job.id, slots, report.duration(job.seconds), records)
     console.print(table)
 

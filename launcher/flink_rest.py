@@ -118,16 +118,6 @@ class FlinkRest:
         """Slots that a job takes."""
         return max((vertex["parallelism"] for vertex in self._get(f"/jobs/{job_id}")["vertices"]), default=0)
 
-    def records(self, job_id: str) -> int:
-        """Requests that a job has answered since it was started: the metric `requests` of its last operators.
-
-        Not `numRecordsOut`, which in process mode does not count them.
-        """
-        vertices = self._get(f"/jobs/{job_id}")["vertices"]
-        path = f"/jobs/{job_id}/vertices/{vertices[-1]['id']}/subtasks/metrics"
-        names = [metric["id"] for metric in self._get(path) if metric["id"].endswith(".requests")]
-        return sum(int(metric["sum"]) for metric in self._get(path, get=",".join(names), agg="sum")) if names else 0
-
     def page(self, job_id: str) -> str:
         """Address of a job in the Flink UI."""
         return f"{self.url}/#/job/running/{job_id}"

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cluster_serving.client.protocol import slots_key
+from cluster_serving.client.protocol import answered_key, slots_key
 from cluster_serving.job.main import check_model
 from cluster_serving.launcher import flink_cluster, redis_server, resubmit, state
 from cluster_serving.launcher.config import Config
@@ -72,7 +72,7 @@ def start(config: Config, say: Say = lambda _: None) -> Started:
             )
         cluster.ensure_slots(config.model_parallelism)
         submission = uuid.uuid4().hex
-        client.delete(slots_key(config.job_name))
+        client.delete(slots_key(config.job_name), answered_key(config.job_name))
         say(f"Submitting job {config.job_name}")
         job_id = submit(cluster.home, cluster.address, job_options(config, submission), config.start_timeout)
         try:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import cast
 
 import redis
-from redis.exceptions import ResponseError
+from redis.exceptions import RedisError, ResponseError
 from rich.table import Table
 from rich.text import Text
 
 from cluster_serving.client.priority import PRIORITIES, stream_of, streams_of
-from cluster_serving.client.protocol import GROUP
+from cluster_serving.client.protocol import GROUP, answered_key
 from cluster_serving.launcher.flink_rest import FlinkRest, Job
 from cluster_serving.launcher.lifecycle import Started
 from cluster_serving.launcher.readiness import read_slots
@@ -42,10 +42,18 @@ def status(job: Job, rest: FlinkRest, client: redis.Redis) -> Table:
         ("slots", str(rest.parallelism(job.id))),
         *((f"slot {slot.index}", slot.error or slot.model or slot.state) for slot in read_slots(client, job.name)),
         ("queue", _queue(client, job.name)),
-        ("records", f"{rest.records(job.id)} answered since the start"),
+        ("records", f"{answered(client, job.name)} answered since cluster-serving-start"),
     ):
         table.add_row(key, value)
     return table
+
+
+def answered(client: redis.Redis, job: str) -> str:
+    """How many requests a job has answered, whatever has been restarted since; `?` if Redis cannot say."""
+    try:
+        return str(client.get(answered_key(job)) or 0)
+    except RedisError:
+        return "?"
 
 
 def duration(seconds: float) -> str:

@@ -19,7 +19,7 @@ from hypothesis import settings
 
 from cluster_serving.client import InputQueue, OutputQueue
 from cluster_serving.client.errors import ServingError
-from cluster_serving.client.protocol import DEFAULT_JOB, encode_error, encode_result
+from cluster_serving.client.protocol import DEFAULT_JOB, answered_key, encode_error, encode_result
 from cluster_serving.connectors.answer import Answer, write_answers
 from cluster_serving.connectors.stream import StreamReader, create_group
 from cluster_serving.launcher import state
@@ -85,7 +85,7 @@ def job(request, db):
     """Name of a job that only this test uses."""
     name = f"job-{request.function.__name__[:40]}-{time.time_ns()}"
     yield name
-    db.delete(name)
+    db.delete(name, answered_key(name))
 
 
 @pytest.fixture

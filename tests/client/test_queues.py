@@ -18,7 +18,7 @@ from cluster_serving.client import (
     ResultTimeout,
     ServingError,
 )
-from cluster_serving.client.protocol import GROUP, encode_error, parse_entry, result_key
+from cluster_serving.client.protocol import GROUP, encode_error, parse_entry, result_key, slots_key
 
 
 @pytest.fixture
@@ -134,7 +134,7 @@ def test_a_result_that_cannot_be_read_does_not_take_the_others_with_it(queues, d
 def test_a_timeout_is_as_long_as_it_says_and_raises(queues):
     requests, results = queues
     started = time.monotonic()
-    with pytest.raises(ResultTimeout, match=r"within 0\.2 s"):
+    with pytest.raises(ResultTimeout, match=r"within 0\.2 s; no job of that name has ever run on this Redis"):
         requests.predict({"x": np.zeros(1)}, timeout=0.2)
     with pytest.raises(TimeoutError):
         results.query("never", timeout=0.2)
@@ -218,3 +218,13 @@ def test_a_redis_that_takes_no_writes_is_unavailable(redis_server, job, db):
             requests.enqueue("a", x=np.ones(3))
     finally:
         db.config_set("min-replicas-to-write", 0)
+
+
+def test_a_timeout_of_a_job_that_has_run_does_not_doubt_its_name(queues, db, job):
+    db.hset(slots_key(job), "0", "{}")
+    requests, results = queues
+    with pytest.raises(ResultTimeout, match=r"within 0\.1 s$"):
+        requests.predict({"x": np.zeros(1)}, timeout=0.1)
+    with pytest.raises(ResultTimeout, match=r"no result for 'never' of job '.*' within 0\.1 s$"):
+        results.query("never", timeout=0.1)
+    db.delete(slots_key(job))

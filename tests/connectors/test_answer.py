@@ -1,6 +1,6 @@
 """What makes a request answered, on a real Redis."""
 
-from cluster_serving.client.protocol import GROUP, result_key
+from cluster_serving.client.protocol import GROUP, answered_key, result_key
 from cluster_serving.connectors.answer import Answer, write_answers
 from cluster_serving.connectors.stream import StreamReader, create_group
 
@@ -22,6 +22,7 @@ def test_result_expiry_ack_delete_and_wake_up_happen_together(db, job):
     assert 0 < db.ttl(result_key(job, "b")) <= 60
     assert db.xlen(job) == 0
     assert db.xpending(job, GROUP)["pending"] == 0
+    assert db.getdel(answered_key(job)) == b"2"
 
 
 def test_an_answered_request_is_not_answered_again(db, job):
@@ -65,3 +66,4 @@ def test_a_full_redis_is_emptied_by_answering(db, job):
     assert db.xpending(job, GROUP)["pending"] == 0
     assert db.hgetall(result_key(job, "c")) == {b"value": b"c", b"code": b"X"}
     assert db.ttl(result_key(job, "a")) > 0
+    assert db.getdel(answered_key(job)) == b"3"

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from cluster_serving.client import PoisonRequest
-from cluster_serving.client.protocol import attempts_key, dead_letters_key
+from cluster_serving.client.protocol import dead_letters_key
+from cluster_serving.connectors.attempts import attempts_key
 from tests.waiting import wait_until
 
 

@@ -96,9 +96,13 @@ def test_a_job_from_its_start_to_its_stop(cluster, model, tmp_path):
     assert "cluster-serving-restart" in again.stderr
 
     listed = cluster.run("cli", "list", "-c", config)
-    assert "cycle" in listed.stdout and "RUNNING" in listed.stdout
+    header, row = map(str.split, listed.stdout.splitlines())
+    assert header == ["name", "state", "job", "id", "slots", "uptime", "answered"]
+    # Whole, although this terminal would be narrow; and counted at the first look.
+    assert row[:2] == ["cycle", "RUNNING"] and re.fullmatch("[0-9a-f]{32}", row[2]) and row[-1] == "1"
     status = cluster.run("cli", "status", "-c", config)
     assert "slot 1" in status.stdout and "0 restarts" in status.stdout and "0 requests" in status.stdout
+    assert "1 answered since cluster-serving-start" in status.stdout
 
     restarted = cluster.run("restart", "-c", config)
     assert restarted.returncode == 0, restarted.stderr
