@@ -58,6 +58,7 @@ for i = 3, #KEYS, 2 do
   end
   at = at + fields + letter
 end
+if written > 0 then redis.call('INCRBY', KEYS[2], written) end
 for channel, uris in pairs(announced) do
   redis.call('PUBLISH', channel, uris)
 end
