@@ -19,6 +19,7 @@ with atheris.instrument_imports(include=["cluster_serving.client", "cluster_serv
     from cluster_serving.client import image_stream, legacy, tensors
     from cluster_serving.client.errors import ERRORS
     from cluster_serving.client.inputs import Image, SparseTensor
+    from tests import model_zoo
     from tests.job.test_predictor import predictor, save_doubling
     from tests.serving_path import answers
 
@@ -50,11 +51,18 @@ def seeds() -> list[bytes]:
     return [bytes([kind]) + data for kind, data in [*found, (5, b"x"), (6, b"arrow   x"), (7, b"uri")]]
 
 
+def save_means(folder: Path) -> None:
+    """`x` [?, 3, ?, ?] → `y` [?, 3]: of images of any size little is to be written."""
+    ops = model_zoo.digits().ops
+    x = ops.parameter([-1, 3, -1, -1], np.float32)
+    model_zoo.save_openvino(folder, {"x": x}, {"y": ops.reduce_mean(x, ops.constant([2, 3]))})
+
+
 def main() -> None:
     """Fuzz; the arguments are libFuzzer's: a folder for what is found, `-max_total_time=300` and others."""
     folder = Path(tempfile.mkdtemp())
     save_doubling(folder / "vector", 3)
-    save_doubling(folder / "image", 3, -1, -1)
+    save_means(folder / "image")
     models = [predictor(folder / name, "") for name in ("vector", "image")]
     good = {b"uri": b"good", b"serde": b"arrow", b"data": tensors.encode({"x": VECTOR})}
     encodings = list(ENCODINGS.values())
