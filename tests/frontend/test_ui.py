@@ -79,7 +79,7 @@ def choose(page, name):
 def reading(page, title):
     """Newest value of a chart; None if there is none."""
     text = page.locator(".chart", has=page.get_by_role("heading", name=title)).locator(".value").first.text_content()
-    return None if text == "–" else float(text.replace(",", ""))
+    return None if "\N{EN DASH}" in text else float(text.replace(",", ""))
 
 
 def test_models_are_shown_with_what_they_take(page, cluster):
