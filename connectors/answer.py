@@ -62,7 +62,6 @@ if written > 0 then redis.call('INCRBY', KEYS[2], written) end
 for channel, uris in pairs(announced) do
   redis.call('PUBLISH', channel, uris)
 end
-if written > 0 then redis.call('INCRBY', KEYS[2], written) end
 return written
 """
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mimetypes
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,12 +20,12 @@ from cluster_serving.frontend.front_end import FrontEnd
 from cluster_serving.frontend.gateway import ServedModel
 from cluster_serving.frontend.original import describe
 
-PUBLIC = "/ui"
-"""Path of the page, which holds no data: with its files below it, it needs no API key; `DATA` does."""
+_FILES = {path.name: path.read_bytes() for path in sorted((Path(__file__).parent / "ui").iterdir())}
+_INDEX = "index.html"
 
-DATA = "/ui/data"
+PUBLIC = frozenset({"/ui", *(f"/ui/{name}" for name in _FILES)})
+"""Paths of the page and its files, which hold no data and need no API key; `/ui/data` does."""
 
-_FOLDER = Path(__file__).parent / "ui"
 _HEADERS = {
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' blob:; "
@@ -40,28 +41,24 @@ _API_DOCS = ("/docs", "/openapi.json", "/openapi.yaml")
 
 def routes(front: FrontEnd) -> list[Route]:
     """The paths of the page."""
-    files = {path.name: path.read_bytes() for path in sorted(_FOLDER.iterdir()) if path.is_file()}
-    page = files.pop("index.html")
-
-    async def index(_: Request) -> Response:
-        return Response(page, media_type="text/html", headers=_HEADERS)
 
     async def data(request: Request) -> Response:
         return Json(await _data(front, request), headers={"cache-control": "no-store"})
 
-    def file(name: str, content: bytes) -> Route:
-        kind = mimetypes.guess_type(name)[0]
-
-        async def send(_: Request) -> Response:
-            return Response(content, media_type=kind, headers=_HEADERS)
-
-        return Route(f"{PUBLIC}/{name}", send, methods=["GET"])
-
     return [
-        Route(PUBLIC, index, methods=["GET"]),
-        Route(DATA, data, methods=["GET"]),
-        *(file(name, content) for name, content in files.items()),
+        Route("/ui", _sends(_INDEX), methods=["GET"]),
+        Route("/ui/data", data, methods=["GET"]),
+        *(Route(f"/ui/{name}", _sends(name), methods=["GET"]) for name in _FILES),
     ]
+
+
+def _sends(name: str) -> Callable[[Request], Awaitable[Response]]:
+    kind = mimetypes.guess_type(name)[0]
+
+    async def send(_: Request) -> Response:
+        return Response(_FILES[name], media_type=kind, headers=_HEADERS)
+
+    return send
 
 
 async def _data(front: FrontEnd, request: Request) -> dict[str, Any]:

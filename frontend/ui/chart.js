@@ -1,7 +1,7 @@
 import { make, number, setText } from "./dom.js";
 import { SPAN } from "./history.js";
 
-const HEIGHT = 132;
+const HEIGHT = 108;
 const LEFT = 40;
 const RIGHT = 8;
 const TOP = 10;
@@ -19,7 +19,7 @@ export class Chart {
    */
   constructor(title, unit, series) {
     Object.assign(this, { title, unit, series });
-    this.values = series.map(() => make("span", { class: "value" }, "–"));
+    this.values = series.map(() => make("span", { class: "value none" }, "–"));
     const shown = series.map(({ label }, index) =>
       make("span", { class: `reading series-${index}` }, ...(label ? [make("span", { class: "key" }, label)] : []),
         this.values[index], make("span", { class: "unit" }, unit)));
@@ -56,13 +56,19 @@ export class Chart {
     this.note.hidden = points.length > 0;
     if (!width || !newest) {
       this.svg.replaceChildren();
-      this.values.forEach((value) => setText(value, "–"));
+      for (const value of this.values) {
+        setText(value, "–");
+        value.classList.add("none");
+      }
       return;
     }
     const nearest = this.#hovered === null ? newest : points.reduce((best, point) =>
       Math.abs(point.time - this.#hovered) < Math.abs(best.time - this.#hovered) ? point : best);
     const text = (value) => (value === null ? "–" : number(value));
-    this.series.forEach(({ key }, index) => setText(this.values[index], text(nearest[key])));
+    this.series.forEach(({ key }, index) => {
+      setText(this.values[index], text(nearest[key]));
+      this.values[index].classList.toggle("none", nearest[key] === null);
+    });
     setText(this.time, nearest === newest ? "now" : `${Math.round((newest.time - nearest.time) / 1000)} s ago`);
     const said = this.series.map(({ key, label }) => `${label} ${text(newest[key])} ${this.unit}`.trim()).join(", ");
     this.svg.setAttribute("aria-label", `${this.title}: ${said}`);

@@ -1,0 +1,63 @@
+"""What the page /ui says of models that are loading, have failed or are gone, and of a server that is away."""
+
+import pytest
+from playwright.sync_api import expect
+
+from cluster_serving.client.protocol import slots_key, stats_key
+from cluster_serving.client.slots import JOBS_KEY, SlotReport
+from cluster_serving.client.stats import SEEN
+from tests import browser
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    with browser.chromium() as started:
+        yield started
+
+
+@pytest.fixture
+def slot(db, job):
+    """Writes what slots of the job say."""
+
+    def slot(index, state, **fields):
+        db.sadd(JOBS_KEY, job)
+        db.hset(slots_key(job), str(index), SlotReport("", state, index=index, **fields).to_json())
+
+    yield slot
+    db.srem(JOBS_KEY, job)
+    db.delete(slots_key(job), stats_key(job))
+
+
+def test_without_models_the_page_says_how_to_start_one(chromium, serve, db):
+    db.delete(JOBS_KEY)
+    with browser.watched(chromium, serve().url) as page:
+        expect(page.locator("#no-models")).to_contain_text("cluster-serving-start")
+        expect(page.locator("#model")).to_be_hidden()
+
+
+def test_a_state_is_followed_without_a_reload(chromium, serve, job, slot, db):
+    slot(0, "loading")
+    with browser.watched(chromium, serve(f"--models={job}").url) as page:
+        state = page.locator("#model-state")
+        expect(state).to_have_text("Loading")
+        slot(0, "failed", code="MODEL_ERROR", error="the model folder is empty")
+        expect(state).to_have_text("Failed")
+        expect(page.get_by_role("alert")).to_have_text("MODEL_ERROR: the model folder is empty")
+        slot(0, "ready", engine="Echo")
+        expect(state).to_have_text("Ready")
+        expect(page.get_by_role("alert")).to_be_hidden()
+        db.hset(stats_key(job), SEEN, 1)
+        expect(state).to_have_text("Stopped")
+        db.xadd(job, {"uri": "waits"})
+        expect(page.get_by_role("img", name="Queue: 1 waiting")).to_be_visible()
+
+
+def test_a_server_that_is_away_is_said_to_be(chromium, serve, job, slot):
+    slot(0, "ready", engine="Echo")
+    front = serve(f"--models={job}")
+    with browser.watched(chromium, front.url) as page:
+        connection = page.get_by_role("status")
+        expect(connection).to_have_text("Live")
+        front.stop()
+        expect(connection).to_have_text("The server cannot be reached")
+        expect(page.locator("#model-name")).to_have_text(job)
