@@ -16,7 +16,7 @@ from cluster_serving.bench.target import Failed, Where
 from cluster_serving.client.connection import connect
 from cluster_serving.client.errors import ServingError
 from cluster_serving.client.inputs import Array
-from cluster_serving.client.mailbox import RECHECK, new_channel
+from cluster_serving.client.mailbox import RECHECK, new_channel, uris_in
 from cluster_serving.client.protocol import decode_result, request_fields, result_key
 
 if TYPE_CHECKING:
@@ -96,8 +96,8 @@ class _Pipeline:
         may_send = len(self._open) < self._depth and self._recorder.wants_more
         message = self._pubsub.get_message(timeout=0.001 if may_send else RECHECK)
         while message is not None:
-            if message["type"] == "message" and message["data"] in self._open:
-                uris.append(message["data"])
+            if message["type"] == "message":
+                uris += [uri for uri in uris_in(message["data"]) if uri in self._open]
             message = self._pubsub.get_message(timeout=0) if len(uris) < CHUNK else None
         return uris
 
