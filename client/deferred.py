@@ -8,19 +8,22 @@ from collections.abc import Mapping
 from cluster_serving.client.connection import translated
 from cluster_serving.client.exchange import SHARED_CHANNEL, Exchange, Fields, Pending
 from cluster_serving.client.inputs import Input
+from cluster_serving.client.priority import NORMAL
 from cluster_serving.client.protocol import request_fields, result_key
+from cluster_serving.client.request_options import RequestOptions
 
 
 class DeferredExchange(Exchange):
     """See `Exchange`, whose arguments it takes."""
 
-    async def submit(self, job: str, uri: str, inputs: Mapping[str, Input]) -> bytes:
+    async def submit(self, job: str, uri: str, inputs: Mapping[str, Input], priority: str = NORMAL) -> bytes:
         """Queue a request whose result any process may ask for, with `look`.
 
         Args:
             job: `jobName`.
             uri: Its name.
             inputs: See `client.convert.to_inputs`.
+            priority: One of `client.priority.PRIORITIES`.
 
         Returns:
             The id of its entry in the stream.
@@ -30,8 +33,11 @@ class DeferredExchange(Exchange):
             QueueFull: Redis takes no more requests.
             RedisUnavailable: Redis cannot be reached.
         """
+        RequestOptions(priority=priority)
         fields = request_fields(uri, inputs, SHARED_CHANNEL)
-        pending = Pending(job, result_key(job, uri), fields, asyncio.get_running_loop().create_future(), kept=True)
+        pending = Pending(
+            job, result_key(job, uri), fields, asyncio.get_running_loop().create_future(), priority, kept=True
+        )
         self._queue(uri.encode(), pending)
         await pending.result
         return pending.entry_id or b""

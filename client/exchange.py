@@ -32,7 +32,7 @@ from cluster_serving.client.timeouts import result_timeout_async
 
 Fields = dict[bytes, bytes]
 
-SHARED_CHANNEL = "cluster-serving|submitted"
+SHARED_CHANNEL = "cluster-serving_submitted"
 """Channel of the requests that were submitted, on which every exchange listens."""
 
 _RECONNECT_PAUSE = 0.1

@@ -10,7 +10,6 @@ import asyncio
 import json
 import re
 import secrets
-import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +21,7 @@ from starlette.routing import Route
 from cluster_serving.client.connection import translated
 from cluster_serving.client.errors import InvalidInput, RequestNotFound, ServingError
 from cluster_serving.client.inputs import Input
+from cluster_serving.client.priority import NORMAL, stream_of
 from cluster_serving.client.protocol import Outputs, decode_outputs, result_key
 from cluster_serving.frontend import instances, predictions
 from cluster_serving.frontend.answering import Json, failures, read_body
@@ -29,12 +29,14 @@ from cluster_serving.frontend.callback import Callbacks
 from cluster_serving.frontend.front_end import FrontEnd
 from cluster_serving.frontend.gateway import ServedModel
 from cluster_serving.frontend.guard import note
+from cluster_serving.frontend.original import priority_of
 
 KEPT = 3600
 """Seconds for which an id is known; results are kept for the job's `resultTtl`."""
 
 _ID = re.compile(r"([0-9a-f]{32})-([1-9][0-9]{0,5})-([A-Za-z0-9_.-]+)")
 _MOST_WAIT = 300.0
+_PRIORITY = "priority"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ class Ticket:
 
     @property
     def key(self) -> str:
-        """Redis hash that exists while the id is known: stream entries by uri."""
+        """Redis hash that exists while the id is known: the priority, and stream entries by uri."""
         return f"{self.job}:http:{self.secret}"
 
     @classmethod
@@ -85,7 +87,7 @@ class Requests:
         self._exchange = front.gateway.exchange
         self._db: Any = self._exchange.db
 
-    async def submit(self, job: str, records: Sequence[dict[str, Input]]) -> Ticket:
+    async def submit(self, job: str, records: Sequence[dict[str, Input]], priority: str) -> Ticket:
         """Queue records.
 
         Raises:
@@ -96,11 +98,14 @@ class Requests:
         # First, so that no result is there before its id is known.
         with translated(self._db):
             async with self._db.pipeline() as pipeline:
-                pipeline.hset(ticket.key, "time", int(time.time()))
+                pipeline.hset(ticket.key, _PRIORITY, priority)
                 pipeline.expire(ticket.key, KEPT)
                 await pipeline.execute()
         entries = await asyncio.gather(
-            *(self._exchange.submit(job, uri, record) for uri, record in zip(ticket.uris, records, strict=True)),
+            *(
+                self._exchange.submit(job, uri, record, priority)
+                for uri, record in zip(ticket.uris, records, strict=True)
+            ),
             return_exceptions=True,
         )
         queued = {uri: entry for uri, entry in zip(ticket.uris, entries, strict=True) if isinstance(entry, bytes)}
@@ -140,10 +145,11 @@ class Requests:
             known = await self._db.hgetall(ticket.key)
             if not known:
                 raise RequestNotFound("there is no such request, or its result is no longer kept")
-            entries = [entry for name, entry in known.items() if name != b"time"]
+            stream = stream_of(ticket.job, known.pop(_PRIORITY.encode(), NORMAL.encode()).decode())
+            entries = list(known.values())
             async with self._db.pipeline() as pipeline:
                 if entries:
-                    pipeline.xdel(ticket.job, *entries)
+                    pipeline.xdel(stream, *entries)
                 pipeline.unlink(ticket.key, *(result_key(ticket.job, uri) for uri in ticket.uris))
                 await pipeline.execute()
 
@@ -190,7 +196,7 @@ class _Asynchronous:
             if isinstance(record, ServingError):
                 raise record
             records.append(record)
-        ticket = await self._requests.submit(model.job, records)
+        ticket = await self._requests.submit(model.job, records, priority_of(request))
         if callback is not None:
             self._callbacks.post_later(callback, self._whole(ticket, model))
         place = f"/v1/requests/{ticket}"

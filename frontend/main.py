@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from cluster_serving.client.errors import ServingError
 from cluster_serving.frontend import app, arguments, server
 from cluster_serving.frontend.arguments import OptionError
 from cluster_serving.frontend.front_end import FrontEnd
@@ -36,7 +37,7 @@ def main(given: Sequence[str] | None = None) -> None:
         server.run(http)
     except OptionError as error:
         _fail(str(error), 2)
-    except (KeysError, ServablesError, TlsError, server.ListenError) as error:
+    except (KeysError, ServablesError, ServingError, TlsError, server.ListenError) as error:
         _fail(str(error), 1)
 
 

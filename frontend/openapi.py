@@ -58,6 +58,9 @@ def parameter(name: str, place: str, text: str, **schema: Any) -> dict[str, Any]
 MODEL = parameter("name", "path", "Name of the model.", type="string")
 VERSION = parameter("version", "path", "Its version.", type="string")
 TIMEOUT = parameter("X-Timeout-Ms", "header", "Milliseconds to wait at most.", type="integer", minimum=1)
+PRIORITY = parameter(
+    "X-Priority", "header", "Which requests the job takes first.", type="string", enum=["high", "normal", "low"]
+)
 
 _OF_PREDICT = (400, 404, 408, 413, 429, 504)
 _FORMAT = parameter(
@@ -82,7 +85,7 @@ def _predict(*parameters: dict[str, Any]) -> dict[str, Any]:
             "predict",
             _ok(ref("Predictions"), "A prediction for each instance, in order.")
             | refusals(*_OF_PREDICT, schema="PredictError"),
-            parameters=[*parameters, _FORMAT, TIMEOUT],
+            parameters=[*parameters, _FORMAT, TIMEOUT, PRIORITY],
             requestBody={"required": True, "content": content(ref("Instances"))},
         )
     }
@@ -121,6 +124,7 @@ def _paths() -> Paths:
                 "asynchronous",
                 {"202": {"description": "They are queued.", "content": content(ref("Pending"))}}
                 | refusals(400, 403, 404, 408, 413, 429),
+                parameters=[PRIORITY],
                 requestBody={"required": True, "content": content(ref("Submission"))},
             )
         },

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from cluster_serving.client.connection import translated
+from cluster_serving.client.priority import streams_of
 from cluster_serving.frontend.answering import Json
 from cluster_serving.frontend.front_end import FrontEnd
 from cluster_serving.frontend.guard import note
@@ -28,6 +29,10 @@ def routes(front: FrontEnd) -> list[Route]:
     ]
 
 
+async def _length(db: Any, job: str) -> int:
+    return sum([int(await db.xlen(stream)) for stream in streams_of(job)])
+
+
 class _Operation:
     def __init__(self, front: FrontEnd) -> None:
         self._front = front
@@ -42,8 +47,8 @@ class _Operation:
         models = await gateway.listed()
         db: Any = gateway.exchange.db
         with translated(db):
-            lengths = await asyncio.gather(*(db.xlen(model.job) for model in models))
-        queues = {model.name: int(length) for model, length in zip(models, lengths, strict=True)}
+            lengths = await asyncio.gather(*(_length(db, model.job) for model in models))
+        queues = {model.name: length for model, length in zip(models, lengths, strict=True)}
         ready = {name: state.ready for name, state in front.health.states().items()}
         text = front.metrics.as_text(gateway.flight.count, gateway.flight.waiting, queues, ready)
         return Response(text, media_type=CONTENT_TYPE_LATEST)

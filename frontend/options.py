@@ -14,6 +14,10 @@ ResponseFormat = Literal["json", "bigdl", "zoo-0.9"]
 """How predictions are written: as plain JSON, or as the texts of the original's 0.10 and later, or 0.9."""
 
 
+# Not a Redis Cluster: its jobs are on several nodes, and all requests share a connection here.
+_SCHEMES = ("redis", "rediss", "redis+sentinel", "rediss+sentinel")
+
+
 def _names(value: Any) -> Any:
     if isinstance(value, str):
         return tuple(name.strip() for name in value.split(",") if name.strip())
@@ -125,8 +129,8 @@ class HttpOptions(BaseModel):
                 f"redisOutputQueue is {self.redis_output_queue!r}, but job {job} writes its results to "
                 f"{result_key(job, '')!r}; leave it out"
             )
-        if urlsplit(self.redis_address).scheme not in ("redis", "rediss", "unix"):
-            return "redisUrl is not an address such as redis://host:port/db"
+        if urlsplit(self.redis_address).scheme not in _SCHEMES:
+            return "redisUrl is not an address such as redis://host:port/db or redis+sentinel://host:port/service"
         if not self.https_enabled:
             return None if self.plain_http_enabled else "plainHttpEnabled is false, and httpsEnabled is not true"
         if not self.https_key_store_path and not (self.https_certificate_path and self.https_private_key_path):

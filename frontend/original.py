@@ -12,6 +12,7 @@ from starlette.routing import Route
 
 from cluster_serving.client.connection import translated
 from cluster_serving.client.errors import Forbidden, InvalidInput, ServingError
+from cluster_serving.client.priority import NORMAL
 from cluster_serving.client.protocol import MODEL_SECRET_KEY, Outputs
 from cluster_serving.client.slots import TensorSpec
 from cluster_serving.frontend import instances, predictions
@@ -85,7 +86,9 @@ async def answer(
     answers: list[Outputs | ServingError] = []
     if good:
         timeout = front.timeout(request.headers.get("x-timeout-ms"))
-        answers = await unless_disconnected(request, front.gateway.predict(model.job, good, timeout))
+        answers = await unless_disconnected(
+            request, front.gateway.predict(model.job, good, timeout, priority_of(request))
+        )
     following = iter(answers)
     outcomes: list[Outputs | ServingError] = []
     for index, record in enumerate(records):
@@ -109,6 +112,11 @@ def predictions_response(
         return Json(content)
     error = worst(list(failed.values()))
     return Json({"error": str(error), "code": error.code, **content}, error.http_status, error_headers(error))
+
+
+def priority_of(request: Request) -> str:
+    """Header X-Priority; the exchange says what is wrong with another value."""
+    return request.headers.get("x-priority", NORMAL).lower()
 
 
 class _Original:

@@ -135,3 +135,17 @@ def test_the_result_is_posted_to_a_host_that_is_allowed_until_it_takes_it(serve,
     first, second = receiver.posts
     assert first == second
     assert (first["model"], first["status"], first["predictions"]) == (job, "done", PREDICTIONS)
+
+
+@pytest.mark.usefixtures("vectors")
+def test_priorities_have_streams_of_their_own_and_are_cancelled_there(serve, db, job):
+    url = serve().url
+    body = {"instances": INSTANCES}
+    queued = httpx.post(f"{url}/v1/requests", json=body, headers={"x-priority": "low"})
+    assert queued.status_code == 202
+    assert (db.xlen(job), db.xlen(f"{job}:low")) == (0, 2)
+    assert httpx.delete(f"{url}{queued.headers['location']}").status_code == 204
+    assert db.xlen(f"{job}:low") == 0
+    for path in ("/v1/requests", "/predict"):
+        wrong = httpx.post(f"{url}{path}", json=body, headers={"x-priority": "urgent"})
+        assert (wrong.status_code, wrong.json()["code"]) == (400, "INVALID_INPUT")

@@ -1,0 +1,43 @@
+"""What docs/http.md tells people to type works."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cluster_serving.frontend.options import HttpOptions
+from tests.conftest import BIN
+
+DOCS = Path(__file__).parents[2] / "docs" / "http.md"
+
+
+def test_every_curl_line_is_answered(ask, tmp_path):
+    blocks = re.findall(r"```sh\n(.*?)```", DOCS.read_text("utf8"), re.DOTALL)
+    lines = [line.split("  #")[0] for block in blocks for line in block.splitlines() if line.startswith("curl ")]
+    assert len(lines) >= 8
+    found = ""
+    for line in lines:
+        words = shlex.split(line.replace("http://localhost:10020", str(ask.base_url)).replace("<id>", found))
+        done = subprocess.run([words[0], "-sS", "--fail", *words[1:]], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{line}: {done.stdout} {done.stderr}"
+        found = (re.findall(r'"id":"([^"]+)"', done.stdout) or [found])[0]
+
+
+def test_the_options_are_those_that_there_are():
+    named = set(re.findall(r"^\| (`[^|]*) \|", DOCS.read_text("utf8").partition("## Options")[2], re.MULTILINE))
+    options = {name for names in named for name in re.findall(r"`([a-z]\w*)`", names) if "_" not in name}
+    known = {field.alias for field in HttpOptions.model_fields.values()}
+    assert options
+    assert options <= known
+
+
+@pytest.mark.parametrize("command", [["cluster-serving-http"], ["cluster-serving", "http"]])
+def test_both_commands_take_the_same_options(command):
+    run = [sys.executable, BIN / command[0], *command[1:]]
+    assert "--redisHost" in subprocess.run([*run, "--help"], capture_output=True, text=True, check=True).stdout
+    wrong = subprocess.run([*run, "--port=x"], capture_output=True, text=True, check=False)
+    assert wrong.returncode == 2
+    assert wrong.stderr.startswith("error: --port: ")

@@ -1,0 +1,106 @@
+"""The original's servables-conf.yaml, and certificates for Redis."""
+
+import httpx
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import NoEncryption, pkcs12
+
+from cluster_serving.frontend import arguments, servables
+from cluster_serving.frontend.servables import ServablesError
+from tests.client.test_tls import TLSProxy, write_certificates
+from tests.conftest import free_port
+from tests.frontend.conftest import Running
+
+ENTRY = """\
+ - !<ClusterServingMetaData>
+   modelName: "{name}"
+   modelVersion: "{version}"
+   redisHost: "127.0.0.1"
+   redisPort: "{port}"
+   redisInputQueue: "{job}"
+   redisOutputQueue: "cluster-serving_{job}:"
+   timeWindow: 0
+   inputCompileType: "instance"
+   features:
+    - "x"
+"""
+
+
+def write(folder, *entries):
+    file = folder / "servables-conf.yaml"
+    file.write_text("---\nmodelMetaDataList:\n" + "".join(entries))
+    return file
+
+
+@pytest.mark.usefixtures("echo")
+def test_models_are_served_by_the_names_and_versions_of_the_file(redis_server, report, job, tmp_path):
+    report(("x", "float32", (None, None)))
+    entries = [
+        ENTRY.format(name="second", version=version, port=redis_server.port, job=job) for version in ("1.0", "2.0")
+    ]
+    file = write(tmp_path, *entries)
+    running = Running(arguments.read([f"--servableManagerConfPath={file}", "--port=0"], {}))
+    try:
+        models = httpx.get(f"{running.url}/models").json()
+        assert [(m["modelName"], m["modelVersion"], m["redisInputQueue"]) for m in models] == [
+            ("second", "1.0", job),
+            ("second", "2.0", job),
+        ]
+        body = {"instances": [{"x": [1, 2]}]}
+        for path in ("models/second/versions/1.0/predict", "models/second/predict", "predict"):
+            response = httpx.post(f"{running.url}/{path}", json=body, timeout=30)
+            assert response.json() == {"predictions": [{"value": [1, 2]}]}
+        assert httpx.get(f"{running.url}/models/{job}").status_code == 404
+        assert httpx.get(f"{running.url}/health/ready", timeout=30).json() == {"ready": True}
+    finally:
+        running.stop()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "no list modelMetaDataList"),
+        ("modelMetaDataList: [", "not valid YAML"),
+        ("modelMetaDataList: [{a: 1}]", "no modelName"),
+        (
+            "modelMetaDataList:\n - !<InferenceModelMetaData>\n   modelName: m\n   modelPath: /m",
+            "line 2: model m is to",
+        ),
+        ("modelMetaDataList:\n" + 2 * ENTRY.format(name="m", version=1, port=1, job="j"), "same version twice"),
+        (
+            "modelMetaDataList:\n"
+            + ENTRY.format(name="m", version=1, port=1, job="j")
+            + ENTRY.format(name="m", version=2, port=2, job="j"),
+            "different Redis",
+        ),
+    ],
+)
+def test_a_file_that_no_jobs_can_serve_is_refused(tmp_path, text, message):
+    file = tmp_path / "servables-conf.yaml"
+    file.write_text(text)
+    with pytest.raises(ServablesError, match=message):
+        servables.read(file)
+    with pytest.raises(ServablesError, match="cannot be read"):
+        servables.read(tmp_path / "none.yaml")
+
+
+@pytest.mark.usefixtures("echo")
+@pytest.mark.parametrize("kind", ["pem", "p12"])
+def test_redis_is_checked_against_a_trust_store(redis_server, report, job, tmp_path, kind):
+    report(("x", "float32", (None, None)))
+    write_certificates(tmp_path)
+    authority = x509.load_pem_x509_certificate((tmp_path / "ca.pem").read_bytes())
+    (tmp_path / "ca.p12").write_bytes(
+        pkcs12.serialize_key_and_certificates(b"ca", None, None, [authority], NoEncryption())
+    )
+    port = free_port()
+    proxy = TLSProxy(tmp_path / "server.pem", port, redis_server.port)
+    words = ["--redisHost=127.0.0.1", f"--redisPort={port}", "--redisSecureEnabled", "--port=0"]
+    words += [f"--redissTrustStorePath={tmp_path}/ca.{kind}", f"--redisInputQueue={job}"]
+    running = Running(arguments.read(words, {}))
+    try:
+        response = httpx.post(f"{running.url}/predict", json={"instances": [{"x": [1, 2]}]}, timeout=30)
+        assert response.json() == {"predictions": [{"value": [1, 2]}]}
+    finally:
+        running.stop()
+        proxy.close()
