@@ -56,7 +56,14 @@ def serve(redis_server, job):
     running = []
 
     def serve(*options):
-        words = [f"--redisUrl={redis_server.url}", f"--redisInputQueue={job}", "--port=0", "--securePort=0", *options]
+        words = [
+            f"--redisUrl={redis_server.url}",
+            f"--redisInputQueue={job}",
+            "--port=0",
+            "--securePort=0",
+            "--grpcPort=0",
+            *options,
+        ]
         running.append(Running(arguments.read(words, {})))
         return running[-1]
 
