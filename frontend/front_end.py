@@ -13,8 +13,8 @@ from cluster_serving.frontend.admission import Flight, TokenBucket
 from cluster_serving.frontend.gateway import Gateway
 from cluster_serving.frontend.health import Health
 from cluster_serving.frontend.keys import Keys
-from cluster_serving.frontend.metrics import Metrics
 from cluster_serving.frontend.kserve import KServe
+from cluster_serving.frontend.metrics import Metrics
 from cluster_serving.frontend.options import HttpOptions
 
 
@@ -68,7 +68,7 @@ class FrontEnd:
         )
         self.health = Health(self.gateway, options.canary_interval, options.canary_timeout)
         self.gateway.on_answer = self.health.note_answer
-        self.kserve = KServe(self.gateway, options)
+        self.kserve = KServe(self.gateway, options, self.health, self.metrics)
 
     async def close(self) -> None:
         """Close the connections."""

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import grpc
 
 from cluster_serving.client.errors import ServingError
 from cluster_serving.frontend import kserve_grpc, original_grpc, tls
+from cluster_serving.frontend.call import Call
 from cluster_serving.frontend.front_end import FrontEnd
 from cluster_serving.frontend.kserve_grpc import InferenceService
 from cluster_serving.frontend.original_grpc import OriginalService
@@ -17,11 +21,14 @@ from cluster_serving.frontend.proto import inference, original
 
 log = logging.getLogger(__name__)
 
-Method = Callable[[Any, float | None], Awaitable[Any]]
-StreamMethod = Callable[[AsyncIterator[Any], float | None], AsyncIterator[Any]]
+Method = Callable[[Any, Call], Awaitable[Any]]
+StreamMethod = Callable[[AsyncIterator[Any], Call], AsyncIterator[Any]]
 
 _OPEN = frozenset({"ServerLive", "ServerReady"})
 """Methods that need no key: whether a server is alive is no secret, and probes have none."""
+
+_LIMITED = frozenset({"ModelInfer", "ModelStreamInfer", "Predict"})
+"""Methods that tokenBucketEnabled limits; a stream counts once."""
 
 
 class ListenError(Exception):
@@ -108,7 +115,9 @@ class GrpcServer:
         handlers = {
             name: self._unary(name, method, getattr(inference, f"{name}Request")) for name, method in methods.items()
         }
-        handlers["ModelStreamInfer"] = self._stream(service.model_stream_infer, inference.ModelInferRequest)
+        handlers["ModelStreamInfer"] = self._stream(
+            "ModelStreamInfer", service.model_stream_infer, inference.ModelInferRequest
+        )
         return grpc.method_handlers_generic_handler(kserve_grpc.NAME, handlers)
 
     def _original(self) -> Any:
@@ -127,31 +136,51 @@ class GrpcServer:
 
     def _unary(self, name: str, method: Method, message_type: Any) -> Any:
         async def answer(message: Any, context: Any) -> Any:
-            try:
-                if name not in _OPEN:
-                    await self._admit(context)
-                return await method(message, context.time_remaining())
-            except ServingError as error:
-                await _abort(context, error)
-            except Exception as error:
-                log.exception("gRPC method %s", name)
-                await _abort(context, ServingError(f"unexpected {type(error).__name__}"))
+            async with self._around(name, context) as call:
+                return await method(message, call)
 
         return grpc.unary_unary_rpc_method_handler(answer, message_type.FromString, _serialized)
 
-    def _stream(self, method: StreamMethod, message_type: Any) -> Any:
+    def _stream(self, name: str, method: StreamMethod, message_type: Any) -> Any:
         async def answer(messages: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
-            try:
-                await self._admit(context)
-                async for reply in method(messages, context.time_remaining()):
+            async with self._around(name, context) as call:
+                async for reply in method(messages, call):
                     yield reply
-            except ServingError as error:
-                await _abort(context, error)
 
         return grpc.stream_stream_rpc_method_handler(answer, message_type.FromString, _serialized)
 
-    async def _admit(self, context: Any) -> None:
-        """Raise if the caller may not ask."""
+    @asynccontextmanager
+    async def _around(self, name: str, context: Any) -> AsyncIterator[Call]:
+        """Admit a call, end it with the status of its error, and count it."""
+        began = time.perf_counter()
+        call = Call(context.time_remaining())
+        status = 499
+        try:
+            await self._admit(name, context)
+            yield call
+            status = 200
+        except ServingError as error:
+            status = error.http_status
+            await _abort(context, error)
+        except Exception as error:
+            status = ServingError.http_status
+            log.exception("gRPC method %s", name)
+            await _abort(context, ServingError(f"unexpected {type(error).__name__}"))
+        finally:
+            self._front.metrics.answered("grpc", call.model, status, time.perf_counter() - began)
+
+    async def _admit(self, name: str, context: Any) -> None:
+        """Check API key and rate, as for HTTP; raises if the caller may not ask, or not now."""
+        if name in _OPEN:
+            return
+        client = ""
+        if self._front.keys is not None:
+            metadata = dict(context.invocation_metadata() or ())
+            bearer = metadata.get("authorization", "")
+            key = bearer[7:].strip() if bearer[:7].lower() == "bearer " else metadata.get("x-api-key", "")
+            client = self._front.keys.owner(key)
+        if self._options.token_bucket_enabled and name in _LIMITED and (wait := self._front.bucket(client).take()):
+            await asyncio.sleep(wait)
 
 
 def _serialized(message: Any) -> bytes:

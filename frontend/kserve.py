@@ -11,12 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cluster_serving.client.errors import InvalidInput, ModelError, ServingError
+from cluster_serving.client.errors import InvalidInput, ModelError, ModelNotFound, ServingError
 from cluster_serving.client.inputs import Array
 from cluster_serving.client.slots import SlotReport
 from cluster_serving.frontend import kserve_batch, kserve_metadata
-from cluster_serving.frontend.gateway import Gateway
+from cluster_serving.frontend.gateway import Gateway, ServedModel
+from cluster_serving.frontend.health import Health
 from cluster_serving.frontend.kserve_metadata import Counts
+from cluster_serving.frontend.metrics import Metrics
 from cluster_serving.frontend.options import HttpOptions
 
 
@@ -88,40 +90,40 @@ class KServe:
     Args:
         gateway: The jobs.
         options: Limits.
+        health: Whether the jobs answer.
+        metrics: Where records are counted.
     """
 
-    def __init__(self, gateway: Gateway, options: HttpOptions) -> None:
+    def __init__(self, gateway: Gateway, options: HttpOptions, health: Health, metrics: Metrics) -> None:
         self._gateway = gateway
+        self._health = health
+        self._metrics = metrics
         self._timeout = options.request_timeout / 1000
         self._max_records = options.max_instances
         self._counts: dict[tuple[str, str], Counts] = {}
 
-    async def infer(
-        self, name: str, version: str, request: InferRequest, timeout: float | None = None
-    ) -> InferResponse:
+    async def infer(self, model: ServedModel, request: InferRequest, timeout: float | None = None) -> InferResponse:
         """Answer a request: its records go to the job together, and their answers come back as one batch.
 
         Args:
-            name: Name of the model.
-            version: Its version; empty for any.
+            model: Which one to ask.
             request: The request.
             timeout: Seconds until the caller gives up; None if that is not known.
 
         Raises:
-            ModelNotFound: There is no such model.
             ModelError: No slot has loaded it.
             InvalidInput: The request is not what the protocol or the model expects.
             ServingError: A record failed; the first one's error, with its index in the message.
         """
-        model = await self._gateway.model(name, version)
         report = model.loaded
         if report is None:
             states = ", ".join(sorted({slot.state for slot in model.reports})) or "no slots"
-            raise ModelError(f"model {name!r} is not ready: {states}")
+            raise ModelError(f"model {model.name!r} is not ready: {states}")
         counts = self._counts.setdefault((model.name, model.version), Counts())
         started = time.monotonic_ns()
         try:
             batch = kserve_batch.to_records(request.inputs, report, self._max_records)
+            self._metrics.asked("v2", model.name, len(batch.records))
             _check_outputs(request.outputs, report)
             seconds = self._seconds(request.parameters, timeout)
             answers = await self._gateway.predict(model.job, batch.records, seconds)
@@ -133,20 +135,28 @@ class KServe:
         return InferResponse(model.name, model.version, request.id, outputs)
 
     async def ready(self) -> bool:
-        """Whether Redis answers, and the models that this front end is for are loaded."""
-        try:
-            models = await self._gateway.required()
-        except ServingError:
-            return False
-        return all(model.loaded for model in models)
+        """Whether Redis answers, and so do the jobs that this front end is for."""
+        return not await self._health.problems()
 
     async def model_ready(self, name: str, version: str) -> bool:
-        """Whether a slot has loaded the model.
+        """Whether the model's job answers.
 
         Raises:
             ModelNotFound: There is no such model.
         """
-        return (await self._gateway.model(name, version)).loaded is not None
+        return not await self._health.problem(await self.model(name, version))
+
+    async def model(self, name: str, version: str) -> ServedModel:
+        """A model; of any version if that is empty.
+
+        Raises:
+            ModelNotFound: There is no such model.
+            RedisUnavailable: Redis cannot be reached.
+        """
+        # An empty name would be the default model's, of which the protocol knows nothing.
+        if not name:
+            raise ModelNotFound("the request names no model")
+        return await self._gateway.model(name, version)
 
     async def metadata(self, name: str, version: str) -> dict[str, Any]:
         """Metadata of a model.
@@ -154,7 +164,7 @@ class KServe:
         Raises:
             ModelNotFound: There is no such model.
         """
-        model = await self._gateway.model(name, version)
+        model = await self.model(name, version)
         versions = [row.version for row in await self._gateway.listed() if row.name == name]
         return kserve_metadata.metadata(model, versions)
 
@@ -164,7 +174,7 @@ class KServe:
         Raises:
             ModelNotFound: There is no such model.
         """
-        return kserve_metadata.config(await self._gateway.model(name, version))
+        return kserve_metadata.config(await self.model(name, version))
 
     async def index(self, ready_only: bool = False) -> list[dict[str, Any]]:
         """All models and their states."""
@@ -177,7 +187,7 @@ class KServe:
         Raises:
             ModelNotFound: There is no such model.
         """
-        models = [await self._gateway.model(name, version)] if name else await self._gateway.listed()
+        models = [await self.model(name, version)] if name else await self._gateway.listed()
         keys = [(model.name, model.version) for model in models]
         return {"model_stats": [self._counts.get(key, Counts()).row(*key) for key in keys]}
 

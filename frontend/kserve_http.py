@@ -12,6 +12,7 @@ from cluster_serving.frontend import kserve_body, kserve_metadata
 from cluster_serving.frontend.answering import Json, read_body
 from cluster_serving.frontend.disconnect import unless_disconnected
 from cluster_serving.frontend.front_end import FrontEnd
+from cluster_serving.frontend.guard import note
 
 
 def routes(front: FrontEnd) -> list[Route]:
@@ -76,6 +77,8 @@ class _Api:
 
     async def infer(self, request: Request) -> Response:
         options = self._front.options
+        model = await self._service.model(*_model(request))
+        note(request, "v2", model.name)
         body = await read_body(request, options)
         encoding = request.headers.get("content-encoding", "").lower()
         asked = kserve_body.decode(
@@ -83,7 +86,7 @@ class _Api:
             request.headers.get(kserve_body.HEADER_LENGTH),
         )
         timeout = self._front.timeout(request.headers.get("x-timeout-ms"))
-        response = await unless_disconnected(request, self._service.infer(*_model(request), asked, timeout))
+        response = await unless_disconnected(request, self._service.infer(model, asked, timeout))
         content, json_length = kserve_body.encode(response, asked)
         if json_length is None:
             return Response(content, media_type="application/json")

@@ -12,17 +12,19 @@ import orjson
 from cluster_serving.client.errors import ServingError
 from cluster_serving.client.protocol import result_key
 from cluster_serving.frontend import instances, predictions
+from cluster_serving.frontend.call import Call
 from cluster_serving.frontend.front_end import FrontEnd
 from cluster_serving.frontend.gateway import ServedModel
 from cluster_serving.frontend.proto import original
 
 NAME = "grpc.FrontEndGRPCService"
 
+_SHARES = ("75th", "95th", "98th", "99th", "999th")
 _WELCOME = "welcome to analytics zoo grpc serving frontend"
 
 
 class OriginalService:
-    """The methods of the service; each takes a message, and how many seconds its caller will wait (None: any).
+    """The methods of the service; each takes a message, and the call that it came with.
 
     Args:
         front: What answers.
@@ -31,15 +33,21 @@ class OriginalService:
     def __init__(self, front: FrontEnd) -> None:
         self._front = front
 
-    async def ping(self, message: Any, timeout: float | None) -> Any:
+    async def ping(self, message: Any, call: Call) -> Any:
         """Answer Ping."""
         return original.StringReply(message=_WELCOME)
 
-    async def metrics(self, message: Any, timeout: float | None) -> Any:
+    async def metrics(self, message: Any, call: Call) -> Any:
         """Answer GetMetrics."""
-        return original.MetricsReply()
+        reply = original.MetricsReply()
+        for row in self._front.metrics.as_json():
+            times = {name: row[name] for name in ("meanRate", "mean", "median", "stdDev")}
+            shares = {f"Percentile{name}": row[f"_{name}Percentile"] for name in _SHARES}
+            limits = {name: round(float(row[name])) for name in ("min", "max")}
+            reply.metrics.add(name=row["name"], count=row["count"], **times, **shares, **limits)
+        return reply
 
-    async def models(self, message: Any, timeout: float | None) -> Any:
+    async def models(self, message: Any, call: Call) -> Any:
         """Answer GetAllModels, GetModelsWithName and GetModelsWithNameAndVersion.
 
         Raises:
@@ -54,13 +62,14 @@ class OriginalService:
                 reply.clusterServingMetaDatas.append(self._describe(model))
         return reply
 
-    async def predict(self, message: Any, timeout: float | None) -> Any:
+    async def predict(self, message: Any, call: Call) -> Any:
         """Answer Predict.
 
         Raises:
             ServingError: An instance failed; the first one's error.
         """
         model = await self._front.gateway.model(message.modelName, message.modelVersion)
+        call.model = model.name
         content = instances.parse(message.input.encode())
         asked = instances.instances_of(content, self._front.options.max_instances)
         records = []
@@ -69,7 +78,7 @@ class OriginalService:
                 raise record
             records.append(record)
         longest = self._front.timeout(None)
-        seconds = longest if timeout is None else min(timeout, longest)
+        seconds = longest if call.timeout is None else min(call.timeout, longest)
         texts = []
         for outcome in await self._front.gateway.predict(model.job, records, seconds):
             if isinstance(outcome, ServingError):

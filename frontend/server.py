@@ -12,8 +12,8 @@ from starlette.types import ASGIApp
 from uvicorn.server import Server
 
 from cluster_serving.frontend import tls
-from cluster_serving.frontend.http_protocol import limited
 from cluster_serving.frontend.grpc_server import GrpcServer, ListenError
+from cluster_serving.frontend.http_protocol import limited
 from cluster_serving.frontend.options import HttpOptions
 
 
