@@ -1,9 +1,11 @@
 """gRPC as it is on the wire: typed and raw contents, streams, deadlines, TLS, and the original's service."""
 
 import json
+import subprocess
 import threading
 
 import grpc
+import httpx
 import numpy as np
 import pytest
 from hypothesis import given
@@ -14,8 +16,19 @@ from cluster_serving.frontend import kserve_messages
 from cluster_serving.frontend.datatypes import DTYPES
 from cluster_serving.frontend.grpc_server import ListenError
 from cluster_serving.frontend.kserve import InferResponse
+from cluster_serving.frontend.keys import new_key
 from cluster_serving.frontend.proto import inference, original
 from tests.waiting import wait_until
+
+
+@pytest.fixture
+def certificate(tmp_path):
+    """PEM files of a certificate for localhost, and of its key."""
+    chain, key = tmp_path / "chain.pem", tmp_path / "key.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost"]
+    names = ["-addext", "subjectAltName=DNS:localhost"]
+    subprocess.run([*command, *names, "-keyout", key, "-out", chain], check=True, capture_output=True)
+    return chain, key
 
 
 def caller(channel, service):
@@ -282,6 +295,39 @@ def test_large_messages_are_refused_by_size(serve, report, echo, job):
         assert raised.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
+def test_calls_need_a_key_where_there_are_keys(serve, report, echo, job, tmp_path):
+    report(("x", "", (None, None)))
+    key, line = new_key("tester")
+    (tmp_path / "keys").write_text(line)
+    front = serve(f"--apiKeysFile={tmp_path / 'keys'}")
+    request = typed("FP32", "fp32_contents", [1, 2], [1, 2])
+    request.model_name = job
+    with grpc.insecure_channel(front.grpc) as channel:
+        call = caller(channel, "inference.GRPCInferenceService")
+        assert call("ServerLive", inference.ServerLiveRequest(), inference.ServerLiveResponse).live
+        for metadata in ([], [("authorization", "Bearer wrong")]):
+            with pytest.raises(grpc.RpcError, match="API key") as raised:
+                call("ModelInfer", request, inference.ModelInferResponse, metadata=metadata)
+            assert raised.value.code() == grpc.StatusCode.UNAUTHENTICATED
+        for metadata in ([("authorization", f"Bearer {key}")], [("x-api-key", key)]):
+            assert call("ModelInfer", request, inference.ModelInferResponse, metadata=metadata).outputs
+        text = httpx.get(f"{front.url}/metrics", headers={"accept": "text/plain", "x-api-key": key}).text
+        assert f'cluster_serving_http_requests_total{{model="{job}",protocol="grpc",status="200"}} 2.0' in text
+
+
+def test_tls_is_that_of_https(serve, report, echo, job, certificate):
+    report(("x", "", (None, None)))
+    chain, private_key = certificate
+    options = [f"--httpsCertificatePath={chain}", f"--httpsPrivateKeyPath={private_key}"]
+    front = serve("--httpsEnabled=true", *options)
+    assert front.urls[-1].startswith("grpcs://127.0.0.1:")
+    credentials = grpc.ssl_channel_credentials(chain.read_bytes())
+    address = front.grpc.replace("127.0.0.1", "localhost")
+    with grpc.secure_channel(address, credentials) as channel:
+        call = caller(channel, "inference.GRPCInferenceService")
+        assert call("ServerLive", inference.ServerLiveRequest(), inference.ServerLiveResponse).live
+
+
 def test_the_originals_service_answers(channel, job):
     call = caller(channel, "grpc.FrontEndGRPCService")
     assert "grpc serving frontend" in call("Ping", original.Empty(), original.StringReply).message
@@ -295,6 +341,8 @@ def test_the_originals_service_answers(channel, job):
     asked = original.PredictReq(modelName=job, modelVersion="1", input='{"instances": [{"x": [1, 2]}, {"x": [3]}]}')
     predictions = json.loads(call("Predict", asked, original.PredictReply).response)
     assert [json.loads(json.loads(text)["value"])["data"] for text in predictions] == [[1, 2], [3]]
+    metrics = call("GetMetrics", original.Empty(), original.MetricsReply).metrics
+    assert {row.count for row in metrics if row.name.endswith("redis.put")} >= {1}
     with pytest.raises(grpc.RpcError, match="no 'instances'"):
         call("Predict", original.PredictReq(modelName=job, input="{}"), original.PredictReply)
     with pytest.raises(grpc.RpcError, match="no model"):
