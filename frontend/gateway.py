@@ -12,6 +12,7 @@ from cluster_serving.client.connection import translated
 from cluster_serving.client.deferred import DeferredExchange
 from cluster_serving.client.errors import ModelNotFound, ServingError
 from cluster_serving.client.inputs import Input
+from cluster_serving.client.priority import NORMAL
 from cluster_serving.client.protocol import DEFAULT_JOB, Outputs, decode_outputs, slots_key
 from cluster_serving.client.slots import JOBS_KEY, SlotReport, read_reports
 from cluster_serving.frontend.admission import Flight
@@ -145,7 +146,7 @@ class Gateway:
         return [await self.model(name) for name in names]
 
     async def predict(
-        self, job: str, records: Sequence[Mapping[str, Input]], timeout: float
+        self, job: str, records: Sequence[Mapping[str, Input]], timeout: float, priority: str = NORMAL
     ) -> list[Outputs | ServingError]:
         """Answer some records; they go to Redis together.
 
@@ -153,19 +154,23 @@ class Gateway:
             job: Name of the job.
             records: Inputs by name, of one request each.
             timeout: Seconds to wait.
+            priority: One of `client.priority.PRIORITIES`.
 
         Returns:
             The outputs, or what went wrong, of each record, in order.
         """
         if len(records) == 1:
-            return [await self._answer(job, records[0], timeout)]
-        return await asyncio.gather(*(self._answer(job, record, timeout) for record in records))
+            return [await self._answer(job, records[0], timeout, priority)]
+        return await asyncio.gather(*(self._answer(job, record, timeout, priority) for record in records))
 
-    async def _answer(self, job: str, record: Mapping[str, Input], timeout: float) -> Outputs | ServingError:
+    async def _answer(
+        self, job: str, record: Mapping[str, Input], timeout: float, priority: str
+    ) -> Outputs | ServingError:
         deadline = time.monotonic() + timeout
         try:
             async with self.flight.place(timeout):
-                fields = await self.exchange.request(job, record, max(deadline - time.monotonic(), 0.001))
+                seconds = max(deadline - time.monotonic(), 0.001)
+                fields = await self.exchange.request(job, record, seconds, priority)
                 self.on_answer(job)
                 return decode_outputs(fields)
         except ServingError as error:

@@ -13,6 +13,7 @@ from typing import Any
 
 from cluster_serving.client.errors import InvalidInput, ModelError, ModelNotFound, ServingError
 from cluster_serving.client.inputs import Array
+from cluster_serving.client.priority import NORMAL, PRIORITIES
 from cluster_serving.client.slots import SlotReport
 from cluster_serving.frontend import kserve_batch, kserve_metadata
 from cluster_serving.frontend.gateway import Gateway, ServedModel
@@ -126,7 +127,7 @@ class KServe:
             self._metrics.asked("v2", model.name, len(batch.records))
             _check_outputs(request.outputs, report)
             seconds = self._seconds(request.parameters, timeout)
-            answers = await self._gateway.predict(model.job, batch.records, seconds)
+            answers = await self._gateway.predict(model.job, batch.records, seconds, _priority(request.parameters))
             outputs = batch.merge(kserve_batch.succeeded(answers), report, {o.name: o.classes for o in request.outputs})
         except ServingError:
             counts.failed(time.monotonic_ns() - started)
@@ -201,6 +202,14 @@ class KServe:
                 raise InvalidInput(f"the parameter timeout is {str(asked)[:32]!r}; expected microseconds as an integer")
             limits.append(asked / 1e6)
         return min(limits)
+
+
+def _priority(parameters: Mapping[str, Any]) -> str:
+    """The job's priority of a request: as for Triton 1 is the best, and 0 what is usual."""
+    asked = parameters.get("priority") or 0
+    if type(asked) is not int or asked < 0:
+        raise InvalidInput(f"the parameter priority is {str(asked)[:32]!r}; expected an integer from 0 up")
+    return PRIORITIES[min(asked, len(PRIORITIES)) - 1] if asked else NORMAL
 
 
 def _check_outputs(outputs: Sequence[RequestedOutput], report: SlotReport) -> None:

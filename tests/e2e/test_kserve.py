@@ -1,5 +1,6 @@
 """The v2 protocol in front of a job with a real model: images and tensors, over HTTP and gRPC."""
 
+import json
 import subprocess
 
 import cv2
@@ -33,7 +34,7 @@ def addresses(started, cluster, tmp_path):
     assert front.returncode in (0, -15)
 
 
-def test_images_and_tensors_give_the_right_classes(addresses):
+def test_images_and_tensors_give_the_right_classes(addresses, tmp_path):
     x, labels = model_zoo.digits_data()
     pixels = np.round(x[:COUNT].reshape(-1, 8, 8) * 255).astype("u1")
     files = [cv2.imencode(".png", image.repeat(4, 0).repeat(4, 1))[1].tobytes() for image in pixels]
@@ -58,6 +59,13 @@ def test_images_and_tensors_give_the_right_classes(addresses):
             images.set_data_from_numpy(np.array([files[0], b"no image", *files[2:]], object))
             client.infer("kserve", [images])
         assert raised.value.status() == "400"
+
+    (tmp_path / "digit.png").write_bytes(files[0])
+    body = """'{"inputs": [{"name": "x", "datatype": "BYTES", "shape": [1],
+      "parameters": {"content_type": "base64"}, "data": ["'$(base64 -w0 digit.png)'"]}]}'"""
+    curl = ["bash", "-c", f"curl -sS {addresses[0]}/v2/models/kserve/infer -d {body}"]
+    answer = json.loads(subprocess.run(curl, cwd=tmp_path, capture_output=True, check=True).stdout)
+    assert np.argmax(answer["outputs"][0]["data"]) == expected[0]
 
     request = inference.ModelInferRequest(model_name="kserve")
     tensor = request.inputs.add(name=name, datatype="BYTES", shape=[COUNT])

@@ -15,8 +15,8 @@ from cluster_serving.client.errors import InvalidInput
 from cluster_serving.frontend import kserve_messages
 from cluster_serving.frontend.datatypes import DTYPES
 from cluster_serving.frontend.grpc_server import ListenError
-from cluster_serving.frontend.kserve import InferResponse
 from cluster_serving.frontend.keys import new_key
+from cluster_serving.frontend.kserve import InferResponse
 from cluster_serving.frontend.proto import inference, original
 from tests.waiting import wait_until
 

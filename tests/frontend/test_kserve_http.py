@@ -9,6 +9,7 @@ import tritonclient.http as triton
 import tritonclient.http.aio as triton_aio
 from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
+from cluster_serving.client.priority import streams_of
 from cluster_serving.client.protocol import result_pattern, slots_key
 from cluster_serving.client.slots import SlotReport
 from tests.waiting import wait_until
@@ -161,7 +162,19 @@ def test_wrong_models_versions_and_parameters_are_refused(client, job):
         with pytest.raises(InferenceServerException, match=message) as raised:
             client.infer(name, inputs, model_version=version, **options)
         assert raised.value.status() == status
-    client.infer(job, inputs, priority=1, timeout=60_000_000)
+    client.infer(job, inputs, timeout=60_000_000)
+
+
+def test_priorities_are_those_of_the_job(serve, report, job, db):
+    report(("x", "float32", (None, 3)))
+    x = tensor("x", np.ones((1, 3), "f4"))
+    with triton.InferenceServerClient(serve().url.removeprefix("http://")) as client:
+        for priority, stream in {0: job, 1: f"{job}:high", 2: job, 3: f"{job}:low", 9: f"{job}:low"}.items():
+            with pytest.raises(InferenceServerException, match="no result"):
+                client.infer(job, [x], priority=priority, timeout=100_000)
+            # Withdrawn, the request leaves its stream empty.
+            assert [name for name in streams_of(job) if db.exists(name)] == [stream]
+            db.delete(stream)
 
 
 def test_the_timeout_of_a_request_counts(serve, report, job):

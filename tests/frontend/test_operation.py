@@ -162,7 +162,7 @@ def test_https_is_served_beside_http(serve, certificate, kind):
         given = [f"--httpsCertificatePath={certificate}/cert.pem", f"--httpsPrivateKeyPath={certificate}/key.pem"]
     else:
         given = [f"--httpsKeyStorePath={certificate}/store.p12", "--httpsKeyStoreToken=1234qwer"]
-    plain, secure = serve("--httpsEnabled=true", *given).urls
+    plain, secure, _ = serve("--httpsEnabled=true", *given).urls
     assert plain.startswith("http://")
     trust = ssl.create_default_context(cafile=certificate / "cert.pem")
     url = secure.replace("127.0.0.1", "localhost")
