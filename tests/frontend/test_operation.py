@@ -195,7 +195,7 @@ def test_what_was_accepted_is_answered_before_the_process_ends(redis_server, rep
         "cluster_serving.frontend.main",
         f"--redisUrl={redis_server.url}",
         "--port=0",
-        "--grpcPort=0",
+        "--grpcEnabled=false",
     ]
     with subprocess.Popen([*command, f"--redisInputQueue={job}"], stdout=subprocess.PIPE, text=True) as process:
         url = process.stdout.readline().split()[-1]
