@@ -4,7 +4,7 @@ BIN := .venv/bin
 SOURCES := pyproject.toml $(shell find client connectors job launcher frontend bench flink-conf -type f -not -name '*.pyc')
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help quickstart stop test chaos check fuzz bench bench-guard format clean
+.PHONY: help quickstart stop test chaos check fuzz bench bench-guard format proto clean
 
 help:  ## List the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/'
@@ -40,6 +40,9 @@ bench-guard: .venv/dev .venv/installed  ## Measure two ratios, two minutes, and 
 
 format: .venv/dev  ## Format the code
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
+
+proto: .venv/dev  ## Generate the gRPC messages from frontend/proto/*.proto
+	@cd frontend/proto && ../../$(BIN)/python -m grpc_tools.protoc -I . --python_out=. *.proto
 
 clean:  ## Remove the environment and the quickstart's files
 	rm -rf .venv .quickstart build *.egg-info

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from cluster_serving.client.errors import ServingError
-from cluster_serving.frontend import asynchronous, openapi, operation, original, page
+from cluster_serving.frontend import asynchronous, kserve_http, openapi, operation, original, page
 from cluster_serving.frontend.answering import Json, error_response
 from cluster_serving.frontend.front_end import FrontEnd
 from cluster_serving.frontend.guard import Guard
@@ -31,6 +31,7 @@ def make(front: FrontEnd) -> ASGIApp:
         # The first that fits is taken, so what is asked most comes first.
         routes=[
             *original.routes(front),
+            *kserve_http.routes(front),
             *asynchronous.routes(front),
             *operation.routes(front),
             *openapi.routes(front),

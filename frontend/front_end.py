@@ -13,6 +13,7 @@ from cluster_serving.frontend.admission import Flight, TokenBucket
 from cluster_serving.frontend.gateway import Gateway
 from cluster_serving.frontend.health import Health
 from cluster_serving.frontend.keys import Keys
+from cluster_serving.frontend.kserve import KServe
 from cluster_serving.frontend.metrics import Metrics
 from cluster_serving.frontend.options import HttpOptions
 
@@ -30,6 +31,7 @@ class FrontEnd:
         health: Whether the jobs answer.
         keys: API keys; None if anybody may ask.
         on_close: What else is to be closed with it.
+        kserve: What answers the v2 protocol, over HTTP and gRPC.
 
     Raises:
         KeysError: The file of API keys cannot be used.
@@ -66,6 +68,7 @@ class FrontEnd:
         )
         self.health = Health(self.gateway, options.canary_interval, options.canary_timeout)
         self.gateway.on_answer = self.health.note_answer
+        self.kserve = KServe(self.gateway, options, self.health, self.metrics)
 
     async def close(self) -> None:
         """Close the connections."""

@@ -169,7 +169,8 @@ class Gateway:
         deadline = time.monotonic() + timeout
         try:
             async with self.flight.place(timeout):
-                fields = await self.exchange.request(job, record, max(deadline - time.monotonic(), 0.001), priority)
+                seconds = max(deadline - time.monotonic(), 0.001)
+                fields = await self.exchange.request(job, record, seconds, priority)
                 self.on_answer(job)
                 return decode_outputs(fields)
         except ServingError as error:

@@ -11,6 +11,7 @@ from cluster_serving.client.errors import ServingError
 from cluster_serving.frontend import app, arguments, server
 from cluster_serving.frontend.arguments import OptionError
 from cluster_serving.frontend.front_end import FrontEnd
+from cluster_serving.frontend.grpc_server import GrpcServer, ListenError
 from cluster_serving.frontend.keys import KeysError, new_key
 from cluster_serving.frontend.options import HttpOptions
 from cluster_serving.frontend.servables import ServablesError
@@ -33,11 +34,13 @@ def main(given: Sequence[str] | None = None) -> None:
             _hash_key(words[1:])
             return
         options = read_options(words)
-        http = server.HttpServer(app.make(FrontEnd(options)), options, _say)
+        front = FrontEnd(options)
+        grpc = GrpcServer(front) if options.grpc_enabled else None
+        http = server.HttpServer(app.make(front), options, _say, grpc)
         server.run(http)
     except OptionError as error:
         _fail(str(error), 2)
-    except (KeysError, ServablesError, ServingError, TlsError, server.ListenError) as error:
+    except (KeysError, ServablesError, ServingError, TlsError, ListenError) as error:
         _fail(str(error), 1)
 
 

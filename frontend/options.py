@@ -48,6 +48,8 @@ class HttpOptions(BaseModel):
     https_key_store_token: SecretStr = _option("", "Password of that file.")
     https_certificate_path: str = _option("", "Instead of the PKCS12 file: PEM file of the certificate chain,")
     https_private_key_path: str = _option("", "and PEM file of its private key.")
+    grpc_enabled: bool = _option(True, "false: no gRPC.")
+    grpc_port: int = _option(8980, "Port for gRPC, with TLS if httpsEnabled; 0 for any free one.", ge=0, le=65535)
 
     redis_url: str = _option(
         "", "Redis of the jobs, such as redis://user:password@host:port/db; instead of the next two.", repr=False

@@ -1,4 +1,4 @@
-"""Listening: uvicorn, with HTTP and HTTPS in one process, and limits that it does not have by itself."""
+"""Listening: uvicorn, with HTTP, HTTPS and gRPC in one process, and limits that it does not have by itself."""
 
 from __future__ import annotations
 
@@ -12,12 +12,9 @@ from starlette.types import ASGIApp
 from uvicorn.server import Server
 
 from cluster_serving.frontend import tls
+from cluster_serving.frontend.grpc_server import GrpcServer, ListenError
 from cluster_serving.frontend.http_protocol import limited
 from cluster_serving.frontend.options import HttpOptions
-
-
-class ListenError(Exception):
-    """A port cannot be listened on."""
 
 
 class HttpServer(Server):
@@ -27,12 +24,19 @@ class HttpServer(Server):
         app: The application.
         options: Where and how to listen.
         ready: Told the URLs when it listens.
+        grpc: Started and stopped with it; None for none.
 
     Raises:
         TlsError: The certificate cannot be used.
     """
 
-    def __init__(self, app: ASGIApp, options: HttpOptions, ready: Callable[[list[str]], None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        options: HttpOptions,
+        ready: Callable[[list[str]], None] = lambda _: None,
+        grpc: GrpcServer | None = None,
+    ) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
@@ -51,6 +55,7 @@ class HttpServer(Server):
         self.urls: list[str] = []
         self._options = options
         self._ready = ready
+        self._grpc = grpc
         self._tls = tls.server_context(options) if options.https_enabled else None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -63,6 +68,8 @@ class HttpServer(Server):
         wanted = [("http", options.port)] if options.plain_http_enabled else []
         wanted += [("https", options.secure_port)] if self._tls else []
         bound = [self._bind(port) for _, port in wanted]
+        if self._grpc is not None:
+            await self._grpc.start()
         await super().startup(bound[:1] if wanted[0][0] == "http" else [])
         if self._tls is not None:
             loop = asyncio.get_running_loop()
@@ -72,7 +79,17 @@ class HttpServer(Server):
         for (scheme, _), sock in zip(wanted, bound, strict=True):
             host = f"[{options.interface}]" if ":" in options.interface else options.interface
             self.urls.append(f"{scheme}://{host}:{sock.getsockname()[1]}")
+        if self._grpc is not None:
+            self.urls.append(self._grpc.url)
         self._ready(self.urls)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Take no more requests, and answer those that are there."""
+        for listening in self.servers:
+            listening.close()
+        if self._grpc is not None:
+            await self._grpc.stop(self._options.shutdown_timeout)
+        await super().shutdown(sockets)
 
     def _protocol(self) -> asyncio.Protocol:
         return self.config.http_protocol_class(  # type: ignore[call-arg]

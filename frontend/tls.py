@@ -33,9 +33,7 @@ def server_context(options: HttpOptions) -> ssl.SSLContext:
             raise TlsError(f"certificate {chain} with key {key} cannot be used: {error}") from None
         return context
     path = options.https_key_store_path
-    key_pem, certificates_pem = _pkcs12(path, options.https_key_store_token)
-    if not key_pem or not certificates_pem:
-        raise TlsError(f"key store {path} does not hold a certificate and its private key")
+    key_pem, certificates_pem = server_pem(options)
     # Python's ssl reads keys from files alone.
     handle, name = tempfile.mkstemp()
     try:
@@ -47,6 +45,21 @@ def server_context(options: HttpOptions) -> ssl.SSLContext:
     finally:
         os.unlink(name)
     return context
+
+
+def server_pem(options: HttpOptions) -> tuple[bytes, bytes]:
+    """The server's private key and certificate chain, as PEM.
+
+    Raises:
+        TlsError: The files of the options cannot be used.
+    """
+    path = options.https_key_store_path
+    if not path:
+        return _bytes(options.https_private_key_path), _bytes(options.https_certificate_path)
+    key, chain = _pkcs12(path, options.https_key_store_token)
+    if not key or not chain:
+        raise TlsError(f"key store {path} does not hold a certificate and its private key")
+    return key, chain
 
 
 def certificates(path: str, token: SecretStr) -> str:

@@ -111,7 +111,7 @@ class Stack:
         if not command.exists():
             raise Unavailable("this installation has no cluster-serving-http")
         port = free_port()
-        options = ("--interface", "127.0.0.1", "--port", str(port), "--redisUrl", self.redis_url)
+        options = ("--interface", "127.0.0.1", "--port", str(port), "--grpcPort", "0", "--redisUrl", self.redis_url)
         log = (self.folder / "front-end.log").open("wb")
         process = subprocess.Popen(
             [str(command), "-c", str(self.folder / job / "config.yaml"), *options],

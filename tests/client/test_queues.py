@@ -213,7 +213,7 @@ def test_a_redis_that_takes_no_writes_is_unavailable(redis_server, job, db):
     try:
         with (
             InputQueue(port=redis_server.port, name=job) as requests,
-            pytest.raises(RedisUnavailable, match="takes no writes: .*NOREPLICAS"),
+            pytest.raises(RedisUnavailable, match="takes no writes: NOREPLICAS"),
         ):
             requests.enqueue("a", x=np.ones(3))
     finally:

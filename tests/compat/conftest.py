@@ -1,21 +1,15 @@
 """Programs written for the original's client, run with that client itself and with ours under its name."""
 
-import hashlib
 import json
-import shutil
 import subprocess
 import sys
 import textwrap
-import venv
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests import model_zoo
-
-ROOT = Path(__file__).parents[2]
-ENVIRONMENT = ROOT / ".venv" / "compat-original"
+from tests.environments import python_with
 
 # The libraries of the last clients' time: on later ones part of those clients fails by itself.
 LIBRARIES = ["redis==4.6.0", "pyarrow==10.0.1", "numpy==1.23.5", "httpx==0.13.3", "opencv-python-headless==4.7.0.72"]
@@ -57,18 +51,8 @@ with open(sys.argv[4], "w") as file:
 @pytest.fixture(scope="session")
 def original_python():
     """Python of an environment that holds the original's clients as they were published; made once."""
-    python = ENVIRONMENT / "bin" / "python"
-    stamp = ENVIRONMENT / hashlib.sha256(" ".join(LIBRARIES + ORIGINALS).encode()).hexdigest()[:16]
-    if not stamp.exists():
-        print(f"\nInstalling the original's clients into {ENVIRONMENT.relative_to(ROOT)} (once, about a minute)")
-        shutil.rmtree(ENVIRONMENT, ignore_errors=True)
-        venv.create(ENVIRONMENT, with_pip=True)
-        pip = [python, "-m", "pip", "--disable-pip-version-check", "--quiet", "install"]
-        subprocess.run([*pip, *LIBRARIES], check=True)
-        # Without their dependencies, which ask for a second OpenCV.
-        subprocess.run([*pip, "--no-deps", *ORIGINALS], check=True)
-        stamp.touch()
-    return python
+    # Without their dependencies, which ask for a second OpenCV.
+    return python_with("compat-original", LIBRARIES, ["--no-deps", *ORIGINALS])
 
 
 @pytest.fixture(params=CLIENTS)

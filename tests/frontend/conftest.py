@@ -10,6 +10,7 @@ from cluster_serving.client.protocol import slots_key
 from cluster_serving.client.slots import JOBS_KEY, SlotReport, TensorSpec
 from cluster_serving.frontend import app, arguments
 from cluster_serving.frontend.front_end import FrontEnd
+from cluster_serving.frontend.grpc_server import GrpcServer
 from cluster_serving.frontend.server import HttpServer
 
 
@@ -19,7 +20,7 @@ class Running:
     def __init__(self, options):
         listening = threading.Event()
         self.front = FrontEnd(options)
-        self.server = HttpServer(app.make(self.front), options, lambda urls: listening.set())
+        self.server = HttpServer(app.make(self.front), options, lambda urls: listening.set(), GrpcServer(self.front))
         self._thread = threading.Thread(target=self.server.run)
         self._thread.start()
         assert listening.wait(30)
@@ -28,6 +29,11 @@ class Running:
     @property
     def url(self):
         return self.urls[0]
+
+    @property
+    def grpc(self):
+        """Address of gRPC, as gRPC clients write it."""
+        return self.urls[-1].partition("://")[2]
 
     def stop(self):
         self.server.should_exit = True
@@ -56,7 +62,14 @@ def serve(redis_server, job):
     running = []
 
     def serve(*options):
-        words = [f"--redisUrl={redis_server.url}", f"--redisInputQueue={job}", "--port=0", "--securePort=0", *options]
+        words = [
+            f"--redisUrl={redis_server.url}",
+            f"--redisInputQueue={job}",
+            "--port=0",
+            "--securePort=0",
+            "--grpcPort=0",
+            *options,
+        ]
         running.append(Running(arguments.read(words, {})))
         return running[-1]
 

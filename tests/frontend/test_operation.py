@@ -162,14 +162,14 @@ def test_https_is_served_beside_http(serve, certificate, kind):
         given = [f"--httpsCertificatePath={certificate}/cert.pem", f"--httpsPrivateKeyPath={certificate}/key.pem"]
     else:
         given = [f"--httpsKeyStorePath={certificate}/store.p12", "--httpsKeyStoreToken=1234qwer"]
-    plain, secure = serve("--httpsEnabled=true", *given).urls
+    plain, secure, _ = serve("--httpsEnabled=true", *given).urls
     assert plain.startswith("http://")
     trust = ssl.create_default_context(cafile=certificate / "cert.pem")
     url = secure.replace("127.0.0.1", "localhost")
     with httpx.Client(verify=trust) as client:
         assert client.get(f"{url}/health/live").status_code == 200
     assert httpx.get(f"{plain}/health/live").status_code == 200
-    (alone,) = serve("--httpsEnabled=true", "--plainHttpEnabled=false", *given).urls
+    alone, _ = serve("--httpsEnabled=true", "--plainHttpEnabled=false", *given).urls
     assert alone.startswith("https://")
 
 
@@ -189,7 +189,14 @@ def test_a_key_store_that_cannot_be_used_is_named(certificate):
 
 def test_what_was_accepted_is_answered_before_the_process_ends(redis_server, report, db, job):
     report(("x", "float32", (None, None)))
-    command = [sys.executable, "-m", "cluster_serving.frontend.main", f"--redisUrl={redis_server.url}", "--port=0"]
+    command = [
+        sys.executable,
+        "-m",
+        "cluster_serving.frontend.main",
+        f"--redisUrl={redis_server.url}",
+        "--port=0",
+        "--grpcEnabled=false",
+    ]
     with subprocess.Popen([*command, f"--redisInputQueue={job}"], stdout=subprocess.PIPE, text=True) as process:
         url = process.stdout.readline().split()[-1]
         answers = []

@@ -1,0 +1,105 @@
+"""The Open Inference Protocol v2 over gRPC: the service `inference.GRPCInferenceService`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+from google.protobuf.json_format import ParseDict
+
+from cluster_serving.client.errors import ServingError
+from cluster_serving.frontend import kserve_messages, kserve_metadata
+from cluster_serving.frontend.call import Call
+from cluster_serving.frontend.kserve import KServe
+from cluster_serving.frontend.proto import inference
+
+NAME = "inference.GRPCInferenceService"
+
+_MOST_AHEAD = 64
+"""Requests of one stream that are in flight at a time."""
+
+
+class InferenceService:
+    """The methods of the service; each takes a message, and the call that it came with.
+
+    Args:
+        service: What answers.
+    """
+
+    def __init__(self, service: KServe) -> None:
+        self._service = service
+
+    async def server_live(self, message: Any, call: Call) -> Any:
+        """Answer ServerLive."""
+        return inference.ServerLiveResponse(live=True)
+
+    async def server_ready(self, message: Any, call: Call) -> Any:
+        """Answer ServerReady."""
+        return inference.ServerReadyResponse(ready=await self._service.ready())
+
+    async def model_ready(self, message: Any, call: Call) -> Any:
+        """Answer ModelReady."""
+        ready = await self._service.model_ready(message.name, message.version)
+        return inference.ModelReadyResponse(ready=ready)
+
+    async def server_metadata(self, message: Any, call: Call) -> Any:
+        """Answer ServerMetadata."""
+        return inference.ServerMetadataResponse(**kserve_metadata.server())
+
+    async def model_metadata(self, message: Any, call: Call) -> Any:
+        """Answer ModelMetadata."""
+        content = await self._service.metadata(message.name, message.version)
+        return ParseDict(content, inference.ModelMetadataResponse())
+
+    async def model_config(self, message: Any, call: Call) -> Any:
+        """Answer ModelConfig."""
+        content = await self._service.config(message.name, message.version)
+        return ParseDict({"config": content}, inference.ModelConfigResponse())
+
+    async def model_statistics(self, message: Any, call: Call) -> Any:
+        """Answer ModelStatistics."""
+        content = await self._service.statistics(message.name, message.version)
+        return ParseDict(content, inference.ModelStatisticsResponse())
+
+    async def repository_index(self, message: Any, call: Call) -> Any:
+        """Answer RepositoryIndex."""
+        return ParseDict({"models": await self._service.index(message.ready)}, inference.RepositoryIndexResponse())
+
+    async def model_infer(self, message: Any, call: Call) -> Any:
+        """Answer ModelInfer."""
+        model = await self._service.model(message.model_name, message.model_version)
+        call.model = model.name
+        request = kserve_messages.decode(message)
+        response = await self._service.infer(model, request, call.timeout)
+        return kserve_messages.encode(response, bool(message.raw_input_contents))
+
+    async def model_stream_infer(self, messages: AsyncIterator[Any], call: Call) -> AsyncIterator[Any]:
+        """Answer ModelStreamInfer: many requests at a time, in their order; a failing one does not end the stream."""
+        tasks: asyncio.Queue[asyncio.Task[Any] | None] = asyncio.Queue(_MOST_AHEAD)
+        reader = asyncio.create_task(self._read(messages, call, tasks))
+        try:
+            while (task := await tasks.get()) is not None:
+                yield await task
+            await reader
+        finally:
+            reader.cancel()
+            while not tasks.empty():
+                if (task := tasks.get_nowait()) is not None:
+                    task.cancel()
+
+    async def _read(
+        self, messages: AsyncIterator[Any], call: Call, tasks: asyncio.Queue[asyncio.Task[Any] | None]
+    ) -> None:
+        try:
+            async for message in messages:
+                await tasks.put(asyncio.create_task(self._answer(message, call)))
+        finally:
+            await tasks.put(None)
+
+    async def _answer(self, message: Any, call: Call) -> Any:
+        try:
+            return inference.ModelStreamInferResponse(infer_response=await self.model_infer(message, call))
+        except ServingError as error:
+            failed = inference.ModelInferResponse(model_name=message.model_name, id=message.id)
+            return inference.ModelStreamInferResponse(error_message=str(error), infer_response=failed)

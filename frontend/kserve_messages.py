@@ -1,0 +1,126 @@
+"""Requests and responses of v2 as protobuf messages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from cluster_serving.client.errors import InvalidInput
+from cluster_serving.client.inputs import Array
+from cluster_serving.frontend import datatypes
+from cluster_serving.frontend.datatypes import BYTES
+from cluster_serving.frontend.kserve import InferRequest, InferResponse, RequestedOutput, classes_of
+from cluster_serving.frontend.proto import inference
+
+_FIELDS = {
+    "BOOL": "bool_contents",
+    "INT8": "int_contents",
+    "INT16": "int_contents",
+    "INT32": "int_contents",
+    "INT64": "int64_contents",
+    "UINT8": "uint_contents",
+    "UINT16": "uint_contents",
+    "UINT32": "uint_contents",
+    "UINT64": "uint64_contents",
+    "FP32": "fp32_contents",
+    "FP64": "fp64_contents",
+    BYTES: "bytes_contents",
+}
+"""Datatype → field of `InferTensorContents`; what has none travels as raw bytes alone."""
+
+_ELEMENTS = {
+    "bool_contents": "?",
+    "int_contents": "i8",
+    "int64_contents": "i8",
+    "uint_contents": "u8",
+    "uint64_contents": "u8",
+    "fp32_contents": "f4",
+    "fp64_contents": "f8",
+}
+
+
+def decode(message: Any) -> InferRequest:
+    """Read a `ModelInferRequest`; raw numbers are views of it.
+
+    Raises:
+        InvalidInput: It is not what the protocol says; the message names the input.
+    """
+    raw: Sequence[bytes] = message.raw_input_contents
+    if raw and len(raw) != len(message.inputs):
+        raise InvalidInput(f"the request has {len(message.inputs)} inputs and {len(raw)} raw_input_contents")
+    inputs: dict[str, Array] = {}
+    for index, tensor in enumerate(message.inputs):
+        name: str = tensor.name
+        if not name or name in inputs:
+            raise InvalidInput(f"input {index} has no name of its own: {name[:64]!r}")
+        datatype, shape = datatypes.check(name, tensor.datatype, list(tensor.shape))
+        _refuse_shared_memory(name, tensor)
+        if not raw:
+            inputs[name] = _from_contents(name, datatype, shape, tensor.contents)
+        elif tensor.HasField("contents"):
+            raise InvalidInput(f"input {name!r} has contents beside raw_input_contents; expected one of them")
+        else:
+            inputs[name] = datatypes.from_raw(name, datatype, shape, raw[index])
+    outputs = []
+    for tensor in message.outputs:
+        _refuse_shared_memory(tensor.name, tensor)
+        classes = _parameters(tensor.parameters).get("classification")
+        outputs.append(RequestedOutput(tensor.name, classes_of(tensor.name, classes)))
+    return InferRequest(inputs, outputs, message.id, _parameters(message.parameters))
+
+
+def encode(response: InferResponse, raw: bool) -> Any:
+    """Write a `ModelInferResponse`.
+
+    Args:
+        response: The response.
+        raw: As raw bytes, as Triton does, instead of typed contents; so is any response with a tensor of FP16.
+
+    Raises:
+        InferenceFailed: An output is of a dtype that v2 does not have.
+    """
+    names = {name: datatypes.of_output(name, array) for name, array in response.outputs.items()}
+    raw = raw or any(datatype not in _FIELDS for datatype in names.values())
+    message = inference.ModelInferResponse(model_name=response.model, model_version=response.version, id=response.id)
+    for name, array in response.outputs.items():
+        tensor = message.outputs.add(name=name, datatype=names[name], shape=array.shape)
+        if raw:
+            message.raw_output_contents.append(datatypes.to_raw(array, names[name]))
+        else:
+            getattr(tensor.contents, _FIELDS[names[name]]).extend(_elements(array, names[name]))
+    return message
+
+
+def _from_contents(name: str, datatype: str, shape: tuple[int, ...], contents: Any) -> Array:
+    field = _FIELDS.get(datatype)
+    if field is None:
+        raise InvalidInput(f"input {name!r} is {datatype}, for which only raw_input_contents can be used")
+    filled = [descriptor.name for descriptor, _ in contents.ListFields()]
+    if filled not in ([field], []):
+        raise InvalidInput(f"input {name!r} is {datatype} and has {', '.join(filled)}; expected {field}")
+    values = getattr(contents, field)
+    if datatype == BYTES:
+        return datatypes.from_bytes(name, shape, list(values))
+    return datatypes.from_numbers(name, datatype, shape, np.fromiter(values, _ELEMENTS[field], len(values)))
+
+
+def _elements(array: Array, datatype: str) -> list[Any]:
+    if datatype != BYTES:
+        elements: list[Any] = array.ravel().tolist()
+        return elements
+    return [item if isinstance(item, bytes) else str(item).encode() for item in array.flat]
+
+
+def _parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    values = {}
+    for key, parameter in parameters.items():
+        kind = parameter.WhichOneof("parameter_choice")
+        values[key] = None if kind is None else getattr(parameter, kind)
+    return values
+
+
+def _refuse_shared_memory(name: str, tensor: Any) -> None:
+    if "shared_memory_region" in tensor.parameters:
+        raise InvalidInput(f"tensor {name!r} lies in shared memory, which is not supported")

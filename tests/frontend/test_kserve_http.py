@@ -1,0 +1,242 @@
+"""The v2 protocol over HTTP, asked by Triton's own client, sync and asyncio; Redis is real, the consumer echoes."""
+
+import asyncio
+
+import httpx
+import numpy as np
+import pytest
+import tritonclient.http as triton
+import tritonclient.http.aio as triton_aio
+from tritonclient.utils import InferenceServerException, np_to_triton_dtype
+
+from cluster_serving.client.priority import streams_of
+from cluster_serving.client.protocol import result_pattern, slots_key
+from cluster_serving.client.slots import SlotReport
+from tests.waiting import wait_until
+
+INTEGERS = [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)]
+NUMBERS = ["bool", "float16", "float32", "float64", *INTEGERS]
+
+
+@pytest.fixture
+def front(serve, report, echo):
+    """A front end of a job that echoes two tensors of any dtype and a vector of strings."""
+    report(("x", "", (None, None)), ("f", "float32", (None, 2, 3)), ("s", "str", (None, 2)), max_batch_size=8)
+    return serve()
+
+
+@pytest.fixture
+def client(front):
+    with triton.InferenceServerClient(front.url.removeprefix("http://"), network_timeout=60) as client:
+        yield client
+
+
+def tensor(name, array, binary=True):
+    made = triton.InferInput(name, list(array.shape), np_to_triton_dtype(array.dtype))
+    made.set_data_from_numpy(array, binary_data=binary)
+    return made
+
+
+def record(x, binary=True):
+    """Inputs with a batch of as many records as x has."""
+    count = len(x)
+    words = np.array([["ä", f"{number}"] for number in range(count)], object)
+    return [
+        tensor("x", x, binary),
+        tensor("f", np.full((count, 2, 3), 0.5, "f4"), binary),
+        tensor("s", words, binary),
+    ], words
+
+
+@pytest.mark.parametrize("dtype", NUMBERS)
+@pytest.mark.parametrize("binary", [True, False])
+def test_tensors_of_every_dtype_come_back(client, job, dtype, binary, count=7):
+    x = np.arange(count * 3).reshape(count, 3).astype(dtype)
+    inputs, words = record(x, binary or dtype == "float16")
+    outputs = [triton.InferRequestedOutput(name, binary_data=binary) for name in "xfs"]
+    result = client.infer(job, inputs, outputs=outputs, request_id="id 7")
+    np.testing.assert_array_equal(result.as_numpy("x"), x)
+    assert result.as_numpy("x").dtype == x.dtype
+    assert result.as_numpy("f").shape == (count, 2, 3)
+    texts = [item.decode() if isinstance(item, bytes) else item for item in result.as_numpy("s").ravel()]
+    assert texts == words.ravel().tolist()
+    response = result.get_response()
+    assert (response["id"], response["model_name"], response["model_version"]) == ("id 7", job, "1")
+    assert ["data" in output for output in response["outputs"]] == [not binary] * 3
+
+
+def test_outputs_are_binary_by_default_and_selected_by_name(client, job):
+    inputs, _ = record(np.ones((2, 3)))
+    assert [o["name"] for o in client.infer(job, inputs).get_response()["outputs"]] == ["x", "f", "s"]
+    chosen = client.infer(job, inputs, outputs=[triton.InferRequestedOutput("f")])
+    assert [o["name"] for o in chosen.get_response()["outputs"]] == ["f"]
+    with pytest.raises(InferenceServerException, match="no output 'z'; it has: x, f, s"):
+        client.infer(job, inputs, outputs=[triton.InferRequestedOutput("z")])
+
+
+def test_classes_are_the_largest_values(client, job):
+    inputs, _ = record(np.array([[0.1, 0.7, 0.2], [0.5, 0.25, 0.25]]))
+    result = client.infer(job, inputs, outputs=[triton.InferRequestedOutput("x", class_count=2)])
+    assert result.as_numpy("x").tolist() == [[b"0.7:1", b"0.2:2"], [b"0.5:0", b"0.25:1"]]
+    with pytest.raises(InferenceServerException, match="'s' is object .* no classes"):
+        client.infer(job, inputs, outputs=[triton.InferRequestedOutput("s", class_count=2)])
+
+
+def test_metadata_is_the_models_own(client, job, report):
+    metadata = client.get_model_metadata(job)
+    assert (metadata["name"], metadata["versions"], metadata["platform"]) == (job, ["1"], "Echo")
+    assert metadata["inputs"][1:] == [
+        {"name": "f", "datatype": "FP32", "shape": [-1, 2, 3]},
+        {"name": "s", "datatype": "BYTES", "shape": [-1, 2]},
+    ]
+    assert client.get_model_metadata(job, "1") == metadata
+    config = client.get_model_config(job)
+    assert config["max_batch_size"] == 8
+    assert config["input"][1] == {"name": "f", "data_type": "TYPE_FP32", "dims": [2, 3]}
+    assert client.get_server_metadata()["name"] == "cluster-serving"
+    assert client.is_server_live() and client.is_server_ready() and client.is_model_ready(job)
+    assert not client.is_model_ready("another")
+    rows = [row for row in client.get_model_repository_index() if row["name"] == job]
+    assert rows == [{"name": job, "version": "1", "state": "READY", "reason": ""}]
+
+
+def test_filtered_outputs_are_described_as_they_are(serve, report, job):
+    front = serve()
+    for text, expected in {
+        "topN(3)": {"name": "x", "datatype": "BYTES", "shape": [-1, 3]},
+        "pickTopN(2)": {"name": "x", "datatype": "FP32", "shape": [-1, -1, 4]},
+    }.items():
+        report(("x", "float32", (None, 9, 4)), post_processing=text)
+        wait_until(lambda: httpx.get(f"{front.url}/v2/models/{job}").json()["outputs"] == [expected])  # noqa: B023
+
+
+def test_statistics_count_requests_and_records(client, job):
+    inputs, _ = record(np.ones((5, 3)))
+    client.infer(job, inputs)
+    with pytest.raises(InferenceServerException):
+        client.infer(job, inputs[:1])
+    row = client.get_inference_statistics(job)["model_stats"][0]
+    assert (row["name"], row["inference_count"], row["execution_count"]) == (job, 5, 1)
+    assert row["inference_stats"]["success"]["count"] == row["inference_stats"]["fail"]["count"] == 1
+    assert row in client.get_inference_statistics()["model_stats"]
+
+
+@pytest.mark.parametrize("algorithm", ["gzip", "deflate"])
+def test_compressed_requests_are_read(client, job, algorithm):
+    inputs, _ = record(np.ones((2, 3)))
+    result = client.infer(job, inputs, request_compression_algorithm=algorithm)
+    np.testing.assert_array_equal(result.as_numpy("x"), np.ones((2, 3)))
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "message"),
+    [
+        (lambda i: i[:2], "400", "has the inputs 'x', 'f'; the model expects x: .*, s: str"),
+        (lambda i: [*i[:2], tensor("z", np.ones((2, 2)))], "400", "'z'; the model expects"),
+        (
+            lambda i: [i[0], tensor("f", np.ones((2, 3), "f4")), i[2]],
+            "400",
+            r"'f' has shape \[2, 3\]; expected \[-1, 2, 3\]",
+        ),
+        (lambda i: [i[0], tensor("f", np.ones((2, 2, 4), "f4")), i[2]], "400", r"expected \[-1, 2, 3\]"),
+        (lambda i: [i[0], tensor("f", np.ones((3, 2, 3), "f4")), i[2]], "400", "differ in their first dimension"),
+        (lambda i: [tensor("x", np.ones((0, 3))), tensor("f", np.ones((0, 2, 3), "f4")), *i[2:]], "400", "differ"),
+        (lambda i: [*i[:2], tensor("s", np.array([[b"\xff", b""]] * 2, object))], "400", "element 0 is not UTF-8"),
+    ],
+)
+def test_wrong_inputs_are_refused_by_name(client, job, change, status, message):
+    inputs, _ = record(np.ones((2, 3)))
+    with pytest.raises(InferenceServerException, match=message) as raised:
+        client.infer(job, change(inputs))
+    assert raised.value.status() == status
+
+
+def test_wrong_models_versions_and_parameters_are_refused(client, job):
+    inputs, _ = record(np.ones((1, 3)))
+    for name, version, options, status, message in [
+        ("another", "", {}, "404", "there is no model 'another'"),
+        (job, "2", {}, "404", "version '2'"),
+        (job, "", {"sequence_id": 5}, "400", "sequence_id"),
+        (job, "", {"timeout": -1}, "400", "timeout is .-1"),
+    ]:
+        with pytest.raises(InferenceServerException, match=message) as raised:
+            client.infer(name, inputs, model_version=version, **options)
+        assert raised.value.status() == status
+    client.infer(job, inputs, timeout=60_000_000)
+
+
+def test_priorities_are_those_of_the_job(serve, report, job, db):
+    report(("x", "float32", (None, 3)))
+    x = tensor("x", np.ones((1, 3), "f4"))
+    with triton.InferenceServerClient(serve().url.removeprefix("http://")) as client:
+        for priority, stream in {0: job, 1: f"{job}:high", 2: job, 3: f"{job}:low", 9: f"{job}:low"}.items():
+            with pytest.raises(InferenceServerException, match="no result"):
+                client.infer(job, [x], priority=priority, timeout=100_000)
+            # Withdrawn, the request leaves its stream empty.
+            assert [name for name in streams_of(job) if db.exists(name)] == [stream]
+            db.delete(stream)
+
+
+def test_the_timeout_of_a_request_counts(serve, report, job):
+    report(("x", "float32", (None, 3)))
+    with triton.InferenceServerClient(serve().url.removeprefix("http://")) as client:
+        with pytest.raises(InferenceServerException, match="no result from job") as raised:
+            client.infer(job, [tensor("x", np.ones((1, 3), "f4"))], timeout=100_000)
+        assert raised.value.status() == "504"
+
+
+def test_a_model_that_is_not_loaded_is_not_ready(serve, job, db):
+    db.hset(slots_key(job), "0", SlotReport("", "loading").to_json())
+    front = serve(f"--models={job}")
+    with triton.InferenceServerClient(front.url.removeprefix("http://")) as client:
+        assert client.is_server_live()
+        assert not client.is_server_ready()
+        assert not client.is_model_ready(job)
+        assert client.get_model_repository_index()[0]["state"] == "LOADING"
+        assert client.get_model_metadata(job)["inputs"] == []
+        with pytest.raises(InferenceServerException, match="is not ready: loading") as raised:
+            client.infer(job, [tensor("x", np.ones((1, 3)))])
+        assert raised.value.status() == "503"
+    db.delete(slots_key(job))
+
+
+def test_jobs_that_take_batches_get_them_whole(serve, report, echo, job):
+    report(("x", "float32", (None, 3)), already_batched=True)
+    front = serve()
+    x = np.arange(12, dtype="f4").reshape(4, 3)
+    with triton.InferenceServerClient(front.url.removeprefix("http://")) as client:
+        np.testing.assert_array_equal(client.infer(job, [tensor("x", x)]).as_numpy("x"), x)
+        assert client.get_model_config(job)["max_batch_size"] == 0
+        ranked = client.infer(job, [tensor("x", x)], outputs=[triton.InferRequestedOutput("x", class_count=1)])
+        assert ranked.as_numpy("x").tolist() == [[b"2.0:2"], [b"5.0:2"], [b"8.0:2"], [b"11.0:2"]]
+
+
+def test_the_asyncio_client_is_answered(front, job):
+    async def main():
+        async with triton_aio.InferenceServerClient(front.url.removeprefix("http://")) as client:
+            assert await client.is_server_ready() and await client.is_model_ready(job)
+            assert (await client.get_model_metadata(job))["name"] == job
+
+            async def one(number):
+                inputs, _ = record(np.full((1 + number % 3, 3), number))
+                return (await client.infer(job, inputs)).as_numpy("x")
+
+            for number, answer in enumerate(await asyncio.gather(*(one(number) for number in range(200)))):
+                np.testing.assert_array_equal(answer, np.full((1 + number % 3, 3), number))
+            with pytest.raises(InferenceServerException, match="no model"):
+                await client.get_model_metadata("another")
+
+    asyncio.run(main())
+
+
+def test_errors_have_the_form_of_the_protocol(front, job):
+    answer = httpx.post(f"{front.url}/v2/models/{job}/infer", content=b"{")
+    assert answer.status_code == 400
+    assert "not JSON" in answer.json()["error"]
+    assert httpx.get(f"{front.url}/v2/models/{job}/infer").status_code == 405
+
+
+def test_nothing_is_left_in_redis(client, job, db):
+    inputs, _ = record(np.ones((16, 3)))
+    client.infer(job, inputs)
+    wait_until(lambda: not list(db.scan_iter(result_pattern(job))) and db.xlen(job) == 0)

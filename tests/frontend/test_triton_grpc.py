@@ -1,0 +1,24 @@
+"""Triton's own gRPC client, unmodified, in an environment of its own: it needs a newer grpcio than Flink allows."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.environments import python_with
+
+
+@pytest.fixture(scope="session")
+def triton_python():
+    return python_with("tritonclient", ["tritonclient[grpc,http]==2.58.0", "grpcio==1.67.1", "numpy==2.1.3"])
+
+
+@pytest.mark.usefixtures("echo")
+def test_tritons_clients_are_answered(triton_python, serve, report, job):
+    report(("x", "", (None, None)), ("s", "str", (None, 1)), max_batch_size=8)
+    program = Path(__file__).with_name("triton_program.py")
+    done = subprocess.run(
+        [triton_python, program, serve().grpc, job], capture_output=True, text=True, timeout=180, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout == "all answered\n"
