@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import Any
-
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from cluster_serving.client.connection import translated
 from cluster_serving.frontend.answering import Json
 from cluster_serving.frontend.front_end import FrontEnd
 from cluster_serving.frontend.guard import note
@@ -40,10 +36,8 @@ class _Operation:
             return Json(self._front.metrics.as_json())
         front, gateway = self._front, self._front.gateway
         models = await gateway.listed()
-        db: Any = gateway.exchange.db
-        with translated(db):
-            lengths = await asyncio.gather(*(db.xlen(model.job) for model in models))
-        queues = {model.name: int(length) for model, length in zip(models, lengths, strict=True)}
+        lengths = await gateway.queue_lengths(models)
+        queues = {model.name: length for model, length in zip(models, lengths, strict=True)}
         ready = {name: state.ready for name, state in front.health.states().items()}
         text = front.metrics.as_text(gateway.flight.count, gateway.flight.waiting, queues, ready)
         return Response(text, media_type=CONTENT_TYPE_LATEST)
