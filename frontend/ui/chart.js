@@ -53,7 +53,9 @@ export class Chart {
     const width = this.svg.clientWidth;
     const points = this.#points;
     const newest = points.at(-1);
-    this.note.hidden = points.length > 0;
+    const known = points.some((point) => this.series.some(({ key }) => point[key] !== null));
+    this.note.hidden = known;
+    setText(this.note, newest ? "No requests in the last three minutes" : "Collecting …");
     if (!width || !newest) {
       this.svg.replaceChildren();
       for (const value of this.values) {

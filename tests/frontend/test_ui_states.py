@@ -45,7 +45,7 @@ def test_a_state_is_followed_without_a_reload(chromium, serve, job, slot, db):
         expect(state).to_have_text("Loading")
         slot(0, "failed", code="MODEL_ERROR", error="the model folder is empty")
         expect(state).to_have_text("Failed")
-        expect(page.get_by_role("alert")).to_have_text("MODEL_ERROR: the model folder is empty")
+        expect(page.get_by_role("alert")).to_have_text("MODEL_ERROR the model folder is empty")
         slot(0, "ready", engine="Echo")
         expect(state).to_have_text("Ready")
         expect(page.get_by_role("alert")).to_be_hidden()
