@@ -37,7 +37,7 @@ def parser() -> argparse.ArgumentParser:
         prog="cluster-serving-http",
         description="Serve jobs over HTTP. `cluster-serving-http hash-key` makes an API key.",
         epilog=f"Options may also be environment variables, such as {PREFIX}REDIS_HOST, or keys of the section "
-        f"`{SECTION}` of config.yaml; of that file's own keys, redisUrl and jobName count too.",
+        f"`{SECTION}` of config.yaml; of that file's own keys, redisUrl, jobName and flinkRestUrl count too.",
         argument_default=argparse.SUPPRESS,
         allow_abbrev=False,
     )
@@ -116,7 +116,7 @@ def _from_file(path: Path) -> dict[str, tuple[Any, str]]:
         raise OptionError(f"{path}: expected keys and values")
     keys = {str(key).lower(): value for key, value in (content or {}).items() if value is not None}
     values: dict[str, tuple[Any, str]] = {}
-    for key, shared in (("redisurl", "redisUrl"), ("jobname", "redisInputQueue")):
+    for key, shared in (("redisurl", "redisUrl"), ("jobname", "redisInputQueue"), ("flinkresturl", "flinkUiUrl")):
         if key in keys:
             values[shared] = (str(keys[key]), f"{path}: {key}")
     section = keys.get(SECTION, {})

@@ -12,7 +12,7 @@ from cluster_serving.client.connection import translated
 from cluster_serving.client.deferred import DeferredExchange
 from cluster_serving.client.errors import ModelNotFound, ServingError
 from cluster_serving.client.inputs import Input
-from cluster_serving.client.priority import NORMAL
+from cluster_serving.client.priority import NORMAL, PRIORITIES, streams_of
 from cluster_serving.client.protocol import DEFAULT_JOB, Outputs, decode_outputs, slots_key
 from cluster_serving.client.slots import JOBS_KEY, SlotReport, read_reports
 from cluster_serving.frontend.admission import Flight
@@ -134,6 +134,22 @@ class Gateway:
         """
         models = await self.models()
         return [model for key, model in sorted(models.items()) if "\n" in key]
+
+    async def queue_lengths(self, models: Sequence[ServedModel]) -> list[int]:
+        """How many requests of each model are not answered yet, of all priorities.
+
+        Raises:
+            RedisUnavailable: Redis cannot be reached.
+        """
+        streams = [stream for model in models for stream in streams_of(model.job)]
+        db: Any = self.exchange.db
+        with translated(db):
+            async with db.pipeline(transaction=False) as pipeline:
+                for stream in streams:
+                    pipeline.xlen(stream)
+                lengths = await pipeline.execute()
+        of_one = len(PRIORITIES)
+        return [sum(lengths[start : start + of_one]) for start in range(0, len(lengths), of_one)]
 
     async def required(self) -> list[ServedModel]:
         """The models without which this front end is not ready.

@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cluster_serving.client.errors import ServingError
+from cluster_serving.frontend import assets
 from cluster_serving.frontend.answering import error_response
 from cluster_serving.frontend.front_end import FrontEnd
 
@@ -22,7 +23,7 @@ log = logging.getLogger("cluster_serving.access")
 OPEN = ("/health/", "/v2/health/")
 """Paths that need no key: whether a server is alive is no secret, and probes have none."""
 
-_OPEN_PAGES = frozenset({"/", "/docs", "/openapi.json", "/json", "/bigdl", "/zoo-0.9"})
+_OPEN_PAGES = assets.PATHS | {"/", "/docs", "/openapi.json", "/json", "/bigdl", "/zoo-0.9"}
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9_.:@/+=-]{1,128}")
 
 

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import Any
-
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from cluster_serving.client.connection import translated
-from cluster_serving.client.priority import streams_of
 from cluster_serving.frontend.answering import Json
 from cluster_serving.frontend.front_end import FrontEnd
 from cluster_serving.frontend.guard import note
@@ -29,10 +24,6 @@ def routes(front: FrontEnd) -> list[Route]:
     ]
 
 
-async def _length(db: Any, job: str) -> int:
-    return sum([int(await db.xlen(stream)) for stream in streams_of(job)])
-
-
 class _Operation:
     def __init__(self, front: FrontEnd) -> None:
         self._front = front
@@ -45,9 +36,7 @@ class _Operation:
             return Json(self._front.metrics.as_json())
         front, gateway = self._front, self._front.gateway
         models = await gateway.listed()
-        db: Any = gateway.exchange.db
-        with translated(db):
-            lengths = await asyncio.gather(*(_length(db, model.job) for model in models))
+        lengths = await gateway.queue_lengths(models)
         queues = {model.name: length for model, length in zip(models, lengths, strict=True)}
         ready = {name: state.ready for name, state in front.health.states().items()}
         text = front.metrics.as_text(gateway.flight.count, gateway.flight.waiting, queues, ready)

@@ -100,9 +100,7 @@ class HttpOptions(BaseModel):
     )
     callback_hosts: Names = _option((), "Hosts that results may be posted to; empty: none.")
     cors_origins: Names = _option((), "Origins whose pages may use this server from a browser, or *; empty: none.")
-    flink_ui_url: str = _option(
-        "", "Address of the Flink UI, to which the page /ui links; empty: no link.", pattern="^(https?://.+)?$"
-    )
+    flink_ui_url: str = _option("", "Address of the Flink UI, to which the page /ui links; empty: no link.")
     access_log: bool = _option(False, "true: write a line per request, without payloads.")
 
     canary_interval: float = _option(
@@ -116,6 +114,12 @@ class HttpOptions(BaseModel):
         url = self.redis_url or f"redis://{quote(self.redis_host)}:{self.redis_port}"
         url = url if "://" in url else f"redis://{url}"
         return f"rediss{url.removeprefix('redis')}" if self.redis_secure_enabled and url.startswith("redis:") else url
+
+    @property
+    def flink_address(self) -> str:
+        """URL of the Flink UI; empty if there is none."""
+        url = self.flink_ui_url
+        return url if not url or url.startswith(("http://", "https://")) else f"http://{url}"
 
     @property
     def is_local(self) -> bool:

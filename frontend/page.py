@@ -1,11 +1,8 @@
-"""The page `/ui`: its files, and what it shows."""
+"""The page `/ui`: what it shows."""
 
 from __future__ import annotations
 
-import mimetypes
-from collections.abc import Awaitable, Callable
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from starlette.requests import Request
@@ -15,50 +12,24 @@ from starlette.routing import Route
 from cluster_serving.client.connection import translated
 from cluster_serving.client.protocol import stats_key
 from cluster_serving.client.stats import LATENCY_BOUNDS_MS, JobStats
+from cluster_serving.frontend import assets
 from cluster_serving.frontend.answering import Json
 from cluster_serving.frontend.front_end import FrontEnd
 from cluster_serving.frontend.gateway import ServedModel
+from cluster_serving.frontend.guard import note
 from cluster_serving.frontend.original import describe
 
-_FILES = {path.name: path.read_bytes() for path in sorted((Path(__file__).parent / "ui").iterdir())}
-_INDEX = "index.html"
-
-PUBLIC = frozenset({"/ui", *(f"/ui/{name}" for name in _FILES)})
-"""Paths of the page and its files, which hold no data and need no API key; `/ui/data` does."""
-
-_HEADERS = {
-    "content-security-policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' blob:; "
-        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    ),
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
-    # After an upgrade, files of two versions must not meet.
-    "cache-control": "no-cache",
-}
-_API_DOCS = ("/docs", "/openapi.json", "/openapi.yaml")
+_API_DOCS = "/docs"
 
 
 def routes(front: FrontEnd) -> list[Route]:
     """The paths of the page."""
 
     async def data(request: Request) -> Response:
+        note(request, "page")
         return Json(await _data(front, request), headers={"cache-control": "no-store"})
 
-    return [
-        Route("/ui", _sends(_INDEX), methods=["GET"]),
-        Route("/ui/data", data, methods=["GET"]),
-        *(Route(f"/ui/{name}", _sends(name), methods=["GET"]) for name in _FILES),
-    ]
-
-
-def _sends(name: str) -> Callable[[Request], Awaitable[Response]]:
-    kind = mimetypes.guess_type(name)[0]
-
-    async def send(_: Request) -> Response:
-        return Response(_FILES[name], media_type=kind, headers=_HEADERS)
-
-    return send
+    return [*assets.routes(), Route("/ui/data", data, methods=["GET"])]
 
 
 async def _data(front: FrontEnd, request: Request) -> dict[str, Any]:
@@ -71,19 +42,19 @@ async def _data(front: FrontEnd, request: Request) -> dict[str, Any]:
         async with db.pipeline(transaction=False) as pipeline:
             pipeline.time()
             for model in models:
-                pipeline.xlen(model.job)
                 pipeline.hgetall(stats_key(model.job))
-            (seconds, microseconds), *replies = await pipeline.execute()
+            (seconds, microseconds), *totals = await pipeline.execute()
+    queues = await gateway.queue_lengths(models)
     now = seconds * 1000 + microseconds / 1000
-    paths = {getattr(route, "path", "") for route in request.app.routes}
+    has_docs = any(getattr(route, "path", "") == _API_DOCS for route in request.app.routes)
     return {
         "time": now,
         "latencyBounds": LATENCY_BOUNDS_MS,
-        "apiDocs": next((path for path in _API_DOCS if path in paths), ""),
-        "flinkUrl": front.options.flink_ui_url,
+        "apiDocs": _API_DOCS if has_docs else "",
+        "flinkUrl": front.options.flink_address,
         "models": [
             _described(model, queue, JobStats.read(fields), now)
-            for model, queue, fields in zip(models, replies[::2], replies[1::2], strict=True)
+            for model, queue, fields in zip(models, queues, totals, strict=True)
         ],
     }
 

@@ -23,6 +23,8 @@ function show() {
   chosen = model ? idOf(model) : chosen;
   showList(models, chosen, choose);
   byId("model").hidden = !model;
+  document.querySelector("aside").hidden = !model;
+  document.querySelector("main").classList.toggle("alone", !model);
   if (!model) return;
   showModel(model);
   tryout.show(model);

@@ -53,7 +53,9 @@ export class Chart {
     const width = this.svg.clientWidth;
     const points = this.#points;
     const newest = points.at(-1);
-    this.note.hidden = points.length > 0;
+    const known = points.some((point) => this.series.some(({ key }) => point[key] !== null));
+    this.note.hidden = known;
+    setText(this.note, newest ? "No requests yet" : "Collecting …");
     if (!width || !newest) {
       this.svg.replaceChildren();
       for (const value of this.values) {
@@ -76,7 +78,7 @@ export class Chart {
     const top = niceTop(Math.max(...points.flatMap((point) => this.series.map(({ key }) => point[key] ?? 0))));
     const x = (time) => LEFT + (1 - (newest.time - time) / SPAN) * (width - LEFT - RIGHT);
     const y = (value) => TOP + (1 - value / top) * (HEIGHT - TOP - BOTTOM);
-    const parts = [0, top / 2, top].flatMap((value) => [
+    const parts = (known ? [0, top / 2, top] : [0, top]).flatMap((value) => [
       make("svg:line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: y(value), y2: y(value) }),
       make("svg:text", { class: "tick", x: LEFT - 8, y: y(value) + 4, "text-anchor": "end" }, short(value)),
     ]);

@@ -50,17 +50,24 @@ export function showModel(model) {
   const state = stateOf(model);
   const count = model.slotReports.length;
   setText(byId("model-name"), model.modelName);
-  const facts = [model.engine, `${count} ${count === 1 ? "slot" : "slots"}`, `batches of up to ${model.maxBatchSize}`];
+  const batch = model.engine ? String(model.maxBatchSize) : "";
+  const facts = [model.engine, `${count} ${count === 1 ? "slot" : "slots"}`, batch && `batches of up to ${batch}`];
   setText(byId("model-line"), facts.filter(Boolean).join(" · "));
-  const place = byId("model-state");
-  if (place.textContent !== WORDS[state]) place.replaceChildren(badge(state));
+  const shown = byId("model-state");
+  if (shown.textContent !== WORDS[state]) shown.replaceChildren(badge(state));
 
-  const problems = model.slotReports.filter((slot) => slot.error);
-  const texts = [...new Set(problems.map((slot) => `${slot.code}: ${slot.error}`))];
-  if (state === "stopped") texts.push("The job does not run. What is sent to it waits in its queue until it is started.");
-  const problem = byId("problem");
-  if (problem.innerText !== texts.join("\n")) problem.replaceChildren(...texts.map((text) => make("p", {}, text)));
-  problem.hidden = texts.length === 0;
+  const failures = model.slotReports.filter((slot) => slot.error).map(({ code, error }) => [code, error]);
+  const stopped = [["", "The job does not run. What is sent to it waits in its queue until it is started."]];
+  const problems = JSON.stringify(state === "stopped" ? stopped : failures);
+  const place = byId("problem");
+  if (place.dataset.shown !== problems) {
+    place.dataset.shown = problems;
+    // Slots fail for the same reason, mostly.
+    const texts = new Map(JSON.parse(problems).map(([code, text]) => [text, code]));
+    place.replaceChildren(...[...texts].map(([text, code]) =>
+      make("p", {}, ...(code ? [make("strong", {}, code), " "] : []), text)));
+    place.hidden = texts.size === 0;
+  }
 
   const details = byId("details");
   const known = JSON.stringify([model.inputs, model.outputs, model.slotReports, facts, model.postProcessing]);
@@ -71,8 +78,8 @@ export function showModel(model) {
     tensors("Outputs", model.outputs),
     make("dl", {},
       ...fact("Engine", model.engine || "–"),
-      ...fact("Filter", model.postProcessing || "none"),
-      ...fact("Largest batch", String(model.maxBatchSize)),
+      ...fact("Filter", model.engine ? model.postProcessing || "none" : "–"),
+      ...fact("Largest batch", batch || "–"),
       ...fact("Stream", model.redisInputQueue),
       ...fact("Slots", slots(model.slotReports))),
   );

@@ -38,6 +38,15 @@ def test_the_command_line_comes_before_the_environment_and_that_before_the_file(
     assert arguments.read(given, shared).redis_address == shared["CLUSTER_SERVING_REDIS_URL"]
 
 
+def test_the_flink_of_the_file_is_linked_unless_the_options_name_another_page(tmp_path):
+    file = tmp_path / "config.yaml"
+    file.write_text("flinkRestUrl: flink:8081\n")
+    assert arguments.read(["-c", str(file)], {}).flink_address == "http://flink:8081"
+    assert arguments.read(["-c", str(file), "--flinkUiUrl=https://ui"], {}).flink_address == "https://ui"
+    assert arguments.read(["--flinkUiUrl=javascript:alert()"], {}).flink_address == "http://javascript:alert()"
+    assert arguments.read([], {}).flink_address == ""
+
+
 def test_redis_may_be_asked_for_over_tls():
     assert arguments.read(["--redisSecureEnabled"], {}).redis_address == "rediss://localhost:6379"
 

@@ -1,11 +1,14 @@
 """What the page /ui says of models that are loading, have failed or are gone, and of a server that is away."""
 
+import httpx
 import pytest
 from playwright.sync_api import expect
 
+from cluster_serving.client.priority import streams_of
 from cluster_serving.client.protocol import slots_key, stats_key
 from cluster_serving.client.slots import JOBS_KEY, SlotReport
 from cluster_serving.client.stats import SEEN
+from cluster_serving.frontend.keys import new_key
 from tests import browser
 
 
@@ -42,7 +45,7 @@ def test_a_state_is_followed_without_a_reload(chromium, serve, job, slot, db):
         expect(state).to_have_text("Loading")
         slot(0, "failed", code="MODEL_ERROR", error="the model folder is empty")
         expect(state).to_have_text("Failed")
-        expect(page.get_by_role("alert")).to_have_text("MODEL_ERROR: the model folder is empty")
+        expect(page.get_by_role("alert")).to_have_text("MODEL_ERROR the model folder is empty")
         slot(0, "ready", engine="Echo")
         expect(state).to_have_text("Ready")
         expect(page.get_by_role("alert")).to_be_hidden()
@@ -61,3 +64,32 @@ def test_a_server_that_is_away_is_said_to_be(chromium, serve, job, slot):
         front.stop()
         expect(connection).to_have_text("The server cannot be reached")
         expect(page.locator("#model-name")).to_have_text(job)
+
+
+def test_a_key_is_asked_for_once_where_the_server_wants_one(chromium, serve, job, slot, tmp_path):
+    key, line = new_key("alice")
+    (tmp_path / "keys").write_text(line)
+    slot(0, "ready", engine="Echo")
+    front = serve(f"--models={job}", f"--apiKeysFile={tmp_path / 'keys'}")
+    assert httpx.get(f"{front.url}/ui/data").status_code == 401
+    with browser.watched(chromium, front.url) as page:
+        dialog = page.get_by_role("dialog", name="API key")
+        for tried, answer in (("wrong", "This server asks for an API key."), (key, "the API key is unknown")):
+            expect(dialog).to_contain_text(answer)
+            page.get_by_label("Key", exact=True).fill(tried)
+            page.keyboard.press("Enter")
+        expect(page.locator("#model-name")).to_have_text(job)
+        expect(dialog).to_be_hidden()
+        expect(page.get_by_role("link", name="API")).to_have_attribute("href", "docs")
+        page.reload()
+        expect(page.locator("#model-name")).to_have_text(job)
+        assert page.evaluate("localStorage.length") == 0
+
+
+def test_the_queue_counts_requests_of_all_priorities(chromium, serve, job, slot, db):
+    slot(0, "ready", engine="Echo")
+    for stream in streams_of(job):
+        db.xadd(stream, {"uri": "waits"})
+    with browser.watched(chromium, serve(f"--models={job}").url) as page:
+        expect(page.get_by_role("img", name="Queue: 3 waiting")).to_be_visible()
+    db.delete(*streams_of(job))
