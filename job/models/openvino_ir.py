@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from cluster_serving.client.errors import ModelError
 from cluster_serving.client.inputs import Array
 from cluster_serving.job.models.detect import ModelFiles
-from cluster_serving.job.models.spec import Model, TensorSpec, choose, writable
+from cluster_serving.job.models.openvino_compiled import MOST_WEIGHTS, Compiled, faster, openvino
+from cluster_serving.job.models.spec import Model, TensorSpec, choose
 from cluster_serving.job.options import ModelOptions
-
-# Importing OpenVINO forks a child that reports the import over the network, and a TaskManager must not be forked.
-# With the telemetry package out of reach OpenVINO uses its own stub.
-sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
-
-import openvino  # noqa: E402
 
 _DTYPES = {
     "boolean": "bool",
@@ -41,36 +37,35 @@ class OpenVINOModel(Model):
         # Mapped weights, when someone overwrites the file in place, end the process (SIGBUS, seen with an embedding).
         core.set_property({"ENABLE_MMAP": False})
         network, self.fixed_batch = _read(core, files)
-        compiled = core.compile_model(
-            network,
-            "CPU",
-            {
-                "PERFORMANCE_HINT": "LATENCY",
-                "NUM_STREAMS": 1,
-                "INFERENCE_NUM_THREADS": options.threads,
-                # Pinned, all copies of a process sit on the same first cores: two one-thread copies measured as one.
-                "ENABLE_CPU_PINNING": False,
-            },
-        )
-        self._input_indexes, self.inputs = _pick("input", options.inputs, compiled.inputs)
-        if sorted(self._input_indexes) != list(range(len(compiled.inputs))):
-            needed = ", ".join(str(spec) for spec in _pick("input", (), compiled.inputs)[1])
+        self._free = Compiled(core, network, options.threads)
+        indexes, self.inputs = _pick("input", options.inputs, self._free.network.inputs)
+        if sorted(indexes) != list(range(len(self._free.network.inputs))):
+            needed = ", ".join(str(spec) for spec in _pick("input", (), self._free.network.inputs)[1])
             raise ModelError(f"the model needs every one of its inputs, once: {needed}")
-        self._output_indexes, self.outputs = _pick("output", options.outputs, compiled.outputs)
-        self._request: Any = compiled.create_infer_request()
+        self._positions = [indexes.index(index) for index in range(len(indexes))]
+        self._output_indexes, self.outputs = _pick("output", options.outputs, self._free.network.outputs)
+        self._fixed: list[tuple[int, Compiled]] = []
+        if self.fixed_batch is None and sum(path.stat().st_size for path in files.paths) <= MOST_WEIGHTS:
+            self._fixed = faster(core, network, self._free, options.threads)
 
     def close(self) -> None:
-        """Free the compiled network."""
-        self._request = None
+        """Free the compiled networks."""
+        self._free.close()
+        for _, compiled in self._fixed:
+            compiled.close()
 
     def _run(self, inputs: Sequence[Array]) -> list[Array]:
-        # Tensors set one by one on the same request cost half of what `request.infer(inputs)` costs (17 against 35 µs).
-        # The request does not keep their memory alive: without `arrays`, another thread would write into it meanwhile.
-        arrays = [writable(array) for array in inputs]
-        for index, array in zip(self._input_indexes, arrays, strict=True):
-            self._request.set_input_tensor(index, openvino.Tensor(array, shared_memory=True))
-        self._request.infer(share_outputs=True)
-        return [self._request.get_output_tensor(index).data.copy() for index in self._output_indexes]
+        ordered = [inputs[position] for position in self._positions]
+        parts = []
+        start, count = 0, len(inputs[0])
+        for size, compiled in self._fixed:
+            while count - start >= size:
+                parts.append(compiled.run([array[start : start + size] for array in ordered]))
+                start += size
+        if start < count:
+            parts.append(self._free.run([array[start:] for array in ordered] if start else ordered))
+        outputs = parts[0] if len(parts) == 1 else [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
+        return [outputs[index] for index in self._output_indexes]
 
 
 def _read(core: Any, files: ModelFiles) -> tuple[Any, int | None]:

@@ -241,3 +241,20 @@ def test_a_copy_computes_with_as_many_threads_as_it_may(engine, heavy_folders):
         if busy["2"] == 2:
             return
     raise AssertionError("two threads were allowed, and one did all the work")
+
+
+def test_what_openvino_answers_does_not_depend_on_the_batch(tmp_path):
+    """A network heavy enough for copies of fixed batches: every record gets the same answer in any company."""
+    ops = model_zoo.digits().ops
+    x = h = ops.parameter([-1, 3, 64, 64], np.float32)
+    rng = np.random.default_rng(0)
+    for channels in (3, 32, 32):
+        kernel = ops.constant(rng.normal(0, 0.1, (32, channels, 3, 3)).astype("f4"))
+        h = ops.relu(ops.convolution(h, kernel, [1, 1], [1, 1], [1, 1], [1, 1]))
+    model_zoo.save_openvino(tmp_path, {"x": x}, {"y": ops.reduce_mean(h, [2, 3], False)})
+    model = load_model(ModelOptions(str(tmp_path)))
+    records = rng.random((11, 3, 64, 64)).astype("f4")
+    alone = np.concatenate([model.predict([records[index : index + 1]])[0] for index in range(11)])
+    for count in range(1, 12):
+        np.testing.assert_allclose(model.predict([records[:count]])[0], alone[:count], rtol=1e-3, atol=1e-4)
+    model.close()
