@@ -108,6 +108,23 @@ def test_raw_contents_are_answered_raw(infer, datatype):
     assert (reply.outputs[0].datatype, list(reply.outputs[0].shape)) == (datatype, [3, 2])
 
 
+@pytest.mark.usefixtures("echo")
+def test_compressed_messages_are_taken_if_that_is_allowed(serve, report, job):
+    report(("x", "", (None, None)))
+    message = typed("FP32", "fp32_contents", [1, 2], [1, 2])
+    message.model_name = job
+
+    def infer(front):
+        with grpc.insecure_channel(front.grpc) as channel:
+            call = caller(channel, "inference.GRPCInferenceService")
+            return call("ModelInfer", message, inference.ModelInferResponse, compression=grpc.Compression.Gzip)
+
+    assert infer(serve("--grpcCompression=true")).id == "7"
+    with pytest.raises(grpc.RpcError) as caught:
+        infer(serve())
+    assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
 def raw(data, shape=(1, 2), datatype="FP32", **more):
     request = inference.ModelInferRequest(raw_input_contents=data, **more)
     request.inputs.add(name="x", datatype=datatype, shape=shape)
