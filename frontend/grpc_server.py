@@ -27,6 +27,8 @@ StreamMethod = Callable[[AsyncIterator[Any], Call], AsyncIterator[Any]]
 _OPEN = frozenset({"ServerLive", "ServerReady"})
 """Methods that need no key: whether a server is alive is no secret, and probes have none."""
 
+_MAX_STATUS_BYTES = 2000
+
 _IDENTITY = 1
 """The set of compression algorithms with no compression alone."""
 
@@ -194,4 +196,6 @@ def _serialized(message: Any) -> bytes:
 
 
 async def _abort(context: Any, error: ServingError) -> None:
-    await context.abort(getattr(grpc.StatusCode, error.grpc_status), str(error))
+    # It travels as metadata, percent-encoded; of more than 8 KiB, clients would see neither message nor code.
+    text = error.message.encode()[:_MAX_STATUS_BYTES].decode("utf8", "ignore")
+    await context.abort(getattr(grpc.StatusCode, error.grpc_status), text)

@@ -125,6 +125,16 @@ def test_compressed_messages_are_taken_if_that_is_allowed(serve, report, job):
     assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
+def test_a_message_that_quotes_too_much_is_cut_off_and_the_code_arrives(infer):
+    request = typed("FP32", "fp32_contents", [1, 2], [1, 2])
+    for _ in range(2):
+        request.outputs.add(name="é" * 20_000)
+    with pytest.raises(grpc.RpcError) as caught:
+        infer(request)
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert caught.value.details().startswith("the request asks for the outputs")
+
+
 def raw(data, shape=(1, 2), datatype="FP32", **more):
     request = inference.ModelInferRequest(raw_input_contents=data, **more)
     request.inputs.add(name="x", datatype=datatype, shape=shape)
