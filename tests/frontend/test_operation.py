@@ -126,6 +126,8 @@ def test_a_redis_that_is_away_is_not_ready_but_alive():
             response = httpx.get(f"{running.url}{path}", timeout=30)
             assert response.status_code == 503
             assert "127.0.0.1:1" in response.json()["error"]
+        metrics = httpx.get(f"{running.url}/metrics", headers={"accept": "text/plain"}, timeout=30)
+        assert 'status="503"' in metrics.text
     finally:
         running.stop()
 
