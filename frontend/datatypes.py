@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from cluster_serving.client.errors import InferenceFailed, InvalidInput
-from cluster_serving.client.inputs import Array
+from cluster_serving.client.errors import InferenceFailed, InvalidInput, RequestTooLarge
+from cluster_serving.client.inputs import MAX_STRINGS, Array
 
 BYTES = "BYTES"
 
@@ -88,9 +88,13 @@ def from_raw(name: str, datatype: str, shape: tuple[int, ...], data: bytes | mem
 
     Raises:
         InvalidInput: There are too few or too many bytes.
+        RequestTooLarge: There are too many elements of BYTES.
     """
     count = math.prod(shape)
     if datatype == BYTES:
+        # The job takes no more, and millions of empty ones would keep the server from its other clients.
+        if count > MAX_STRINGS:
+            raise RequestTooLarge(f"input {name!r} has {count} elements of BYTES; at most {MAX_STRINGS} are taken")
         return _object_array(_split(name, shape, count, bytes(data)), shape)
     dtype = DTYPES[datatype]
     if len(data) != count * dtype.itemsize:
@@ -200,7 +204,7 @@ def _cast(name: str, datatype: str, given: Array, dtype: np.dtype[Any]) -> Array
 def _split(name: str, shape: tuple[int, ...], count: int, data: bytes) -> list[bytes]:
     items: list[bytes] = []
     position, end = 0, len(data)
-    while position < end:
+    while position < end and len(items) <= count:
         start = position + 4
         position = start + int.from_bytes(data[position:start], "little")
         if start > end or position > end:

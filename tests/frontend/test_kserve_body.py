@@ -137,6 +137,7 @@ WORDS = {"name": "x", "datatype": "BYTES", "shape": [2], "parameters": {"binary_
         (RAW | {"parameters": {"binary_data_size": 1e99}}, b"12345678", "binary_data_size"),
         (RAW | {"parameters": {"binary_data_size": "8"}}, b"12345678", "binary_data_size"),
         (WORDS, b"\x01\0\0\0a\xff\xff\xff\xffb", "element 1 reaches beyond"),
+        (WORDS | {"shape": [1 << 21]}, b"\x01\0\0\0a\x01\0\0\0b", "at most 1048576 are taken"),
         (WORDS | {"shape": [3]}, b"\x01\0\0\0a\x01\0\0\0b", "has 2 elements"),
         (WORDS | {"parameters": {"binary_data_size": 8}}, b"\x01\0\0\0a\x01\0\0", "element 1 reaches beyond"),
     ],
