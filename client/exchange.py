@@ -221,17 +221,20 @@ class Exchange:
                         pipeline.hgetall(pending.key)
                     for pending in withdrawn:
                         pipeline.xdel(stream_of(pending.job, pending.priority), pending.entry_id or b"")
-                    replies = await pipeline.execute()
+                    # What Redis refuses of one request must not keep the results of others.
+                    replies = await pipeline.execute(raise_on_error=False)
             except (RedisError, OSError):
-                # The results are still there; the listener looks at everything again when Redis is back.
+                # Nobody announces these results again.
+                self._to_fetch.update((name, None) for name, _ in waiting)
                 self._to_delete += deleted
                 self._to_withdraw += withdrawn
-                return
+                await asyncio.sleep(_RECONNECT_PAUSE)
+                continue
             now = time.perf_counter()
             if waiting:
                 self._observe("get", now - started)
             for (_, pending), fields in zip(waiting, replies[bool(deleted) :], strict=False):
-                if fields:
+                if fields and not isinstance(fields, RedisError):
                     if not pending.kept:
                         self._to_delete.append(pending.key)
                     if not pending.result.done():

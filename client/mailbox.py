@@ -29,8 +29,11 @@ def new_channel(job: str) -> str:
 
 
 def uris_in(message: object) -> list[bytes]:
-    """Uris that a message announces: those of one batch of the channel, a line each."""
-    return message.split(b"\n") if isinstance(message, bytes) else []
+    """Uris that a message may announce: those of one batch of the channel, a line each, or one that holds a newline."""
+    if not isinstance(message, bytes):
+        return []
+    lines = message.split(b"\n")
+    return lines if len(lines) == 1 else [*lines, message]
 
 
 class Mailbox:

@@ -81,7 +81,7 @@ def error_response(error: ServingError) -> Response:
     if isinstance(error, BodyTimeout):
         # The rest of the body is not read, so nothing else can follow on this connection.
         headers["connection"] = "close"
-    return Json({"error": str(error), "code": error.code}, error.http_status, headers)
+    return Json({"error": error.message, "code": error.code}, error.http_status, headers)
 
 
 def worst(errors: Sequence[ServingError]) -> ServingError:

@@ -19,13 +19,14 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from cluster_serving.client.connection import translated
-from cluster_serving.client.errors import InvalidInput, RequestNotFound, ServingError
+from cluster_serving.client.errors import InvalidInput, RedisUnavailable, RequestNotFound, ServingError
 from cluster_serving.client.inputs import Input
 from cluster_serving.client.priority import NORMAL, stream_of
 from cluster_serving.client.protocol import Outputs, decode_outputs, result_key
 from cluster_serving.frontend import instances, predictions
 from cluster_serving.frontend.answering import Json, failures, read_body
 from cluster_serving.frontend.callback import Callbacks
+from cluster_serving.frontend.disconnect import unless_disconnected
 from cluster_serving.frontend.front_end import FrontEnd
 from cluster_serving.frontend.gateway import ServedModel
 from cluster_serving.frontend.guard import note
@@ -36,6 +37,8 @@ KEPT = 3600
 
 _ID = re.compile(r"([0-9a-f]{32})-([1-9][0-9]{0,5})-([A-Za-z0-9_.-]+)")
 _MOST_WAIT = 300.0
+_CHECK_EVERY = 5.0
+_REDIS_PAUSE = 1.0
 _PRIORITY = "priority"
 
 
@@ -128,12 +131,18 @@ class Requests:
         Raises:
             RequestNotFound: The request is unknown, or forgotten.
         """
+        if wait and not await self.known(ticket):
+            # Its results may outlive it, but nothing more will come.
+            wait = 0.0
         fields = await asyncio.gather(*(self._exchange.look(ticket.job, uri, wait) for uri in ticket.uris))
-        if not all(fields):
-            with translated(self._db):
-                if not await self._db.exists(ticket.key):
-                    raise RequestNotFound("there is no such request, or its result is no longer kept")
+        if not all(fields) and not await self.known(ticket):
+            raise RequestNotFound("there is no such request, or its result is no longer kept")
         return [_decoded(found) if found else None for found in fields]
+
+    async def known(self, ticket: Ticket) -> bool:
+        """Whether a request was queued, and neither cancelled nor forgotten since."""
+        with translated(self._db):
+            return bool(await self._db.exists(ticket.key))
 
     async def cancel(self, ticket: Ticket) -> None:
         """Take a request out of the queue and forget its results.
@@ -206,7 +215,8 @@ class _Asynchronous:
         note(request, "v1")
         wait = _seconds(request.query_params.get("wait", "0"))
         ticket = self._ticket(request)
-        return Json(_as_json(ticket, await self._requests.results(ticket, wait)))
+        results = await unless_disconnected(request, self._requests.results(ticket, wait))
+        return Json(_as_json(ticket, results))
 
     async def cancel(self, request: Request) -> Response:
         note(request, "v1")
@@ -224,8 +234,9 @@ class _Asynchronous:
         exchange = self._front.gateway.exchange
 
         async def outcome(index: int, uri: str) -> tuple[int, Outputs | ServingError]:
-            while not (fields := await exchange.look(ticket.job, uri, _MOST_WAIT)):
-                pass
+            while not (fields := await exchange.look(ticket.job, uri, _CHECK_EVERY)):
+                if not await self._requests.known(ticket):
+                    raise RequestNotFound("the request was cancelled, or is no longer kept")
             return index, _decoded(fields)
 
         tasks = [asyncio.create_task(outcome(index, uri)) for index, uri in enumerate(ticket.uris)]
@@ -240,11 +251,17 @@ class _Asynchronous:
         finally:
             for task in tasks:
                 task.cancel()
+            # Several may have failed, and each would complain that nobody looked.
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _whole(self, ticket: Ticket, model: ServedModel) -> bytes:
         results: list[Outputs | ServingError | None] = [None]
         while None in results:
-            results = await self._requests.results(ticket, _MOST_WAIT)
+            try:
+                results = await self._requests.results(ticket, _MOST_WAIT)
+            except RedisUnavailable:
+                # The result will be there when Redis is back.
+                await asyncio.sleep(_REDIS_PAUSE)
         return bytes(Json({"model": model.name, **_as_json(ticket, results)}).body)
 
     def _ticket(self, request: Request) -> Ticket:

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from cluster_serving.client.errors import InferenceFailed, InvalidInput
-from cluster_serving.client.inputs import Array
+from cluster_serving.client.errors import InferenceFailed, InvalidInput, RequestTooLarge
+from cluster_serving.client.inputs import MAX_STRINGS, Array
 
 BYTES = "BYTES"
 
@@ -28,7 +28,8 @@ _NAMES = {
 DTYPES = {datatype: np.dtype(name).newbyteorder("<") for name, datatype in _NAMES.items() if name not in ("str", "")}
 """v2 datatype → numpy dtype, of all that are numbers."""
 
-_MAX_DIMENSIONS = 32
+MAX_DIMENSIONS = 32
+_MAX_ELEMENTS = 1 << 48
 
 
 def of_name(dtype: str) -> str:
@@ -64,12 +65,15 @@ def check(name: str, datatype: object, shape: object) -> tuple[str, tuple[int, .
         raise InvalidInput(f"input {name!r} has datatype {str(datatype)[:32]!r}; expected one of {known}")
     if (
         not isinstance(shape, Sequence)
-        or len(shape) > _MAX_DIMENSIONS
+        or len(shape) > MAX_DIMENSIONS
         or not all(type(size) is int and 0 <= size < 1 << 62 for size in shape)
     ):
         raise InvalidInput(
-            f"input {name!r} has shape {str(shape)[:64]}; expected a list of up to {_MAX_DIMENSIONS} sizes from 0 up"
+            f"input {name!r} has shape {str(shape)[:64]}; expected a list of up to {MAX_DIMENSIONS} sizes from 0 up"
         )
+    # Beside a size of 0 the others cost no bytes, but numpy refuses them.
+    if 0 in shape and math.prod(size for size in shape if size) > _MAX_ELEMENTS:
+        raise InvalidInput(f"input {name!r} has shape {str(shape)[:64]}, which no tensor can have")
     return datatype, tuple(shape)
 
 
@@ -84,9 +88,13 @@ def from_raw(name: str, datatype: str, shape: tuple[int, ...], data: bytes | mem
 
     Raises:
         InvalidInput: There are too few or too many bytes.
+        RequestTooLarge: There are too many elements of BYTES.
     """
     count = math.prod(shape)
     if datatype == BYTES:
+        # The job takes no more, and millions of empty ones would keep the server from its other clients.
+        if count > MAX_STRINGS:
+            raise RequestTooLarge(f"input {name!r} has {count} elements of BYTES; at most {MAX_STRINGS} are taken")
         return _object_array(_split(name, shape, count, bytes(data)), shape)
     dtype = DTYPES[datatype]
     if len(data) != count * dtype.itemsize:
@@ -167,7 +175,7 @@ def from_numbers(name: str, datatype: str, shape: tuple[int, ...], values: Any) 
     return array.reshape(shape)
 
 
-def flatten(values: Iterable[Any], depth: int = _MAX_DIMENSIONS) -> list[Any]:
+def flatten(values: Iterable[Any], depth: int = MAX_DIMENSIONS) -> list[Any]:
     """Elements of nested lists, in C order; what is nested deeper than a tensor stays a list."""
     flat: list[Any] = []
     for value in values:
@@ -196,7 +204,7 @@ def _cast(name: str, datatype: str, given: Array, dtype: np.dtype[Any]) -> Array
 def _split(name: str, shape: tuple[int, ...], count: int, data: bytes) -> list[bytes]:
     items: list[bytes] = []
     position, end = 0, len(data)
-    while position < end:
+    while position < end and len(items) <= count:
         start = position + 4
         position = start + int.from_bytes(data[position:start], "little")
         if start > end or position > end:

@@ -27,6 +27,11 @@ StreamMethod = Callable[[AsyncIterator[Any], Call], AsyncIterator[Any]]
 _OPEN = frozenset({"ServerLive", "ServerReady"})
 """Methods that need no key: whether a server is alive is no secret, and probes have none."""
 
+_MAX_STATUS_BYTES = 2000
+
+_IDENTITY = 1
+"""The set of compression algorithms with no compression alone."""
+
 _LIMITED = frozenset({"ModelInfer", "ModelStreamInfer", "Predict"})
 """Methods that tokenBucketEnabled limits; a stream counts once."""
 
@@ -72,6 +77,8 @@ class GrpcServer:
                 ("grpc.max_send_message_length", -1),
                 # Otherwise a second server on the port would take a part of the calls.
                 ("grpc.so_reuseport", 0),
+                # gRPC expands a compressed message before it looks how large that is: 64 MiB become 64 GiB.
+                *(() if options.grpc_compression else (("grpc.compression_enabled_algorithms_bitset", _IDENTITY),)),
             ],
             maximum_concurrent_rpcs=options.max_connections,
         )
@@ -189,4 +196,6 @@ def _serialized(message: Any) -> bytes:
 
 
 async def _abort(context: Any, error: ServingError) -> None:
-    await context.abort(getattr(grpc.StatusCode, error.grpc_status), str(error))
+    # It travels as metadata, percent-encoded; of more than 8 KiB, clients would see neither message nor code.
+    text = error.message.encode()[:_MAX_STATUS_BYTES].decode("utf8", "ignore")
+    await context.abort(getattr(grpc.StatusCode, error.grpc_status), text)

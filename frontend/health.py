@@ -87,6 +87,8 @@ class Health:
         state.asked_at = time.monotonic()
         if state.watcher is None or state.watcher.done():
             await self._look(model.job, state)
+        # Of several who ask at once, one starts it.
+        if state.watcher is None or state.watcher.done():
             state.watcher = asyncio.create_task(self._watch(model.job, state))
         return f"model {model.name}: {state.problem}" if state.problem else ""
 

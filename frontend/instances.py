@@ -10,7 +10,7 @@ import orjson
 
 from cluster_serving.client.errors import InvalidInput, RequestTooLarge
 from cluster_serving.client.inputs import Input
-from cluster_serving.client.legacy_json import to_input
+from cluster_serving.client.legacy_json import check_size, to_input
 from cluster_serving.client.slots import SlotReport, TensorSpec
 
 Record = dict[str, Input]
@@ -25,9 +25,11 @@ def parse(body: bytes) -> dict[str, Any]:
 
     Raises:
         InvalidInput: The body is not one; the message says where it breaks.
+        RequestTooLarge: It holds too many values.
     """
     if not body:
         raise InvalidInput("the body is empty; expected a JSON object")
+    check_size(body)
     try:
         content = orjson.loads(body)
     except orjson.JSONDecodeError as error:

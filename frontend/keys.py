@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import logging
 import re
 import secrets
 import time
 from pathlib import Path
 
 from cluster_serving.client.errors import Unauthenticated
+
+log = logging.getLogger(__name__)
 
 _LINE = re.compile(r"([A-Za-z0-9_.@-]{1,64}):([0-9a-f]{64})")
 _RECHECK = 5.0
@@ -20,7 +23,7 @@ class KeysError(Exception):
 
 
 class Keys:
-    """The keys of a file; a change of it counts within seconds.
+    """The keys of a file; a change of it counts within seconds, once it can be read.
 
     Args:
         path: The file.
@@ -43,7 +46,11 @@ class Keys:
             Unauthenticated: The key is unknown, or missing (empty).
         """
         if time.monotonic() - self._checked_at > _RECHECK:
-            self._read()
+            try:
+                self._read()
+            except KeysError as error:
+                # Somebody may just be writing it, and requests with good keys are not to blame.
+                log.warning("the API keys that were read before stay in force: %s", error)
         if not key:
             raise Unauthenticated("an API key is needed: Authorization: Bearer <key>, or X-API-Key: <key>")
         digest = hash_of(key).encode()

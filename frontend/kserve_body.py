@@ -13,6 +13,7 @@ import orjson
 
 from cluster_serving.client.errors import InvalidInput, RequestTooLarge
 from cluster_serving.client.inputs import Array
+from cluster_serving.client.legacy_json import check_size
 from cluster_serving.frontend import datatypes
 from cluster_serving.frontend.datatypes import BYTES
 from cluster_serving.frontend.kserve import InferRequest, InferResponse, RequestedOutput, classes_of
@@ -61,8 +62,10 @@ def decode(body: bytes, header_length: str | None) -> InferRequest:
 
     Raises:
         InvalidInput: It is not such a body; the message says where.
+        RequestTooLarge: Its JSON holds too many values.
     """
     json, binary = _parts(body, header_length)
+    check_size(body[: len(json)])
     try:
         content = orjson.loads(json)
     except orjson.JSONDecodeError as error:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from cluster_serving.client.errors import InvalidInput
-from cluster_serving.frontend import kserve_body, kserve_metadata
+from cluster_serving.frontend import instances, kserve_body, kserve_metadata
 from cluster_serving.frontend.answering import Json, read_body
 from cluster_serving.frontend.disconnect import unless_disconnected
 from cluster_serving.frontend.front_end import FrontEnd
@@ -53,12 +51,7 @@ class _Api:
 
     async def index(self, request: Request) -> Response:
         body = await read_body(request, self._front.options)
-        try:
-            asked = orjson.loads(body) if body else {}
-        except orjson.JSONDecodeError as error:
-            raise InvalidInput(f"the body is not JSON: {error}") from None
-        if not isinstance(asked, dict):
-            raise InvalidInput("the body is not a JSON object")
+        asked = instances.parse(body) if body else {}
         return Json(await self._service.index(asked.get("ready") is True))
 
     async def metadata(self, request: Request) -> Response:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from cluster_serving.client.errors import InvalidInput
-from cluster_serving.client.inputs import Array
+from cluster_serving.client.inputs import MAX_INPUTS, Array
 from cluster_serving.frontend import datatypes
 from cluster_serving.frontend.datatypes import BYTES
 from cluster_serving.frontend.kserve import InferRequest, InferResponse, RequestedOutput, classes_of
@@ -47,6 +47,9 @@ def decode(message: Any) -> InferRequest:
     Raises:
         InvalidInput: It is not what the protocol says; the message names the input.
     """
+    # Before any of them is looked at: a message has room for millions.
+    if max(len(message.inputs), len(message.outputs)) > MAX_INPUTS:
+        raise InvalidInput(f"the request names more than {MAX_INPUTS} inputs or outputs")
     raw: Sequence[bytes] = message.raw_input_contents
     if raw and len(raw) != len(message.inputs):
         raise InvalidInput(f"the request has {len(message.inputs)} inputs and {len(raw)} raw_input_contents")
@@ -55,7 +58,7 @@ def decode(message: Any) -> InferRequest:
         name: str = tensor.name
         if not name or name in inputs:
             raise InvalidInput(f"input {index} has no name of its own: {name[:64]!r}")
-        datatype, shape = datatypes.check(name, tensor.datatype, list(tensor.shape))
+        datatype, shape = datatypes.check(name, tensor.datatype, list(tensor.shape[: datatypes.MAX_DIMENSIONS + 1]))
         _refuse_shared_memory(name, tensor)
         if not raw:
             inputs[name] = _from_contents(name, datatype, shape, tensor.contents)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from cluster_serving.client.errors import RedisUnavailable
 from cluster_serving.frontend.answering import Json
 from cluster_serving.frontend.front_end import FrontEnd
 from cluster_serving.frontend.guard import note
@@ -35,9 +38,12 @@ class _Operation:
         if not any(kind in accepted for kind in _PROMETHEUS):
             return Json(self._front.metrics.as_json())
         front, gateway = self._front, self._front.gateway
-        models = await gateway.listed()
-        lengths = await gateway.queue_lengths(models)
-        queues = {model.name: length for model, length in zip(models, lengths, strict=True)}
+        queues: dict[str, int] = {}
+        # Without Redis there are none to tell of; the rest matters then more than ever.
+        with suppress(RedisUnavailable):
+            models = await gateway.listed()
+            lengths = await gateway.queue_lengths(models)
+            queues = {model.name: length for model, length in zip(models, lengths, strict=True)}
         ready = {name: state.ready for name, state in front.health.states().items()}
         text = front.metrics.as_text(gateway.flight.count, gateway.flight.waiting, queues, ready)
         return Response(text, media_type=CONTENT_TYPE_LATEST)

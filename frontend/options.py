@@ -49,6 +49,10 @@ class HttpOptions(BaseModel):
     https_certificate_path: str = _option("", "Instead of the PKCS12 file: PEM file of the certificate chain,")
     https_private_key_path: str = _option("", "and PEM file of its private key.")
     grpc_enabled: bool = _option(True, "false: no gRPC.")
+    grpc_compression: bool = _option(
+        False,
+        "true: take compressed messages over gRPC. Trust the senders: maxBodyBytes counts too late.",
+    )
     grpc_port: int = _option(8980, "Port for gRPC, with TLS if httpsEnabled; 0 for any free one.", ge=0, le=65535)
 
     redis_url: str = _option(

@@ -52,6 +52,24 @@ def test_failures_are_the_errors_of_the_table(redis_server, job):
 
 
 @pytest.mark.usefixtures("echo")
+def test_what_redis_refuses_of_one_request_keeps_no_result_from_others(redis_server, job, db):
+    db.acl_setuser("no-xdel", enabled=True, nopass=True, keys=["*"], channels=["*"], commands=["+@all", "-xdel"])
+
+    async def main():
+        exchange = Exchange(redis_server.url.replace("://", "://no-xdel:any@"))
+        with pytest.raises(ResultTimeout):
+            await echoed(exchange, f"{job}-unserved", 1, timeout=0.2)
+        assert await echoed(exchange, job, 2, timeout=10) == 2
+        await exchange.close()
+
+    try:
+        asyncio.run(main())
+    finally:
+        db.acl_deluser("no-xdel")
+        db.delete(f"{job}-unserved")
+
+
+@pytest.mark.usefixtures("echo")
 def test_a_lost_subscription_loses_no_result(redis_server, job):
     async def main():
         exchange = Exchange(redis_server.url)

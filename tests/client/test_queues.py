@@ -18,6 +18,7 @@ from cluster_serving.client import (
     ResultTimeout,
     ServingError,
 )
+from cluster_serving.client.mailbox import uris_in
 from cluster_serving.client.protocol import GROUP, encode_error, parse_entry, result_key, slots_key
 
 
@@ -228,3 +229,8 @@ def test_a_timeout_of_a_job_that_has_run_does_not_doubt_its_name(queues, db, job
     with pytest.raises(ResultTimeout, match=r"no result for 'never' of job '.*' within 0\.1 s$"):
         results.query("never", timeout=0.1)
     db.delete(slots_key(job))
+
+
+def test_a_uri_with_a_newline_is_heard_of_too():
+    assert uris_in(b"a") == [b"a"]
+    assert uris_in(b"a\nb") == [b"a", b"b", b"a\nb"]

@@ -97,6 +97,22 @@ def test_what_cannot_be_queued_is_refused_and_nothing_is(serve, db, job, body, s
     assert db.xlen(job) == 0
 
 
+@pytest.mark.usefixtures("vectors")
+def test_events_of_a_cancelled_request_end_with_an_error(serve):
+    place = submit(serve().url)
+    with httpx.stream("GET", f"{place}/events", timeout=60) as response:
+        assert httpx.delete(place).status_code == 204
+        event, data = "".join(response.iter_text()).strip().split("\n")
+    assert event == "event: error"
+    assert json.loads(data.removeprefix("data: "))["code"] == "REQUEST_NOT_FOUND"
+
+
+def test_nobody_waits_for_a_request_that_there_is_not(serve):
+    front = serve()
+    assert httpx.get(f"{front.url}/v1/requests/{'0' * 32}-1000-other?wait=300", timeout=30).status_code == 404
+    assert front.front.gateway.exchange.waiting == 0
+
+
 @pytest.mark.parametrize("text", ["x", "0" * 32 + "-1-other", "0" * 32 + "-999999-other", "0" * 32 + "-1-a*"])
 def test_an_id_that_is_none_is_404(serve, text):
     url = f"{serve().url}/v1/requests/{text}"

@@ -108,6 +108,33 @@ def test_raw_contents_are_answered_raw(infer, datatype):
     assert (reply.outputs[0].datatype, list(reply.outputs[0].shape)) == (datatype, [3, 2])
 
 
+@pytest.mark.usefixtures("echo")
+def test_compressed_messages_are_taken_if_that_is_allowed(serve, report, job):
+    report(("x", "", (None, None)))
+    message = typed("FP32", "fp32_contents", [1, 2], [1, 2])
+    message.model_name = job
+
+    def infer(front):
+        with grpc.insecure_channel(front.grpc) as channel:
+            call = caller(channel, "inference.GRPCInferenceService")
+            return call("ModelInfer", message, inference.ModelInferResponse, compression=grpc.Compression.Gzip)
+
+    assert infer(serve("--grpcCompression=true")).id == "7"
+    with pytest.raises(grpc.RpcError) as caught:
+        infer(serve())
+    assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+def test_a_message_that_quotes_too_much_is_cut_off_and_the_code_arrives(infer):
+    request = typed("FP32", "fp32_contents", [1, 2], [1, 2])
+    for _ in range(2):
+        request.outputs.add(name="é" * 20_000)
+    with pytest.raises(grpc.RpcError) as caught:
+        infer(request)
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert caught.value.details().startswith("the request asks for the outputs")
+
+
 def raw(data, shape=(1, 2), datatype="FP32", **more):
     request = inference.ModelInferRequest(raw_input_contents=data, **more)
     request.inputs.add(name="x", datatype=datatype, shape=shape)
@@ -127,6 +154,10 @@ def mixed():
         (raw([b"12345678"] * 2), "1 inputs and 2 raw_input_contents"),
         (raw([b"12345678"], (-1, 2)), "shape"),
         (raw([b"12345678"], (1 << 60, 1 << 60)), "needs"),
+        (raw([b""], (0, 1 << 61)), "no tensor can have"),
+        (raw([b""], [0] * 33), "up to 32 sizes"),
+        (inference.ModelInferRequest(inputs=[{}] * 1025), "more than 1024 inputs"),
+        (inference.ModelInferRequest(outputs=[{}] * 1025), "more than 1024 inputs or outputs"),
         (raw([b"\xff\xff\xff\xff1"], (1, 1), "BYTES"), "element 0 reaches beyond"),
         (raw([b"1234"], (1, 2), "BF16"), "BF16, which is not supported"),
         (raw([]), "0 elements"),

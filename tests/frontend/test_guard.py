@@ -8,7 +8,7 @@ import sys
 import httpx
 import pytest
 
-from cluster_serving.client.errors import RateLimited
+from cluster_serving.client.errors import RateLimited, Unauthenticated
 from cluster_serving.frontend.admission import TokenBucket
 from cluster_serving.frontend.keys import Keys, KeysError, new_key
 from tests.waiting import wait_until
@@ -70,6 +70,21 @@ def test_a_line_that_is_no_hash_is_named_and_not_repeated(tmp_path):
     assert "my-secret-key" not in str(caught.value)
     with pytest.raises(KeysError, match="cannot be read"):
         Keys(tmp_path / "none")
+
+
+def test_a_file_that_is_broken_while_in_use_leaves_the_keys_as_they_are(tmp_path, monkeypatch):
+    monkeypatch.setattr("cluster_serving.frontend.keys._RECHECK", -1)
+    file, (key, line), (other, added) = tmp_path / "keys", new_key("alice"), new_key("bob")
+    file.write_text(line)
+    keys = Keys(file)
+    file.write_text(f"{line}\n{added[:20]}")
+    assert keys.owner(key) == "alice"
+    file.unlink()
+    assert keys.owner(key) == "alice"
+    file.write_text(added)
+    assert keys.owner(other) == "bob"
+    with pytest.raises(Unauthenticated):
+        keys.owner(key)
 
 
 @pytest.mark.usefixtures("vectors")

@@ -42,6 +42,23 @@ def test_too_many_instances_are_413(serve):
     assert "3 instances; at most 2" in response.json()["error"]
 
 
+@pytest.mark.usefixtures("vectors")
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b'{"instances":[{"x":[%b[]]}]}' % (b"[]," * (1 << 20)), "1048576 lists"),
+        (b'{"instances":[{%b"y":1}]}' % (b'"x":1,' * (1 << 16)), "65536 names"),
+        (b'{"instances":[{"x":[%b1]}]}' % (b"1," * ((1 << 22) + 1)), "4194304 values"),
+    ],
+)
+def test_json_that_is_costly_to_read_is_413_and_not_read(serve, job, content, problem):
+    url = serve().url
+    for path in ("/predict", "/v1/requests", f"/v2/models/{job}/infer", "/v2/repository/index"):
+        response = httpx.post(f"{url}{path}", content=content, timeout=30)
+        assert (response.status_code, response.json()["code"]) == (413, "REQUEST_TOO_LARGE")
+        assert problem in response.json()["error"]
+
+
 def test_a_client_that_never_ends_its_headers_is_hung_up_on(serve):
     with connect(serve("--headerTimeout=0.2").url) as connection:
         connection.sendall(b"GET / HTTP/1.1\r\nhost: a\r\n")

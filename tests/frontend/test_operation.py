@@ -1,5 +1,6 @@
 """Metrics, health, TLS and stopping."""
 
+import asyncio
 import datetime
 import json
 import signal
@@ -26,6 +27,8 @@ from cluster_serving.client.slots import SlotReport
 from cluster_serving.connectors.answer import Answer, write_answers
 from cluster_serving.connectors.stream import StreamReader, create_group
 from cluster_serving.frontend import arguments, tls
+from cluster_serving.frontend.gateway import Gateway
+from cluster_serving.frontend.health import Health
 from cluster_serving.frontend.timers import Timer
 from tests.waiting import wait_until
 
@@ -95,6 +98,24 @@ def test_a_model_that_cannot_be_loaded_is_not_ready_and_says_why(serve, report, 
     assert "no such file" in response.json()["error"]
 
 
+@pytest.mark.usefixtures("echo")
+def test_a_job_is_watched_once_however_many_ask(redis_server, report, job):
+    report(("x", "float32", (None, None)))
+
+    async def main():
+        gateway = Gateway(redis_server.url, [job])
+        health = Health(gateway, interval=2, timeout=30)
+        model = await gateway.model(job)
+        others = asyncio.all_tasks()
+        assert await asyncio.gather(*(health.problem(model) for _ in range(5))) == [""] * 5
+        watchers = [task for task in asyncio.all_tasks() - others if "Health._watch" in repr(task)]
+        assert len(watchers) == 1
+        await health.close()
+        await gateway.close()
+
+    asyncio.run(main())
+
+
 def test_a_redis_that_is_away_is_not_ready_but_alive():
     from tests.frontend.conftest import Running
 
@@ -105,6 +126,8 @@ def test_a_redis_that_is_away_is_not_ready_but_alive():
             response = httpx.get(f"{running.url}{path}", timeout=30)
             assert response.status_code == 503
             assert "127.0.0.1:1" in response.json()["error"]
+        metrics = httpx.get(f"{running.url}/metrics", headers={"accept": "text/plain"}, timeout=30)
+        assert 'status="503"' in metrics.text
     finally:
         running.stop()
 

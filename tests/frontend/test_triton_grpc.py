@@ -18,7 +18,11 @@ def test_tritons_clients_are_answered(triton_python, serve, report, job):
     report(("x", "", (None, None)), ("s", "str", (None, 1)), max_batch_size=8)
     program = Path(__file__).with_name("triton_program.py")
     done = subprocess.run(
-        [triton_python, program, serve().grpc, job], capture_output=True, text=True, timeout=180, check=False
+        [triton_python, program, serve("--grpcCompression=true").grpc, job],
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout == "all answered\n"
