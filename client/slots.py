@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 JOBS_KEY = "cluster-serving:jobs"
@@ -91,13 +91,15 @@ class SlotReport:
     def from_json(cls, text: str | bytes) -> SlotReport:
         """Read what `to_json` wrote."""
         raw: dict[str, Any] = json.loads(text)
-        return cls(**raw | {key: tuple(map(_spec, raw[key])) for key in ("inputs", "outputs")})
+        # A job of a newer version may report more.
+        known = {field.name: raw[field.name] for field in fields(cls) if field.name in raw}
+        return cls(**known | {key: tuple(map(_spec, raw.get(key, ()))) for key in ("inputs", "outputs")})
 
 
-def read_reports(fields: Mapping[bytes, bytes] | Mapping[str, str]) -> list[SlotReport]:
+def read_reports(reports: Mapping[bytes, bytes] | Mapping[str, str]) -> list[SlotReport]:
     """Reports in a hash `<jobName>:slots`, as Redis gives it, by index."""
-    reports = [replace(SlotReport.from_json(text), index=int(index)) for index, text in fields.items()]
-    return sorted(reports, key=lambda report: report.index)
+    found = [replace(SlotReport.from_json(text), index=int(index)) for index, text in reports.items()]
+    return sorted(found, key=lambda report: report.index)
 
 
 def _spec(raw: Mapping[str, Any]) -> TensorSpec:

@@ -167,6 +167,9 @@ class _Original:
             raise Forbidden(
                 "anybody could replace the secret of the models: configure apiKeysFile, or set modelSecureEnabled"
             )
+        if request.headers.get("origin") not in (None, *options.cors_origins):
+            # A browser lets every web page send a form here, from the machine of a developer, say.
+            raise Forbidden("a page of another origin may not replace the secret of the models; see corsOrigins")
         try:
             fields = parse_qs((await read_body(request, options)).decode(), strict_parsing=True)
             secret, salt = fields["secret"][-1], fields["salt"][-1]

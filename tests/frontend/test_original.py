@@ -150,6 +150,9 @@ def test_the_secret_of_encrypted_models_reaches_redis_and_no_message(ask, db):
     assert done.status_code == 200
     assert done.text == "model secured secrect and salt succeed to put in redis"
     assert db.hgetall(MODEL_SECRET_KEY) == {b"secret": b"my secret", b"salt": b"s&lt"}
+    page = ask.post("/model-secure", content="secret=a&salt=b", headers={"Origin": "https://evil.example"})
+    assert page.status_code == 403
+    assert "another origin" in page.json()["error"]
     wrong = ask.post("/model-secure", content="secret=hidden")
     assert wrong.status_code == 400
     assert "hidden" not in wrong.text
