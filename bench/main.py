@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
@@ -184,10 +185,10 @@ def _shown(url: str) -> str:
     return f"{scheme}://{rest.rpartition('@')[2]}"
 
 
-def main() -> Any:
-    """Run `cluster-serving-bench`."""
+def main(given: Sequence[str] | None = None) -> Any:
+    """Run `cluster-serving-bench`, with the words of the command line unless others are given."""
     try:
-        app()
+        app(given)
     except (ServingError, Failed, Lost, Stalled, LookupError, OSError, ValueError) as error:
         kind = "the first request failed: " if isinstance(error, Failed | Lost) else ""
         _err.print(f"error: {kind}{error}", style="red")

@@ -249,6 +249,15 @@ def _http(context: typer.Context) -> None:
     main(context.args)
 
 
+def _bench(context: typer.Context) -> None:
+    """Measure a running job: what cluster-serving-bench does."""
+    try:
+        from cluster_serving.bench.main import main
+    except ModuleNotFoundError as error:
+        raise LaunchError(f"{error.name} is not installed; pip install 'cluster-serving[bench]'") from None
+    main(context.args)
+
+
 def umbrella() -> None:
     """Run `cluster-serving`, which has the other commands as subcommands."""
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True)
@@ -256,9 +265,10 @@ def umbrella() -> None:
     for name, command in _COMMANDS.items():
         app.command(name)(command)
     app.add_typer(dead_commands.commands(_config, _default_job), name="dead")
-    # Every word after it is for the front end, --help too.
+    # Every word after them is theirs, --help too.
     unread = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
     app.command("http", context_settings=unread)(_http)
+    app.command("bench", context_settings=unread)(_bench)
     _run(app)
 
 

@@ -1,10 +1,12 @@
 """The command against a real job."""
 
 import json
+import subprocess
 
 import pytest
 
 from tests import model_zoo
+from tests.conftest import BIN
 
 
 @pytest.fixture(scope="module")
@@ -63,3 +65,10 @@ def test_a_job_that_does_not_run_is_named(cluster, job):
     assert done.returncode == 1
     assert "no-such-job" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_it_is_a_subcommand_too():
+    done = subprocess.run(
+        [str(BIN / "cluster-serving"), "bench", "--help"], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert "--concurrency" in done.stdout
