@@ -16,6 +16,8 @@ COPY client client
 COPY connectors connectors
 COPY job job
 COPY launcher launcher
+COPY frontend frontend
+COPY bench bench
 COPY flink-conf flink-conf
 RUN pip install ".[${EXTRAS}]"
 COPY examples examples

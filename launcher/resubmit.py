@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from cluster_serving.client.errors import ServingError
@@ -53,16 +54,23 @@ def resubmit(address: Address) -> list[str]:
     submitted = []
     with locked(state.folder("submission", address)), FlinkRest(f"http://{address}") as rest:
         for record in sorted(_folder(home.path).glob("*.json")):
-            options = JobOptions.from_json(record.read_text("utf8"))
+            try:
+                options = JobOptions.from_json(record.read_text("utf8"))
+            except FileNotFoundError:
+                continue  # stopped meanwhile
 
             def is_needless(record: Path = record, job: str = options.name) -> bool:
                 return not record.exists() or bool(rest.jobs(job))
 
-            def has_slots(needed: int = options.parallelism) -> bool:
-                overview = rest.overview()
-                return overview is not None and overview.free >= needed
+            def is_settled(needed: int = options.parallelism, is_needless: Callable[[], bool] = is_needless) -> bool:
+                try:
+                    overview = rest.overview()
+                    return overview is not None and (is_needless() or overview.free >= needed)
+                except LaunchError:
+                    # The new JobManager does not answer every question from the start.
+                    return False
 
-            if not wait_until(lambda: is_needless() or has_slots(), PATIENCE):
+            if not wait_until(is_settled, PATIENCE):
                 raise LaunchError(f"no {options.parallelism} free slots for job {options.name} within {PATIENCE:.0f} s")
             if is_needless():
                 continue
