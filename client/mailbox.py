@@ -7,6 +7,7 @@ never a result.
 
 from __future__ import annotations
 
+import threading
 import time
 import uuid
 from collections.abc import Callable
@@ -36,6 +37,18 @@ def uris_in(message: object) -> list[bytes]:
     return lines if len(lines) == 1 else [*lines, message]
 
 
+class _Subscription(redis.client.PubSub):
+    """A subscription that may be sent while its connection is broken.
+
+    redis-py then connects again, subscribes to the earlier channels within the same command, and waits forever for the
+    lock that this command holds.
+    """
+
+    def __init__(self, pool: redis.ConnectionPool) -> None:
+        super().__init__(pool)
+        self._lock = threading.RLock()  # type: ignore[assignment]
+
+
 class Mailbox:
     """One subscription connection, for one thread at a time."""
 
@@ -54,8 +67,8 @@ class Mailbox:
         if channel in self._subscribed:
             return
         if self._pubsub is None:
-            self._pubsub = self._client.pubsub()  # type: ignore[no-untyped-call]
-        self._pubsub.subscribe(channel)
+            self._pubsub = _Subscription(self._client.connection_pool)
+        self._pubsub.subscribe(channel)  # type: ignore[no-untyped-call]
         self._until(lambda message: message["type"] == "subscribe" and message["channel"] == channel.encode())
         self._subscribed.add(channel)
 
