@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import NoReturn
 
 import redis
@@ -13,6 +14,7 @@ from pyflink.datastream import MapFunction, RuntimeContext
 
 from cluster_serving.client import encryption
 from cluster_serving.client.errors import InferenceFailed, InvalidInput, ModelError, ServingError
+from cluster_serving.client.inputs import Image
 from cluster_serving.client.slots import SlotReport
 from cluster_serving.connectors.answer import Answer, write_answers
 from cluster_serving.connectors.attempts import noted
@@ -60,6 +62,9 @@ class Predictor:
         self._secret = secret
         timeout = options.model.timeout_s
         self.model: Model = WatchedModel(self._load, timeout) if timeout else self._load()
+        # A copy of the model that may use several threads uses them for its images, too.
+        threads = options.model.threads
+        self._decoders = ThreadPoolExecutor(threads, "decoder") if threads > 1 else None
         self._preprocessor = Preprocessor(
             self.model.inputs, self.model.layout, options.image, options.batch.inputs_already_batched
         )
@@ -68,6 +73,12 @@ class Predictor:
     def exhausted(self) -> bool:
         """Whether so many calls of the model hang that this process has to be replaced."""
         return isinstance(self.model, WatchedModel) and self.model.exhausted
+
+    def close(self) -> None:
+        """Release the model."""
+        if self._decoders:
+            self._decoders.shutdown()
+        self.model.close()
 
     def report(self) -> SlotReport:
         """What to know of the loaded model."""
@@ -90,16 +101,11 @@ class Predictor:
         """
         answers: dict[int, Answer] = {}
         ready: list[tuple[int, Arrays]] = []
-        for index, request in enumerate(requests):
-            try:
-                if request.error is not None:
-                    raise request.error
-                ready.append((index, self._preprocessor.prepare(request.inputs)))
-            except ServingError as error:
-                answers[index] = request.fail(error)
-            except Exception as error:
-                message = f"the inputs cannot be prepared: {type(error).__name__}: {error}"
-                answers[index] = request.fail(InvalidInput(message))
+        for index, prepared in enumerate(self._prepare_all(requests)):
+            if isinstance(prepared, ServingError):
+                answers[index] = requests[index].fail(prepared)
+            else:
+                ready.append((index, prepared))
         for group in group_by_shape([arrays for _, arrays in ready]):
             members = [ready[position] for position in group]
             results = isolate(self._run, [arrays for _, arrays in members])
@@ -127,6 +133,21 @@ class Predictor:
                 f"postProcessing: {self._options.post_processing} does not fit the model: {error}; choose another "
                 "filter, or the outputs that it fits (outputs in config.yaml)"
             ) from error
+
+    def _prepare_all(self, requests: Sequence[Request]) -> Iterable[Arrays | ServingError]:
+        if self._decoders and len(requests) > 1 and isinstance(next(iter(requests[0].inputs.values()), None), Image):
+            return self._decoders.map(self._prepare, requests)
+        return map(self._prepare, requests)
+
+    def _prepare(self, request: Request) -> Arrays | ServingError:
+        if request.error is not None:
+            return request.error
+        try:
+            return self._preprocessor.prepare(request.inputs)
+        except ServingError as error:
+            return error
+        except Exception as error:
+            return InvalidInput(f"the inputs cannot be prepared: {type(error).__name__}: {error}")
 
     def _run(self, records: Sequence[Arrays]) -> list[Arrays]:
         rows = [record[0].shape[0] if self._already_batched else 1 for record in records]
@@ -200,7 +221,7 @@ class Inference(MapFunction):
         """Release the model."""
         predictor: Predictor | None = getattr(self, "_predictor", None)
         if predictor is not None:
-            predictor.model.close()
+            predictor.close()
             self._stats.close()
             self._redis.close()
 

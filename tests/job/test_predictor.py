@@ -4,9 +4,13 @@ import numpy as np
 import pytest
 
 from cluster_serving.client.errors import ModelError
+from cluster_serving.client.inputs import Image
+from cluster_serving.client.png import encode_png
+from cluster_serving.client.protocol import NATIVE, Entry, decode_result
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.job.inference import Predictor
 from cluster_serving.job.options import BatchOptions, JobOptions, ModelOptions
+from cluster_serving.job.request import Request
 from tests import model_zoo
 
 
@@ -63,3 +67,28 @@ def test_a_filter_that_fits_is_taken(tmp_path, text, shape):
 def test_a_model_of_free_sizes_is_given_the_benefit_of_the_doubt(tmp_path):
     save_doubling(tmp_path, -1, 5)
     predictor(tmp_path, "topN(3)")
+
+
+def test_images_are_decoded_by_as_many_threads_as_the_model_may_use(tmp_path):
+    """And each answer is its own request's, the damaged one's included."""
+    model_zoo.save_openvino_digit_images(tmp_path)
+    model = predictor(tmp_path, "", threads=2)
+    pictures = [encode_png("x", np.full((8, 8, 3), 30 * number, np.uint8)).data for number in range(8)]
+    pictures[5] = pictures[5][:40]
+    requests = [
+        Request(Entry(b"1-%d" % number, str(number), b"", NATIVE), "lane", {"image": Image(picture)})
+        for number, picture in enumerate(pictures)
+    ]
+    together = [answer.fields for answer in model.answer(requests)]
+    alone = [model.answer([request])[0].fields for request in requests]
+    assert together[5]["code"] == "INVALID_INPUT"
+    assert [fields.get("error") for fields in together] == [fields.get("error") for fields in alone]
+    for one, other in zip(together[:5], alone[:5], strict=True):
+        np.testing.assert_allclose(_output(one), _output(other), atol=1e-3)
+    model.close()
+
+
+def _output(fields):
+    return decode_result(
+        {key.encode(): getattr(value, "encode", lambda value=value: value)() for key, value in fields.items()}
+    )
