@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from cluster_serving.client.errors import RequestCancelled
@@ -123,10 +125,22 @@ def withdrawing(job: str, uri: str, place: Place | None, priority: str = NORMAL)
     return done
 
 
-def _cancel(job: str, uri: str, place: Place, answer: dict[str, str | bytes]) -> Procedure[bool]:
+def withdrawal(job: str, uri: str, place: Place, answer: Mapping[str, str | bytes] = MappingProxyType({})) -> Call:
+    """The call that takes a request out of the stream, unless it is being computed.
+
+    Args:
+        job: `jobName`.
+        uri: The request.
+        place: Where it is.
+        answer: Fields of a result hash for it; none if nobody waits for it any more.
+    """
     flat = [part for pair in answer.items() for part in pair]
     keys = [place.stream, result_key(job, uri), limits_key(job)]
-    return bool((yield Call(_CANCEL, keys, [GROUP, place.entry_id, _bytes(uri), DEFAULT_RESULT_TTL, *flat])))
+    return Call(_CANCEL, keys, [GROUP, place.entry_id, _bytes(uri), DEFAULT_RESULT_TTL, *flat])
+
+
+def _cancel(job: str, uri: str, place: Place, answer: Mapping[str, str | bytes]) -> Procedure[bool]:
+    return bool((yield withdrawal(job, uri, place, answer)))
 
 
 def _bytes(uri: str) -> bytes:

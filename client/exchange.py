@@ -19,15 +19,16 @@ from typing import Any
 import redis.asyncio
 from redis.exceptions import RedisError
 
+from cluster_serving.client.cancellation import Place, withdrawal
 from cluster_serving.client.connection import connect_async, translated
 from cluster_serving.client.enqueueing import adding, queue_full
 from cluster_serving.client.errors import RedisUnavailable, ServingError
 from cluster_serving.client.inputs import Input
 from cluster_serving.client.mailbox import RECHECK, new_channel, uris_in
 from cluster_serving.client.priority import NORMAL, stream_of
-from cluster_serving.client.protocol import request_fields, result_key
+from cluster_serving.client.protocol import request_fields, result_key, uri_of
 from cluster_serving.client.request_options import RequestOptions
-from cluster_serving.client.scripts import call_all
+from cluster_serving.client.scripts import Call, call_all
 from cluster_serving.client.timeouts import result_timeout_async
 
 Fields = dict[bytes, bytes]
@@ -96,7 +97,7 @@ class Exchange:
         self._to_send: dict[bytes, Pending] = {}
         self._to_fetch: dict[bytes, None] = {}
         self._to_delete: list[str] = []
-        self._to_withdraw: list[Pending] = []
+        self._to_withdraw: list[Call] = []
         self._sender: asyncio.Task[None] | None = None
         self._fetcher: asyncio.Task[None] | None = None
         self._listener: asyncio.Task[None] | None = None
@@ -200,7 +201,8 @@ class Exchange:
 
     def _withdraw(self, pending: Pending) -> None:
         """Take a request for which nobody waits out of the stream; if it is being computed, that goes on."""
-        self._to_withdraw.append(pending)
+        place = Place(stream_of(pending.job, pending.priority), pending.entry_id or b"")
+        self._to_withdraw.append(withdrawal(pending.job, uri_of(pending.job, pending.key), place))
         self._look({})
 
     async def _fetch(self) -> None:
@@ -219,10 +221,10 @@ class Exchange:
                         pipeline.unlink(*deleted)
                     for _, pending in waiting:
                         pipeline.hgetall(pending.key)
-                    for pending in withdrawn:
-                        pipeline.xdel(stream_of(pending.job, pending.priority), pending.entry_id or b"")
                     # What Redis refuses of one request must not keep the results of others.
                     replies = await pipeline.execute(raise_on_error=False)
+                if withdrawn:
+                    await call_all(self.db, withdrawn)
             except (RedisError, OSError):
                 # Nobody announces these results again.
                 self._to_fetch.update((name, None) for name, _ in waiting)
@@ -233,7 +235,7 @@ class Exchange:
             now = time.perf_counter()
             if waiting:
                 self._observe("get", now - started)
-            for (_, pending), fields in zip(waiting, replies[bool(deleted) :], strict=False):
+            for (_, pending), fields in zip(waiting, replies[bool(deleted) :], strict=True):
                 if fields and not isinstance(fields, RedisError):
                     if not pending.kept:
                         self._to_delete.append(pending.key)
