@@ -88,6 +88,7 @@ def round_of(system, loads, number, faults, chance):
     now = time.monotonic()
     gaps = ", ".join(f"{name} {load.ledger.longest_gap(started, now):.1f} s" for name, load in loads.items())
     print(f"round {number}: {' + '.join(faults)} ({over - started:.1f} s); longest without answers: {gaps}", flush=True)
+    print("  " + ", ".join(f"{what}: {value}" for what, value in resources(system).items()), flush=True)
 
 
 def resources(system):
@@ -95,9 +96,10 @@ def resources(system):
     found = {"Redis memory, MB": round(system.redis.info("memory")["used_memory"] / 1e6, 1)}
     for service in ("taskmanager", "jobmanager"):
         for index, pid in enumerate(kept_processes(system.cluster, service)):
-            status = Path(f"/proc/{pid}/status").read_text()
-            resident = int(status.partition("VmRSS:")[2].split()[0])
-            found[f"{service} {index} memory, MB"] = resident // 1000
+            resident = Path(f"/proc/{pid}/status").read_text().partition("VmRSS:")[2].split()
+            if not resident:  # It has just been killed, and its keeper starts the next.
+                continue
+            found[f"{service} {index} memory, MB"] = int(resident[0]) // 1000
             found[f"{service} {index} open files"] = len(list(Path(f"/proc/{pid}/fd").iterdir()))
     return found
 
