@@ -11,6 +11,8 @@ import httpx
 METRICS = ("queueWaitMs", "inferenceTimeMs", "batchSize")
 """Metrics of the inference operator; Flink shows each slot's latest batch."""
 
+_TIMEOUT_S = 10
+
 
 @dataclass(slots=True)
 class Samples:
@@ -32,6 +34,21 @@ class Samples:
         return result
 
 
+def taskmanager_ports(url: str) -> list[int]:
+    """Ports that the TaskManagers of a Flink cluster listen on.
+
+    Args:
+        url: `http://host:port` of Flink's REST API.
+
+    Raises:
+        httpx.HTTPError: Flink does not answer.
+    """
+    found = httpx.get(f"{_address(url)}/taskmanagers", timeout=_TIMEOUT_S, trust_env=False).raise_for_status().json()
+    # Such as pekko.tcp://flink@localhost:41871/user/rpc/taskmanager_0
+    paths = [manager["path"] for manager in found["taskmanagers"]]
+    return [int(path.partition("@")[2].partition("/")[0].rpartition(":")[2]) for path in paths]
+
+
 class FlinkJob:
     """A running job; use it in a `with` statement.
 
@@ -45,8 +62,8 @@ class FlinkJob:
     """
 
     def __init__(self, url: str, name: str) -> None:
-        address = url if "://" in url else f"http://{url}"
-        self._http = httpx.Client(base_url=address, timeout=10, trust_env=False)
+        address = _address(url)
+        self._http = httpx.Client(base_url=address, timeout=_TIMEOUT_S, trust_env=False)
         jobs = [job for job in self._get("/jobs/overview")["jobs"] if job["name"] == name and job["state"] == "RUNNING"]
         if not jobs:
             raise LookupError(f"no job {name!r} is running on {address}")
@@ -62,12 +79,6 @@ class FlinkJob:
     def __exit__(self, *exc: object) -> None:
         self._http.close()
 
-    def taskmanager_ports(self) -> list[int]:
-        """Ports that the TaskManagers listen on."""
-        # Such as pekko.tcp://flink@localhost:41871/user/rpc/taskmanager_0
-        paths = [manager["path"] for manager in self._get("/taskmanagers")["taskmanagers"]]
-        return [int(path.partition("@")[2].partition("/")[0].rpartition(":")[2]) for path in paths]
-
     def sample(self, into: Samples) -> None:
         """Add the metrics' present values, one per slot; values that Flink does not have yet are left out."""
         if not self._names:
@@ -79,3 +90,7 @@ class FlinkJob:
 
     def _get(self, path: str, **query: str) -> Any:
         return self._http.get(path, params=query).raise_for_status().json()
+
+
+def _address(url: str) -> str:
+    return url if "://" in url else f"http://{url}"

@@ -16,7 +16,7 @@ import typer
 from rich.console import Console
 
 from cluster_serving.bench import html, output, payload
-from cluster_serving.bench.flink import FlinkJob
+from cluster_serving.bench.flink import FlinkJob, taskmanager_ports
 from cluster_serving.bench.generator import Load
 from cluster_serving.bench.generators import Stalled
 from cluster_serving.bench.measure import Plan, measure
@@ -99,7 +99,7 @@ def bench(
         flink = None
         if flink_url:
             flink = stack.enter_context(FlinkJob(flink_url, job))
-            roles |= {"JobManager": listener(flink_url), "TaskManager": listeners(flink.taskmanager_ports())}
+            roles |= {"JobManager": listener(flink_url), "TaskManager": listeners(taskmanager_ports(flink_url))}
         if http_url:
             roles["front end"] = listener(http_url)
         right = asyncio.run(references(where))

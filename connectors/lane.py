@@ -29,11 +29,17 @@ class Lane:
         self._answered = 0
         self._attached = False
 
-    def capacity(self, timeout: float) -> int:
-        """Source: how many more requests may be handed over; waits up to `timeout` seconds for at least one."""
+    def capacity(self, timeout: float, ahead: bool) -> int:
+        """Source: how many more requests may be handed over; waits up to `timeout` seconds for at least one.
+
+        Args:
+            timeout: In seconds.
+            ahead: Whether to hand over more while others are being computed. Otherwise there is no room until they are
+                answered, so that what comes meanwhile is read at once and becomes one batch.
+        """
         with self._changed:
-            self._changed.wait_for(lambda: self._room() > 0, timeout)
-            return max(0, self._room())
+            self._changed.wait_for(lambda: self._room(ahead) > 0, timeout)
+            return max(0, self._room(ahead))
 
     def wait_idle(self, timeout: float) -> bool:
         """Source: wait up to `timeout` seconds until all that was handed over is answered."""
@@ -58,9 +64,10 @@ class Lane:
             self._answered += count
             self._changed.notify()
 
-    def _room(self) -> int:
+    def _room(self, ahead: bool) -> int:
         # Until the window has shown that it shares this process, nothing would ever be counted as answered.
-        return self._limit - (self._announced - self._answered) if self._attached else self._limit
+        unanswered = self._announced - self._answered if self._attached else 0
+        return self._limit - unanswered if ahead or not unanswered else 0
 
 
 _lanes: WeakValueDictionary[str, Lane] = WeakValueDictionary()

@@ -42,17 +42,19 @@ class RedisStreamsSource(FlatMapFunction):
         stream: `jobName`, whose streams are read; consumers are named `<stream>-<subtask>`.
         read_size: Most entries of one read.
         lane_keys: Flink key per source subtask that leads to the window subtask of the same index.
+        greedy: A batch is computed as soon as nothing more is on its way, so read what there is once the model is free.
         process_mode: Flink opens the operators behind this source at their first record, so send one; and it hands
             records on only when a tick is over, so read once per tick.
     """
 
     def __init__(
-        self, options: RedisOptions, stream: str, read_size: int, lane_keys: list[int], process_mode: bool
+        self, options: RedisOptions, stream: str, read_size: int, lane_keys: list[int], greedy: bool, process_mode: bool
     ) -> None:
         self._options = options
         self._stream = stream
         self._read_size = read_size
         self._lane_keys = lane_keys
+        self._greedy = greedy
         self._process_mode = process_mode
         self._greets = process_mode
 
@@ -79,6 +81,7 @@ class RedisStreamsSource(FlatMapFunction):
         self._records_out = records_out(runtime_context)
         self._backoff = Backoff(f"{NAME} {consumer}", metrics.counter("reconnects").inc)
         self._held: list[Entry] = []
+        self._ahead = not self._greedy
 
     def close(self) -> None:
         """Disconnect."""
@@ -122,13 +125,16 @@ class RedisStreamsSource(FlatMapFunction):
         return entries
 
     def _read_new(self, patience: float, block_ms: int | None) -> list[Entry]:
-        room = self._lane.capacity(patience)
+        room = self._lane.capacity(patience, self._ahead)
         if not room:
             self._reader.heartbeat()
             return []
         limit = self._options.max_request_bytes
         accepted = []
-        for entry in self._reader.read(min(room, self._read_size), block_ms):
+        found = self._reader.read(min(room, self._read_size), block_ms)
+        # A full read says that more are waiting, so that a read ahead costs no batch its size.
+        self._ahead = not self._greedy or len(found) >= self._read_size
+        for entry in found:
             if entry.size <= limit:
                 accepted.append(entry)
             else:

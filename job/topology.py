@@ -28,6 +28,7 @@ def build(env: StreamExecutionEnvironment, options: JobOptions) -> None:
         options.name,
         options.batch.max_size,
         _lane_keys(options.parallelism),
+        greedy=options.batch.greedy,
         process_mode=options.execution_mode == "process",
     )
     requests = from_redis(env, source).key_by(lane_key, key_type=Types.INT())

@@ -12,14 +12,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import psutil
 
-from cluster_serving.bench.flink import FlinkJob
+from cluster_serving.bench.flink import FlinkJob, taskmanager_ports
 from cluster_serving.bench.payload import Record
 from cluster_serving.bench.processes import listener, listeners, resume, suspend
 from cluster_serving.bench.target import Where
@@ -127,9 +127,7 @@ class Stack:
     def roles(self, http_url: str = "") -> dict[str, list[int]]:
         """Processes of the stack by role."""
         roles = {"Redis": listener(self.redis_url), "JobManager": listener(self.flink_url)}
-        with suppress(LookupError), ExitStack() as stack:
-            flink = stack.enter_context(FlinkJob(self.flink_url, ""))
-            roles["TaskManager"] = listeners(flink.taskmanager_ports())
+        roles["TaskManager"] = listeners(taskmanager_ports(self.flink_url))
         if http_url:
             roles["front end"] = listener(http_url)
         return roles

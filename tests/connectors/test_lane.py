@@ -9,15 +9,27 @@ def test_the_source_is_held_back_until_the_sink_has_answered():
     lane = open_lane(limit=4)
     lane.announce(4)
     assert lane.arrive(1)
-    assert lane.capacity(0) == 0
+    assert lane.capacity(0, ahead=True) == 0
     threading.Timer(0.05, lane.answer, [3]).start()
-    assert lane.capacity(10) == 3
+    assert lane.capacity(10, ahead=True) == 3
+
+
+def test_who_does_not_read_ahead_waits_until_all_is_answered():
+    lane = open_lane(limit=4)
+    assert lane.capacity(0, ahead=False) == 4
+    lane.announce(2)
+    lane.arrive(2)
+    assert lane.capacity(0, ahead=False) == 0
+    lane.answer(1)
+    assert lane.capacity(0, ahead=False) == 0
+    threading.Timer(0.05, lane.answer, [1]).start()
+    assert lane.capacity(10, ahead=False) == 4
 
 
 def test_a_window_in_another_process_does_not_hold_the_source_back():
     lane = open_lane(limit=4)
     lane.announce(100)
-    assert lane.capacity(0) == 4
+    assert lane.capacity(0, ahead=True) == lane.capacity(0, ahead=False) == 4
 
 
 def test_the_last_announced_request_knows_that_it_is_the_last():
