@@ -133,7 +133,7 @@ class AsyncInputQueue(_AsyncQueue):
     async def _add(self, uri: str, data: Mapping[str, object], options: RequestOptions) -> Place:
         fields = request_fields(uri, to_inputs(data), deadline_ms=options.deadline_ms)
         priority = options.priority or NORMAL
-        call = adding(self.name, fields, priority, earlier_result=result_key(self.name, uri))
+        call = adding(self.name, [(fields, priority)], earlier_result=result_key(self.name, uri))
         with translated(self.db):
             entry_id = await run_async(self.db, enqueueing(self.name, call, options.patience))
         return Place(stream_of(self.name, priority), entry_id)

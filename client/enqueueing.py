@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+import redis
+import redis.asyncio
 from redis.exceptions import ResponseError
 
-from cluster_serving.client.connection import is_out_of_memory
-from cluster_serving.client.errors import QueueFull
+from cluster_serving.client.connection import is_out_of_memory, translated
+from cluster_serving.client.errors import QueueFull, ServingError
 from cluster_serving.client.limits import limits_key
-from cluster_serving.client.priority import NORMAL, stream_of, streams_of
+from cluster_serving.client.priority import stream_of, streams_of
 from cluster_serving.client.scripts import Call, Pause, Procedure, Script
 
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.004, 0.25
@@ -20,13 +22,23 @@ _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.004, 0.25
 # uri goes last, since after its first write a script may fill a Redis that has reached its memory limit.
 _ADD = Script("""
 local limit = tonumber(redis.call('HGET', KEYS[1], 'maxQueueLength') or nil)
-if limit then
-  local length = redis.call('XLEN', KEYS[2]) + redis.call('XLEN', KEYS[3]) + redis.call('XLEN', KEYS[4])
-  if length >= limit then return {length, limit} end
+local length = 0
+if limit then length = redis.call('XLEN', KEYS[2]) + redis.call('XLEN', KEYS[3]) + redis.call('XLEN', KEYS[4]) end
+local replies, at = {}, 1
+while at < #ARGV do
+  local reply
+  local last = at + 1 + tonumber(ARGV[at + 1])
+  if limit and length >= limit then
+    reply = {length, limit}
+  else
+    reply = redis.pcall('XADD', KEYS[tonumber(ARGV[at])], '*', unpack(ARGV, at + 2, last))
+    if type(reply) == 'string' then length = length + 1 end
+  end
+  replies[#replies + 1] = reply
+  at = last + 1
 end
-local id = redis.pcall('XADD', KEYS[5], '*', unpack(ARGV))
-if KEYS[6] and type(id) == 'string' then redis.call('DEL', KEYS[6]) end
-return id
+if KEYS[5] and type(replies[1]) == 'string' then redis.call('DEL', KEYS[5]) end
+return replies
 """)
 
 _LOOK = Script("""
@@ -35,25 +47,35 @@ return {length, tonumber(redis.call('HGET', KEYS[1], 'maxQueueLength') or length
 """)
 
 
-def adding(job: str, fields: Mapping[str, str | bytes], priority: str = NORMAL, earlier_result: str = "") -> Call:
-    """The call that queues a request; its reply is the id of the entry, or else see `queue_full`.
+def adding(job: str, requests: Iterable[tuple[Mapping[str, str | bytes], str]], earlier_result: str = "") -> Call:
+    """The call that queues requests; its reply has the entry id of each, or what `refusal` reads.
 
     Args:
         job: `jobName`.
-        fields: See `client.protocol.request_fields`.
-        priority: One of `PRIORITIES`.
-        earlier_result: Key of a result to delete, which would be taken for that of this request.
+        requests: Fields (see `client.protocol.request_fields`) and priority of each; at most a few MiB, since Redis
+            serves nobody else meanwhile.
+        earlier_result: Key of a result to delete, which would be taken for that of the first request.
     """
-    keys = [*_counted(job), stream_of(job, priority), *([earlier_result] if earlier_result else [])]
-    return Call(_ADD, keys, [part for pair in fields.items() for part in pair])
+    keys = [limits_key(job), *streams_of(job), *([earlier_result] if earlier_result else [])]
+    arguments: list[str | bytes | int] = []
+    for fields, priority in requests:
+        # Where its stream is among the keys; Lua counts from 1.
+        arguments += [keys.index(stream_of(job, priority)) + 1, 2 * len(fields)]
+        arguments += [part for pair in fields.items() for part in pair]
+    return Call(_ADD, keys, arguments)
 
 
-def queue_full(job: str, reply: Sequence[int]) -> QueueFull:
-    """What is wrong if the reply to `adding` is not an entry id."""
-    length, limit = reply
-    return QueueFull(
-        f"the queue of job {job!r} holds {length} requests, and maxQueueLength is {limit}; nothing was queued"
-    )
+def refusal(client: redis.Redis | redis.asyncio.Redis, job: str, reply: Exception | Sequence[int]) -> ServingError:
+    """What is wrong if a reply to `adding` is no entry id; an object of its own, since errors collect tracebacks."""
+    if not isinstance(reply, Exception):
+        return _queue_full(job, reply)
+    if isinstance(reply, ServingError):
+        return type(reply)(*reply.args)
+    try:
+        with translated(client):
+            raise reply
+    except ServingError as error:
+        return error
 
 
 def enqueueing(job: str, call: Call, patience: float) -> Procedure[bytes]:
@@ -61,7 +83,7 @@ def enqueueing(job: str, call: Call, patience: float) -> Procedure[bytes]:
 
     Args:
         job: `jobName`.
-        call: From `adding`.
+        call: From `adding`, of one request.
         patience: Seconds to wait for room.
 
     Returns:
@@ -74,10 +96,10 @@ def enqueueing(job: str, call: Call, patience: float) -> Procedure[bytes]:
     pauses = _pauses()
     while True:
         try:
-            reply = yield call
+            (reply,) = yield call
             if isinstance(reply, bytes):
                 return reply
-            raise queue_full(job, reply)
+            raise reply if isinstance(reply, ResponseError) else _queue_full(job, reply)
         except (QueueFull, ResponseError) as error:
             if not isinstance(error, QueueFull) and not is_out_of_memory(error):
                 raise
@@ -88,11 +110,14 @@ def enqueueing(job: str, call: Call, patience: float) -> Procedure[bytes]:
                 if left <= 0:
                     raise
                 yield Pause(min(next(pauses), left))
-                length, limit = yield Call(_LOOK, _counted(job), [])
+                length, limit = yield Call(_LOOK, call.keys[:4], [])
 
 
-def _counted(job: str) -> list[str]:
-    return [limits_key(job), *streams_of(job)]
+def _queue_full(job: str, reply: Sequence[int]) -> QueueFull:
+    length, limit = reply
+    return QueueFull(
+        f"the queue of job {job!r} holds {length} requests, and maxQueueLength is {limit}; nothing was queued"
+    )
 
 
 def _pauses() -> Iterator[float]:

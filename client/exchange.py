@@ -1,8 +1,7 @@
 """Requests and their results for a whole process, over a few connections: what asyncio servers put in front of jobs.
 
-Whatever becomes due while a command is on its way leaves with the next one: a thousand coroutines that wait share one
-pipeline of requests, one subscription, and one pipeline that fetches results. So the cost per request falls as the load
-grows.
+Whatever becomes due while a command is on its way leaves with the next one: a thousand coroutines that wait share the
+commands that queue requests and fetch results, and one subscription. So the cost per request falls as the load grows.
 """
 
 from __future__ import annotations
@@ -11,17 +10,19 @@ import asyncio
 import contextlib
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 import redis.asyncio
 from redis.exceptions import ConnectionError, RedisError
 
 from cluster_serving.client.cancellation import Place, withdrawal
 from cluster_serving.client.connection import translated
-from cluster_serving.client.enqueueing import adding, queue_full
+from cluster_serving.client.enqueueing import adding, refusal
 from cluster_serving.client.errors import RedisUnavailable, ServingError
+from cluster_serving.client.fetching import fetching, fields_of
 from cluster_serving.client.inputs import Input
 from cluster_serving.client.mailbox import RECHECK, new_channel, uris_in
 from cluster_serving.client.priority import NORMAL, stream_of
@@ -34,6 +35,8 @@ Fields = dict[bytes, bytes]
 
 _RECONNECT_PAUSE = 0.1
 _MOST_AT_ONCE = 256
+# Of requests, since Redis serves nobody else while it takes them.
+_MOST_BYTES = 1 << 20
 _SUBSCRIBE_TIMEOUT = 5.0
 
 
@@ -173,18 +176,16 @@ class Exchange:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(self._window):
                         await self._full.wait()
-            batch = [self._to_send.pop(name) for name in list(islice(self._to_send, _MOST_AT_ONCE))]
+            batch = self._next_batch()
             started = time.perf_counter()
             try:
                 with translated(self.db):
-                    replies = await call_all(
-                        self.db, [adding(pending.job, pending.fields, pending.priority) for pending in batch]
-                    )
+                    replies = await self._add(batch)
             except ServingError as error:
-                replies = [error] * len(batch)
+                replies = [(pending, error) for pending in batch]
             sent = time.perf_counter()
             self._observe("put", sent - started)
-            for pending, reply in zip(batch, replies, strict=True):
+            for pending, reply in replies:
                 if isinstance(reply, bytes):
                     pending.entry_id, pending.sent = reply, sent
                     if pending.result.cancelled():
@@ -192,18 +193,30 @@ class Exchange:
                     elif pending.kept:
                         pending.result.set_result({})
                 elif not pending.result.done():
-                    pending.result.set_exception(self._as_ours(pending.job, reply))
+                    pending.result.set_exception(refusal(self.db, pending.job, reply))
 
-    def _as_ours(self, job: str, reply: Exception | list[int]) -> ServingError:
-        error = reply if isinstance(reply, Exception) else queue_full(job, reply)
-        if isinstance(error, ServingError):
-            # Each waiter raises an object of its own: they would share a traceback.
-            return type(error)(*error.args)
-        try:
-            with translated(self.db):
-                raise error
-        except ServingError as ours:
-            return ours
+    def _next_batch(self) -> list[Pending]:
+        batch: list[Pending] = []
+        size = 0
+        while self._to_send and len(batch) < _MOST_AT_ONCE and size < _MOST_BYTES:
+            pending = self._to_send.pop(next(iter(self._to_send)))
+            size += len(pending.fields["data"])
+            batch.append(pending)
+        return batch
+
+    async def _add(self, batch: Sequence[Pending]) -> list[tuple[Pending, Any]]:
+        """Queue requests, those of a job in one step; see `client.enqueueing.adding` for the replies."""
+        groups: dict[str, list[Pending]] = {}
+        for pending in batch:
+            groups.setdefault(pending.job, []).append(pending)
+        replies = await call_all(
+            self.db, [adding(job, [(p.fields, p.priority) for p in group]) for job, group in groups.items()]
+        )
+        return [
+            pair
+            for group, reply in zip(groups.values(), replies, strict=True)
+            for pair in zip(group, [reply] * len(group) if isinstance(reply, Exception) else reply, strict=True)
+        ]
 
     def _withdraw(self, pending: Pending) -> None:
         """Take a request for which nobody waits out of the stream; if it is being computed, that goes on."""
@@ -222,15 +235,10 @@ class Exchange:
             withdrawn, self._to_withdraw = self._to_withdraw, []
             started = time.perf_counter()
             try:
-                async with self.db.pipeline(transaction=False) as pipeline:
-                    if deleted:
-                        pipeline.unlink(*deleted)
-                    for _, pending in waiting:
-                        pipeline.hgetall(pending.key)
-                    # What Redis refuses of one request must not keep the results of others.
-                    replies = await pipeline.execute(raise_on_error=False)
-                if withdrawn:
-                    await call_all(self.db, withdrawn)
+                fetch = fetching([pending.key for _, pending in waiting], deleted)
+                replies, *_ = await call_all(self.db, [fetch, *withdrawn])
+                if isinstance(replies, RedisError):
+                    raise replies
             except (RedisError, OSError):
                 if self._closing:
                     # What could not be withdrawn has a deadline, and what could not be deleted expires.
@@ -244,14 +252,14 @@ class Exchange:
             now = time.perf_counter()
             if waiting:
                 self._observe("get", now - started)
-            for (_, pending), fields in zip(waiting, replies[bool(deleted) :], strict=True):
-                if fields and not isinstance(fields, RedisError):
+            for (_, pending), reply in zip(waiting, replies, strict=True):
+                if reply and not isinstance(reply, RedisError):
                     if not pending.kept:
                         self._to_delete.append(pending.key)
                     if not pending.result.done():
                         if pending.sent:
                             self._observe("wait", now - pending.sent)
-                        pending.result.set_result(fields)
+                        pending.result.set_result(fields_of(reply))
 
     def _look(self, names: Iterable[bytes]) -> None:
         self._to_fetch.update(dict.fromkeys(names))

@@ -257,7 +257,7 @@ class InputQueue(_Queue):
         fields = request_fields(uri, to_inputs(data), reply_to, options.deadline_ms)
         earlier_result = "" if reply_to else result_key(self.name, uri)
         priority = options.priority or NORMAL
-        call = adding(self.name, fields, priority, earlier_result)
+        call = adding(self.name, [(fields, priority)], earlier_result)
         with translated(self.db):
             entry_id = run(self.db, enqueueing(self.name, call, options.patience))
         return Place(stream_of(self.name, priority), entry_id)

@@ -35,7 +35,9 @@ class Server:
     """One redis-server."""
 
     def __init__(self, folder, *arguments, port=None):
-        self.port = port or free_port()
+        # The port that nodes of a cluster use among themselves is 10,000 higher, and has to exist.
+        most = 55_000 if "--cluster-enabled" in arguments else 65_536
+        self.port = port or next(port for port in iter(free_port, None) if port < most)
         self.folder = folder / str(self.port)
         self.folder.mkdir()
         self._arguments = arguments
@@ -108,11 +110,8 @@ class Cluster:
     """Three masters that share the hash slots."""
 
     def __init__(self, folder, running):
-        # The cluster's own port is 10,000 higher, and has to exist.
-        ports = iter(port for port in iter(free_port, None) if port < 55_000)
         self.nodes = [
-            running(Server(folder, "--cluster-enabled", "yes", "--cluster-node-timeout", "2000", port=next(ports)))
-            for _ in range(3)
+            running(Server(folder, "--cluster-enabled", "yes", "--cluster-node-timeout", "2000")) for _ in range(3)
         ]
         for index, node in enumerate(self.nodes):
             first, last = 16384 * index // 3, 16384 * (index + 1) // 3

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from cluster_serving.client.connection import connect_async
-from cluster_serving.client.errors import InvalidInput, RedisUnavailable, ResultTimeout
+from cluster_serving.client.errors import InvalidInput, QueueFull, RedisUnavailable, ResultTimeout
 from cluster_serving.client.exchange import Exchange
+from cluster_serving.client.limits import limits_key
 from cluster_serving.client.protocol import decode_result, result_pattern
 
 
@@ -48,6 +49,40 @@ def test_failures_are_the_errors_of_the_table(redis_server, job):
         with pytest.raises(RedisUnavailable, match="127.0.0.1:1"):
             await echoed(unreachable, job, 1)
         await unreachable.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.usefixtures("echo")
+def test_requests_that_are_queued_together_may_be_of_several_jobs_and_sizes(redis_server, job):
+    async def refused(exchange, number):
+        with pytest.raises(QueueFull, match=f"'full {job}' holds 2 requests"):
+            await exchange.request(f"full {job}", {"x": np.array([number])}, 1)
+
+    async def left_alone(exchange, number):
+        with pytest.raises(ResultTimeout):
+            await exchange.request(f"full {job}", {"x": np.array([number])}, 1)
+
+    async def large(exchange, number):
+        fields = await exchange.request(job, {"x": np.full(300_000, number)}, 30)
+        return decode_result(fields)
+
+    async def main():
+        exchange = Exchange(connect_async(url=redis_server.url))
+        await exchange.db.hset(limits_key(f"full {job}"), "maxQueueLength", 2)
+        # The first keeps the others waiting, so that they leave together.
+        first = asyncio.create_task(echoed(exchange, job, 0))
+        await asyncio.sleep(0)
+        found = await asyncio.gather(
+            *(left_alone(exchange, n) for n in range(2)),
+            *(refused(exchange, n) for n in range(3)),
+            *(large(exchange, n) for n in range(3)),
+            *(echoed(exchange, job, n) for n in range(5)),
+        )
+        assert [array[-1] for array in found[5:8]] == [0, 1, 2]
+        assert found[8:] == list(range(5))
+        assert await first == 0
+        await exchange.close()
 
     asyncio.run(main())
 
