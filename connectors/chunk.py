@@ -1,5 +1,8 @@
 """How stream entries cross the exchange between source and window: what one read found, as one byte string.
 
+Where both share a process, the entries are in the lane (`connectors.lane`), and the chunk only says so: on their way
+through Flink, bytes are copied half a dozen times.
+
 A record per request would cost a round trip between Flink and its Python worker each in process mode, and in thread
 mode more than all else that the source does for a small request.
 """
@@ -12,7 +15,7 @@ from typing import NamedTuple
 
 from cluster_serving.client.protocol import Entry
 
-_HEAD = struct.Struct("<i?II")
+_HEAD = struct.Struct("<i?Ii")
 _ENTRY = struct.Struct("<7I")
 
 
@@ -23,20 +26,21 @@ class Chunk(NamedTuple):
         lane_key: Flink key that leads to the window subtask of this lane.
         more: The source has found further requests waiting and will hand them over next.
         lane_id: The lane they travel on (see `connectors.lane`).
-        entries: The requests. None at all in the first chunk of a lane in process mode, which only makes Flink open
-            the operators behind the source.
+        entries: The requests; None for those that were handed over on the lane. An empty chunk comes first in process
+            mode, only to make Flink open the operators behind the source.
     """
 
     lane_key: int
     more: bool
     lane_id: str
-    entries: Sequence[Entry]
+    entries: Sequence[Entry] | None
 
     def to_bytes(self) -> bytes:
         """Serialize."""
         lane = self.lane_id.encode()
-        parts = [_HEAD.pack(self.lane_key, self.more, len(lane), len(self.entries)), lane]
-        for entry in self.entries:
+        count = -1 if self.entries is None else len(self.entries)
+        parts = [_HEAD.pack(self.lane_key, self.more, len(lane), count), lane]
+        for entry in self.entries or ():
             uri, reply_to = (text.encode("utf8", "surrogateescape") for text in (entry.uri, entry.reply_to))
             fields = (entry.id, uri, entry.serde, reply_to, entry.deadline, entry.priority.encode(), entry.data)
             parts.append(_ENTRY.pack(*map(len, fields)))
@@ -49,6 +53,8 @@ class Chunk(NamedTuple):
         lane_key, more, lane_length, count = _HEAD.unpack_from(raw)
         start = _HEAD.size + lane_length
         lane_id = raw[_HEAD.size : start].decode()
+        if count < 0:
+            return cls(lane_key, more, lane_id, None)
         entries = []
         for _ in range(count):
             lengths = _ENTRY.unpack_from(raw, start)

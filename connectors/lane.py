@@ -1,16 +1,21 @@
 """Flow control between the source and the sink of one task slot.
 
 Subtask i of the source feeds subtask i of the batching window: that pair is a lane. Both normally live in one Python
-process (in either execution mode), and then share a `Lane`: the source learns how many requests are unanswered, so it
-leaves the rest in Redis for other slots, and the window learns whether more are on their way. If Flink placed the two
-in different processes, `find` gives None and both do without: Flink's own backpressure still holds.
+process (in either execution mode), and then share a `Lane`: requests pass through it as the objects they are, the
+source learns how many are unanswered, so it leaves the rest in Redis for other slots, and the window learns whether
+more are on their way. If Flink placed the two in different processes, `find` gives None and both do without: requests
+pass through Flink as bytes, and its own backpressure still holds.
 """
 
 from __future__ import annotations
 
 import threading
 import uuid
+from collections import deque
+from collections.abc import Sequence
 from weakref import WeakValueDictionary
+
+from cluster_serving.client.protocol import Entry
 
 
 class Lane:
@@ -18,6 +23,9 @@ class Lane:
 
     Args:
         limit: Most unanswered requests the source may hand over.
+
+    Attributes:
+        attached: Whether the window has shown that it shares this process.
     """
 
     def __init__(self, limit: int) -> None:
@@ -27,7 +35,8 @@ class Lane:
         self._announced = 0
         self._arrived = 0
         self._answered = 0
-        self._attached = False
+        self._entries: deque[Sequence[Entry]] = deque()
+        self.attached = False
 
     def capacity(self, timeout: float, ahead: bool) -> int:
         """Source: how many more requests may be handed over; waits up to `timeout` seconds for at least one.
@@ -44,17 +53,25 @@ class Lane:
     def wait_idle(self, timeout: float) -> bool:
         """Source: wait up to `timeout` seconds until all that was handed over is answered."""
         with self._changed:
-            return self._changed.wait_for(lambda: not self._attached or self._answered >= self._announced, timeout)
+            return self._changed.wait_for(lambda: not self.attached or self._answered >= self._announced, timeout)
 
     def announce(self, count: int) -> None:
         """Source: `count` requests are about to be handed over."""
         with self._changed:
             self._announced += count
 
+    def hand_over(self, entries: Sequence[Entry]) -> None:
+        """Source: leave requests for the window, once that is attached; a chunk tells it to take them."""
+        self._entries.append(entries)
+
+    def take(self) -> Sequence[Entry]:
+        """Window: the requests of the next `hand_over`."""
+        return self._entries.popleft()
+
     def arrive(self, count: int) -> bool:
         """Window: `count` requests came. Returns whether more have been announced and are on their way."""
         with self._changed:
-            self._attached = True
+            self.attached = True
             self._arrived += count
             return self._announced > self._arrived
 
@@ -66,7 +83,7 @@ class Lane:
 
     def _room(self, ahead: bool) -> int:
         # Until the window has shown that it shares this process, nothing would ever be counted as answered.
-        unanswered = self._announced - self._answered if self._attached else 0
+        unanswered = self._announced - self._answered if self.attached else 0
         return self._limit - unanswered if ahead or not unanswered else 0
 
 

@@ -99,7 +99,7 @@ class RedisStreamsSource(FlatMapFunction):
             self._lane.announce(len(entries))
             # Look ahead, so that the last chunk of this read says truly whether more requests are waiting.
             following = self._read(None) if len(entries) >= self._read_size else []
-            runs = list(by_size(entries, _CHUNK_BYTES))
+            runs = [entries] if self._lane.attached else list(by_size(entries, _CHUNK_BYTES))
             for run in runs:
                 yield self._chunk(run, more=bool(following) or run is not runs[-1])
             self._requests.inc(len(entries))
@@ -110,7 +110,10 @@ class RedisStreamsSource(FlatMapFunction):
                 return
 
     def _chunk(self, entries: Sequence[Entry], more: bool) -> bytes:
-        return Chunk(self._lane_key, more, self._lane.id, entries).to_bytes()
+        if not self._lane.attached:
+            return Chunk(self._lane_key, more, self._lane.id, entries).to_bytes()
+        self._lane.hand_over(entries)
+        return Chunk(self._lane_key, more, self._lane.id, None).to_bytes()
 
     def _read(self, block_ms: int | None) -> list[Entry]:
         patience = 0 if block_ms is None else _BLOCK_MS / 1000

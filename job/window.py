@@ -39,10 +39,12 @@ class BatchingWindow(KeyedProcessFunction):
     def process_element(self, value: bytes, ctx: KeyedProcessFunction.Context) -> Iterator[list[Request]]:
         """Take one serialized `Chunk`."""
         chunk = Chunk.from_bytes(value)
-        more = chunk.more
+        entries, more = chunk.entries or (), chunk.more
         if lane := find(chunk.lane_id):
-            more = lane.arrive(len(chunk.entries)) or more
-        for entry in chunk.entries:
+            if chunk.entries is None:
+                entries = lane.take()
+            more = lane.arrive(len(entries)) or more
+        for entry in entries:
             try:
                 signature, inputs = entry.decode()
             except ServingError as error:

@@ -11,7 +11,7 @@ entries = st.builds(
 )
 
 
-@given(st.integers(-(2**31), 2**31 - 1), st.booleans(), st.text(), st.lists(entries, max_size=4))
+@given(st.integers(-(2**31), 2**31 - 1), st.booleans(), st.text(), st.none() | st.lists(entries, max_size=4))
 def test_a_chunk_survives(key, more, lane_id, requests):
     chunk = Chunk(key, more, lane_id, requests)
     raw = chunk.to_bytes()

@@ -2,6 +2,7 @@
 
 import threading
 
+from cluster_serving.client.protocol import Entry
 from cluster_serving.connectors.lane import find, open_lane
 
 
@@ -54,3 +55,15 @@ def test_the_source_can_wait_until_everything_is_answered():
     assert not lane.wait_idle(0)
     threading.Timer(0.05, lane.answer, [1]).start()
     assert lane.wait_idle(10)
+
+
+def test_requests_are_taken_in_the_order_in_which_they_were_handed_over():
+    lane = open_lane(limit=4)
+    assert not lane.attached
+    lane.announce(1)
+    lane.arrive(1)
+    assert lane.attached
+    requests = [[Entry(b"%d-0" % number, "", b"")] for number in range(2)]
+    for entries in requests:
+        lane.hand_over(entries)
+    assert [lane.take(), lane.take()] == requests
