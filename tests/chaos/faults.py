@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -80,13 +81,10 @@ def slow_network(system, random):
 def fill_disk(system, random):
     """Fill the disk that holds the append-only file of Redis, for a while."""
     filler = system.disk / "filler"
-    with filler.open("wb") as file:
-        try:
-            while True:
-                file.write(bytes(1 << 16))
-                file.flush()
-        except OSError:
-            pass
+    # Unbuffered: what is left in a buffer would be written, and fail again, when the file is closed.
+    with filler.open("wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(bytes(1 << 16))
     time.sleep(random.uniform(3, 8))
     filler.unlink(missing_ok=True)
 

@@ -56,7 +56,8 @@ def run(system, names, options):
         time.sleep(chance.uniform(0.5, 1) * options.every)
         # Every fault once, and then any; every fourth round two at once.
         first = names[number - 1] if number <= len(names) else chance.choice(names)
-        round_of(system, loads, number, [first, *(chance.sample(names, 1) if number % 4 == 0 else [])], chance)
+        others = [name for name in names if name != first] if number % 4 == 0 else []
+        round_of(system, loads, number, [first, *chance.sample(others, min(1, len(others)))], chance)
     time.sleep(SETTLE)
     after = resources(system)
     passed = True
