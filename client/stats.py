@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 LATENCY_BOUNDS_MS = (
@@ -17,33 +17,43 @@ LATENCY_BOUNDS_MS = (
 )
 """Upper bounds of the latencies that are counted together, in milliseconds; what is above the last counts as `inf`."""
 
+BATCH_SIZES = tuple(1 << power for power in range(12))
+"""Upper bounds of the sizes of batches that are counted together; what is above the last counts as `inf`."""
+
 SEEN = "seen"
 """Field with the time, by the clock of Redis in milliseconds, at which a slot of the job last gave a sign of life."""
 
 SEEN_EVERY_S = 5.0
 
 _LATENCY = "latency_ms:"
+_BATCH_SIZE = "batch_size:"
 
 
-def add_batch(totals: Counter[str], size: int, failures: int, inference_ms: int, wait_ms: int) -> None:
+def add_batch(
+    totals: Counter[str], size: int, failures: int, *, wait_us: int, inference_us: int, write_us: int
+) -> None:
     """Count a batch.
 
     Args:
         totals: Fields of the hash, which grow.
         size: Requests in it.
         failures: Those of them that were answered with an error.
-        inference_ms: Milliseconds that it took to compute.
-        wait_ms: Milliseconds that its oldest request had waited before.
+        wait_us: Microseconds that its oldest request had waited before.
+        inference_us: Microseconds that it took to compute.
+        write_us: Microseconds that it took to write the answers.
     """
     totals["requests"] += size
     totals["failures"] += failures
     totals["batches"] += 1
-    totals["inference_ms"] += inference_ms
-    totals["wait_ms"] += wait_ms
-    latency = wait_ms + inference_ms
-    above = latency > LATENCY_BOUNDS_MS[-1]
-    bound = "inf" if above else LATENCY_BOUNDS_MS[bisect_left(LATENCY_BOUNDS_MS, latency)]
-    totals[f"{_LATENCY}{bound}"] += size
+    totals["wait_us"] += wait_us
+    totals["inference_us"] += inference_us
+    totals["write_us"] += write_us
+    totals[f"{_BATCH_SIZE}{_bound(BATCH_SIZES, size)}"] += 1
+    totals[f"{_LATENCY}{_bound(LATENCY_BOUNDS_MS, (wait_us + inference_us + write_us) / 1000)}"] += size
+
+
+def _bound(bounds: Sequence[int], value: float) -> int | str:
+    return "inf" if value > bounds[-1] else bounds[bisect_left(bounds, value)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +64,11 @@ class JobStats:
         requests: Requests answered.
         failures: Those answered with an error.
         batches: Batches they came in.
-        inference_ms: Milliseconds that the batches took to compute.
-        wait_ms: Milliseconds that the oldest request of each batch had waited before.
+        wait_us: Microseconds that the oldest request of each batch had waited before it was computed.
+        inference_us: Microseconds that the batches took to compute.
+        write_us: Microseconds that it took to write their answers.
+        batch_sizes: How many batches had so many requests, but not as few as the bound before; one number per bound,
+            and one for those above the last.
         latency_ms: How many requests were in a batch that was done within so many milliseconds of its oldest
             request's arrival, but not within the bound before; one number per bound, and one for those above the last.
         seen_ms: See `SEEN`; None if there was no sign yet.
@@ -64,8 +77,10 @@ class JobStats:
     requests: int
     failures: int
     batches: int
-    inference_ms: int
-    wait_ms: int
+    wait_us: int
+    inference_us: int
+    write_us: int
+    batch_sizes: tuple[int, ...]
     latency_ms: tuple[int, ...]
     seen_ms: int | None
 
@@ -80,8 +95,10 @@ class JobStats:
             requests=total("requests"),
             failures=total("failures"),
             batches=total("batches"),
-            inference_ms=total("inference_ms"),
-            wait_ms=total("wait_ms"),
+            wait_us=total("wait_us"),
+            inference_us=total("inference_us"),
+            write_us=total("write_us"),
+            batch_sizes=tuple(total(f"{_BATCH_SIZE}{bound}") for bound in (*BATCH_SIZES, "inf")),
             latency_ms=tuple(total(f"{_LATENCY}{bound}") for bound in (*LATENCY_BOUNDS_MS, "inf")),
             seen_ms=total(SEEN) or None,
         )

@@ -33,6 +33,20 @@ class Answer:
     fields: Mapping[str, str | bytes]
 
 
+class Answered(NamedTuple):
+    """A batch on its way to the sink.
+
+    Attributes:
+        answers: At least one.
+        wait_us: Microseconds that its oldest request had waited before it was computed.
+        inference_us: Microseconds that it took to compute.
+    """
+
+    answers: Sequence[Answer]
+    wait_us: int
+    inference_us: int
+
+
 # Not a MULTI: that could not leave alone what is answered already, costs the caller four times as much to write, and is
 # refused as a whole by a full Redis, while a script that has deleted something may go on. Only answering makes room.
 _ANSWER = Script(

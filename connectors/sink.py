@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 
 from pyflink.datastream import FlatMapFunction, RuntimeContext
 
-from cluster_serving.connectors.answer import Answer, write_answers
+from cluster_serving.connectors.answer import Answered, write_answers
 from cluster_serving.connectors.attempts import noted
 from cluster_serving.connectors.lane import find
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.reconnect import Backoff, connect
+from cluster_serving.connectors.redis_clock import RedisClock
 from cluster_serving.connectors.runtime import records_out
+from cluster_serving.connectors.stats import StatsWriter
 
 NAME = "Redis hash sink"
 
@@ -37,18 +40,23 @@ class RedisHashSink(FlatMapFunction):
         self._requests = metrics.counter("requests")
         self._records_out = records_out(runtime_context)
         self._backoff = Backoff(f"{NAME} of {self._job}", metrics.counter("reconnects").inc)
+        self._stats = StatsWriter(self._client, self._job, RedisClock(self._client))
 
     def close(self) -> None:
         """Disconnect."""
+        self._stats.close()
         self._client.close()
 
-    def flat_map(self, value: list[Answer]) -> Iterable[int]:
+    def flat_map(self, value: Answered) -> Iterable[int]:
         """Write a batch of answers."""
-        with noted(self._options, self._job, (answer.entry.id for answer in value)):
-            self._backoff.persist(lambda: write_answers(self._client, self._job, self._options.result_ttl_s, value))
-        for lane_id in {answer.lane_id for answer in value}:
+        answers = value.answers
+        started = time.monotonic()
+        with noted(self._options, self._job, (answer.entry.id for answer in answers)):
+            self._backoff.persist(lambda: write_answers(self._client, self._job, self._options.result_ttl_s, answers))
+        for lane_id in {answer.lane_id for answer in answers}:
             if lane := find(lane_id):
-                lane.answer(sum(answer.lane_id == lane_id for answer in value))
-        self._requests.inc(len(value))
-        self._records_out.inc(len(value))
+                lane.answer(sum(answer.lane_id == lane_id for answer in answers))
+        self._requests.inc(len(answers))
+        self._records_out.inc(len(answers))
+        self._stats.add(value, write_us=round((time.monotonic() - started) * 1e6))
         return ()

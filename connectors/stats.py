@@ -11,6 +11,7 @@ from redis.exceptions import RedisError
 
 from cluster_serving.client.protocol import stats_key
 from cluster_serving.client.stats import SEEN, SEEN_EVERY_S, add_batch
+from cluster_serving.connectors.answer import Answered
 from cluster_serving.connectors.redis_clock import RedisClock
 
 _INTERVAL = 1.0
@@ -40,10 +41,18 @@ class StatsWriter:
         self._thread = threading.Thread(target=self._run, name="stats", daemon=True)
         self._thread.start()
 
-    def add(self, size: int, failures: int, inference_ms: int, wait_ms: int) -> None:
+    def add(self, batch: Answered, write_us: int) -> None:
         """Count a batch; see `client.stats.add_batch`."""
+        failures = sum("code" in answer.fields for answer in batch.answers)
         with self._lock:
-            add_batch(self._totals, size, failures, inference_ms, wait_ms)
+            add_batch(
+                self._totals,
+                len(batch.answers),
+                failures,
+                wait_us=batch.wait_us,
+                inference_us=batch.inference_us,
+                write_us=write_us,
+            )
 
     def close(self) -> None:
         """Write what is left, unless Redis makes that a long wait."""
