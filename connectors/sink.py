@@ -44,7 +44,7 @@ class RedisHashSink(FlatMapFunction):
 
     def flat_map(self, value: list[Answer]) -> Iterable[int]:
         """Write a batch of answers."""
-        with noted(self._options, self._job, (answer.entry.id for answer in value)):
+        with noted(self._options, self._job, (answer.entry for answer in value)):
             self._backoff.persist(lambda: write_answers(self._client, self._job, self._options.result_ttl_s, value))
         for lane_id in {answer.lane_id for answer in value}:
             if lane := find(lane_id):
