@@ -228,12 +228,11 @@ class Inference(MapFunction):
     def map(self, value: list[Request]) -> list[Answer]:
         """Answer one batch."""
         started = time.monotonic()
-        queued_ms = value[0].entry.queued_ms
-        wait_ms = max(0, round((self._clock.now_ms() or queued_ms) - queued_ms))
+        wait_ms = max(0, round(self._clock.waited_ms(value[0].entry.queued_ms) or 0))
         requests, expired = self._deadlines.check(value)
         if expired:
             self._expired.inc(expired)
-        with noted(self._options.redis, self._options.name, (request.entry.id for request in requests)):
+        with noted(self._options.redis, self._options.name, (request.entry for request in requests)):
             answers = self._predictor.answer(requests)
         if self._predictor.exhausted:
             self._end_process(answers)
