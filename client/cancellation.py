@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
+from cluster_serving.client import image_stream
 from cluster_serving.client.errors import RequestCancelled
 from cluster_serving.client.limits import limits_key
 from cluster_serving.client.priority import streams_of
@@ -29,11 +30,13 @@ for i = 1, #found[1][2], 2 do entry[found[1][2][i]] = found[1][2][i + 1] end
 if entry.uri ~= ARGV[3] then return 0 end
 redis.call('XDEL', KEYS[1], ARGV[2])
 if #ARGV > 4 then
-  redis.call('DEL', KEYS[2])
-  redis.call('HSET', KEYS[2], unpack(ARGV, 5))
-  redis.call('EXPIRE', KEYS[2], redis.call('HGET', KEYS[3], 'resultTtl') or ARGV[4])
+  -- The clients of 0.7 and 0.8 look for their result elsewhere.
+  local key = entry.image and not entry.data and KEYS[4] or KEYS[2]
+  redis.call('DEL', key)
+  redis.call('HSET', key, unpack(ARGV, 5))
+  redis.call('EXPIRE', key, redis.call('HGET', KEYS[3], 'resultTtl') or ARGV[4])
   local channel = entry.reply_to
-  if not channel or channel == '' then channel = KEYS[2] end
+  if not channel or channel == '' then channel = key end
   redis.call('PUBLISH', channel, ARGV[3])
 end
 return 1
@@ -122,6 +125,8 @@ def withdrawal(job: str, uri: str, place: Place, answer: Mapping[str, str | byte
     """
     flat = [part for pair in answer.items() for part in pair]
     keys = [place.stream, result_key(job, uri), limits_key(job)]
+    if job == image_stream.STREAM:
+        keys.append(image_stream.result_key(uri))
     return Call(_CANCEL, keys, [GROUP, place.entry_id, _bytes(uri), DEFAULT_RESULT_TTL, *flat])
 
 

@@ -1,7 +1,7 @@
 """What is known of the attempts at requests that were interrupted: notes for the dead letter, should it come to that.
 
-Kept in the Redis hash `<jobName>:attempts` by entry id, because the process that knows of an attempt may not live to
-tell. Nothing is noted of a request that is answered at its first attempt.
+Kept in the Redis hash `<jobName>:attempts` by stream and entry id, because the process that knows of an attempt may not
+live to tell. Nothing is noted of a request that is answered at its first attempt.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 import redis
 from redis.exceptions import RedisError
 
+from cluster_serving.client.protocol import Entry
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.reconnect import connect
 
@@ -67,23 +68,24 @@ class Attempts:
         self._client: Any = client
         self._key = attempts_key(job)
 
-    def begin(self, entry_id: bytes) -> None:
+    def begin(self, entry: Entry) -> None:
         """This process is about to compute a request again, alone; what its batch failed at is no longer its fault."""
-        self._write({entry_id: _attempt("")})
+        self._write({_field(entry): _attempt("")})
 
-    def fail(self, entry_ids: Iterable[bytes]) -> None:
+    def fail(self, entries: Iterable[Entry]) -> None:
         """The exception that is being handled interrupts requests."""
         text = traceback.format_exc()[-_MAX_TRACEBACK:]
-        self._write({entry_id: _attempt(text) for entry_id in entry_ids})
+        self._write({_field(entry): _attempt(text) for entry in entries})
 
-    def last(self, entry_id: bytes) -> Attempt:
+    def last(self, entry: Entry) -> Attempt:
         """The last attempt at a request; empty if nothing was noted."""
-        raw = self._client.hget(self._key, entry_id)
+        # Earlier versions noted it by its id alone.
+        raw = next(filter(None, self._client.hmget(self._key, _field(entry), entry.id)), None)
         return Attempt(**json.loads(raw)) if raw else Attempt()
 
-    def forget(self, entry_id: bytes) -> None:
+    def forget(self, entry: Entry) -> None:
         """A request is answered, or given up."""
-        self._client.hdel(self._key, entry_id)
+        self._client.hdel(self._key, _field(entry), entry.id)
 
     def _write(self, attempts: dict[bytes, Attempt]) -> None:
         with self._client.pipeline() as pipeline:
@@ -93,15 +95,20 @@ class Attempts:
 
 
 @contextlib.contextmanager
-def noted(options: RedisOptions, job: str, entry_ids: Iterable[bytes]) -> Iterator[None]:
+def noted(options: RedisOptions, job: str, entries: Iterable[Entry]) -> Iterator[None]:
     """Note an exception that leaves the block, and with it interrupts requests; it goes on to Flink."""
     try:
         yield
     except BaseException:
         # A connection of its own: that of the caller may be in the middle of an answer.
         with contextlib.suppress(RedisError, OSError), connect(options) as client:
-            Attempts(client, job).fail(entry_ids)
+            Attempts(client, job).fail(entries)
         raise
+
+
+def _field(entry: Entry) -> bytes:
+    """An id is unique only in its stream, of which a job has one for each priority."""
+    return entry.priority.encode() + b":" + entry.id
 
 
 def _attempt(text: str) -> Attempt:

@@ -51,7 +51,7 @@ class RedisHashSink(FlatMapFunction):
         """Write a batch of answers."""
         answers = value.answers
         started = time.monotonic()
-        with noted(self._options, self._job, (answer.entry.id for answer in answers)):
+        with noted(self._options, self._job, (answer.entry for answer in answers)):
             self._backoff.persist(lambda: write_answers(self._client, self._job, self._options.result_ttl_s, answers))
         for lane_id in {answer.lane_id for answer in answers}:
             if lane := find(lane_id):

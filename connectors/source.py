@@ -74,7 +74,7 @@ class RedisStreamsSource(FlatMapFunction):
             on_loss=lambda: publish_limits(self._client, self._stream, self._options),
         )
         self._attempts = Attempts(self._client, self._stream)
-        self._tried: bytes | None = None
+        self._tried: Entry | None = None
         metrics = runtime_context.get_metrics_group()
         self._requests = metrics.counter("requests")
         self._dead_letters = metrics.counter("deadLetters")
@@ -158,16 +158,16 @@ class RedisStreamsSource(FlatMapFunction):
             return []
         entry, deliveries = found
         if deliveries <= self._options.max_deliveries:
-            self._attempts.begin(entry.id)
-            self._tried = entry.id
+            self._attempts.begin(entry)
+            self._tried = entry
             return [entry]
-        last = self._attempts.last(entry.id)
+        last = self._attempts.last(entry)
         error = PoisonRequest(
             f"given up after {deliveries - 1} attempts: each time, the process that computed this request died or was "
             f"stopped{last}"
         )
         bury(self._client, self._stream, self._options.result_ttl_s, entry, error, last.traceback)
-        self._attempts.forget(entry.id)
+        self._attempts.forget(entry)
         self._dead_letters.inc()
         return []
 

@@ -33,21 +33,26 @@ class Deadlines:
         """
         if not self._default_ms and not any(request.entry.deadline for request in requests):
             return requests, 0
-        now = self._clock.now_ms()
-        if now is None:
+        # A failover may have put a Redis with another clock there since it was last asked: nothing is dropped for that,
+        # nor while Redis does not answer.
+        if not any(map(self._has_expired, requests)) or not self._clock.refresh():
             return requests, 0
-        checked = [self._check(request, now) for request in requests]
+        checked = [self._fail(request) if self._has_expired(request) else request for request in requests]
         return checked, sum(before is not after for before, after in zip(requests, checked, strict=True))
 
-    def _check(self, request: Request, now_ms: float) -> Request:
-        if request.error is not None:
-            return request
-        entry = request.entry
-        allowed = int(entry.deadline) if entry.deadline else self._default_ms
-        waited = now_ms - entry.queued_ms
-        if not allowed or waited <= allowed:
-            return request
+    def _has_expired(self, request: Request) -> bool:
+        allowed = self._allowed_ms(request)
+        if request.error is not None or not allowed:
+            return False
+        waited = self._clock.waited_ms(request.entry.queued_ms)
+        return waited is not None and waited > allowed
+
+    def _fail(self, request: Request) -> Request:
+        waited, allowed = self._clock.waited_ms(request.entry.queued_ms) or 0, self._allowed_ms(request)
         error = DeadlineExceeded(
             f"the request waited for {waited:.0f} ms and may wait for {allowed} ms; it was not computed"
         )
         return replace(request, error=error)
+
+    def _allowed_ms(self, request: Request) -> int:
+        return int(request.entry.deadline) if request.entry.deadline else self._default_ms

@@ -16,14 +16,13 @@ from cluster_serving.client import encryption
 from cluster_serving.client.errors import InferenceFailed, InvalidInput, ModelError, ServingError
 from cluster_serving.client.inputs import Image
 from cluster_serving.client.slots import SlotReport
-from cluster_serving.connectors.answer import Answer, write_answers
+from cluster_serving.connectors.answer import Answer, Answered, write_answers
 from cluster_serving.connectors.attempts import noted
 from cluster_serving.connectors.model_secret import secret_key, wait_for_secret
 from cluster_serving.connectors.reconnect import connect
 from cluster_serving.connectors.redis_clock import RedisClock
 from cluster_serving.connectors.runtime import subtask_index
 from cluster_serving.connectors.slots import SlotReporter
-from cluster_serving.connectors.stats import StatsWriter
 from cluster_serving.job.batch import Arrays, group_by_shape, isolate, merge, split
 from cluster_serving.job.deadline import Deadlines
 from cluster_serving.job.models import load_model
@@ -198,7 +197,6 @@ class Inference(MapFunction):
         self._redis = connect(self._options.redis)
         self._clock = RedisClock(self._redis)
         self._deadlines = Deadlines(self._clock, self._options.request_deadline_ms)
-        self._stats = StatsWriter(self._redis, self._options.name, RedisClock(self._redis))
         metrics = runtime_context.get_metrics_group()
         self._failures = metrics.counter("failures")
         self._expired = metrics.counter("expired")
@@ -222,30 +220,27 @@ class Inference(MapFunction):
         predictor: Predictor | None = getattr(self, "_predictor", None)
         if predictor is not None:
             predictor.close()
-            self._stats.close()
             self._redis.close()
 
-    def map(self, value: list[Request]) -> list[Answer]:
+    def map(self, value: list[Request]) -> Answered:
         """Answer one batch."""
         started = time.monotonic()
-        queued_ms = value[0].entry.queued_ms
-        wait_ms = max(0, round((self._clock.now_ms() or queued_ms) - queued_ms))
+        wait_us = round(1000 * max(0, self._clock.waited_ms(value[0].entry.queued_ms) or 0))
         requests, expired = self._deadlines.check(value)
         if expired:
             self._expired.inc(expired)
-        with noted(self._options.redis, self._options.name, (request.entry.id for request in requests)):
+        with noted(self._options.redis, self._options.name, (request.entry for request in requests)):
             answers = self._predictor.answer(requests)
         if self._predictor.exhausted:
             self._end_process(answers)
+        inference_us = round(1e6 * (time.monotonic() - started))
         self._batch_size.update(len(value))
-        inference_ms = round((time.monotonic() - started) * 1000)
-        self._inference_ms.update(inference_ms)
-        self._queue_wait_ms.update(wait_ms)
+        self._inference_ms.update(round(inference_us / 1000))
+        self._queue_wait_ms.update(round(wait_us / 1000))
         failures = sum("code" in answer.fields for answer in answers)
         if failures:
             self._failures.inc(failures)
-        self._stats.add(len(value), failures, inference_ms, wait_ms)
-        return answers
+        return Answered(answers, wait_us, inference_us)
 
     def _end_process(self, answers: Sequence[Answer]) -> NoReturn:
         """Answer what was computed, then let Flink, or what keeps it alive, replace this process.

@@ -217,6 +217,14 @@ class Config(BaseModel):
         "host:port",
         "Flink's REST endpoint and UI. If nothing listens there and it is this machine, a cluster is started.",
     )
+    slots_per_task_manager: int = _key(
+        8,
+        _COUNT,
+        "Task slots of each TaskManager that is started here; a job that needs more gets further TaskManagers. A "
+        "TaskManager is a process: its death costs no more than its slots.",
+        ge=1,
+        le=1024,
+    )
     start_timeout: int = _key(
         120, "a whole number of seconds, at least 1", "Seconds that each step of cluster-serving-start may take.", ge=1
     )

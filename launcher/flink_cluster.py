@@ -19,9 +19,6 @@ from cluster_serving.launcher.process import Process, locked, spawn, wait_until
 from cluster_serving.launcher.redis_server import is_listening
 from cluster_serving.launcher.values import Address
 
-SLOTS = 8
-"""Task slots of one TaskManager that is started here."""
-
 SERVICE = "flink"
 """Name of the service in the state folder."""
 
@@ -105,7 +102,7 @@ class FlinkCluster:
                 f"the job needs {needed} free task slots (modelParallelism), and Flink at {self.address} has "
                 f"{overview.free} of {overview.slots}; add TaskManagers, stop another job or lower modelParallelism"
             )
-        more = max(dead, math.ceil(missing / SLOTS))
+        more = max(dead, math.ceil(missing / self._config.slots_per_task_manager))
         self._say(f"Starting {more} more TaskManager{'s' if more > 1 else ''} for {needed} slots")
         with locked(self.home.path):
             for _ in range(more):
@@ -124,19 +121,20 @@ class FlinkCluster:
 
     def _prepare(self, settings: dict[str, object]) -> None:
         local = {} if self.address.is_local else {"python.executable": "python"}
-        self.home.prepare({"taskmanager.numberOfTaskSlots": SLOTS} | local | settings)
+        self.home.prepare(local | settings)
 
     def _start_taskmanager(self) -> None:
         number = 1
         while Process.read(self.home.path / f"taskmanager-{number}.json"):
             number += 1
-        self._spawn("taskmanager", number)
+        # Said to each, as the jobs of a cluster may want different ones.
+        self._spawn("taskmanager", number, f"-Dtaskmanager.numberOfTaskSlots={self._config.slots_per_task_manager}")
 
-    def _spawn(self, role: str, number: int | None = None) -> Process:
+    def _spawn(self, role: str, number: int | None = None, *arguments: str) -> Process:
         name = f"{role}-{number}" if number else role
         home = self.home
         environment = home.environment() | {"STD_REDIRECT_TO_FILE": "true", "FLINK_IDENT_STRING": name}
-        command = [str(home.path / "bin" / f"{role}.sh"), "start-foreground"]
+        command = [str(home.path / "bin" / f"{role}.sh"), "start-foreground", *arguments]
         after = ["cluster_serving.launcher.resubmit", str(self.address.port)] if role == "jobmanager" else []
         return spawn(command, home.path / f"{name}.json", home.logs / f"{name}.out", home.work, environment, after)
 

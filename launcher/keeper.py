@@ -9,6 +9,7 @@ no single supervisor whose death would matter. On clusters, this is the work of 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import ctypes
 import os
 import signal
@@ -70,12 +71,19 @@ class Keeper:
     def _run_once(self, after: Sequence[str]) -> int:
         if self._stopping:
             return 0
-        self._child = subprocess.Popen(self._command, preexec_fn=_die_with_parent)  # noqa: S603
+        # In a group of its own, which ends with it.
+        self._child = subprocess.Popen(self._command, preexec_fn=_die_with_parent, process_group=0)  # noqa: S603
         if self._stopping:
             # The signal came while the process was being started.
             self._child.terminate()
         if after:
             threading.Thread(target=subprocess.run, args=([sys.executable, "-m", *after],), daemon=True).start()
+        # Not reaped yet, so that nothing else can have its number.
+        with contextlib.suppress(ChildProcessError):
+            os.waitid(os.P_PID, self._child.pid, os.WEXITED | os.WNOWAIT)
+        # A TaskManager that is killed leaves its Python workers behind, with a copy of the model each.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._child.pid, signal.SIGKILL)
         return self._child.wait()
 
 

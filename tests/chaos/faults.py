@@ -36,16 +36,21 @@ def kill(service):
     return fault
 
 
-def kill_python_worker(system, random):
-    """In process mode the model runs in a child of the TaskManager."""
-    workers = [
+def python_workers(cluster):
+    """Numbers of the processes in which the models of process mode run: descendants of the TaskManagers."""
+    return [
         pid
-        for manager in kept_processes(system.cluster, "taskmanager")
+        for manager in kept_processes(cluster, "taskmanager")
         for pid in descendants(manager)
         if b"beam_boot" in Path(f"/proc/{pid}/cmdline").read_bytes()
     ]
-    assert workers, "there is no Python worker: is the job in process mode?"
-    os.kill(random.choice(workers), signal.SIGKILL)
+
+
+def kill_python_worker(system, random):
+    """None only if another fault has just ended it, or the process above it."""
+    workers = python_workers(system.cluster)
+    if workers:
+        os.kill(random.choice(workers), signal.SIGKILL)
 
 
 def freeze(service, seconds=20):

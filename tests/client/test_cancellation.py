@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from cluster_serving.client import AsyncInputQueue, InputQueue, OutputQueue, RequestCancelled
+from cluster_serving.client import AsyncInputQueue, InputQueue, OutputQueue, RequestCancelled, image_stream
 from cluster_serving.client.cancellation import Place, RecentEntries
 from cluster_serving.client.protocol import GROUP, result_key
 from cluster_serving.connectors.limits import publish_limits
@@ -80,6 +80,24 @@ def test_the_channel_of_the_request_hears_of_it(db, job, requests):
         assert listener.get_message(timeout=5)["type"] == "subscribe"
         assert requests.cancel("foreign")
         assert listener.get_message(timeout=5)["data"] == b"foreign"
+
+
+@pytest.mark.parametrize("fields", [{"image": "x"}, {"data": "x"}, {"image": "x", "data": "x"}])
+def test_the_clients_of_0_7_find_the_answer_where_they_look(redis_server, db, fields):
+    old, later = image_stream.result_key("a"), result_key(image_stream.STREAM, "a")
+    key, other = (old, later) if "data" not in fields else (later, old)
+    with InputQueue(port=redis_server.port, name=image_stream.STREAM) as queue, db.pubsub() as listener:
+        listener.subscribe(key)
+        assert listener.get_message(timeout=5)["type"] == "subscribe"
+        db.xadd(image_stream.STREAM, {"uri": "a"} | fields)
+        try:
+            assert queue.cancel("a")
+            assert db.hget(key, "code") == b"REQUEST_CANCELLED"
+            assert 0 < db.ttl(key) <= 3600
+            assert not db.exists(other)
+            assert listener.get_message(timeout=5)["data"] == b"a"
+        finally:
+            db.delete(image_stream.STREAM, old, later)
 
 
 def test_a_long_stream_is_searched_in_pages(db, job, stranger):

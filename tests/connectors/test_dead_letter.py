@@ -1,6 +1,8 @@
 """Requests that are given up, on a real Redis."""
 
+import json
 import re
+from dataclasses import replace
 
 import pytest
 import redis
@@ -64,15 +66,36 @@ def test_a_large_payload_is_not_kept(db, job, entry):
 
 
 def test_the_exception_that_ends_an_attempt_is_noted(redis_server, db, job, entry):
-    with pytest.raises(SystemExit), noted(RedisOptions(redis_server.url), job, [entry.id]):
+    with pytest.raises(SystemExit), noted(RedisOptions(redis_server.url), job, [entry]):
         raise SystemExit("the model gave up")
     attempts = Attempts(db, job)
-    assert attempts.last(entry.id).traceback.endswith("SystemExit: the model gave up\n")
-    assert re.fullmatch(r"; the last was process \d+ on .*, at SystemExit: .*", str(attempts.last(entry.id)))
-    attempts.begin(entry.id)
-    assert re.fullmatch(r"; the last was process \d+ on \S+", str(attempts.last(entry.id)))
-    attempts.forget(entry.id)
-    assert str(attempts.last(entry.id)) == ""
+    assert attempts.last(entry).traceback.endswith("SystemExit: the model gave up\n")
+    assert re.fullmatch(r"; the last was process \d+ on .*, at SystemExit: .*", str(attempts.last(entry)))
+    attempts.begin(entry)
+    assert re.fullmatch(r"; the last was process \d+ on \S+", str(attempts.last(entry)))
+    attempts.forget(entry)
+    assert str(attempts.last(entry)) == ""
+    assert not db.exists(attempts_key(job))
+
+
+def test_entries_of_the_same_id_in_two_streams_are_told_apart(db, job, entry):
+    attempts, other = Attempts(db, job), replace(entry, priority="high")
+    attempts.begin(entry)
+    assert str(attempts.last(other)) == ""
+    attempts.begin(other)
+    attempts.forget(entry)
+    assert str(attempts.last(entry)) == ""
+    assert str(attempts.last(other)) != ""
+
+
+def test_notes_of_an_earlier_version_are_read_and_forgotten(db, job, entry):
+    attempts = Attempts(db, job)
+    note = {"host": "there", "process": 7, "time": 1.0, "traceback": "ValueError: old"}
+    db.hset(attempts_key(job), entry.id, json.dumps(note))
+    assert str(attempts.last(entry)) == "; the last was process 7 on there, at ValueError: old"
+    attempts.begin(entry)
+    assert attempts.last(entry).traceback == ""
+    attempts.forget(entry)
     assert not db.exists(attempts_key(job))
 
 

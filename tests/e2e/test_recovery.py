@@ -11,29 +11,48 @@ import numpy as np
 import pytest
 
 from tests import model_zoo
-from tests.chaos.faults import kept_processes
+from tests.chaos.faults import kept_processes, python_workers
 from tests.chaos.load import Load
 from tests.waiting import wait_until
 
 
 @pytest.fixture
 def double(started, tmp_path):
-    from openvino import opset13 as ops
+    """Starts a job whose model doubles its input, as `Load` expects."""
 
-    x = ops.parameter([-1, -1], np.float64, name="x")
-    model_zoo.save_openvino(tmp_path, {"x": x}, {"y": ops.multiply(x, ops.constant(np.float64(2)))})
-    started(jobName="recovery", modelPath=tmp_path, modelParallelism=2, maxDeliveries=20)
+    def start(mode, slots):
+        from openvino import opset13 as ops
+
+        x = ops.parameter([-1, -1], np.float64, name="x")
+        model_zoo.save_openvino(tmp_path, {"x": x}, {"y": ops.multiply(x, ops.constant(np.float64(2)))})
+        started(jobName="recovery", modelPath=tmp_path, modelParallelism=slots, executionMode=mode, maxDeliveries=20)
+
+    return start
 
 
-@pytest.mark.usefixtures("double")
 @pytest.mark.parametrize("victim", ["taskmanager", "jobmanager", "redis"])
-def test_every_request_is_answered_though_a_process_is_killed(cluster, victim):
-    load = Load("recovery", cluster.redis_port)
-    time.sleep(2)
-    victims = kept_processes(cluster, victim)
+def test_every_request_is_answered_though_a_process_is_killed(cluster, double, victim):
+    double("thread", 2)
+    assert_nothing_is_lost(cluster, lambda: kill_all(kept_processes(cluster, victim)))
+
+
+def test_a_python_worker_that_dies_costs_no_request_and_no_taskmanager(cluster, double):
+    double("process", 1)
+    before = kept_processes(cluster, "taskmanager")
+    assert_nothing_is_lost(cluster, lambda: kill_all(python_workers(cluster)))
+    assert kept_processes(cluster, "taskmanager") == before
+
+
+def kill_all(victims):
     assert victims
     for pid in victims:
         os.kill(pid, signal.SIGKILL)
+
+
+def assert_nothing_is_lost(cluster, fault):
+    load = Load("recovery", cluster.redis_port)
+    time.sleep(2)
+    fault()
     time.sleep(10)
     counts = load.stop().counts
     assert counts["accepted"] > 500

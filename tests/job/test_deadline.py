@@ -48,3 +48,44 @@ def test_without_deadlines_redis_is_not_asked(db, request_of):
     db.config_resetstat()
     assert Deadlines(RedisClock(db), 0).check(batch) == (batch, 0)
     assert "cmdstat_time" not in db.info("commandstats")
+
+
+class Shifted:
+    """A Redis, and after a failover another one whose clock shows something else."""
+
+    def __init__(self, db):
+        self._db = db
+        self.ahead_s = 0
+
+    def time(self):
+        seconds, microseconds = self._db.time()
+        return seconds + self.ahead_s, microseconds
+
+
+@pytest.mark.parametrize(("ahead_s", "refresh_s"), [(60, 0), (-60, 0), (-60, 30)])
+def test_a_failover_to_a_redis_with_another_clock_drops_nothing_that_has_time(db, request_of, ahead_s, refresh_s):
+    redis = Shifted(db)
+    deadlines = Deadlines(RedisClock(redis, refresh_s), 0)
+    assert deadlines.check([request_of(0, b"10000")])[1] == 0
+    redis.ahead_s = ahead_s
+    batch = [
+        request_of(1000, b"10000"),  # queued before the failover
+        request_of(1000 - 1000 * ahead_s, b"10000"),  # and after it
+        request_of(11_000 - 1000 * ahead_s, b"10000"),
+    ]
+    for _ in range(3):
+        checked, expired = deadlines.check(batch)
+        assert expired == 1
+        assert [request.error is None for request in checked] == [True, True, False]
+
+
+def test_nothing_is_dropped_while_redis_does_not_answer(redis_server, db, request_of):
+    batch = [request_of(5000, b"100")]
+    clock = RedisClock(db)
+    assert clock.now_ms() is not None
+    redis_server.stop()
+    try:
+        assert Deadlines(clock, 0).check(batch) == (batch, 0)
+    finally:
+        redis_server.start()
+    assert Deadlines(clock, 0).check(batch)[1] == 1

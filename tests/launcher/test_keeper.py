@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -67,6 +68,14 @@ def test_a_killed_process_comes_back():
     finally:
         keeper.terminate()
         assert keeper.wait(20) is not None
+
+
+def test_what_a_killed_process_has_started_ends_with_it(keep):
+    keeper = keep(f"import subprocess, sys; subprocess.run([sys.executable, '-c', {LATER!r}])")
+    kept = child(keeper)
+    grandchild = child(SimpleNamespace(pid=kept))
+    os.kill(kept, signal.SIGKILL)
+    assert is_gone(grandchild)
 
 
 def test_a_first_start_that_fails_is_not_repeated(keep):
