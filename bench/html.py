@@ -48,9 +48,11 @@ def page(results: Sequence[Result], what: Mapping[str, Any]) -> str:
         parts.append(svg.histogram("Latency distribution", borders, counts, "ms"))
         if result.cpu_seconds_per_1000:
             parts.append(svg.bars("Cost", result.cpu_seconds_per_1000, "CPU seconds per 1,000 requests"))
-        if result.job and result.job["samples"]:
-            sizes = {f"batch of {size}": float(n) for size, n in result.job["batchSizes"].items()}
-            parts.append(svg.bars("Batch sizes", sizes, f"of {result.job['samples']} sampled batches"))
+        if job := result.job:
+            times = {"queue wait": job["queueWaitMs"], "inference": job["inferenceMs"], "write": job["writeMs"]}
+            parts.append(svg.bars("Where a batch spends its time", times, "ms"))
+            sizes = {f"batch of up to {bound}": float(count) for bound, count in job["batchSizes"].items()}
+            parts.append(svg.bars("Batch sizes", sizes, f"of {job['batches']:,} batches"))
     parts += ["<h2>Machine</h2>", _facts(machine())]
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'

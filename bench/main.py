@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Sequence
-from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -15,8 +15,8 @@ import redis
 import typer
 from rich.console import Console
 
-from cluster_serving.bench import html, output, payload
-from cluster_serving.bench.flink import FlinkJob, taskmanager_ports
+from cluster_serving.bench import html, output, payload, work
+from cluster_serving.bench.flink import taskmanager_ports
 from cluster_serving.bench.generator import Load
 from cluster_serving.bench.generators import Stalled
 from cluster_serving.bench.measure import Plan, measure
@@ -48,7 +48,7 @@ def bench(
         str, typer.Option(help="Over HTTP: predict (JSON, POST /predict) or v2 (KServe, binary tensors).")
     ] = "predict",
     header: Annotated[list[str] | None, typer.Option(help="HTTP header, such as 'Authorization: Bearer ...'.")] = None,
-    flink_url: Annotated[str, typer.Option(help="Flink's REST address, for the job's metrics; empty: none.")] = "",
+    flink_url: Annotated[str, typer.Option(help="Flink's REST address, for what its processes cost.")] = "",
     shape: Annotated[str, typer.Option(help="Random tensors of this shape, such as 224,224,3.")] = "",
     dtype: Annotated[str, typer.Option(help="Their dtype.")] = "",
     image: Annotated[str, typer.Option(help="An image file, a folder of them, or synthetic (JPEG, 224x224).")] = "",
@@ -95,19 +95,16 @@ def bench(
         where = Where(protocol, http_url.rstrip("/") + path, job, records, timeout, headers)
     roles: dict[str, list[int]] = {"Redis": listener(redis_url)}
     results: list[Result] = []
-    with ExitStack() as stack:
-        flink = None
-        if flink_url:
-            flink = stack.enter_context(FlinkJob(flink_url, job))
-            roles |= {"JobManager": listener(flink_url), "TaskManager": listeners(taskmanager_ports(flink_url))}
-        if http_url:
-            roles["front end"] = listener(http_url)
-        right = asyncio.run(references(where))
-        for in_flight, per_second in levels:
-            load = Load(mode, client, in_flight, per_second, requests, check_every=check_every)
-            plan = Plan(where, load, processes, warm_up, window, windows, roles, flink)
-            with _out.status("") as status:
-                results.append(measure(plan, lambda text: status.update(f"[dim]{text}"), right))
+    if flink_url:
+        roles |= {"JobManager": listener(flink_url), "TaskManager": listeners(taskmanager_ports(flink_url))}
+    if http_url:
+        roles["front end"] = listener(http_url)
+    right = asyncio.run(references(where))
+    for in_flight, per_second in levels:
+        load = Load(mode, client, in_flight, per_second, requests, check_every=check_every)
+        plan = Plan(where, load, processes, warm_up, window, windows, roles, partial(work.totals, redis_url, job))
+        with _out.status("") as status:
+            results.append(measure(plan, lambda text: status.update(f"[dim]{text}"), right))
     what = {"job": job, "through": where.kind, "url": _shown(where.url), "bytes": payload.size(records[0])}
     # Narrower, the numbers would be cut.
     Console(highlight=False, width=max(_out.width, 130)).print(output.table(results))

@@ -5,15 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-import httpx
 import numpy as np
 
 from cluster_serving.bench.check import Checker
-from cluster_serving.bench.flink import FlinkJob, Samples
 from cluster_serving.bench.generator import Load
 from cluster_serving.bench.generators import Generators, shares
 from cluster_serving.bench.processes import Processes, Snapshot
@@ -22,7 +19,9 @@ from cluster_serving.bench.stats import Latency, is_stable
 from cluster_serving.bench.stats import Samples as Times
 from cluster_serving.bench.tally import Tally
 from cluster_serving.bench.target import Where, references
+from cluster_serving.bench.work import grown
 from cluster_serving.client.inputs import Array
+from cluster_serving.client.stats import JobStats
 
 _STABLE_WINDOWS = 3
 
@@ -39,7 +38,7 @@ class Plan:
         window: Seconds of a window.
         most_windows: Windows after which it ends, stable or not.
         roles: Role → ids of the processes whose CPU time and memory are taken.
-        flink: The job, for its metrics.
+        totals: Reads the totals of the job, if it is ours.
     """
 
     where: Where
@@ -49,7 +48,7 @@ class Plan:
     window: float = 2.0
     most_windows: int = 10
     roles: Mapping[str, Sequence[int]] | None = None
-    flink: FlinkJob | None = None
+    totals: Callable[[], JobStats | None] = lambda: None
 
 
 def measure(plan: Plan, say: Callable[[str], None] = lambda _: None, right: Sequence[Array] | None = None) -> Result:
@@ -86,7 +85,7 @@ class _Measured:
         self._sent: list[int] = []
         self._rates: list[float] = []
         self._peaks: dict[str, int] = {}
-        self._samples = Samples()
+        self._totals: list[JobStats | None] = []
         self._stable = False
 
     def run(self, say: Callable[[str], None]) -> None:
@@ -122,7 +121,7 @@ class _Measured:
         """What came out: of the last three windows if the rate is stable, else of all."""
         plan = self._plan
         keep = _STABLE_WINDOWS + 1 if self._stable else len(self._borders)
-        borders, sent = self._borders[-keep:], self._sent[-keep:]
+        borders, sent, totals = self._borders[-keep:], self._sent[-keep:], self._totals[-keep:]
         begin, end = borders[0].time, borders[-1].time
         if plan.load.requests is not None:
             end = float(self._finished.max()) if self._finished.size else end
@@ -165,7 +164,7 @@ class _Measured:
             cpu_share=share,
             generator_cpu_seconds=round(generator_cpu, 3),
             peak_memory_mb={role: round(peak / 2**20, 1) for role, peak in self._peaks.items()},
-            job=self._samples.summary() if plan.flink else None,
+            job=grown(totals[0], totals[-1]),
         )
 
     def _border(self) -> None:
@@ -175,9 +174,7 @@ class _Measured:
         self._sent.append(self._generators.sent)
         for role, memory in snapshot.memory.items():
             self._peaks[role] = max(self._peaks.get(role, 0), memory)
-        if self._plan.flink:
-            with suppress(httpx.HTTPError):
-                self._plan.flink.sample(self._samples)
+        self._totals.append(self._plan.totals())
 
     def _wait(self, until: float) -> None:
         while (remaining := until - time.perf_counter()) > 0 and not self._generators.ended:

@@ -63,14 +63,12 @@ def table(results: Sequence[Result]) -> RenderableType:
     roles = sorted({role for result in results for role in result.cpu_seconds_per_1000})
     costs = Table("CPU s per 1,000 (peak MiB)", *roles, box=None, header_style="bold")
     for result in results:
-        label = f"{result.mode} {result.concurrency if result.mode != 'open' else format(result.offered, 'g')}"
-        costs.add_row(label, *(_cost(result, role) for role in roles))
+        costs.add_row(_label(result), *(_cost(result, role) for role in roles))
     parts: list[RenderableType] = [rates, "", costs]
     errors = {code: count for result in results for code, count in result.errors.items()}
     if errors:
         parts += ["", f"Errors: {', '.join(f'{code} ({count})' for code, count in errors.items())}"]
-    seen = [result.job for result in results if result.job and result.job["samples"]]
-    if seen:
+    if any(result.job for result in results):
         parts += ["", _job_table(results)]
     return Group(*parts)
 
@@ -86,6 +84,10 @@ def to_json(results: Sequence[Result], what: Mapping[str, Any]) -> str:
     return json.dumps(document, indent=1, allow_nan=False)
 
 
+def _label(result: Result) -> str:
+    return f"{result.mode} {result.concurrency if result.mode != 'open' else format(result.offered, 'g')}"
+
+
 def _cost(result: Result, role: str) -> str:
     if role not in result.cpu_seconds_per_1000:
         return ""
@@ -94,17 +96,14 @@ def _cost(result: Result, role: str) -> str:
 
 def _job_table(results: Sequence[Result]) -> Table:
     shown = Table(
-        "inside the job (sampled)", "samples", "queue wait ms", "inference ms", "batch size", "sizes seen",
+        "inside the job, per batch", "batches", "queue wait ms", "inference ms", "write ms", "size", "sizes up to",
         box=None, header_style="bold",
     )  # fmt: skip
     for result in results:
-        job = result.job or {}
-        if not job.get("samples"):
-            continue
-        sizes = ", ".join(f"{size}: {count}" for size, count in job["batchSizes"].items())
-        label = f"{result.mode} {result.concurrency}"
-        means = (job["queueWaitMs"], job["inferenceTimeMs"], job["batchSize"])
-        shown.add_row(label, str(job["samples"]), *("" if mean is None else f"{mean:,.1f}" for mean in means), sizes)
+        if job := result.job:
+            sizes = ", ".join(f"{bound}: {count}" for bound, count in job["batchSizes"].items())
+            times = (f"{job[name]:,.2f}" for name in ("queueWaitMs", "inferenceMs", "writeMs"))
+            shown.add_row(_label(result), f"{job['batches']:,}", *times, f"{job['batchSize']:,.1f}", sizes)
     return shown
 
 

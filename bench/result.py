@@ -40,7 +40,7 @@ class Result:
         cpu_share: Role → CPU seconds per second: 1 is one core.
         generator_cpu_seconds: CPU time of the generators as they saw it themselves, warm-up included.
         peak_memory_mb: Role → largest resident memory at a window's border, in MiB.
-        job: Samples of the job's metrics; see `flink.Samples`.
+        job: What the job did meanwhile; see `work.grown`.
     """
 
     mode: str

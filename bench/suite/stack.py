@@ -19,7 +19,7 @@ from typing import Any, Self
 
 import psutil
 
-from cluster_serving.bench.flink import FlinkJob, taskmanager_ports
+from cluster_serving.bench.flink import taskmanager_ports
 from cluster_serving.bench.payload import Record
 from cluster_serving.bench.processes import listener, listeners, resume, suspend
 from cluster_serving.bench.target import Where
@@ -88,12 +88,11 @@ class Stack:
                 self._command("cluster-serving-shutdown", configs[0].parent.name)
 
     @contextmanager
-    def running(self, job: str, model: Path, **settings: Any) -> Iterator[FlinkJob]:
+    def running(self, job: str, model: Path, **settings: Any) -> Iterator[None]:
         """A job for the time of a `with` block."""
         self.start(job, model, **settings)
         try:
-            with FlinkJob(self.flink_url, job) as flink:
-                yield flink
+            yield
         finally:
             self.stop(job)
 

@@ -18,7 +18,14 @@ RESULT = Result(
     lost=0, repeated=0, checked=300, wrong=0, can_check=True,
     cpu_seconds_per_1000={"Redis": 0.1, "load generator": 0.2},
     cpu_share={"Redis": 0.01, "load generator": 0.02}, generator_cpu_seconds=0.1, peak_memory_mb={"Redis": 5.0},
-    job={"samples": 2, "queueWaitMs": 1.0, "inferenceTimeMs": 2.0, "batchSize": 3.0, "batchSizes": {"2": 1, "4": 1}},
+    job={
+        "batches": 2,
+        "batchSize": 3.0,
+        "queueWaitMs": 1.0,
+        "inferenceMs": 2.0,
+        "writeMs": 0.5,
+        "batchSizes": {"2": 1, "4": 1},
+    },
 )  # fmt: skip
 
 

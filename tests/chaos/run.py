@@ -8,8 +8,8 @@ import argparse
 import random
 import sys
 import tempfile
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.chaos.faults import FAULTS, kept_processes
@@ -77,18 +77,17 @@ def run(system, names, options):
 
 def round_of(system, loads, number, faults, chance):
     started = time.monotonic()
-    threads = [threading.Thread(target=FAULTS[fault], args=(system, chance)) for fault in faults]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    print(f"round {number}: {' + '.join(faults)}", flush=True)
+    with ThreadPoolExecutor() as pool:
+        for fault in [pool.submit(FAULTS[fault], system, chance) for fault in faults]:
+            fault.result()
     over = time.monotonic()
     # It is over for a client when it gets the answer to what it has sent since.
     for load in loads.values():
-        wait_until(lambda load=load: load.ledger.answered_at[-1:] > [over + 1], 120)
+        wait_until(lambda load=load: load.ledger.answered_at[-1:] > [over + 1], 180)
     now = time.monotonic()
     gaps = ", ".join(f"{name} {load.ledger.longest_gap(started, now):.1f} s" for name, load in loads.items())
-    print(f"round {number}: {' + '.join(faults)} ({over - started:.1f} s); longest without answers: {gaps}", flush=True)
+    print(f"  took {over - started:.1f} s; longest without answers: {gaps}")
     print("  " + ", ".join(f"{what}: {value}" for what, value in resources(system).items()), flush=True)
 
 
