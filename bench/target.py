@@ -10,6 +10,7 @@ from typing import Protocol
 from cluster_serving.bench import payload
 from cluster_serving.bench.http_client import HttpClient, encode_request
 from cluster_serving.bench.payload import Record
+from cluster_serving.client.connection import connect_async
 from cluster_serving.client.errors import ResultTimeout, ServingError
 from cluster_serving.client.exchange import Exchange
 from cluster_serving.client.inputs import Array
@@ -77,7 +78,7 @@ class RedisTarget:
 
     def __init__(self, where: Where) -> None:
         self._where = where
-        self._exchange = Exchange(where.url)
+        self._exchange = Exchange(connect_async(url=where.url))
 
     async def ask(self, variant: int) -> object:
         """See `Target`."""

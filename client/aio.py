@@ -1,6 +1,6 @@
 """The asyncio client: the queues of `client.queues`, with the same arguments, as coroutines.
 
-One subscription serves all waiting coroutines of a queue, so thousands of requests may be in flight on two connections.
+A few connections serve all coroutines of a queue, so thousands of requests may be in flight.
 """
 
 from __future__ import annotations
@@ -8,19 +8,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
 from redis.exceptions import RedisError
 
-from cluster_serving.client.cancellation import Place, RecentEntries, cancelling, withdrawing
+from cluster_serving.client.cancellation import Place, RecentEntries, cancelling
 from cluster_serving.client.connection import connect_async, translated
 from cluster_serving.client.convert import inputs_of, to_inputs
 from cluster_serving.client.enqueueing import adding, enqueueing
 from cluster_serving.client.errors import ServingError
-from cluster_serving.client.mailbox import RECHECK, new_channel
+from cluster_serving.client.exchange import Exchange, Fields
+from cluster_serving.client.mailbox import RECHECK
 from cluster_serving.client.priority import NORMAL, stream_of
 from cluster_serving.client.protocol import (
     DEFAULT_JOB,
@@ -37,10 +37,6 @@ from cluster_serving.client.scripts import run_async
 from cluster_serving.client.timeouts import result_timeout_async
 from cluster_serving.client.wakeups import Wakeups
 
-Fields = dict[bytes, bytes]
-
-_LATEST_ARRIVAL = 0.1
-
 
 class _AsyncQueue:
     def __init__(
@@ -55,9 +51,8 @@ class _AsyncQueue:
         self.name = name
         self.db = connect_async(host or "localhost", port or 6379, url, name, **redis_options)
         self._wakeups = Wakeups(self.db)
-        self._reply_channel = new_channel(name)
+        self._exchange = Exchange(self.db, name)
         self._recent = RecentEntries()
-        self._withdrawals: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
         return self
@@ -69,9 +64,8 @@ class _AsyncQueue:
 
     async def close(self) -> None:
         """Close the connections, once the requests of cancelled coroutines are withdrawn."""
-        await asyncio.gather(*self._withdrawals)
         await self._wakeups.close()
-        await self.db.aclose()
+        await self._exchange.close()
 
     async def _fetch(self, uri: str, delete: bool) -> Fields | None:
         key = result_key(self.name, uri)
@@ -91,8 +85,8 @@ class AsyncOutputQueue(_AsyncQueue):
         with translated(self.db):
             fields = await self._fetch(uri, delete)
             if fields is None and timeout is not None:
-                async with self._wakeups.watch(result_key(self.name, uri), uri, once=True) as event:
-                    fields = await _wait(event, lambda: self._fetch(uri, delete), timeout, look_first=True)
+                async with self._wakeups.watch(result_key(self.name, uri)) as event:
+                    fields = await _wait(event, lambda: self._fetch(uri, delete), timeout)
         if fields is None:
             if timeout is None:
                 return None
@@ -133,38 +127,13 @@ class AsyncInputQueue(_AsyncQueue):
 
         If the coroutine is cancelled, so is the request, in the background.
         """
-        options = RequestOptions.waiting(timeout, priority)
-        uri = uuid.uuid4().hex
-        cancellations = _cancellations()
-        with translated(self.db):
-            async with self._wakeups.watch(self._reply_channel, uri) as event:
-                place = None
-                try:
-                    place = await self._add(uri, inputs_of(request_data), options, self._reply_channel)
-                    _stop_if_cancelled(cancellations)
-                    fields = await _wait(event, lambda: self._fetch(uri, True), timeout)
-                except asyncio.CancelledError:
-                    withdrawal = asyncio.create_task(self._withdraw(uri, place, options))
-                    self._withdrawals.add(withdrawal)
-                    withdrawal.add_done_callback(self._withdrawals.discard)
-                    raise
-        if fields is None:
-            raise await result_timeout_async(self.db, self.name, timeout)
+        fields = await self._exchange.request(self.name, to_inputs(inputs_of(request_data)), timeout, priority)
         return decode_result(fields)
 
-    async def _withdraw(self, uri: str, place: Place | None, options: RequestOptions) -> None:
-        if place is None:
-            # Its command may still be on the way, on a connection that is closed by now.
-            await asyncio.sleep(_LATEST_ARRIVAL)
-        # What cannot be withdrawn now has a deadline.
-        with contextlib.suppress(RedisError, OSError):
-            await run_async(self.db, withdrawing(self.name, uri, place, options.priority or NORMAL))
-
-    async def _add(self, uri: str, data: Mapping[str, object], options: RequestOptions, reply_to: str = "") -> Place:
-        fields = request_fields(uri, to_inputs(data), reply_to, options.deadline_ms)
-        earlier_result = "" if reply_to else result_key(self.name, uri)
+    async def _add(self, uri: str, data: Mapping[str, object], options: RequestOptions) -> Place:
+        fields = request_fields(uri, to_inputs(data), deadline_ms=options.deadline_ms)
         priority = options.priority or NORMAL
-        call = adding(self.name, fields, priority, earlier_result)
+        call = adding(self.name, fields, priority, earlier_result=result_key(self.name, uri))
         with translated(self.db):
             entry_id = await run_async(self.db, enqueueing(self.name, call, options.patience))
         return Place(stream_of(self.name, priority), entry_id)
@@ -176,25 +145,15 @@ def _cancellations() -> int:
     return task.cancelling() if task else 0
 
 
-def _stop_if_cancelled(cancellations: int) -> None:
-    """Make up for `asyncio.wait_for`, which redis-py uses: it loses a cancellation that comes with its result."""
-    if _cancellations() > cancellations:
-        raise asyncio.CancelledError
-
-
-async def _wait(
-    event: asyncio.Event, fetch: Callable[[], Awaitable[Fields | None]], timeout: float, look_first: bool = False
-) -> Fields | None:
+async def _wait(event: asyncio.Event, fetch: Callable[[], Awaitable[Fields | None]], timeout: float) -> Fields | None:
     deadline = time.monotonic() + timeout
     cancellations = _cancellations()
-    if look_first and (fields := await fetch()) is not None:
-        return fields
-    while (remaining := deadline - time.monotonic()) > 0:
+    while (fields := await fetch()) is None and (remaining := deadline - time.monotonic()) > 0:
+        if _cancellations() > cancellations:
+            # `asyncio.wait_for`, which redis-py uses, loses a cancellation that comes with its result.
+            raise asyncio.CancelledError
         with contextlib.suppress(asyncio.TimeoutError):
             async with asyncio.timeout(min(remaining, RECHECK)):
                 await event.wait()
         event.clear()
-        if (fields := await fetch()) is not None:
-            return fields
-        _stop_if_cancelled(cancellations)
-    return await fetch()
+    return fields

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from cluster_serving.client.errors import RequestCancelled
 from cluster_serving.client.limits import limits_key
-from cluster_serving.client.priority import NORMAL, stream_of, streams_of
+from cluster_serving.client.priority import streams_of
 from cluster_serving.client.protocol import GROUP, encode_error, result_key
 from cluster_serving.client.scripts import Call, Procedure, Script
 
@@ -100,28 +100,14 @@ def cancelling(job: str, uri: str, place: Place | None) -> Procedure[bool]:
     """
     answer = encode_error(RequestCancelled(f"the request {uri!r} was cancelled before it was computed"))
     if place is not None:
-        return (yield from _cancel(job, uri, place, answer))
+        return bool((yield withdrawal(job, uri, place, answer)))
     done = False
     for stream in streams_of(job):
         last: bytes = b"+"
         while last:
             last, ids = yield Call(_FIND, [stream], [_bytes(uri), last])
             for found in ids:
-                done = (yield from _cancel(job, uri, Place(stream, found), answer)) or done
-    return done
-
-
-def withdrawing(job: str, uri: str, place: Place | None, priority: str = NORMAL) -> Procedure[bool]:
-    """Withdraw a request whose sender has left, without an answer.
-
-    If its place is not known, only the newest page of the stream is searched: it was sent just now, if at all.
-    """
-    if place is not None:
-        return (yield from _cancel(job, uri, place, {}))
-    stream = stream_of(job, priority)
-    done = False
-    for found in (yield Call(_FIND, [stream], [_bytes(uri), b"+"]))[1]:
-        done = (yield from _cancel(job, uri, Place(stream, found), {})) or done
+                done = bool((yield withdrawal(job, uri, Place(stream, found), answer))) or done
     return done
 
 
@@ -137,10 +123,6 @@ def withdrawal(job: str, uri: str, place: Place, answer: Mapping[str, str | byte
     flat = [part for pair in answer.items() for part in pair]
     keys = [place.stream, result_key(job, uri), limits_key(job)]
     return Call(_CANCEL, keys, [GROUP, place.entry_id, _bytes(uri), DEFAULT_RESULT_TTL, *flat])
-
-
-def _cancel(job: str, uri: str, place: Place, answer: Mapping[str, str | bytes]) -> Procedure[bool]:
-    return bool((yield withdrawal(job, uri, place, answer)))
 
 
 def _bytes(uri: str) -> bytes:

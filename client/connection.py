@@ -70,7 +70,9 @@ def connect(host: str, port: int | str, url: str | None, job: str = "", **option
     return redis.Redis(host=host, port=int(port), **settings)
 
 
-def connect_async(host: str, port: int | str, url: str | None, job: str = "", **options: Any) -> redis.asyncio.Redis:
+def connect_async(
+    host: str = "localhost", port: int | str = 6379, url: str | None = None, job: str = "", **options: Any
+) -> redis.asyncio.Redis:
     """The asyncio variant of `connect`."""
     settings = _settings(options) | {"retry": AsyncRetry(ExponentialBackoff(cap=1, base=0.05), _retries(url))}
     # Thousands of coroutines share a few connections, and wait for one.

@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from typing import Any
+
+import redis.asyncio
 
 from cluster_serving.client.connection import translated
-from cluster_serving.client.exchange import SHARED_CHANNEL, Exchange, Fields, Pending
+from cluster_serving.client.exchange import Exchange, Fields, Pending
 from cluster_serving.client.inputs import Input
 from cluster_serving.client.priority import NORMAL
 from cluster_serving.client.protocol import request_fields, result_key
 from cluster_serving.client.request_options import RequestOptions
 
+_SUBMITTED = "cluster-serving_submitted"
+
 
 class DeferredExchange(Exchange):
     """See `Exchange`, whose arguments it takes."""
+
+    def __init__(self, db: redis.asyncio.Redis, **options: Any) -> None:
+        super().__init__(db, **options)
+        # Of the requests that were submitted: every exchange hears of them.
+        self._channels.append(_SUBMITTED)
 
     async def submit(self, job: str, uri: str, inputs: Mapping[str, Input], priority: str = NORMAL) -> bytes:
         """Queue a request whose result any process may ask for, with `look`.
@@ -34,7 +44,7 @@ class DeferredExchange(Exchange):
             RedisUnavailable: Redis cannot be reached.
         """
         RequestOptions(priority=priority)
-        fields = request_fields(uri, inputs, SHARED_CHANNEL)
+        fields = request_fields(uri, inputs, _SUBMITTED)
         pending = Pending(
             job, result_key(job, uri), fields, asyncio.get_running_loop().create_future(), priority, kept=True
         )

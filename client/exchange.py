@@ -14,13 +14,12 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
 
 import redis.asyncio
-from redis.exceptions import RedisError
+from redis.exceptions import ConnectionError, RedisError
 
 from cluster_serving.client.cancellation import Place, withdrawal
-from cluster_serving.client.connection import connect_async, translated
+from cluster_serving.client.connection import translated
 from cluster_serving.client.enqueueing import adding, queue_full
 from cluster_serving.client.errors import RedisUnavailable, ServingError
 from cluster_serving.client.inputs import Input
@@ -32,9 +31,6 @@ from cluster_serving.client.scripts import Call, call_all
 from cluster_serving.client.timeouts import result_timeout_async
 
 Fields = dict[bytes, bytes]
-
-SHARED_CHANNEL = "cluster-serving_submitted"
-"""Channel of the requests that were submitted, on which every exchange listens."""
 
 _RECONNECT_PAUSE = 0.1
 _MOST_AT_ONCE = 256
@@ -71,24 +67,25 @@ class Exchange:
     """Sends requests to any jobs of one Redis and receives their results; used by one event loop.
 
     Args:
-        url: `redis://[user:password@]host:port/db`, or `rediss://` for TLS.
+        db: From `client.connection.connect_async`; closed together with the exchange.
+        name: Part of the name of its channel, by which permissions in Redis may tell clients.
         window: Seconds for which requests are gathered before they are sent; 0 sends them at once.
         window_count: So many are sent before the window is over.
         observe: Told how long, in seconds, something took: `put` for sending requests, `get` for fetching results and
             `wait` for a request from sending to its result.
-        redis_options: Further arguments of `redis.asyncio.Redis`.
     """
 
     def __init__(
         self,
-        url: str,
+        db: redis.asyncio.Redis,
+        name: str = "exchange",
         window: float = 0.0,
         window_count: int = 1,
         observe: Callable[[str, float], None] = lambda name, seconds: None,
-        **redis_options: Any,
     ) -> None:
-        self.db: redis.asyncio.Redis = connect_async("", 0, url, **redis_options)
-        self._channel = new_channel("exchange")
+        self.db = db
+        self._channel = new_channel(name)
+        self._channels = [self._channel]
         self._window = window
         self._window_count = window_count
         self._full = asyncio.Event()
@@ -101,7 +98,8 @@ class Exchange:
         self._sender: asyncio.Task[None] | None = None
         self._fetcher: asyncio.Task[None] | None = None
         self._listener: asyncio.Task[None] | None = None
-        self._subscribed: asyncio.Event = asyncio.Event()
+        self._subscribed = asyncio.Event()
+        self._closing = False
 
     @property
     def waiting(self) -> int:
@@ -110,6 +108,8 @@ class Exchange:
 
     async def request(self, job: str, inputs: Mapping[str, Input], timeout: float, priority: str = NORMAL) -> Fields:
         """Queue a request, wait for its result and delete it from Redis.
+
+        If the coroutine is cancelled or its time is over, the request is withdrawn, in the background.
 
         Args:
             job: `jobName`.
@@ -145,13 +145,19 @@ class Exchange:
                 self._withdraw(pending)
 
     async def close(self) -> None:
-        """Close the connections."""
-        for task in (self._listener, self._sender, self._fetcher):
-            if task is not None:
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await task
+        """Close the connections, once the requests for which nobody waits any more are withdrawn."""
+        self._closing = True
+        if self._listener is not None:
+            self._listener.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._listener
+        if self._sender is not None:
+            await self._sender
+        if self._fetcher is not None:
+            await self._fetcher
         await self.db.aclose()
+        self._subscribed.clear()
+        self._closing = False
 
     def _queue(self, name: bytes, pending: Pending) -> None:
         self._to_send[name] = pending
@@ -226,6 +232,9 @@ class Exchange:
                 if withdrawn:
                     await call_all(self.db, withdrawn)
             except (RedisError, OSError):
+                if self._closing:
+                    # What could not be withdrawn has a deadline, and what could not be deleted expires.
+                    return
                 # Nobody announces these results again.
                 self._to_fetch.update((name, None) for name, _ in waiting)
                 self._to_delete += deleted
@@ -255,7 +264,8 @@ class Exchange:
         if self._subscribed.is_set():
             return
         try:
-            await asyncio.wait_for(self._subscribed.wait(), _SUBSCRIBE_TIMEOUT)
+            async with asyncio.timeout(_SUBSCRIBE_TIMEOUT):
+                await self._subscribed.wait()
         except TimeoutError:
             with translated(self.db):
                 await self.db.ping()
@@ -265,10 +275,12 @@ class Exchange:
         while True:
             try:
                 async with self.db.pubsub() as pubsub:
-                    await pubsub.subscribe(self._channel, SHARED_CHANNEL)
+                    await pubsub.subscribe(*self._channels)
                     while True:
                         message = await pubsub.get_message(timeout=RECHECK)
                         if message is None:
+                            if not self._subscribed.is_set():
+                                raise ConnectionError("Redis did not confirm a subscription")
                             # Messages may be lost, results are not.
                             self._look(self._pending)
                         elif message["type"] == "message":

@@ -6,9 +6,10 @@ import asyncio
 
 import redis
 import redis.asyncio
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
-from cluster_serving.client.errors import ResultTimeout
+from cluster_serving.client.connection import address
+from cluster_serving.client.errors import RedisUnavailable, ResultTimeout
 from cluster_serving.client.protocol import slots_key
 
 _PATIENCE = 1.0
@@ -31,12 +32,18 @@ def result_timeout(client: redis.Redis, job: str, timeout: float, uri: str = "")
 
 
 async def result_timeout_async(client: redis.asyncio.Redis, job: str, timeout: float, uri: str = "") -> ResultTimeout:
-    """The asyncio variant of `result_timeout`."""
+    """The asyncio variant of `result_timeout`.
+
+    Raises:
+        RedisUnavailable: Redis cannot be reached: no wonder.
+    """
     try:
         async with asyncio.timeout(_PATIENCE):
             known = bool(await client.exists(slots_key(job)))
-    except (RedisError, TimeoutError):
+    except ResponseError:
         known = True
+    except (RedisError, OSError) as error:
+        raise RedisUnavailable(f"Redis at {address(client)} does not answer: {error}") from error
     return _error(job, timeout, uri, known)
 
 

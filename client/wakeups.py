@@ -1,4 +1,4 @@
-"""One subscription for all the coroutines of a queue that wait for results; `client.mailbox` is the one for threads."""
+"""One subscription for all the coroutines of a queue that query results; `client.mailbox` is the one for threads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 import redis.asyncio
 from redis.exceptions import RedisError, TimeoutError
 
-from cluster_serving.client.mailbox import RECHECK, uris_in
+from cluster_serving.client.mailbox import RECHECK
 
 _RECONNECT_PAUSE = 0.1
 
@@ -28,30 +28,24 @@ class Wakeups:
         self._commands = asyncio.Lock()
 
     @contextlib.asynccontextmanager
-    async def watch(self, channel: str, uri: str, once: bool = False) -> AsyncIterator[asyncio.Event]:
-        """Subscribe to a channel; the event is set whenever the uri is announced, or may have been missed.
-
-        Args:
-            channel: Channel to listen on.
-            uri: Request to hear of.
-            once: Leave the channel when nobody waits for this uri any more.
-        """
+    async def watch(self, channel: str) -> AsyncIterator[asyncio.Event]:
+        """Subscribe to a channel; the event is set whenever a message comes, or may have been missed."""
         event = asyncio.Event()
-        key = uri.encode(errors="surrogateescape")
+        key = channel.encode(errors="surrogateescape")
         self._waiting.setdefault(key, set()).add(event)
         try:
-            await self._subscribe(channel)
+            await self._subscribe(key)
             yield event
         finally:
             self._waiting[key].discard(event)
             if not self._waiting[key]:
                 del self._waiting[key]
-                if once and channel.encode() in self._confirmed and self._pubsub is not None:
-                    del self._confirmed[channel.encode()]
+                if key in self._confirmed and self._pubsub is not None:
+                    del self._confirmed[key]
                     # A result may be on its way out; it matters more than an idle subscription.
                     with contextlib.suppress(RedisError, OSError):
                         async with self._commands:
-                            await self._pubsub.unsubscribe(channel)
+                            await self._pubsub.unsubscribe(key)
 
     async def close(self) -> None:
         """Stop listening and give the connection back."""
@@ -65,11 +59,10 @@ class Wakeups:
         if pubsub is not None:
             await pubsub.aclose()  # type: ignore[no-untyped-call]
 
-    async def _subscribe(self, channel: str) -> None:
-        key = channel.encode()
-        confirmed = self._confirmed.get(key)
+    async def _subscribe(self, channel: bytes) -> None:
+        confirmed = self._confirmed.get(channel)
         if confirmed is None:
-            confirmed = self._confirmed[key] = asyncio.Event()
+            confirmed = self._confirmed[channel] = asyncio.Event()
             try:
                 async with self._commands:
                     pubsub = self._pubsub or self._client.pubsub()
@@ -78,7 +71,7 @@ class Wakeups:
                     self._pubsub = pubsub
             except BaseException:
                 # Or everyone after this one would wait for a confirmation that never comes.
-                self._confirmed.pop(key, None)
+                self._confirmed.pop(channel, None)
                 raise
         if self._listener is None or self._listener.done():
             self._listener = asyncio.create_task(self._listen())
@@ -115,9 +108,8 @@ class Wakeups:
                 if event := self._confirmed.get(message["channel"]):
                     event.set()
             elif message["type"] == "message":
-                for uri in uris_in(message["data"]):
-                    for waiter in self._waiting.get(uri, ()):
-                        waiter.set()
+                for waiter in self._waiting.get(message["channel"], ()):
+                    waiter.set()
 
     def _wake_all(self) -> None:
         for waiters in self._waiting.values():

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from cluster_serving.client import AsyncInputQueue, InputQueue, InvalidInput, OutputQueue, QueueFull
+from cluster_serving.client.connection import connect_async
 from cluster_serving.client.exchange import Exchange
 from cluster_serving.client.limits import limits_key
 from cluster_serving.client.priority import PRIORITIES, streams_of
@@ -114,7 +115,7 @@ def test_asyncio_and_front_ends_keep_to_the_limit(redis_server, db, job):
             with pytest.raises(QueueFull):
                 await requests.enqueue("late", x=np.zeros(1))
             waiting = asyncio.create_task(requests.enqueue("patient", x=np.zeros(1), block=True))
-            exchange = Exchange(redis_server.url)
+            exchange = Exchange(connect_async(url=redis_server.url))
             errors = await asyncio.gather(
                 *(exchange.request(job, {"x": np.zeros(1)}, 30) for _ in range(5)), return_exceptions=True
             )
@@ -149,7 +150,7 @@ def test_a_restarted_redis_is_sent_the_script_again(redis_server, db, job, reque
     db.script_flush()
 
     async def main():
-        exchange = Exchange(redis_server.url)
+        exchange = Exchange(connect_async(url=redis_server.url))
         tasks = [asyncio.create_task(exchange.request(job, {"x": np.zeros(1)}, 0.5)) for _ in range(5)]
         await asyncio.wait(tasks)
         await exchange.close()
