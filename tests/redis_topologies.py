@@ -31,6 +31,11 @@ def servers():
             server.kill()
 
 
+def cluster_port():
+    """A free port for a server of a cluster, whose other port is 10,000 higher and has to exist."""
+    return next(port for port in iter(free_port, None) if port < 55_000)
+
+
 class Server:
     """One redis-server."""
 
@@ -108,10 +113,8 @@ class Cluster:
     """Three masters that share the hash slots."""
 
     def __init__(self, folder, running):
-        # The cluster's own port is 10,000 higher, and has to exist.
-        ports = iter(port for port in iter(free_port, None) if port < 55_000)
         self.nodes = [
-            running(Server(folder, "--cluster-enabled", "yes", "--cluster-node-timeout", "2000", port=next(ports)))
+            running(Server(folder, "--cluster-enabled", "yes", "--cluster-node-timeout", "2000", port=cluster_port()))
             for _ in range(3)
         ]
         for index, node in enumerate(self.nodes):

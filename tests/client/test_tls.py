@@ -20,7 +20,7 @@ from cluster_serving.client.errors import RedisUnavailable
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.reconnect import connect
 from tests.conftest import free_port
-from tests.redis_topologies import Server, servers
+from tests.redis_topologies import Server, cluster_port, servers
 from tests.waiting import wait_until
 
 
@@ -126,7 +126,7 @@ def behind_tls(certificates, tmp_path):
         def start(*arguments):
             port = free_port()
             arguments = [str(port) if argument == "PROXY" else argument for argument in arguments]
-            server = running(Server(tmp_path, *arguments))
+            server = running(Server(tmp_path, *arguments, port=cluster_port()))
             proxies.append(TLSProxy(certificates / "server.pem", port, server.port))
             return server, port
 
