@@ -12,7 +12,7 @@ from cluster_serving.client.connection import is_out_of_memory
 from cluster_serving.client.errors import QueueFull
 from cluster_serving.client.limits import limits_key
 from cluster_serving.client.priority import NORMAL, stream_of, streams_of
-from cluster_serving.client.scripts import Call, Pause, Procedure, Script
+from cluster_serving.client.scripts import Call, Pause, Procedure, Script, flat
 
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.004, 0.25
 
@@ -45,7 +45,7 @@ def adding(job: str, fields: Mapping[str, str | bytes], priority: str = NORMAL, 
         earlier_result: Key of a result to delete, which would be taken for that of this request.
     """
     keys = [*_counted(job), stream_of(job, priority), *([earlier_result] if earlier_result else [])]
-    return Call(_ADD, keys, [part for pair in fields.items() for part in pair])
+    return Call(_ADD, keys, flat(fields))
 
 
 def queue_full(job: str, reply: Sequence[int]) -> QueueFull:

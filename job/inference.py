@@ -198,7 +198,7 @@ class Inference(MapFunction):
         self._redis = connect(self._options.redis)
         self._clock = RedisClock(self._redis)
         self._deadlines = Deadlines(self._clock, self._options.request_deadline_ms)
-        self._stats = StatsWriter(self._redis, self._options.name, RedisClock(self._redis))
+        self._stats = StatsWriter(self._redis, self._options.name, self._clock)
         metrics = runtime_context.get_metrics_group()
         self._failures = metrics.counter("failures")
         self._expired = metrics.counter("expired")
