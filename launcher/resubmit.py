@@ -8,7 +8,6 @@ in Redis.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sys
 from pathlib import Path
@@ -54,11 +53,12 @@ def resubmit(address: Address) -> list[str]:
     submitted = []
     with locked(state.folder("submission", address)), FlinkRest(f"http://{address}") as rest:
         for record in sorted(_folder(home.path).glob("*.json")):
-            # A stop does not wait for this lock.
-            with contextlib.suppress(FileNotFoundError):
+            try:
                 options = JobOptions.from_json(record.read_text("utf8"))
-                if _resubmit(home, rest, address, options, record):
-                    submitted.append(options.name)
+            except FileNotFoundError:
+                continue  # stopped meanwhile: a stop does not wait for this lock
+            if _resubmit(home, rest, address, options, record):
+                submitted.append(options.name)
     return submitted
 
 
