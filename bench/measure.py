@@ -24,6 +24,7 @@ from cluster_serving.client.inputs import Array
 from cluster_serving.client.stats import JobStats
 
 _STABLE_WINDOWS = 3
+_BINS = 30
 
 
 @dataclass(frozen=True)
@@ -182,11 +183,11 @@ class _Measured:
             self._generators.receive()
 
 
-def _histogram(seconds: Times, bins: int = 30) -> dict[str, Any]:
+def _histogram(seconds: Times) -> dict[str, Any]:
     """Latencies on a logarithmic scale: borders in milliseconds, and requests between them."""
     if not seconds.size:
         return {"borders_ms": [], "counts": []}
     low, high = max(float(seconds.min()), 1e-6), max(float(seconds.max()), 1.001e-6)
-    borders = np.geomspace(low, max(high, low * 1.001), bins + 1)
+    borders = np.geomspace(low, max(high, low * 1.001), _BINS + 1)
     counts, _ = np.histogram(np.clip(seconds, low, high), borders)
     return {"borders_ms": [round(float(b) * 1000, 4) for b in borders], "counts": counts.tolist()}

@@ -50,24 +50,24 @@ def array_records(name: str, file: Path) -> list[Record]:
     return [{name: np.ascontiguousarray(row)} for row in rows]
 
 
-def image_records(name: str, source: str, count: int = VARIANTS) -> list[Record]:
+def image_records(name: str, source: str) -> list[Record]:
     """The image at a path, or of a folder the first ones, or `synthetic` ones."""
     if source == "synthetic":
-        return [{name: Image(synthetic_jpeg(seed))} for seed in range(count)]
+        return [{name: Image(_synthetic_jpeg(seed))} for seed in range(VARIANTS)]
     path = Path(source)
-    files = sorted(file for file in path.iterdir() if file.is_file())[:count] if path.is_dir() else [path]
+    files = sorted(file for file in path.iterdir() if file.is_file())[:VARIANTS] if path.is_dir() else [path]
     if not files:
         raise ValueError(f"the folder {source} holds no files")
     return [{name: Image(file.read_bytes())} for file in files]
 
 
-def synthetic_jpeg(seed: int, size: int = 224) -> bytes:
+def _synthetic_jpeg(seed: int) -> bytes:
     """A JPEG of blotches with some grain, which costs about as much to decode as a photograph (15 to 25 KB)."""
     import cv2
 
     random = np.random.default_rng(seed)
     coarse = random.integers(0, 256, (7, 7, 3)).astype(np.uint8)
-    smooth = cv2.resize(coarse, (size, size), interpolation=cv2.INTER_CUBIC).astype(np.float32)
+    smooth = cv2.resize(coarse, (224, 224), interpolation=cv2.INTER_CUBIC).astype(np.float32)
     pixels = np.clip(smooth + random.normal(0, 12, smooth.shape), 0, 255).astype(np.uint8)
     return cv2.imencode(".jpg", pixels, [cv2.IMWRITE_JPEG_QUALITY, 90])[1].tobytes()
 

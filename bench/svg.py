@@ -45,17 +45,16 @@ def lines(title: str, series: Mapping[str, Sequence[Point]], x_label: str, y_lab
     return _page(title, parts + _legend(list(kept)))
 
 
-def bars(title: str, values: Mapping[str, float], unit: str, mark: float | None = None) -> str:
+def bars(title: str, values: Mapping[str, float], unit: str) -> str:
     """Horizontal bars, the first highlighted.
 
     Args:
         title: See `lines`.
         values: Name → length.
         unit: Of the values.
-        mark: Value at which a dashed line is drawn.
     """
     height = _TOP + 26 * max(1, len(values)) + 34
-    longest = max([*values.values(), mark or 0, 1e-12])
+    longest = max([*values.values(), 1e-12])
     left, right = 190, _WIDTH - 90
     parts = []
     for index, (name, value) in enumerate(values.items()):
@@ -66,11 +65,6 @@ def bars(title: str, values: Mapping[str, float], unit: str, mark: float | None 
             f'<rect x="{left}" y="{y}" width="{width:.1f}" height="19" fill="{COLORS[0] if not index else COLORS[7]}"/>'
         )
         parts.append(_text(left + width + 6, y + 14, _number(value), "start"))
-    if mark is not None:
-        x = left + (right - left) * mark / longest
-        parts.append(
-            f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP - 6}" y2="{height - 34}" class="axis" stroke-dasharray="4 3"/>'
-        )
     parts.append(_text((left + right) / 2, height - 10, unit, "middle"))
     return _page(title, parts, height)
 

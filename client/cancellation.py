@@ -12,7 +12,7 @@ from cluster_serving.client.errors import RequestCancelled
 from cluster_serving.client.limits import limits_key
 from cluster_serving.client.priority import streams_of
 from cluster_serving.client.protocol import GROUP, encode_error, result_key
-from cluster_serving.client.scripts import Call, Procedure, Script
+from cluster_serving.client.scripts import Call, Procedure, Script, flat
 
 DEFAULT_RESULT_TTL = 3600
 """Seconds that the answer to a withdrawn request is kept if no job has said how long."""
@@ -123,11 +123,10 @@ def withdrawal(job: str, uri: str, place: Place, answer: Mapping[str, str | byte
         place: Where it is.
         answer: Fields of a result hash for it; none if nobody waits for it any more.
     """
-    flat = [part for pair in answer.items() for part in pair]
     keys = [place.stream, result_key(job, uri), limits_key(job)]
     if job == image_stream.STREAM:
         keys.append(image_stream.result_key(uri))
-    return Call(_CANCEL, keys, [GROUP, place.entry_id, _bytes(uri), DEFAULT_RESULT_TTL, *flat])
+    return Call(_CANCEL, keys, [GROUP, place.entry_id, _bytes(uri), DEFAULT_RESULT_TTL, *flat(answer)])
 
 
 def _bytes(uri: str) -> bytes:

@@ -14,7 +14,7 @@ from cluster_serving.client.connection import is_out_of_memory, translated
 from cluster_serving.client.errors import QueueFull, ServingError
 from cluster_serving.client.limits import limits_key
 from cluster_serving.client.priority import stream_of, streams_of
-from cluster_serving.client.scripts import Call, Pause, Procedure, Script
+from cluster_serving.client.scripts import Call, Pause, Procedure, Script, flat
 
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.004, 0.25
 
@@ -57,11 +57,10 @@ def adding(job: str, requests: Iterable[tuple[Mapping[str, str | bytes], str]], 
         earlier_result: Key of a result to delete, which would be taken for that of the first request.
     """
     keys = [limits_key(job), *streams_of(job), *([earlier_result] if earlier_result else [])]
-    arguments: list[str | bytes | int] = []
+    arguments: list[str | bytes | int | float] = []
     for fields, priority in requests:
         # Where its stream is among the keys; Lua counts from 1.
-        arguments += [keys.index(stream_of(job, priority)) + 1, 2 * len(fields)]
-        arguments += [part for pair in fields.items() for part in pair]
+        arguments += [keys.index(stream_of(job, priority)) + 1, 2 * len(fields), *flat(fields)]
     return Call(_ADD, keys, arguments)
 
 

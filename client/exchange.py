@@ -1,4 +1,4 @@
-"""Requests and their results for a whole process, over a few connections: what asyncio servers put in front of jobs.
+"""Requests and their results for a whole process, over a few connections: for asyncio clients and the front end.
 
 Whatever becomes due while a command is on its way leaves with the next one: a thousand coroutines that wait share the
 commands that queue requests and fetch results, and one subscription. So the cost per request falls as the load grows.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
@@ -54,7 +54,12 @@ Procedure = Generator[Call | Pause, Any, T]
 """Yields calls and pauses, is sent the reply to a call or thrown the error of Redis, and returns its result."""
 
 
-def execute(client: redis.Redis, call: Call) -> Any:
+def flat(fields: Mapping[str, str | bytes | int | float]) -> list[str | bytes | int | float]:
+    """Names and values in turn, as commands take them."""
+    return [part for pair in fields.items() for part in pair]
+
+
+def call(client: redis.Redis, call: Call) -> Any:
     """Run a script."""
     try:
         return client.execute_command(*call.command())  # type: ignore[no-untyped-call]
@@ -72,7 +77,7 @@ def run(client: redis.Redis, procedure: Procedure[T]) -> T:
                 if isinstance(step, Pause):
                     time.sleep(step.seconds)
                 else:
-                    reply = execute(client, step)
+                    reply = call(client, step)
             except ResponseError as error:
                 step = procedure.throw(error)
             else:
@@ -92,7 +97,7 @@ async def run_async(client: redis.asyncio.Redis, procedure: Procedure[T]) -> T:
                 if isinstance(step, Pause):
                     await asyncio.sleep(step.seconds)
                 else:
-                    reply = await _call_async(client, step)
+                    reply = await call_async(client, step)
             except ResponseError as error:
                 step = procedure.throw(error)
             else:
@@ -102,7 +107,8 @@ async def run_async(client: redis.asyncio.Redis, procedure: Procedure[T]) -> T:
         return result
 
 
-async def _call_async(client: redis.asyncio.Redis, call: Call) -> Any:
+async def call_async(client: redis.asyncio.Redis, call: Call) -> Any:
+    """The asyncio variant of `call`."""
     try:
         return await client.execute_command(*call.command())  # type: ignore[no-untyped-call]
     except NoScriptError:

@@ -12,7 +12,7 @@ from cluster_serving.client import image_stream
 from cluster_serving.client.dead_letters import DeadLetter
 from cluster_serving.client.priority import stream_of
 from cluster_serving.client.protocol import GROUP, Entry, answered_key, dead_letters_key, result_key
-from cluster_serving.client.scripts import Call, Script, execute
+from cluster_serving.client.scripts import Call, Script, call, flat
 
 MAX_DEAD_LETTERS = 1000
 """The oldest dead letters make room for new ones."""
@@ -107,17 +107,13 @@ def write_answers(
     keys: list[str | bytes] = [dead_letters_key(job), answered_key(job)]
     arguments: list[str | bytes | int | float] = [GROUP, ttl_s, MAX_DEAD_LETTERS]
     letter_of = {
-        (stream_of(job, letter.request.priority), letter.request.id): _flat(letter.fields()) for letter in letters
+        (stream_of(job, letter.request.priority), letter.request.id): flat(letter.fields()) for letter in letters
     }
     for write in writes:
-        fields, letter = _flat(write.fields), letter_of.get((write.stream, write.entry_id), [])
+        fields, letter = flat(write.fields), letter_of.get((write.stream, write.entry_id), [])
         keys += [write.stream, write.key]
         arguments += [write.entry_id, write.channel, write.uri, len(fields), len(letter), *fields, *letter]
-    return int(execute(client, Call(_ANSWER, keys, arguments)))
-
-
-def _flat(fields: Mapping[str, str | bytes | int | float]) -> list[str | bytes | int | float]:
-    return [part for pair in fields.items() for part in pair]
+    return int(call(client, Call(_ANSWER, keys, arguments)))
 
 
 class _Write(NamedTuple):

@@ -8,6 +8,8 @@ import redis
 
 from cluster_serving.client.protocol import MODEL_SECRET_KEY
 
+_INTERVAL = 1.0
+
 
 def secret_key(job: str) -> str:
     """Hash with the fields `secret` and `salt`; it is for all jobs of a Redis, as in the original.
@@ -15,9 +17,6 @@ def secret_key(job: str) -> str:
     In a Redis Cluster it has to lie with the job's keys: a job whose name has braces has its own.
     """
     return f"{job}:{MODEL_SECRET_KEY}" if job.startswith("{") else MODEL_SECRET_KEY
-
-
-_INTERVAL = 1.0
 
 
 def wait_for_secret(client: redis.Redis, job: str, patience: float) -> tuple[str, str] | None:

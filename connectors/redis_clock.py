@@ -14,7 +14,7 @@ _JUMP_MS = 1000.0
 
 
 class RedisClock:
-    """Tells the time of Redis without asking each time.
+    """Tells the time of Redis without asking each time; safe for threads, of which two may ask at once.
 
     Args:
         client: Connection to the job's Redis; first used when the time is first asked for.

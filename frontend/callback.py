@@ -26,12 +26,10 @@ class Callbacks:
 
     Args:
         hosts: `host` or `host:port`.
-        pauses: Seconds before each further attempt.
     """
 
-    def __init__(self, hosts: Sequence[str], pauses: Sequence[float] = _PAUSES) -> None:
+    def __init__(self, hosts: Sequence[str]) -> None:
         self._hosts = frozenset(hosts)
-        self._pauses = pauses
         # Redirects are not followed: they could lead anywhere.
         self._client: httpx.AsyncClient | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -77,7 +75,7 @@ class Callbacks:
             return
         if self._client is None:
             self._client = httpx.AsyncClient(timeout=_TIMEOUT)
-        for pause in (*self._pauses, None):
+        for pause in (*_PAUSES, None):
             try:
                 response = await self._client.post(url, content=body, headers={"content-type": "application/json"})
                 if response.status_code < 500:

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from cluster_serving.client.connection import connect_async
+from cluster_serving.client.deferred import DeferredExchange
 from cluster_serving.client.errors import InvalidInput
 from cluster_serving.frontend import servables, tls
 from cluster_serving.frontend.admission import Flight, TokenBucket
@@ -55,17 +57,13 @@ class FrontEnd:
         self.keys = Keys(Path(options.api_keys_file)) if options.api_keys_file else None
         self.on_close: list[Callable[[], Awaitable[None]]] = []
         self._buckets: dict[str, TokenBucket] = {}
-        self.gateway = Gateway(
-            url,
-            options.models,
-            options.redis_input_queue,
-            names,
-            Flight(options.parallelism),
+        exchange = DeferredExchange(
+            connect_async(url=url, **settings),
             window=options.time_window / 1000,
             window_count=options.count_window,
             observe=self.metrics.redis,
-            **settings,
         )
+        self.gateway = Gateway(exchange, options.models, options.redis_input_queue, names, Flight(options.parallelism))
         self.health = Health(self.gateway, options.canary_interval, options.canary_timeout)
         self.gateway.on_answer = self.health.note_answer
         self.kserve = KServe(self.gateway, options, self.health, self.metrics)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cluster_serving.client.connection import connect_async, translated
+from cluster_serving.client.connection import translated
 from cluster_serving.client.deferred import DeferredExchange
 from cluster_serving.client.errors import ModelNotFound, ServingError
 from cluster_serving.client.inputs import Input
@@ -47,24 +47,22 @@ class Gateway:
     """Sends requests to jobs and knows what their models expect; used by one event loop.
 
     Args:
-        redis_url: See `client.connection.connect`.
+        exchange: To the Redis of the jobs; closed together with the gateway.
         jobs: Names of the jobs to serve; empty for all that Redis knows.
         default: Name of the job that is asked if a request names none; empty for the usual one, or the only one.
         servables: Models by other names than their jobs'; empty for none.
         flight: Limits what is in flight.
-        exchange_options: Further arguments of `Exchange`.
     """
 
     def __init__(
         self,
-        redis_url: str,
+        exchange: DeferredExchange,
         jobs: Sequence[str] = (),
         default: str = "",
         servables: Sequence[Servable] = (),
         flight: Flight | None = None,
-        **exchange_options: Any,
     ) -> None:
-        self.exchange = DeferredExchange(connect_async(url=redis_url), **exchange_options)
+        self.exchange = exchange
         self.flight = flight or Flight(1000)
         self.on_answer: Callable[[str], None] = lambda job: None
         self._jobs = tuple(jobs)

@@ -16,6 +16,8 @@ ENDED = {"FINISHED", "CANCELED", "FAILED", "SUSPENDED"}
 MARK = "cluster-serving"
 """Job parameter that tells our jobs from others on a shared cluster; its value is the submission."""
 
+_CANCEL_TIMEOUT = 60.0
+
 
 @dataclass(frozen=True, slots=True)
 class Overview:
@@ -122,13 +124,13 @@ class FlinkRest:
         """Address of a job in the Flink UI."""
         return f"{self.url}/#/job/running/{job_id}"
 
-    def cancel(self, job_id: str, timeout: float = 60.0) -> None:
+    def cancel(self, job_id: str) -> None:
         """Stop a job and wait until it has ended."""
         if self.state(job_id) not in ENDED:
             self._request("PATCH", f"/jobs/{job_id}", mode="cancel")
-        if not wait_until(lambda: self.state(job_id) in ENDED, timeout):
+        if not wait_until(lambda: self.state(job_id) in ENDED, _CANCEL_TIMEOUT):
             raise LaunchError(
-                f"job {job_id} has not stopped after {timeout:.0f} s; see {self.url}/#/job/running/{job_id}"
+                f"job {job_id} has not stopped after {_CANCEL_TIMEOUT:.0f} s; see {self.url}/#/job/running/{job_id}"
             )
 
     def _parameters(self, job_id: str) -> dict[str, str]:

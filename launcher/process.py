@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+_INTERVAL = 0.1
+
 # Popen warns when it is forgotten while its process lives, which here is the normal case.
 _started: list[subprocess.Popen[bytes]] = []
 
@@ -107,13 +109,13 @@ def _start_time(pid: int) -> int | None:
     return None if fields[0] == "Z" else int(fields[19])
 
 
-def wait_until(condition: Callable[[], bool], timeout: float, interval: float = 0.1) -> bool:
+def wait_until(condition: Callable[[], bool], timeout: float) -> bool:
     """Poll a condition; False if it did not come true in `timeout` seconds."""
     deadline = time.monotonic() + timeout
     while not condition():
         if time.monotonic() > deadline:
             return False
-        time.sleep(interval)
+        time.sleep(_INTERVAL)
     return True
 
 

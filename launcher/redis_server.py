@@ -30,6 +30,7 @@ SERVICE = "redis"
 
 _RECORD = "process.json"
 _LOG = "redis.log"
+_CONNECT_TIMEOUT = 2.0
 
 
 def connect(config: Config, decode: bool = True, job: str | None = None) -> redis.Redis:
@@ -51,10 +52,10 @@ def connect(config: Config, decode: bool = True, job: str | None = None) -> redi
     )
 
 
-def is_listening(address: Address, timeout: float = 2.0) -> bool:
+def is_listening(address: Address) -> bool:
     """Whether something accepts connections at an address."""
     try:
-        socket.create_connection((address.host, address.port), timeout).close()
+        socket.create_connection((address.host, address.port), _CONNECT_TIMEOUT).close()
     except OSError:
         return False
     return True

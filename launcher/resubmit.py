@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 from cluster_serving.client.errors import ServingError
@@ -57,30 +56,33 @@ def resubmit(address: Address) -> list[str]:
             try:
                 options = JobOptions.from_json(record.read_text("utf8"))
             except FileNotFoundError:
-                continue  # stopped meanwhile
-
-            def is_needless(record: Path = record, job: str = options.name) -> bool:
-                return not record.exists() or bool(rest.jobs(job))
-
-            def is_settled(needed: int = options.parallelism, is_needless: Callable[[], bool] = is_needless) -> bool:
-                try:
-                    overview = rest.overview()
-                    return overview is not None and (is_needless() or overview.free >= needed)
-                except LaunchError:
-                    # The new JobManager does not answer every question from the start.
-                    return False
-
-            if not wait_until(is_settled, PATIENCE):
-                raise LaunchError(f"no {options.parallelism} free slots for job {options.name} within {PATIENCE:.0f} s")
-            if is_needless():
-                continue
-            job_id = submit(home, address, options, PATIENCE)
-            if record.exists():
+                continue  # stopped meanwhile: a stop does not wait for this lock
+            if _resubmit(home, rest, address, options, record):
                 submitted.append(options.name)
-            else:
-                # It was stopped meanwhile; a stop does not wait for this lock.
-                rest.cancel(job_id)
     return submitted
+
+
+def _resubmit(home: FlinkHome, rest: FlinkRest, address: Address, options: JobOptions, record: Path) -> bool:
+    def is_needless() -> bool:
+        return not record.exists() or bool(rest.jobs(options.name))
+
+    def is_settled() -> bool:
+        try:
+            overview = rest.overview()
+            return overview is not None and (is_needless() or overview.free >= options.parallelism)
+        except LaunchError:
+            # The new JobManager does not answer every question from the start.
+            return False
+
+    if not wait_until(is_settled, PATIENCE):
+        raise LaunchError(f"no {options.parallelism} free slots for job {options.name} within {PATIENCE:.0f} s")
+    if is_needless():
+        return False
+    job_id = submit(home, address, options, PATIENCE)
+    if not record.exists():
+        rest.cancel(job_id)
+        return False
+    return True
 
 
 def _folder(home: Path) -> Path:

@@ -11,22 +11,13 @@ from cluster_serving.client import legacy
 from cluster_serving.client.errors import InvalidInput
 from cluster_serving.client.inputs import Image, SparseTensor
 from cluster_serving.client.protocol import Entry
+from tests.early_arrow import reframed
 
 GOLDEN = Path(__file__).parent / "golden"
 
 
 def golden(name: str) -> bytes:
     return (GOLDEN / f"{name}.b64").read_bytes()
-
-
-def reframed(data: bytes) -> bytes:
-    """The same payload in the Arrow framing before 0.15, which JVM clients write."""
-    with pa.ipc.open_stream(base64.b64decode(data)) as reader:
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, reader.schema, options=pa.ipc.IpcWriteOptions(use_legacy_format=True)) as writer:
-            for batch in reader:
-                writer.write_batch(batch)
-    return base64.b64encode(sink.getvalue())
 
 
 @pytest.mark.parametrize("framing", [lambda data: data, reframed], ids=["modern", "legacy"])

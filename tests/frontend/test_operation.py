@@ -22,6 +22,8 @@ from cryptography.hazmat.primitives.serialization import (
     pkcs12,
 )
 
+from cluster_serving.client.connection import connect_async
+from cluster_serving.client.deferred import DeferredExchange
 from cluster_serving.client.protocol import slots_key
 from cluster_serving.client.slots import SlotReport
 from cluster_serving.connectors.answer import Answer, write_answers
@@ -103,7 +105,7 @@ def test_a_job_is_watched_once_however_many_ask(redis_server, report, job):
     report(("x", "float32", (None, None)))
 
     async def main():
-        gateway = Gateway(redis_server.url, [job])
+        gateway = Gateway(DeferredExchange(connect_async(url=redis_server.url)), [job])
         health = Health(gateway, interval=2, timeout=30)
         model = await gateway.model(job)
         others = asyncio.all_tasks()

@@ -23,6 +23,7 @@ from cluster_serving.job.inference import Predictor
 from cluster_serving.job.models import load_model
 from cluster_serving.job.options import JobOptions, ModelOptions
 from cluster_serving.job.request import Request
+from tests.early_arrow import reframed
 from tests.job.compatibility import CLIENTS, ENGINES, FILTERS, IMAGES, KINDS, document, excluded
 from tests.job.models import direct, doubled, row_means, twice
 
@@ -158,7 +159,7 @@ def request(client: str, uri: str, value: Input) -> dict[str, str | bytes]:
     if client == "JSON":
         return {"uri": uri, "serde": "stream", "data": json.dumps({"instances": [{"x": as_json(value)}]})}
     data = legacy.encode_request({"x": np.asarray(value) if isinstance(value, np.generic) else value})
-    return {"uri": uri, "data": early(data) if client == "early Arrow" else data}
+    return {"uri": uri, "data": reframed(data) if client == "early Arrow" else data}
 
 
 def as_json(value: Input) -> Any:
@@ -167,15 +168,6 @@ def as_json(value: Input) -> Any:
     if isinstance(value, SparseTensor):
         return {"shape": value.shape, "data": value.values.tolist(), "indices": value.indices.tolist()}
     return value.tolist()
-
-
-def early(data: str) -> bytes:
-    with pa.ipc.open_stream(base64.b64decode(data)) as reader:
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, reader.schema, options=pa.ipc.IpcWriteOptions(use_legacy_format=True)) as writer:
-            for batch in reader:
-                writer.write_batch(batch)
-    return base64.b64encode(sink.getvalue())
 
 
 def answered(client: str, fields: dict[str, str | bytes]) -> Any:
