@@ -24,7 +24,7 @@ from cluster_serving.client.inputs import Input
 from cluster_serving.client.priority import NORMAL, stream_of
 from cluster_serving.client.protocol import Outputs, decode_outputs, result_key
 from cluster_serving.frontend import instances, predictions
-from cluster_serving.frontend.answering import Json, failures, read_body
+from cluster_serving.frontend.answering import Json, dumps, failures, read_body
 from cluster_serving.frontend.callback import Callbacks
 from cluster_serving.frontend.disconnect import unless_disconnected
 from cluster_serving.frontend.front_end import FrontEnd
@@ -190,7 +190,11 @@ class _Asynchronous:
 
     async def submit(self, request: Request) -> Response:
         options = self._front.options
-        content = instances.parse(await read_body(request, options))
+        body = await read_body(request, options)
+        expected = await self._front.gateway.expected()
+        content, found = await self._front.offload.to_process(
+            len(body), instances.read_submission, body, options.max_instances, expected
+        )
         name, callback = content.get("model", ""), content.get("callback")
         if not isinstance(name, str):
             raise InvalidInput("'model' is not a text; expected the name of a model")
@@ -198,10 +202,9 @@ class _Asynchronous:
             self._callbacks.check(callback)
         model = await self._front.gateway.model(name)
         note(request, "v1", model.name)
-        asked = instances.instances_of(content, options.max_instances)
-        self._front.metrics.asked("v1", model.name, len(asked))
+        self._front.metrics.asked("v1", model.name, len(found))
         records = []
-        for record in instances.to_records(asked, model.loaded):
+        for record in found:
             if isinstance(record, ServingError):
                 raise record
             records.append(record)
@@ -216,7 +219,7 @@ class _Asynchronous:
         wait = _seconds(request.query_params.get("wait", "0"))
         ticket = self._ticket(request)
         results = await unless_disconnected(request, self._requests.results(ticket, wait))
-        return Json(_as_json(ticket, results))
+        return Response(await self._written(ticket, results), media_type=Json.media_type)
 
     async def cancel(self, request: Request) -> Response:
         note(request, "v1")
@@ -243,8 +246,8 @@ class _Asynchronous:
         try:
             for next_one in asyncio.as_completed(tasks):
                 index, outputs = await next_one
-                written = Json({"index": index, "prediction": predictions.written(outputs, "json")}).body
-                yield b"event: prediction\ndata: %b\n\n" % bytes(written)
+                written = await self._front.offload.to_process(predictions.size([outputs]), _event, index, outputs)
+                yield b"event: prediction\ndata: %b\n\n" % written
             yield b'event: done\ndata: {"id":%b}\n\n' % json.dumps(str(ticket)).encode()
         except ServingError as error:
             yield b"event: error\ndata: %b\n\n" % bytes(Json({"error": str(error), "code": error.code}).body)
@@ -262,19 +265,22 @@ class _Asynchronous:
             except RedisUnavailable:
                 # The result will be there when Redis is back.
                 await asyncio.sleep(_REDIS_PAUSE)
-        return bytes(Json({"model": model.name, **_as_json(ticket, results)}).body)
+        return await self._written(ticket, results, model=model.name)
+
+    async def _written(self, ticket: Ticket, results: Sequence[Outputs | ServingError | None], **more: str) -> bytes:
+        more["id"] = str(ticket)
+        there = [result for result in results if result is not None]
+        if len(there) < len(results):
+            return dumps({**more, "status": "pending", "answered": len(there), "instances": len(results)})
+        more["status"] = "failed" if failures(there) else "done"
+        return await self._front.offload.to_process(predictions.size(there), predictions.body, there, "json", "", more)
 
     def _ticket(self, request: Request) -> Ticket:
         return Ticket.read(request.path_params["id"], self._front.options.max_instances)
 
 
-def _as_json(ticket: Ticket, results: Sequence[Outputs | ServingError | None]) -> dict[str, Any]:
-    done = sum(result is not None for result in results)
-    if done < len(results):
-        return {"id": str(ticket), "status": "pending", "answered": done, "instances": len(results)}
-    written = [predictions.written(result, "json") for result in results if result is not None]
-    status = "failed" if failures(results) else "done"
-    return {"id": str(ticket), "status": status, "predictions": written}
+def _event(index: int, outputs: Outputs | ServingError) -> bytes:
+    return dumps({"index": index, "prediction": predictions.written(outputs, "json")})
 
 
 def _seconds(text: str) -> float:

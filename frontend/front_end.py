@@ -15,6 +15,7 @@ from cluster_serving.frontend.health import Health
 from cluster_serving.frontend.keys import Keys
 from cluster_serving.frontend.kserve import KServe
 from cluster_serving.frontend.metrics import Metrics
+from cluster_serving.frontend.offload import Offload
 from cluster_serving.frontend.options import HttpOptions
 
 
@@ -31,6 +32,7 @@ class FrontEnd:
         health: Whether the jobs answer.
         keys: API keys; None if anybody may ask.
         on_close: What else is to be closed with it.
+        offload: Where work on large bodies is done.
         kserve: What answers the v2 protocol, over HTTP and gRPC.
 
     Raises:
@@ -68,7 +70,8 @@ class FrontEnd:
         )
         self.health = Health(self.gateway, options.canary_interval, options.canary_timeout)
         self.gateway.on_answer = self.health.note_answer
-        self.kserve = KServe(self.gateway, options, self.health, self.metrics)
+        self.offload = Offload()
+        self.kserve = KServe(self.gateway, options, self.health, self.metrics, self.offload)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -76,6 +79,7 @@ class FrontEnd:
             await close()
         await self.health.close()
         await self.gateway.close()
+        await self.offload.close()
 
     def bucket(self, client: str) -> TokenBucket:
         """What limits the rate of a client.

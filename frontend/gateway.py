@@ -13,8 +13,9 @@ from cluster_serving.client.deferred import DeferredExchange
 from cluster_serving.client.errors import ModelNotFound, ServingError
 from cluster_serving.client.inputs import Input
 from cluster_serving.client.priority import NORMAL, PRIORITIES, streams_of
-from cluster_serving.client.protocol import DEFAULT_JOB, Outputs, decode_outputs, slots_key
+from cluster_serving.client.protocol import DEFAULT_JOB, Outputs, decode_outputs, slots_key, stats_key
 from cluster_serving.client.slots import JOBS_KEY, SlotReport, read_reports
+from cluster_serving.client.stats import SEEN, SILENT_AFTER_S
 from cluster_serving.frontend.admission import Flight
 from cluster_serving.frontend.servables import VERSION, Servable
 
@@ -30,17 +31,31 @@ class ServedModel:
         reports: What its slots say, by index.
         version: Its version.
         job: `jobName`.
+        silent: No slot of it has given a sign of life for a while.
     """
 
     name: str
     reports: tuple[SlotReport, ...]
     version: str = VERSION
     job: str = ""
+    silent: bool = False
 
     @property
     def loaded(self) -> SlotReport | None:
         """Report of a slot that has loaded the model; None if there is none."""
         return next((report for report in self.reports if report.state == "ready"), None)
+
+    @property
+    def described(self) -> SlotReport | None:
+        """What the model expects, also while its job is stopped; None if that is not known."""
+        return self.loaded or next((report for report in self.reports if report.state == "stopped"), None)
+
+    @property
+    def state(self) -> str:
+        """`ready`, `loading`, `failed`, `stopped`, or `unknown` if no slot has ever said anything."""
+        if self.loaded:
+            return "stopped" if self.silent else "ready"
+        return next((report.state for report in self.reports), "unknown")
 
 
 class Gateway:
@@ -114,6 +129,16 @@ class Gateway:
             raise ModelNotFound(f"there is no model {shown}; there are: {known}")
         return found
 
+    async def expected(self) -> dict[str, SlotReport | None]:
+        """What the models expect, by name; with an empty name the default.
+
+        Raises:
+            RedisUnavailable: Redis cannot be reached.
+        """
+        models = await self.models()
+        reports = {name: model.described for name, model in models.items() if "\n" not in name}
+        return reports | {"": reports.get(self._default_name(models))}
+
     async def of_job(self, job: str) -> ServedModel:
         """The model that a job serves.
 
@@ -132,8 +157,12 @@ class Gateway:
         Raises:
             RedisUnavailable: Redis cannot be reached.
         """
-        models = await self.models()
-        return [model for key, model in sorted(models.items()) if "\n" in key]
+        await self.models()
+        return self.seen()
+
+    def seen(self) -> list[ServedModel]:
+        """All models and versions, by name, as they were when Redis was asked last."""
+        return [model for key, model in sorted(self._models.items()) if "\n" in key]
 
     async def queue_lengths(self, models: Sequence[ServedModel]) -> list[int]:
         """How many requests of each model are not answered yet, of all priorities.
@@ -158,8 +187,9 @@ class Gateway:
             ModelNotFound: One of them is not there.
             RedisUnavailable: Redis cannot be reached.
         """
-        names = [servable.name for servable in self._servables] or self._jobs or ("",)
-        return [await self.model(name) for name in names]
+        if self._servables:
+            return [await self.model(servable.name, servable.version) for servable in self._servables]
+        return [await self.model(name) for name in self._jobs or ("",)]
 
     async def predict(
         self, job: str, records: Sequence[Mapping[str, Input]], timeout: float, priority: str = NORMAL
@@ -208,10 +238,15 @@ class Gateway:
         async with db.pipeline(transaction=False) as pipeline:
             for servable in servables:
                 pipeline.hgetall(slots_key(servable.job))
-            hashes = await pipeline.execute()
+                pipeline.hget(stats_key(servable.job), SEEN)
+            pipeline.time()
+            *answers, (now, _) = await pipeline.execute()
+        hashes, seen = answers[::2], answers[1::2]
         models: dict[str, ServedModel] = {}
-        for servable, fields in zip(servables, hashes, strict=True):
+        for servable, fields, seen_ms in zip(servables, hashes, seen, strict=True):
             if fields or self._jobs or self._servables:
-                model = ServedModel(servable.name, tuple(read_reports(fields)), servable.version, servable.job)
+                silent = seen_ms is not None and now - int(seen_ms) / 1000 > SILENT_AFTER_S
+                reports = tuple(read_reports(fields))
+                model = ServedModel(servable.name, reports, servable.version, servable.job, silent)
                 models[servable.name] = models[f"{servable.name}\n{servable.version}"] = model
         return models

@@ -61,7 +61,7 @@ def describe(model: ServedModel) -> dict[str, Any]:
         "modelName": model.name,
         "modelVersion": model.version,
         "redisInputQueue": model.job,
-        "state": "ready" if loaded else next(iter(states), "unknown"),
+        "state": model.state,
         "slots": {state: states.count(state) for state in sorted(set(states))},
         "engine": loaded.engine if loaded else "",
         "inputs": [_spec(spec) for spec in loaded.inputs] if loaded else [],
@@ -74,14 +74,13 @@ def describe(model: ServedModel) -> dict[str, Any]:
 
 
 async def answer(
-    front: FrontEnd, request: Request, model: ServedModel, asked: Sequence[Any]
+    front: FrontEnd, request: Request, model: ServedModel, records: Sequence[instances.Record | InvalidInput]
 ) -> list[Outputs | ServingError]:
-    """Answer instances of JSON; what is wrong with one stands in its place.
+    """Answer the records of a request; what is wrong with one stands in its place.
 
     Raises:
-        Disconnected: The client went away; its requests are withdrawn.
+        ClientDisconnect: The client went away; its requests are withdrawn.
     """
-    records = instances.to_records(asked, model.loaded)
     good = [record for record in records if not isinstance(record, ServingError)]
     answers: list[Outputs | ServingError] = []
     if good:
@@ -99,19 +98,24 @@ async def answer(
     return outcomes
 
 
-def predictions_response(
-    outcomes: Sequence[Outputs | ServingError], response_format: ResponseFormat, model: ServedModel
+async def predictions_response(
+    front: FrontEnd, outcomes: Sequence[Outputs | ServingError], response_format: ResponseFormat, model: ServedModel
 ) -> Response:
     """The response to `/predict`: 200, or the status of the worst error with all that there is."""
     filter_text = model.loaded.post_processing if model.loaded else ""
-    content: dict[str, Any] = {
-        "predictions": [predictions.written(outcome, response_format, filter_text) for outcome in outcomes]
-    }
     failed = failures(outcomes)
-    if not failed:
-        return Json(content)
-    error = worst(list(failed.values()))
-    return Json({"error": str(error), "code": error.code, **content}, error.http_status, error_headers(error))
+    error = worst(list(failed.values())) if failed else None
+    content = await front.offload.to_process(
+        predictions.size(outcomes),
+        predictions.body,
+        outcomes,
+        response_format,
+        filter_text,
+        {"error": str(error), "code": error.code} if error else None,
+    )
+    if error is None:
+        return Response(content, media_type=Json.media_type)
+    return Response(content, error.http_status, error_headers(error), Json.media_type)
 
 
 def priority_of(request: Request) -> str:
@@ -144,10 +148,12 @@ class _Original:
         path = request.path_params
         model = await self._front.gateway.model(path.get("name", ""), path.get("version", ""))
         note(request, "original", model.name)
-        asked = instances.instances_of(instances.parse(body), options.max_instances)
-        self._front.metrics.asked("original", model.name, len(asked))
-        outcomes = await answer(self._front, request, model, asked)
-        return predictions_response(outcomes, response_format, model)
+        records = await self._front.offload.to_process(
+            len(body), instances.read, body, options.max_instances, model.described
+        )
+        self._front.metrics.asked("original", model.name, len(records))
+        outcomes = await answer(self._front, request, model, records)
+        return await predictions_response(self._front, outcomes, response_format, model)
 
     async def models(self, request: Request) -> Response:
         name = request.path_params.get("name", "")

@@ -53,15 +53,15 @@ async def _data(front: FrontEnd, request: Request) -> dict[str, Any]:
         "apiDocs": _API_DOCS if has_docs else "",
         "flinkUrl": front.options.flink_address,
         "models": [
-            _described(model, queue, JobStats.read(fields), now)
+            _described(model, queue, JobStats.read(fields))
             for model, queue, fields in zip(models, queues, totals, strict=True)
         ],
     }
 
 
-def _described(model: ServedModel, queue: int, stats: JobStats, now: float) -> dict[str, Any]:
+def _described(model: ServedModel, queue: int, stats: JobStats) -> dict[str, Any]:
     totals = asdict(stats)
-    seen = totals.pop("seen_ms")
+    del totals["seen_ms"]
     return {
         **describe(model),
         "slotReports": [
@@ -69,6 +69,4 @@ def _described(model: ServedModel, queue: int, stats: JobStats, now: float) -> d
         ],
         "queue": queue,
         "stats": totals,
-        # None: not known.
-        "silentSeconds": None if seen is None else max(0.0, (now - seen) / 1000),
     }

@@ -137,13 +137,6 @@ def test_models_are_listed_and_asked_by_name_and_version(ask, job):
         assert ask.post(f"{path}/predict", json=body).status_code == 404
 
 
-def test_an_unknown_path_or_method_is_an_error_in_json(ask):
-    assert ask.get("/nowhere").json() == {"error": "there is nothing at /nowhere"}
-    wrong = ask.get("/predict")
-    assert (wrong.status_code, wrong.headers["allow"]) == (405, "POST")
-    assert "error" in wrong.json()
-
-
 def test_the_secret_of_encrypted_models_reaches_redis_and_no_message(ask, db):
     db.delete(MODEL_SECRET_KEY)
     done = ask.post("/model-secure", content="secret=my%20secret&salt=s%26lt")
