@@ -13,6 +13,7 @@ import secrets
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -35,7 +36,7 @@ from cluster_serving.frontend.original import priority_of
 KEPT = 3600
 """Seconds for which an id is known; results are kept for the job's `resultTtl`."""
 
-_ID = re.compile(r"([0-9a-f]{32})-([1-9][0-9]{0,5})-([A-Za-z0-9_.-]+)")
+_ID = re.compile(r"([0-9a-f]{32})-([1-9][0-9]{0,5})-([A-Za-z0-9_.-]+|\{[A-Za-z0-9_.-]+\})")
 _MOST_WAIT = 300.0
 _CHECK_EVERY = 5.0
 _REDIS_PAUSE = 1.0
@@ -87,8 +88,7 @@ class Requests:
 
     def __init__(self, front: FrontEnd) -> None:
         self._front = front
-        self._exchange = front.gateway.exchange
-        self._db: Any = self._exchange.db
+        self._exchanges = front.gateway.exchanges
 
     async def submit(self, job: str, records: Sequence[dict[str, Input]], priority: str) -> Ticket:
         """Queue records.
@@ -98,23 +98,22 @@ class Requests:
             RedisUnavailable: It cannot be reached.
         """
         ticket = Ticket(secrets.token_hex(16), len(records), job)
+        exchange = self._exchanges.of(job)
+        db: Any = exchange.db
         # First, so that no result is there before its id is known.
-        with translated(self._db):
-            async with self._db.pipeline() as pipeline:
+        with translated(db):
+            async with db.pipeline() as pipeline:
                 pipeline.hset(ticket.key, _PRIORITY, priority)
                 pipeline.expire(ticket.key, KEPT)
                 await pipeline.execute()
         entries = await asyncio.gather(
-            *(
-                self._exchange.submit(job, uri, record, priority)
-                for uri, record in zip(ticket.uris, records, strict=True)
-            ),
+            *(exchange.submit(job, uri, record, priority) for uri, record in zip(ticket.uris, records, strict=True)),
             return_exceptions=True,
         )
         queued = {uri: entry for uri, entry in zip(ticket.uris, entries, strict=True) if isinstance(entry, bytes)}
         if queued:
-            with translated(self._db):
-                await self._db.hset(ticket.key, mapping=queued)
+            with translated(db):
+                await db.hset(ticket.key, mapping=queued)
         for entry in entries:
             if isinstance(entry, BaseException):
                 await self.cancel(ticket)
@@ -134,15 +133,17 @@ class Requests:
         if wait and not await self.known(ticket):
             # Its results may outlive it, but nothing more will come.
             wait = 0.0
-        fields = await asyncio.gather(*(self._exchange.look(ticket.job, uri, wait) for uri in ticket.uris))
+        exchange = self._exchanges.of(ticket.job)
+        fields = await asyncio.gather(*(exchange.look(ticket.job, uri, wait) for uri in ticket.uris))
         if not all(fields) and not await self.known(ticket):
             raise RequestNotFound("there is no such request, or its result is no longer kept")
         return [_decoded(found) if found else None for found in fields]
 
     async def known(self, ticket: Ticket) -> bool:
         """Whether a request was queued, and neither cancelled nor forgotten since."""
-        with translated(self._db):
-            return bool(await self._db.exists(ticket.key))
+        db: Any = self._exchanges.of(ticket.job).db
+        with translated(db):
+            return bool(await db.exists(ticket.key))
 
     async def cancel(self, ticket: Ticket) -> None:
         """Take a request out of the queue and forget its results.
@@ -150,13 +151,14 @@ class Requests:
         Raises:
             RequestNotFound: The request is unknown.
         """
-        with translated(self._db):
-            known = await self._db.hgetall(ticket.key)
+        db: Any = self._exchanges.of(ticket.job).db
+        with translated(db):
+            known = await db.hgetall(ticket.key)
             if not known:
                 raise RequestNotFound("there is no such request, or its result is no longer kept")
             stream = stream_of(ticket.job, known.pop(_PRIORITY.encode(), NORMAL.encode()).decode())
             entries = list(known.values())
-            async with self._db.pipeline() as pipeline:
+            async with db.pipeline() as pipeline:
                 if entries:
                     pipeline.xdel(stream, *entries)
                 pipeline.unlink(ticket.key, *(result_key(ticket.job, uri) for uri in ticket.uris))
@@ -211,7 +213,7 @@ class _Asynchronous:
         ticket = await self._requests.submit(model.job, records, priority_of(request))
         if callback is not None:
             self._callbacks.post_later(callback, self._whole(ticket, model))
-        place = f"/v1/requests/{ticket}"
+        place = f"/v1/requests/{quote(str(ticket))}"
         return Json({"id": str(ticket), "status": "pending"}, 202, {"location": place})
 
     async def get(self, request: Request) -> Response:
@@ -234,7 +236,7 @@ class _Asynchronous:
 
     async def _events(self, ticket: Ticket) -> AsyncIterator[bytes]:
         """An event `prediction` for each instance, in the order in which they are answered, and then `done`."""
-        exchange = self._front.gateway.exchange
+        exchange = self._front.gateway.exchanges.of(ticket.job)
 
         async def outcome(index: int, uri: str) -> tuple[int, Outputs | ServingError]:
             while not (fields := await exchange.look(ticket.job, uri, _CHECK_EVERY)):

@@ -9,14 +9,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from cluster_serving.client.connection import translated
-from cluster_serving.client.deferred import DeferredExchange
-from cluster_serving.client.errors import ModelNotFound, ServingError
+from cluster_serving.client.errors import ModelNotFound, RedisUnavailable, ServingError
 from cluster_serving.client.inputs import Input
-from cluster_serving.client.priority import NORMAL, PRIORITIES, streams_of
+from cluster_serving.client.model_secret import secret_key
+from cluster_serving.client.priority import NORMAL, streams_of
 from cluster_serving.client.protocol import DEFAULT_JOB, Outputs, decode_outputs, slots_key, stats_key
 from cluster_serving.client.slots import JOBS_KEY, SlotReport, read_reports
 from cluster_serving.client.stats import SEEN, SILENT_AFTER_S
 from cluster_serving.frontend.admission import Flight
+from cluster_serving.frontend.exchanges import Exchanges, is_cluster
 from cluster_serving.frontend.servables import VERSION, Servable
 
 _FRESH = 1.0
@@ -62,12 +63,21 @@ class Gateway:
     """Sends requests to jobs and knows what their models expect; used by one event loop.
 
     Args:
-        redis_url: See `client.exchange.Exchange`.
-        jobs: Names of the jobs to serve; empty for all that Redis knows.
+        redis_url: See `client.connection.open_redis`.
+        jobs: Names of the jobs to serve; empty for all that Redis knows. A cluster knows none: there they are these,
+            or else the default.
         default: Name of the job that is asked if a request names none; empty for the usual one, or the only one.
         servables: Models by other names than their jobs'; empty for none.
         flight: Limits what is in flight.
         exchange_options: Further arguments of `Exchange`.
+
+    Attributes:
+        exchanges: The connections to Redis.
+        flight: The limit.
+        on_answer: Told of a job that has answered.
+
+    Raises:
+        InvalidInput: A job cannot be in a Redis Cluster.
     """
 
     def __init__(
@@ -79,7 +89,9 @@ class Gateway:
         flight: Flight | None = None,
         **exchange_options: Any,
     ) -> None:
-        self.exchange = DeferredExchange(redis_url, **exchange_options)
+        if is_cluster(redis_url) and not jobs and default:
+            jobs = (default,)
+        self.exchanges = Exchanges(redis_url, [servable.job for servable in servables] or jobs, **exchange_options)
         self.flight = flight or Flight(1000)
         self.on_answer: Callable[[str], None] = lambda job: None
         self._jobs = tuple(jobs)
@@ -91,7 +103,7 @@ class Gateway:
 
     async def close(self) -> None:
         """Close the connections."""
-        await self.exchange.close()
+        await self.exchanges.close()
 
     async def models(self) -> dict[str, ServedModel]:
         """All models by name, the last version of each; at most a second old.
@@ -103,8 +115,7 @@ class Gateway:
             return self._models
         async with self._reading:
             if time.monotonic() - self._read_at >= _FRESH:
-                with translated(self.exchange.db):
-                    self._models = await self._read()
+                self._models = await self._read()
                 self._read_at = time.monotonic()
         return self._models
 
@@ -170,15 +181,26 @@ class Gateway:
         Raises:
             RedisUnavailable: Redis cannot be reached.
         """
-        streams = [stream for model in models for stream in streams_of(model.job)]
-        db: Any = self.exchange.db
-        with translated(db):
-            async with db.pipeline(transaction=False) as pipeline:
-                for stream in streams:
-                    pipeline.xlen(stream)
-                lengths = await pipeline.execute()
-        of_one = len(PRIORITIES)
-        return [sum(lengths[start : start + of_one]) for start in range(0, len(lengths), of_one)]
+
+        def lengths(pipeline: Any, job: str) -> None:
+            for stream in streams_of(job):
+                pipeline.xlen(stream)
+
+        return [sum(found) for found in await self.exchanges.ask_all([model.job for model in models], lengths)]
+
+    async def store_secret(self, fields: Mapping[str, str]) -> None:
+        """Store the secret of encrypted models where the jobs look for it.
+
+        Raises:
+            RedisUnavailable: Redis cannot be reached.
+        """
+        jobs = [model.job for model in await self.listed()]
+
+        def store(pipeline: Any, job: str) -> None:
+            pipeline.hset(secret_key(job), mapping=fields)
+
+        # Jobs that are to come look there, unless it is a cluster.
+        await self.exchanges.ask_all(jobs if self.exchanges.is_cluster else ["", *jobs], store)
 
     async def required(self) -> list[ServedModel]:
         """The models without which this front end is not ready.
@@ -216,7 +238,7 @@ class Gateway:
         try:
             async with self.flight.place(timeout):
                 seconds = max(deadline - time.monotonic(), 0.001)
-                fields = await self.exchange.request(job, record, seconds, priority)
+                fields = await self.exchanges.of(job).request(job, record, seconds, priority)
                 self.on_answer(job)
                 return decode_outputs(fields)
         except ServingError as error:
@@ -229,24 +251,38 @@ class Gateway:
         return names[0] if len(names) == 1 else DEFAULT_JOB
 
     async def _read(self) -> dict[str, ServedModel]:
-        # redis-py types its commands as if they might not be awaitable.
-        db: Any = self.exchange.db
         servables = self._servables
         if not servables:
-            jobs = self._jobs or sorted(name.decode() for name in await db.smembers(JOBS_KEY))
+            jobs = self._jobs or await self._known_jobs()
             servables = tuple(Servable(job, VERSION, job) for job in jobs)
-        async with db.pipeline(transaction=False) as pipeline:
-            for servable in servables:
-                pipeline.hgetall(slots_key(servable.job))
-                pipeline.hget(stats_key(servable.job), SEEN)
+
+        def state(pipeline: Any, job: str) -> None:
+            pipeline.hgetall(slots_key(job))
+            pipeline.hget(stats_key(job), SEEN)
             pipeline.time()
-            *answers, (now, _) = await pipeline.execute()
-        hashes, seen = answers[::2], answers[1::2]
+
+        answers = await self.exchanges.ask([servable.job for servable in servables], state)
+        problems = [answer for answer in answers if isinstance(answer, RedisUnavailable)]
+        if problems and len(problems) == len(answers):
+            raise problems[0]
         models: dict[str, ServedModel] = {}
-        for servable, fields, seen_ms in zip(servables, hashes, seen, strict=True):
-            if fields or self._jobs or self._servables:
+        for servable, answer in zip(servables, answers, strict=True):
+            key = f"{servable.name}\n{servable.version}"
+            if isinstance(answer, RedisUnavailable):
+                # A node of a cluster is away: its jobs stay what they were, and those of others are not concerned.
+                model = self._models.get(key, ServedModel(servable.name, (), servable.version, servable.job))
+            else:
+                fields, seen_ms, (now, _) = answer
+                if not fields and not self._jobs and not self._servables:
+                    continue
                 silent = seen_ms is not None and now - int(seen_ms) / 1000 > SILENT_AFTER_S
                 reports = tuple(read_reports(fields))
                 model = ServedModel(servable.name, reports, servable.version, servable.job, silent)
-                models[servable.name] = models[f"{servable.name}\n{servable.version}"] = model
+            models[servable.name] = models[key] = model
         return models
+
+    async def _known_jobs(self) -> list[str]:
+        (exchange,) = self.exchanges.all()
+        db: Any = exchange.db
+        with translated(db):
+            return sorted(name.decode() for name in await db.smembers(JOBS_KEY))

@@ -117,7 +117,7 @@ class Health:
                 state.problem = "no slot has loaded it"
                 return
             # Not through `predict`: when all places in flight are taken, the job may still be well.
-            await self._gateway.exchange.request(job, zeros(report), self._timeout)
+            await self._gateway.exchanges.of(job).request(job, zeros(report), self._timeout)
         except _UNANSWERED as error:
             # A client's answer may have come meanwhile.
             if time.monotonic() - state.answered_at > self._interval:

@@ -10,10 +10,9 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from cluster_serving.client.connection import translated
 from cluster_serving.client.errors import Forbidden, InvalidInput, ServingError
 from cluster_serving.client.priority import NORMAL
-from cluster_serving.client.protocol import MODEL_SECRET_KEY, Outputs
+from cluster_serving.client.protocol import Outputs
 from cluster_serving.client.slots import TensorSpec
 from cluster_serving.frontend import instances, predictions
 from cluster_serving.frontend.answering import Json, error_headers, failures, read_body, worst
@@ -182,9 +181,7 @@ class _Original:
         except (ValueError, KeyError):
             # What was sent may be a secret, so it is not repeated.
             raise InvalidInput("the body is not secret=…&salt=…, both with a value") from None
-        db: Any = self._front.gateway.exchange.db
-        with translated(db):
-            await db.hset(MODEL_SECRET_KEY, mapping={"secret": secret, "salt": salt})
+        await self._front.gateway.store_secret({"secret": secret, "salt": salt})
         return PlainTextResponse(_SECURED)
 
 
