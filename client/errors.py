@@ -127,6 +127,46 @@ class RequestNotFound(ServingError):
     grpc_status = "NOT_FOUND"
 
 
+class PathNotFound(ServingError):
+    """A front end has nothing at this path."""
+
+    code = "NOT_FOUND"
+    http_status = 404
+    grpc_status = "UNIMPLEMENTED"
+
+
+class MethodNotAllowed(ServingError):
+    """A front end does something else at this path."""
+
+    code = "METHOD_NOT_ALLOWED"
+    http_status = 405
+    grpc_status = "UNIMPLEMENTED"
+
+
+class MalformedHttp(ServingError):
+    """A front end got what is not HTTP."""
+
+    code = "MALFORMED_HTTP"
+    http_status = 400
+    grpc_status = "INTERNAL"
+
+
+class HeadersTooLarge(ServingError):
+    """The address and the headers of a request to a front end are too large."""
+
+    code = "HEADERS_TOO_LARGE"
+    http_status = 431
+    grpc_status = "RESOURCE_EXHAUSTED"
+
+
+class BodyTimeout(ServingError):
+    """The body of a request to a front end did not arrive in time."""
+
+    code = "BODY_TIMEOUT"
+    http_status = 408
+    grpc_status = "DEADLINE_EXCEEDED"
+
+
 class Overloaded(ServingError):
     """The front end has as many requests in flight as it may; nothing was queued."""
 

@@ -24,9 +24,6 @@ GROUP = "serving"
 
 DEFAULT_JOB = "serving_stream"
 
-MODEL_SECRET_KEY = "model_secured"  # noqa: S105 - the name of a key
-"""Hash with the fields `secret` and `salt` of encrypted models; it is for all jobs of a Redis, as in the original."""
-
 MAX_URI_BYTES = 4096
 """Longest uri, as UTF-8; it becomes part of a Redis key."""
 

@@ -50,7 +50,7 @@ class SlotReport:
 
     Attributes:
         submission: Which start of the job this slot belongs to.
-        state: `loading`, `ready` or `failed`.
+        state: `loading`, `ready` or `failed`; `stopped` once the launcher has stopped its job.
         engine: Name of the engine that computes the model.
         inputs: What the loaded model expects.
         outputs: What it gives.

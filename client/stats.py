@@ -25,6 +25,9 @@ SEEN = "seen"
 
 SEEN_EVERY_S = 5.0
 
+SILENT_AFTER_S = 15.0
+"""Seconds without a sign of life after which a job is taken for stopped, whatever its slots said last."""
+
 _LATENCY = "latency_ms:"
 _BATCH_SIZE = "batch_size:"
 

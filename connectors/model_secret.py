@@ -6,17 +6,9 @@ import time
 
 import redis
 
-from cluster_serving.client.protocol import MODEL_SECRET_KEY
+from cluster_serving.client.model_secret import secret_key
 
 _INTERVAL = 1.0
-
-
-def secret_key(job: str) -> str:
-    """Hash with the fields `secret` and `salt`; it is for all jobs of a Redis, as in the original.
-
-    In a Redis Cluster it has to lie with the job's keys: a job whose name has braces has its own.
-    """
-    return f"{job}:{MODEL_SECRET_KEY}" if job.startswith("{") else MODEL_SECRET_KEY
 
 
 def wait_for_secret(client: redis.Redis, job: str, patience: float) -> tuple[str, str] | None:

@@ -11,18 +11,10 @@ import orjson
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from cluster_serving.client.errors import RateLimited, RequestTooLarge, ServingError
+from cluster_serving.client.errors import BodyTimeout, RateLimited, RequestTooLarge, ServingError
 from cluster_serving.frontend.options import HttpOptions
 
 _RETRY_AFTER = {"QUEUE_FULL": 1, "OVERLOADED": 1, "REDIS_UNAVAILABLE": 1}
-
-
-class BodyTimeout(ServingError):
-    """The body of a request did not arrive in time."""
-
-    code = "BODY_TIMEOUT"
-    http_status = 408
-    grpc_status = "DEADLINE_EXCEEDED"
 
 
 async def read_body(request: Request, options: HttpOptions) -> bytes:
@@ -56,14 +48,19 @@ async def read_body(request: Request, options: HttpOptions) -> bytes:
         raise BodyTimeout(f"the body did not arrive within {options.body_timeout:g} s (bodyTimeout)") from None
 
 
+def dumps(content: Any) -> bytes:
+    """Write JSON; numpy arrays may be part of it, and what is no number in JSON (NaN, infinity) becomes null."""
+    return orjson.dumps(content, _as_list, orjson.OPT_SERIALIZE_NUMPY)
+
+
 class Json(Response):
-    """A JSON response; numpy arrays may be part of it, and what is no number in JSON (NaN, infinity) becomes null."""
+    """A JSON response; see `dumps`."""
 
     media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
         """Serialize the content."""
-        return orjson.dumps(content, _as_list, orjson.OPT_SERIALIZE_NUMPY)
+        return dumps(content)
 
 
 def error_headers(error: ServingError) -> dict[str, str]:

@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from cluster_serving.client.errors import ServingError
+from cluster_serving.client.errors import MethodNotAllowed, PathNotFound, ServingError
 from cluster_serving.frontend import asynchronous, kserve_http, openapi, operation, original, page
 from cluster_serving.frontend.answering import Json, error_response
 from cluster_serving.frontend.front_end import FrontEnd
@@ -66,8 +66,14 @@ async def _serving_error(_: Request, error: Exception) -> Response:
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 - for the type checker
     path = request.url.path[:200]
-    message = {404: f"there is nothing at {path}", 405: f"{request.method} is not for {path}"}
-    return Json({"error": message.get(error.status_code, error.detail)}, error.status_code, error.headers)
+    if error.status_code == 405:
+        answer = error_response(MethodNotAllowed(f"{request.method} is not for {path}"))
+    elif error.status_code == 404:
+        answer = error_response(PathNotFound(f"there is nothing at {path}"))
+    else:
+        answer = Json({"error": error.detail, "code": ServingError.code}, error.status_code)
+    answer.headers.update(error.headers or {})
+    return answer
 
 
 async def _gone(_: Request, error: Exception) -> Response:

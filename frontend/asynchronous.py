@@ -13,6 +13,7 @@ import secrets
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -24,7 +25,7 @@ from cluster_serving.client.inputs import Input
 from cluster_serving.client.priority import NORMAL, stream_of
 from cluster_serving.client.protocol import Outputs, decode_outputs, result_key
 from cluster_serving.frontend import instances, predictions
-from cluster_serving.frontend.answering import Json, failures, read_body
+from cluster_serving.frontend.answering import Json, dumps, failures, read_body
 from cluster_serving.frontend.callback import Callbacks
 from cluster_serving.frontend.disconnect import unless_disconnected
 from cluster_serving.frontend.front_end import FrontEnd
@@ -35,7 +36,7 @@ from cluster_serving.frontend.original import priority_of
 KEPT = 3600
 """Seconds for which an id is known; results are kept for the job's `resultTtl`."""
 
-_ID = re.compile(r"([0-9a-f]{32})-([1-9][0-9]{0,5})-([A-Za-z0-9_.-]+)")
+_ID = re.compile(r"([0-9a-f]{32})-([1-9][0-9]{0,5})-([A-Za-z0-9_.-]+|\{[A-Za-z0-9_.-]+\})")
 _MOST_WAIT = 300.0
 _CHECK_EVERY = 5.0
 _REDIS_PAUSE = 1.0
@@ -87,8 +88,7 @@ class Requests:
 
     def __init__(self, front: FrontEnd) -> None:
         self._front = front
-        self._exchange = front.gateway.exchange
-        self._db: Any = self._exchange.db
+        self._exchanges = front.gateway.exchanges
 
     async def submit(self, job: str, records: Sequence[dict[str, Input]], priority: str) -> Ticket:
         """Queue records.
@@ -98,23 +98,22 @@ class Requests:
             RedisUnavailable: It cannot be reached.
         """
         ticket = Ticket(secrets.token_hex(16), len(records), job)
+        exchange = self._exchanges.of(job)
+        db: Any = exchange.db
         # First, so that no result is there before its id is known.
-        with translated(self._db):
-            async with self._db.pipeline() as pipeline:
+        with translated(db):
+            async with db.pipeline() as pipeline:
                 pipeline.hset(ticket.key, _PRIORITY, priority)
                 pipeline.expire(ticket.key, KEPT)
                 await pipeline.execute()
         entries = await asyncio.gather(
-            *(
-                self._exchange.submit(job, uri, record, priority)
-                for uri, record in zip(ticket.uris, records, strict=True)
-            ),
+            *(exchange.submit(job, uri, record, priority) for uri, record in zip(ticket.uris, records, strict=True)),
             return_exceptions=True,
         )
         queued = {uri: entry for uri, entry in zip(ticket.uris, entries, strict=True) if isinstance(entry, bytes)}
         if queued:
-            with translated(self._db):
-                await self._db.hset(ticket.key, mapping=queued)
+            with translated(db):
+                await db.hset(ticket.key, mapping=queued)
         for entry in entries:
             if isinstance(entry, BaseException):
                 await self.cancel(ticket)
@@ -134,15 +133,17 @@ class Requests:
         if wait and not await self.known(ticket):
             # Its results may outlive it, but nothing more will come.
             wait = 0.0
-        fields = await asyncio.gather(*(self._exchange.look(ticket.job, uri, wait) for uri in ticket.uris))
+        exchange = self._exchanges.of(ticket.job)
+        fields = await asyncio.gather(*(exchange.look(ticket.job, uri, wait) for uri in ticket.uris))
         if not all(fields) and not await self.known(ticket):
             raise RequestNotFound("there is no such request, or its result is no longer kept")
         return [_decoded(found) if found else None for found in fields]
 
     async def known(self, ticket: Ticket) -> bool:
         """Whether a request was queued, and neither cancelled nor forgotten since."""
-        with translated(self._db):
-            return bool(await self._db.exists(ticket.key))
+        db: Any = self._exchanges.of(ticket.job).db
+        with translated(db):
+            return bool(await db.exists(ticket.key))
 
     async def cancel(self, ticket: Ticket) -> None:
         """Take a request out of the queue and forget its results.
@@ -150,13 +151,14 @@ class Requests:
         Raises:
             RequestNotFound: The request is unknown.
         """
-        with translated(self._db):
-            known = await self._db.hgetall(ticket.key)
+        db: Any = self._exchanges.of(ticket.job).db
+        with translated(db):
+            known = await db.hgetall(ticket.key)
             if not known:
                 raise RequestNotFound("there is no such request, or its result is no longer kept")
             stream = stream_of(ticket.job, known.pop(_PRIORITY.encode(), NORMAL.encode()).decode())
             entries = list(known.values())
-            async with self._db.pipeline() as pipeline:
+            async with db.pipeline() as pipeline:
                 if entries:
                     pipeline.xdel(stream, *entries)
                 pipeline.unlink(ticket.key, *(result_key(ticket.job, uri) for uri in ticket.uris))
@@ -190,7 +192,11 @@ class _Asynchronous:
 
     async def submit(self, request: Request) -> Response:
         options = self._front.options
-        content = instances.parse(await read_body(request, options))
+        body = await read_body(request, options)
+        expected = await self._front.gateway.expected()
+        content, found = await self._front.offload.to_process(
+            len(body), instances.read_submission, body, options.max_instances, expected
+        )
         name, callback = content.get("model", ""), content.get("callback")
         if not isinstance(name, str):
             raise InvalidInput("'model' is not a text; expected the name of a model")
@@ -198,17 +204,16 @@ class _Asynchronous:
             self._callbacks.check(callback)
         model = await self._front.gateway.model(name)
         note(request, "v1", model.name)
-        asked = instances.instances_of(content, options.max_instances)
-        self._front.metrics.asked("v1", model.name, len(asked))
+        self._front.metrics.asked("v1", model.name, len(found))
         records = []
-        for record in instances.to_records(asked, model.loaded):
+        for record in found:
             if isinstance(record, ServingError):
                 raise record
             records.append(record)
         ticket = await self._requests.submit(model.job, records, priority_of(request))
         if callback is not None:
             self._callbacks.post_later(callback, self._whole(ticket, model))
-        place = f"/v1/requests/{ticket}"
+        place = f"/v1/requests/{quote(str(ticket))}"
         return Json({"id": str(ticket), "status": "pending"}, 202, {"location": place})
 
     async def get(self, request: Request) -> Response:
@@ -216,7 +221,7 @@ class _Asynchronous:
         wait = _seconds(request.query_params.get("wait", "0"))
         ticket = self._ticket(request)
         results = await unless_disconnected(request, self._requests.results(ticket, wait))
-        return Json(_as_json(ticket, results))
+        return Response(await self._written(ticket, results), media_type=Json.media_type)
 
     async def cancel(self, request: Request) -> Response:
         note(request, "v1")
@@ -231,7 +236,7 @@ class _Asynchronous:
 
     async def _events(self, ticket: Ticket) -> AsyncIterator[bytes]:
         """An event `prediction` for each instance, in the order in which they are answered, and then `done`."""
-        exchange = self._front.gateway.exchange
+        exchange = self._front.gateway.exchanges.of(ticket.job)
 
         async def outcome(index: int, uri: str) -> tuple[int, Outputs | ServingError]:
             while not (fields := await exchange.look(ticket.job, uri, _CHECK_EVERY)):
@@ -243,8 +248,8 @@ class _Asynchronous:
         try:
             for next_one in asyncio.as_completed(tasks):
                 index, outputs = await next_one
-                written = Json({"index": index, "prediction": predictions.written(outputs, "json")}).body
-                yield b"event: prediction\ndata: %b\n\n" % bytes(written)
+                written = await self._front.offload.to_process(predictions.size([outputs]), _event, index, outputs)
+                yield b"event: prediction\ndata: %b\n\n" % written
             yield b'event: done\ndata: {"id":%b}\n\n' % json.dumps(str(ticket)).encode()
         except ServingError as error:
             yield b"event: error\ndata: %b\n\n" % bytes(Json({"error": str(error), "code": error.code}).body)
@@ -262,19 +267,22 @@ class _Asynchronous:
             except RedisUnavailable:
                 # The result will be there when Redis is back.
                 await asyncio.sleep(_REDIS_PAUSE)
-        return bytes(Json({"model": model.name, **_as_json(ticket, results)}).body)
+        return await self._written(ticket, results, model=model.name)
+
+    async def _written(self, ticket: Ticket, results: Sequence[Outputs | ServingError | None], **more: str) -> bytes:
+        more["id"] = str(ticket)
+        there = [result for result in results if result is not None]
+        if len(there) < len(results):
+            return dumps({**more, "status": "pending", "answered": len(there), "instances": len(results)})
+        more["status"] = "failed" if failures(there) else "done"
+        return await self._front.offload.to_process(predictions.size(there), predictions.body, there, "json", "", more)
 
     def _ticket(self, request: Request) -> Ticket:
         return Ticket.read(request.path_params["id"], self._front.options.max_instances)
 
 
-def _as_json(ticket: Ticket, results: Sequence[Outputs | ServingError | None]) -> dict[str, Any]:
-    done = sum(result is not None for result in results)
-    if done < len(results):
-        return {"id": str(ticket), "status": "pending", "answered": done, "instances": len(results)}
-    written = [predictions.written(result, "json") for result in results if result is not None]
-    status = "failed" if failures(results) else "done"
-    return {"id": str(ticket), "status": status, "predictions": written}
+def _event(index: int, outputs: Outputs | ServingError) -> bytes:
+    return dumps({"index": index, "prediction": predictions.written(outputs, "json")})
 
 
 def _seconds(text: str) -> float:

@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from cluster_serving.client.connection import connect_async
-from cluster_serving.client.deferred import DeferredExchange
 from cluster_serving.client.errors import InvalidInput
 from cluster_serving.frontend import servables, tls
 from cluster_serving.frontend.admission import Flight, TokenBucket
@@ -17,6 +15,7 @@ from cluster_serving.frontend.health import Health
 from cluster_serving.frontend.keys import Keys
 from cluster_serving.frontend.kserve import KServe
 from cluster_serving.frontend.metrics import Metrics
+from cluster_serving.frontend.offload import Offload
 from cluster_serving.frontend.options import HttpOptions
 
 
@@ -33,6 +32,7 @@ class FrontEnd:
         health: Whether the jobs answer.
         keys: API keys; None if anybody may ask.
         on_close: What else is to be closed with it.
+        offload: Where work on large bodies is done.
         kserve: What answers the v2 protocol, over HTTP and gRPC.
 
     Raises:
@@ -57,16 +57,21 @@ class FrontEnd:
         self.keys = Keys(Path(options.api_keys_file)) if options.api_keys_file else None
         self.on_close: list[Callable[[], Awaitable[None]]] = []
         self._buckets: dict[str, TokenBucket] = {}
-        exchange = DeferredExchange(
-            connect_async(url=url, **settings),
+        self.gateway = Gateway(
+            url,
+            options.models,
+            options.redis_input_queue,
+            names,
+            Flight(options.parallelism),
             window=options.time_window / 1000,
             window_count=options.count_window,
             observe=self.metrics.redis,
+            redis_options=settings,
         )
-        self.gateway = Gateway(exchange, options.models, options.redis_input_queue, names, Flight(options.parallelism))
         self.health = Health(self.gateway, options.canary_interval, options.canary_timeout)
         self.gateway.on_answer = self.health.note_answer
-        self.kserve = KServe(self.gateway, options, self.health, self.metrics)
+        self.offload = Offload()
+        self.kserve = KServe(self.gateway, options, self.health, self.metrics, self.offload)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -74,6 +79,7 @@ class FrontEnd:
             await close()
         await self.health.close()
         await self.gateway.close()
+        await self.offload.close()
 
     def bucket(self, client: str) -> TokenBucket:
         """What limits the rate of a client.

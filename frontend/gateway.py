@@ -9,13 +9,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from cluster_serving.client.connection import translated
-from cluster_serving.client.deferred import DeferredExchange
-from cluster_serving.client.errors import ModelNotFound, ServingError
+from cluster_serving.client.errors import ModelNotFound, RedisUnavailable, ServingError
 from cluster_serving.client.inputs import Input
-from cluster_serving.client.priority import NORMAL, PRIORITIES, streams_of
-from cluster_serving.client.protocol import DEFAULT_JOB, Outputs, decode_outputs, slots_key
+from cluster_serving.client.model_secret import secret_key
+from cluster_serving.client.priority import NORMAL, streams_of
+from cluster_serving.client.protocol import DEFAULT_JOB, Outputs, decode_outputs, slots_key, stats_key
 from cluster_serving.client.slots import JOBS_KEY, SlotReport, read_reports
+from cluster_serving.client.stats import SEEN, SILENT_AFTER_S
 from cluster_serving.frontend.admission import Flight
+from cluster_serving.frontend.exchanges import Exchanges, is_cluster
 from cluster_serving.frontend.servables import VERSION, Servable
 
 _FRESH = 1.0
@@ -30,39 +32,66 @@ class ServedModel:
         reports: What its slots say, by index.
         version: Its version.
         job: `jobName`.
+        silent: No slot of it has given a sign of life for a while.
     """
 
     name: str
     reports: tuple[SlotReport, ...]
     version: str = VERSION
     job: str = ""
+    silent: bool = False
 
     @property
     def loaded(self) -> SlotReport | None:
         """Report of a slot that has loaded the model; None if there is none."""
         return next((report for report in self.reports if report.state == "ready"), None)
 
+    @property
+    def described(self) -> SlotReport | None:
+        """What the model expects, also while its job is stopped; None if that is not known."""
+        return self.loaded or next((report for report in self.reports if report.state == "stopped"), None)
+
+    @property
+    def state(self) -> str:
+        """`ready`, `loading`, `failed`, `stopped`, or `unknown` if no slot has ever said anything."""
+        if self.loaded:
+            return "stopped" if self.silent else "ready"
+        return next((report.state for report in self.reports), "unknown")
+
 
 class Gateway:
     """Sends requests to jobs and knows what their models expect; used by one event loop.
 
     Args:
-        exchange: To the Redis of the jobs; closed together with the gateway.
-        jobs: Names of the jobs to serve; empty for all that Redis knows.
+        redis_url: See `client.connection.open_redis`.
+        jobs: Names of the jobs to serve; empty for all that Redis knows. A cluster knows none: there they are these,
+            or else the default.
         default: Name of the job that is asked if a request names none; empty for the usual one, or the only one.
         servables: Models by other names than their jobs'; empty for none.
         flight: Limits what is in flight.
+        exchange_options: Further arguments of `Exchange`.
+
+    Attributes:
+        exchanges: The connections to Redis.
+        flight: The limit.
+        on_answer: Told of a job that has answered.
+
+    Raises:
+        InvalidInput: A job cannot be in a Redis Cluster.
     """
 
     def __init__(
         self,
-        exchange: DeferredExchange,
+        redis_url: str,
         jobs: Sequence[str] = (),
         default: str = "",
         servables: Sequence[Servable] = (),
         flight: Flight | None = None,
+        **exchange_options: Any,
     ) -> None:
-        self.exchange = exchange
+        if is_cluster(redis_url) and not jobs and default:
+            jobs = (default,)
+        self.exchanges = Exchanges(redis_url, [servable.job for servable in servables] or jobs, **exchange_options)
         self.flight = flight or Flight(1000)
         self.on_answer: Callable[[str], None] = lambda job: None
         self._jobs = tuple(jobs)
@@ -74,7 +103,7 @@ class Gateway:
 
     async def close(self) -> None:
         """Close the connections."""
-        await self.exchange.close()
+        await self.exchanges.close()
 
     async def models(self) -> dict[str, ServedModel]:
         """All models by name, the last version of each; at most a second old.
@@ -86,8 +115,7 @@ class Gateway:
             return self._models
         async with self._reading:
             if time.monotonic() - self._read_at >= _FRESH:
-                with translated(self.exchange.db):
-                    self._models = await self._read()
+                self._models = await self._read()
                 self._read_at = time.monotonic()
         return self._models
 
@@ -112,6 +140,16 @@ class Gateway:
             raise ModelNotFound(f"there is no model {shown}; there are: {known}")
         return found
 
+    async def expected(self) -> dict[str, SlotReport | None]:
+        """What the models expect, by name; with an empty name the default.
+
+        Raises:
+            RedisUnavailable: Redis cannot be reached.
+        """
+        models = await self.models()
+        reports = {name: model.described for name, model in models.items() if "\n" not in name}
+        return reports | {"": reports.get(self._default_name(models))}
+
     async def of_job(self, job: str) -> ServedModel:
         """The model that a job serves.
 
@@ -130,8 +168,12 @@ class Gateway:
         Raises:
             RedisUnavailable: Redis cannot be reached.
         """
-        models = await self.models()
-        return [model for key, model in sorted(models.items()) if "\n" in key]
+        await self.models()
+        return self.seen()
+
+    def seen(self) -> list[ServedModel]:
+        """All models and versions, by name, as they were when Redis was asked last."""
+        return [model for key, model in sorted(self._models.items()) if "\n" in key]
 
     async def queue_lengths(self, models: Sequence[ServedModel]) -> list[int]:
         """How many requests of each model are not answered yet, of all priorities.
@@ -139,15 +181,26 @@ class Gateway:
         Raises:
             RedisUnavailable: Redis cannot be reached.
         """
-        streams = [stream for model in models for stream in streams_of(model.job)]
-        db: Any = self.exchange.db
-        with translated(db):
-            async with db.pipeline(transaction=False) as pipeline:
-                for stream in streams:
-                    pipeline.xlen(stream)
-                lengths = await pipeline.execute()
-        of_one = len(PRIORITIES)
-        return [sum(lengths[start : start + of_one]) for start in range(0, len(lengths), of_one)]
+
+        def lengths(pipeline: Any, job: str) -> None:
+            for stream in streams_of(job):
+                pipeline.xlen(stream)
+
+        return [sum(found) for found in await self.exchanges.ask_all([model.job for model in models], lengths)]
+
+    async def store_secret(self, fields: Mapping[str, str]) -> None:
+        """Store the secret of encrypted models where the jobs look for it.
+
+        Raises:
+            RedisUnavailable: Redis cannot be reached.
+        """
+        jobs = [model.job for model in await self.listed()]
+
+        def store(pipeline: Any, job: str) -> None:
+            pipeline.hset(secret_key(job), mapping=fields)
+
+        # Jobs that are to come look there, unless it is a cluster.
+        await self.exchanges.ask_all(jobs if self.exchanges.is_cluster else ["", *jobs], store)
 
     async def required(self) -> list[ServedModel]:
         """The models without which this front end is not ready.
@@ -156,8 +209,9 @@ class Gateway:
             ModelNotFound: One of them is not there.
             RedisUnavailable: Redis cannot be reached.
         """
-        names = [servable.name for servable in self._servables] or self._jobs or ("",)
-        return [await self.model(name) for name in names]
+        if self._servables:
+            return [await self.model(servable.name, servable.version) for servable in self._servables]
+        return [await self.model(name) for name in self._jobs or ("",)]
 
     async def predict(
         self, job: str, records: Sequence[Mapping[str, Input]], timeout: float, priority: str = NORMAL
@@ -184,7 +238,7 @@ class Gateway:
         try:
             async with self.flight.place(timeout):
                 seconds = max(deadline - time.monotonic(), 0.001)
-                fields = await self.exchange.request(job, record, seconds, priority)
+                fields = await self.exchanges.of(job).request(job, record, seconds, priority)
                 self.on_answer(job)
                 return decode_outputs(fields)
         except ServingError as error:
@@ -197,19 +251,38 @@ class Gateway:
         return names[0] if len(names) == 1 else DEFAULT_JOB
 
     async def _read(self) -> dict[str, ServedModel]:
-        # redis-py types its commands as if they might not be awaitable.
-        db: Any = self.exchange.db
         servables = self._servables
         if not servables:
-            jobs = self._jobs or sorted(name.decode() for name in await db.smembers(JOBS_KEY))
+            jobs = self._jobs or await self._known_jobs()
             servables = tuple(Servable(job, VERSION, job) for job in jobs)
-        async with db.pipeline(transaction=False) as pipeline:
-            for servable in servables:
-                pipeline.hgetall(slots_key(servable.job))
-            hashes = await pipeline.execute()
+
+        def state(pipeline: Any, job: str) -> None:
+            pipeline.hgetall(slots_key(job))
+            pipeline.hget(stats_key(job), SEEN)
+            pipeline.time()
+
+        answers = await self.exchanges.ask([servable.job for servable in servables], state)
+        problems = [answer for answer in answers if isinstance(answer, RedisUnavailable)]
+        if problems and len(problems) == len(answers):
+            raise problems[0]
         models: dict[str, ServedModel] = {}
-        for servable, fields in zip(servables, hashes, strict=True):
-            if fields or self._jobs or self._servables:
-                model = ServedModel(servable.name, tuple(read_reports(fields)), servable.version, servable.job)
-                models[servable.name] = models[f"{servable.name}\n{servable.version}"] = model
+        for servable, answer in zip(servables, answers, strict=True):
+            key = f"{servable.name}\n{servable.version}"
+            if isinstance(answer, RedisUnavailable):
+                # A node of a cluster is away: its jobs stay what they were, and those of others are not concerned.
+                model = self._models.get(key, ServedModel(servable.name, (), servable.version, servable.job))
+            else:
+                fields, seen_ms, (now, _) = answer
+                if not fields and not self._jobs and not self._servables:
+                    continue
+                silent = seen_ms is not None and now - int(seen_ms) / 1000 > SILENT_AFTER_S
+                reports = tuple(read_reports(fields))
+                model = ServedModel(servable.name, reports, servable.version, servable.job, silent)
+            models[servable.name] = models[key] = model
         return models
+
+    async def _known_jobs(self) -> list[str]:
+        (exchange,) = self.exchanges.all()
+        db: Any = exchange.db
+        with translated(db):
+            return sorted(name.decode() for name in await db.smembers(JOBS_KEY))

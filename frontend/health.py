@@ -82,7 +82,8 @@ class Health:
         """Why a model cannot answer requests; empty if it can. From the first call on, its job is watched."""
         if model.loaded is None:
             failed = next((report.error for report in model.reports if report.error), None)
-            return f"model {model.name}: {failed or 'no slot has loaded it'}"
+            why = "its job is stopped" if model.state == "stopped" else "no slot has loaded it"
+            return f"model {model.name}: {failed or why}"
         state = self._states.setdefault(model.job, State())
         state.asked_at = time.monotonic()
         if state.watcher is None or state.watcher.done():
@@ -116,7 +117,7 @@ class Health:
                 state.problem = "no slot has loaded it"
                 return
             # Not through `predict`: when all places in flight are taken, the job may still be well.
-            await self._gateway.exchange.request(job, zeros(report), self._timeout)
+            await self._gateway.exchanges.of(job).request(job, zeros(report), self._timeout)
         except _UNANSWERED as error:
             # A client's answer may have come meanwhile.
             if time.monotonic() - state.answered_at > self._interval:

@@ -1,14 +1,20 @@
-"""Limits on what comes before a body, which uvicorn does not have: how long it takes, and how much it is."""
+"""What uvicorn does not have: limits on what comes before a body, and refusals in the form of all errors."""
 
 from __future__ import annotations
 
 import asyncio
 
+from starlette.responses import Response
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from cluster_serving.client.errors import HeadersTooLarge, MalformedHttp, Overloaded, ServingError
+from cluster_serving.frontend.answering import error_response
 from cluster_serving.frontend.options import HttpOptions
 
-_TOO_LARGE = b'{"error":"the address and the headers of the request are too large (maxHeaderBytes)"}'
+_TOO_LARGE = HeadersTooLarge("the address and the headers of the request are too large (maxHeaderBytes)")
+_MALFORMED = MalformedHttp("the request is not HTTP/1.1")
+_FULL = Overloaded("there are as many connections as are taken (maxConnections)")
+_REASONS = {400: b"Bad Request", 431: b"Request Header Fields Too Large"}
 
 
 def limited(options: HttpOptions) -> type[asyncio.Protocol]:
@@ -17,6 +23,7 @@ def limited(options: HttpOptions) -> type[asyncio.Protocol]:
     class Limited(_LimitedProtocol):
         longest = options.header_timeout
         most = options.max_header_bytes
+        most_connections = options.max_connections
 
     return Limited
 
@@ -24,6 +31,7 @@ def limited(options: HttpOptions) -> type[asyncio.Protocol]:
 class _LimitedProtocol(HttpToolsProtocol):
     longest: float
     most: int
+    most_connections: int
     _timer: asyncio.TimerHandle | None = None
     _bytes = 0
 
@@ -42,7 +50,7 @@ class _LimitedProtocol(HttpToolsProtocol):
             self._bytes += len(data)
             if self._bytes > self.most:
                 self._end()
-                self._refuse(b"431 Request Header Fields Too Large", _TOO_LARGE)
+                self._refuse(_TOO_LARGE)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -50,7 +58,16 @@ class _LimitedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._end()
+        served = self.app
+        if len(self.connections) > self.most_connections:
+            full: Response = error_response(_FULL)
+            full.headers["connection"] = "close"
+            self.app = full
         super().on_headers_complete()
+        self.app = served
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(_MALFORMED)
 
     def _begin(self) -> None:
         if self._timer is None:
@@ -67,8 +84,11 @@ class _LimitedProtocol(HttpToolsProtocol):
         if not self.transport.is_closing():
             self.transport.close()
 
-    def _refuse(self, status: bytes, body: bytes) -> None:
+    def _refuse(self, error: ServingError) -> None:
         if not self.transport.is_closing():
-            head = b"HTTP/1.1 %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
-            self.transport.write(head % (status, len(body)) + body)
+            body = bytes(error_response(error).body)
+            head = (
+                b"HTTP/1.1 %d %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
+            )
+            self.transport.write(head % (error.http_status, _REASONS[error.http_status], len(body)) + body)
             self.transport.close()

@@ -61,6 +61,35 @@ def instances_of(content: Mapping[str, Any], most: int) -> list[Any]:
     return instances
 
 
+def read(body: bytes, most: int, model: SlotReport | None) -> list[Record | InvalidInput]:
+    """Read a body; see `parse`, `instances_of` and `to_records`."""
+    return to_records(instances_of(parse(body), most), model)
+
+
+def read_submission(
+    body: bytes, most: int, models: Mapping[str, SlotReport | None]
+) -> tuple[dict[str, Any], list[Record | InvalidInput]]:
+    """Read a body that may name its model.
+
+    Args:
+        body: JSON.
+        most: How many instances are allowed.
+        models: What they expect, by name; with an empty name the one that is meant if the body names none.
+
+    Returns:
+        What the body has beside its instances, and the requests.
+
+    Raises:
+        InvalidInput: See `parse` and `instances_of`.
+        RequestTooLarge: See there.
+    """
+    content = parse(body)
+    asked = instances_of(content, most)
+    name = content.get("model", "")
+    records = to_records(asked, models.get(name) if isinstance(name, str) else None)
+    return {key: value for key, value in content.items() if key != "instances"}, records
+
+
 def to_records(instances: Sequence[Any], model: SlotReport | None) -> list[Record | InvalidInput]:
     """Convert instances to what is sent, each on its own.
 

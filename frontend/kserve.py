@@ -7,7 +7,7 @@ index and statistics.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,12 +15,15 @@ from cluster_serving.client.errors import InvalidInput, ModelError, ModelNotFoun
 from cluster_serving.client.inputs import Array
 from cluster_serving.client.priority import NORMAL, PRIORITIES
 from cluster_serving.client.slots import SlotReport
-from cluster_serving.frontend import kserve_batch, kserve_metadata
+from cluster_serving.frontend import kserve_batch, kserve_metadata, predictions
 from cluster_serving.frontend.gateway import Gateway, ServedModel
 from cluster_serving.frontend.health import Health
 from cluster_serving.frontend.kserve_metadata import Counts
 from cluster_serving.frontend.metrics import Metrics
+from cluster_serving.frontend.offload import Offload
 from cluster_serving.frontend.options import HttpOptions
+
+_TEXT_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +96,13 @@ class KServe:
         options: Limits.
         health: Whether the jobs answer.
         metrics: Where records are counted.
+        offload: Where work on large requests is done.
     """
 
-    def __init__(self, gateway: Gateway, options: HttpOptions, health: Health, metrics: Metrics) -> None:
+    def __init__(
+        self, gateway: Gateway, options: HttpOptions, health: Health, metrics: Metrics, offload: Offload
+    ) -> None:
+        self._offload = offload
         self._gateway = gateway
         self._health = health
         self._metrics = metrics
@@ -123,12 +130,16 @@ class KServe:
         counts = self._counts.setdefault((model.name, model.version), Counts())
         started = time.monotonic_ns()
         try:
-            batch = kserve_batch.to_records(request.inputs, report, self._max_records)
+            batch = await self._offload.to_thread(
+                _loops(request.inputs.values()), kserve_batch.to_records, request.inputs, report, self._max_records
+            )
             self._metrics.asked("v2", model.name, len(batch.records))
             _check_outputs(request.outputs, report)
             seconds = self._seconds(request.parameters, timeout)
             answers = await self._gateway.predict(model.job, batch.records, seconds, _priority(request.parameters))
-            outputs = batch.merge(kserve_batch.succeeded(answers), report, {o.name: o.classes for o in request.outputs})
+            good = kserve_batch.succeeded(answers)
+            wanted = {output.name: output.classes for output in request.outputs}
+            outputs = await self._offload.to_thread(predictions.size(good), batch.merge, good, report, wanted)
         except ServingError:
             counts.failed(time.monotonic_ns() - started)
             raise
@@ -210,6 +221,11 @@ def _priority(parameters: Mapping[str, Any]) -> str:
     if type(asked) is not int or asked < 0:
         raise InvalidInput(f"the parameter priority is {str(asked)[:32]!r}; expected an integer from 0 up")
     return PRIORITIES[min(asked, len(PRIORITIES)) - 1] if asked else NORMAL
+
+
+def _loops(arrays: Iterable[Array]) -> int:
+    """How much of tensors is looked at one by one, as if each element were a text of some bytes."""
+    return sum(_TEXT_BYTES * array.size for array in arrays if array.dtype == object)
 
 
 def _check_outputs(outputs: Sequence[RequestedOutput], report: SlotReport) -> None:

@@ -53,6 +53,25 @@ def decompress(body: bytes, encoding: str, max_bytes: int) -> bytes:
     return data
 
 
+def json_length(body: bytes, header_length: str | None) -> int:
+    """Bytes of JSON in the body of a request; 0 if `decode` refuses it.
+
+    Args:
+        body: The body.
+        header_length: `HEADER_LENGTH`; None if all is JSON.
+    """
+    try:
+        return len(_parts(body, header_length)[0])
+    except InvalidInput:
+        return 0
+
+
+def json_size(response: InferResponse, request: InferRequest) -> int:
+    """About how many bytes of a response become JSON."""
+    binary = _binary(response, request)
+    return sum(array.nbytes for name, array in response.outputs.items() if not binary[name])
+
+
 def decode(body: bytes, header_length: str | None) -> InferRequest:
     """Read the body of a request; binary numbers are views of it.
 
@@ -109,15 +128,13 @@ def encode(response: InferResponse, request: InferRequest) -> tuple[bytes, int |
     Raises:
         InferenceFailed: An output is of a dtype that v2 does not have.
     """
-    by_default = request.parameters.get("binary_data_output") is True
-    binary = {output.name: output.binary for output in request.outputs}
+    binary = _binary(response, request)
     tensors: list[dict[str, Any]] = []
     data: list[bytes] = []
     for name, array in response.outputs.items():
         datatype = datatypes.of_output(name, array)
         tensor: dict[str, Any] = {"name": name, "datatype": datatype, "shape": list(array.shape)}
-        asked = binary.get(name)
-        if by_default if asked is None else asked:
+        if binary[name]:
             raw = datatypes.to_raw(array, datatype)
             data.append(raw)
             tensor["parameters"] = {"binary_data_size": len(raw)}
@@ -129,6 +146,14 @@ def encode(response: InferResponse, request: InferRequest) -> tuple[bytes, int |
         content["id"] = response.id
     json = orjson.dumps(content | {"outputs": tensors}, option=orjson.OPT_SERIALIZE_NUMPY)
     return (b"".join((json, *data)), len(json)) if data else (json, None)
+
+
+def _binary(response: InferResponse, request: InferRequest) -> dict[str, bool]:
+    """Which outputs the request asks for as binary data."""
+    by_default = request.parameters.get("binary_data_output") is True
+    asked = {output.name: output.binary for output in request.outputs}
+    chosen = {name: asked.get(name) for name in response.outputs}
+    return {name: by_default if binary is None else binary for name, binary in chosen.items()}
 
 
 def _parts(body: bytes, header_length: str | None) -> tuple[memoryview, memoryview]:

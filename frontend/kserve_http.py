@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -11,6 +13,7 @@ from cluster_serving.frontend.answering import Json, read_body
 from cluster_serving.frontend.disconnect import unless_disconnected
 from cluster_serving.frontend.front_end import FrontEnd
 from cluster_serving.frontend.guard import note
+from cluster_serving.frontend.offload import LARGE
 
 
 def routes(front: FrontEnd) -> list[Route]:
@@ -51,7 +54,7 @@ class _Api:
 
     async def index(self, request: Request) -> Response:
         body = await read_body(request, self._front.options)
-        asked = instances.parse(body) if body else {}
+        asked = await self._front.offload.to_process(len(body), instances.parse, body) if body else {}
         return Json(await self._service.index(asked.get("ready") is True))
 
     async def metadata(self, request: Request) -> Response:
@@ -69,18 +72,24 @@ class _Api:
         return Json(await self._service.statistics(*_model(request)))
 
     async def infer(self, request: Request) -> Response:
-        options = self._front.options
+        options, offload = self._front.options, self._front.offload
         model = await self._service.model(*_model(request))
         note(request, "v2", model.name)
         body = await read_body(request, options)
         encoding = request.headers.get("content-encoding", "").lower()
-        asked = kserve_body.decode(
-            kserve_body.decompress(body, encoding, options.max_body_bytes),
-            request.headers.get(kserve_body.HEADER_LENGTH),
-        )
+        header_length = request.headers.get(kserve_body.HEADER_LENGTH)
+        if encoding:
+            # A body of some bytes may become a large one.
+            body = await offload.to_thread(LARGE, kserve_body.decompress, body, encoding, options.max_body_bytes)
+        if kserve_body.json_length(body, header_length) < LARGE:
+            asked = await offload.to_thread(len(body), kserve_body.decode, body, header_length)
+        else:
+            asked = await offload.to_process(len(body), kserve_body.decode, body, header_length)
         timeout = self._front.timeout(request.headers.get("x-timeout-ms"))
         response = await unless_disconnected(request, self._service.infer(model, asked, timeout))
-        content, json_length = kserve_body.encode(response, asked)
+        asked = replace(asked, inputs={})
+        size = kserve_body.json_size(response, asked)
+        content, json_length = await offload.to_process(size, kserve_body.encode, response, asked)
         if json_length is None:
             return Response(content, media_type="application/json")
         headers = {kserve_body.HEADER_LENGTH: str(json_length)}

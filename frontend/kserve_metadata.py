@@ -98,10 +98,12 @@ def config(model: ServedModel) -> dict[str, Any]:
 
 def index_row(model: ServedModel) -> dict[str, Any]:
     """One model of the repository index."""
-    states = {report.state for report in model.reports}
     row = {"name": model.name, "version": model.version}
-    if model.loaded:
+    if model.state == "ready":
         return row | {"state": "READY", "reason": ""}
+    if model.state == "stopped":
+        return row | {"state": "UNAVAILABLE", "reason": "its job does not run"}
+    states = {report.state for report in model.reports}
     reason = next((report.error for report in model.reports if report.error), "")
     return row | {"state": "LOADING" if "loading" in states else "UNAVAILABLE", "reason": reason}
 

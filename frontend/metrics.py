@@ -17,6 +17,11 @@ _TIMERS = ("request.overall", "request.predict", "request.metrics", "redis.put",
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _INSTANCES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
+_JOB = ("model", "version", "job")
+
+JobLabels = tuple[str, str, str]
+"""Name of a model, its version, and the job that serves it."""
+
 
 class Metrics:
     """Counters of one front end."""
@@ -52,8 +57,8 @@ class Metrics:
                 ("http_in_flight", "Instances that were sent to a job and are not answered.", ()),
                 ("http_waiting", "Instances that wait for a place in flight (parallelism).", ()),
                 ("http_open_requests", "Requests that are being answered.", ()),
-                ("queue_length", "Requests in the stream of a job.", ("model",)),
-                ("ready", "Whether the job answers.", ("model",)),
+                ("queue_length", "Requests in the streams of a job.", _JOB),
+                ("ready", "Whether the job answers.", _JOB),
             )
         }
         self.open_requests = 0
@@ -84,22 +89,24 @@ class Metrics:
         self._timers[f"redis.{step}"].update(seconds)
         self._redis.labels(step).observe(seconds)
 
-    def as_text(self, in_flight: int, waiting: int, queues: Mapping[str, int], ready: Mapping[str, bool]) -> bytes:
+    def as_text(
+        self, in_flight: int, waiting: int, queues: Mapping[JobLabels, int], ready: Mapping[JobLabels, bool]
+    ) -> bytes:
         """The text format of Prometheus.
 
         Args:
             in_flight: Instances in flight.
             waiting: Instances that wait for a place.
-            queues: Requests in the stream, by model.
-            ready: Whether it answers, by model.
+            queues: Requests in the streams of jobs.
+            ready: Whether they answer.
         """
         self._gauges["http_in_flight"].set(in_flight)
         self._gauges["http_waiting"].set(waiting)
         self._gauges["http_open_requests"].set(self.open_requests)
         for name, values in (("queue_length", queues), ("ready", ready)):
             self._gauges[name].clear()
-            for model, value in values.items():
-                self._gauges[name].labels(model).set(value)
+            for labels, value in values.items():
+                self._gauges[name].labels(*labels).set(value)
         return generate_latest(self._registry)
 
     def as_json(self) -> list[dict[str, Any]]:

@@ -2,89 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from importlib.metadata import version
 from importlib.resources import files
-from typing import Any
+from typing import Any, get_args
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from cluster_serving.client.errors import ERRORS
+from cluster_serving.frontend import openapi_v2
 from cluster_serving.frontend.answering import Json
 from cluster_serving.frontend.front_end import FrontEnd
-
-Paths = dict[str, dict[str, Any]]
-
-_MEANINGS = {
-    400: "The request is not what was expected; the message says where.",
-    401: "An API key is needed, or this one is unknown.",
-    403: "The front end is configured not to do this.",
-    404: "There is no such model or request.",
-    408: "The body did not arrive in time.",
-    413: "The body, its instances or an image are too large.",
-    429: "Too many requests; Retry-After says when to come back.",
-    500: "The model failed on an instance.",
-    503: "Redis or the job cannot be used, or the front end is full; Retry-After says when to come back.",
-    504: "No result in time.",
-}
-_JSON = "application/json"
-
-
-def ref(name: str) -> dict[str, str]:
-    """A reference to a schema of the document."""
-    return {"$ref": f"#/components/schemas/{name}"}
-
-
-def content(schema: Mapping[str, Any], kind: str = _JSON) -> dict[str, Any]:
-    """A body of a schema."""
-    return {kind: {"schema": schema}}
-
-
-def refusals(*statuses: int, schema: str = "Error") -> dict[str, Any]:
-    """Responses that say what is wrong; those that any request may get are among them."""
-    return {
-        str(status): {"description": _MEANINGS[status], "content": content(ref(schema))}
-        for status in sorted({401, 500, 503, *statuses})
-    }
-
-
-def parameter(name: str, place: str, text: str, **schema: Any) -> dict[str, Any]:
-    """A parameter of a path, a query or a header."""
-    return {"name": name, "in": place, "required": place == "path", "description": text, "schema": schema}
-
-
-MODEL = parameter("name", "path", "Name of the model.", type="string")
-VERSION = parameter("version", "path", "Its version.", type="string")
-TIMEOUT = parameter("X-Timeout-Ms", "header", "Milliseconds to wait at most.", type="integer", minimum=1)
-PRIORITY = parameter(
-    "X-Priority", "header", "Which requests the job takes first.", type="string", enum=["high", "normal", "low"]
+from cluster_serving.frontend.openapi_terms import (
+    BOOLEAN,
+    INTEGER,
+    MODEL,
+    OF_BODIES,
+    OF_PREDICTIONS,
+    PRIORITY,
+    STRING,
+    TEXT,
+    TIMEOUT,
+    VERSION,
+    Paths,
+    Schemas,
+    array,
+    content,
+    ok,
+    operation,
+    parameter,
+    record,
+    ref,
+    refusals,
 )
+from cluster_serving.frontend.options import ResponseFormat
 
-_OF_PREDICT = (400, 404, 408, 413, 429, 504)
-_FORMAT = parameter(
-    "responseFormat", "query", "How predictions are written.", type="string", enum=["json", "bigdl", "zoo-0.9"]
-)
+_FORMATS = list(get_args(ResponseFormat))
+_FORMAT = parameter("responseFormat", "query", "How predictions are written.", type="string", enum=_FORMATS)
 _ID = parameter("id", "path", "From the answer to POST /v1/requests.", type="string")
-_TEXT = {"text/plain": {"schema": {"type": "string"}}}
-
-
-def _operation(summary: str, tag: str, responses: Mapping[str, Any], **more: Any) -> dict[str, Any]:
-    return {"summary": summary, "tags": [tag], "responses": dict(responses), **more}
-
-
-def _ok(schema: Mapping[str, Any], text: str = "The answer.") -> dict[str, Any]:
-    return {"200": {"description": text, "content": content(schema)}}
+_HTML = content(STRING, "text/html")
 
 
 def _predict(*parameters: dict[str, Any]) -> dict[str, Any]:
     return {
-        "post": _operation(
+        "post": operation(
             "Predict instances.",
             "predict",
-            _ok(ref("Predictions"), "A prediction for each instance, in order.")
-            | refusals(*_OF_PREDICT, schema="PredictError"),
+            ok(ref("Predictions"), "A prediction for each instance, in order.")
+            | refusals(*OF_PREDICTIONS, schema="PredictError"),
             parameters=[*parameters, _FORMAT, TIMEOUT, PRIORITY],
             requestBody={"required": True, "content": content(ref("Instances"))},
         )
@@ -92,53 +58,47 @@ def _predict(*parameters: dict[str, Any]) -> dict[str, Any]:
 
 
 def _paths() -> Paths:
-    listed = {"type": "array", "items": ref("Model")}
-    secret = {
-        "type": "object",
-        "required": ["secret", "salt"],
-        "properties": dict.fromkeys(("secret", "salt"), _STRING),
-    }
+    listed = array(ref("Model"))
+    secret = record("secret salt", secret=STRING, salt=STRING)
     form = "application/x-www-form-urlencoded"
-    event = {"text/event-stream": {"schema": _object("event data", event=_STRING, data=_STRING)}}
-    metrics = content({"type": "array", "items": {"type": "object"}}) | _TEXT
+    event = {"text/event-stream": {"schema": record("event data", event=STRING, data=STRING)}}
+    metrics = content(array({"type": "object"})) | TEXT
     return {
-        "/": {
-            method: _operation("Say welcome.", "operation", {"200": {"description": "Text.", "content": _TEXT}})
-            for method in ("get", "post", "put", "patch", "delete", "options")
-        },
+        **{path: _welcome() for path in ("/", *(f"/{name}" for name in _FORMATS))},
+        **{f"/{name}/predict": _predict() for name in _FORMATS},
         "/predict": _predict(),
-        "/models": {"get": _operation("List the models.", "models", _ok(listed) | refusals())},
+        "/models": {"get": operation("List the models.", "models", ok(listed) | refusals())},
         "/models/{name}": {
-            "get": _operation("Describe a model.", "models", _ok(listed) | refusals(404), parameters=[MODEL])
+            "get": operation("Describe a model.", "models", ok(listed) | refusals(404), parameters=[MODEL])
         },
         "/models/{name}/versions/{version}": {
-            "get": _operation(
-                "Describe a version.", "models", _ok(ref("Model")) | refusals(404), parameters=[MODEL, VERSION]
+            "get": operation(
+                "Describe a version.", "models", ok(ref("Model")) | refusals(404), parameters=[MODEL, VERSION]
             )
         },
         "/models/{name}/predict": _predict(MODEL),
         "/models/{name}/versions/{version}/predict": _predict(MODEL, VERSION),
         "/v1/requests": {
-            "post": _operation(
+            "post": operation(
                 "Queue instances, to ask for their predictions later.",
                 "asynchronous",
                 {"202": {"description": "They are queued.", "content": content(ref("Pending"))}}
-                | refusals(400, 403, 404, 408, 413, 429),
+                | refusals(*OF_BODIES, 403),
                 parameters=[PRIORITY],
                 requestBody={"required": True, "content": content(ref("Submission"))},
             )
         },
         "/v1/requests/{id}": {
-            "get": _operation(
+            "get": operation(
                 "Ask for the predictions.",
                 "asynchronous",
-                _ok({"anyOf": [ref("Pending"), ref("Done")]}) | refusals(400, 404),
+                ok({"anyOf": [ref("Pending"), ref("Done")]}) | refusals(400, 404),
                 parameters=[
                     _ID,
                     parameter("wait", "query", "Seconds to wait.", type="number", minimum=0, maximum=300),
                 ],
             ),
-            "delete": _operation(
+            "delete": operation(
                 "Cancel: take it out of the queue, forget its result.",
                 "asynchronous",
                 {"204": {"description": "It is cancelled."}} | refusals(404),
@@ -146,7 +106,7 @@ def _paths() -> Paths:
             ),
         },
         "/v1/requests/{id}/events": {
-            "get": _operation(
+            "get": operation(
                 "Predictions as server-sent events, as they come.",
                 "asynchronous",
                 {"200": {"description": "Events prediction, and then done.", "content": event}} | refusals(404),
@@ -154,47 +114,54 @@ def _paths() -> Paths:
             )
         },
         "/model-secure": {
-            "post": _operation(
+            "post": operation(
                 "Store the secret and the salt of encrypted models.",
                 "models",
-                {"200": {"description": "They are stored.", "content": _TEXT}} | refusals(400, 403, 408, 413, 429),
+                {"200": {"description": "They are stored.", "content": TEXT}} | refusals(400, 403, 408, 413, 429),
                 requestBody={"required": True, "content": content(secret, form)},
             )
         },
         "/metrics": {
-            "get": _operation(
+            "get": operation(
                 "Metrics: Prometheus' text if its type is asked for, else a list.",
                 "operation",
                 {"200": {"description": "Metrics.", "content": metrics}} | refusals(),
             )
         },
-        "/health/live": {"get": _operation("Whether this process answers.", "operation", _ok(ref("Live")))},
-        "/health/ready": {"get": _operation("Whether the jobs answer.", "operation", _ok(ref("Ready")) | _not_ready())},
+        "/openapi.json": {"get": operation("This document.", "operation", ok({"type": "object"}))},
+        "/docs": {"get": operation("The page of this document.", "operation", _page())},
+        "/ui": {"get": operation("A page to look after the jobs.", "operation", _page())},
+        "/ui/data": {"get": operation("What that page shows.", "operation", ok(ref("Overview")) | refusals())},
+        "/health/live": {"get": operation("Whether this process answers.", "operation", ok(ref("Live")))},
+        "/health/ready": {"get": operation("Whether the jobs answer.", "operation", ok(ref("Ready")) | _not_ready())},
     }
+
+
+def _welcome() -> dict[str, Any]:
+    said = operation("Say welcome.", "operation", {"200": {"description": "Text.", "content": TEXT}} | refusals(429))
+    return dict.fromkeys(("get", "post", "put", "patch", "delete", "options"), said)
+
+
+def _page() -> dict[str, Any]:
+    return {"200": {"description": "A page.", "content": _HTML}}
 
 
 def _not_ready() -> dict[str, Any]:
     return {"503": {"description": "They do not.", "content": content(ref("Ready"))}}
 
 
-_STRING: dict[str, Any] = {"type": "string"}
-
-
-def _object(required: str, **properties: Any) -> dict[str, Any]:
-    return {"type": "object", "required": required.split(), "properties": properties}
-
-
-def _schemas() -> dict[str, Any]:
-    scalar = {"anyOf": [{"type": "number"}, _STRING, {"type": "boolean"}]}
-    sparse = _object(
+def _schemas() -> Schemas:
+    scalar = {"anyOf": [{"type": "number"}, STRING, BOOLEAN]}
+    size = {"type": "integer", "minimum": 0}
+    sparse = record(
         "shape data indices",
-        shape={"type": "array", "items": {"type": "integer", "minimum": 0}},
-        data={"type": "array", "items": {"type": "number"}},
-        indices={"type": "array", "items": {"type": "array", "items": {"type": "integer", "minimum": 0}}},
+        shape=array(size),
+        data=array({"type": "number"}),
+        indices=array(array(size)),
     )
     value = {
         "description": "A number, a text, an image in base64, nested lists of numbers or of texts, or a sparse tensor.",
-        "anyOf": [scalar, {"type": "array", "items": ref("Value"), "minItems": 1}, ref("Sparse"), ref("Image")],
+        "anyOf": [scalar, array(ref("Value"), minItems=1), ref("Sparse"), ref("Image")],
     }
     instances = {
         "type": "array",
@@ -202,61 +169,64 @@ def _schemas() -> dict[str, Any]:
         "items": {"type": "object", "minProperties": 1, "additionalProperties": ref("Value")},
         "example": [{"x": [0.0, 1.0]}],
     }
-    prediction = {"anyOf": [{"type": "object"}, _STRING]}
-    codes = {"type": "string", "enum": sorted({*ERRORS, "BODY_TIMEOUT"})}
-    error = _object("error", error=_STRING, code=codes)
-    predictions = {"type": "array", "items": prediction}
-    spec = _object(
+    prediction = {"anyOf": [{"type": "object"}, STRING]}
+    codes = {"type": "string", "enum": sorted(ERRORS)}
+    error = record("error", error=STRING, code=codes)
+    predictions = array(prediction)
+    spec = record(
         "name dtype shape",
-        name=_STRING,
-        dtype=_STRING,
+        name=STRING,
+        dtype=STRING,
         shape={"type": ["array", "null"], "items": {"type": ["integer", "null"]}},
     )
-    count = {"type": "integer"}
     return {
         "Value": value,
         "Sparse": sparse,
-        "Image": _object("b64", b64=_STRING),
-        "Instances": _object("instances", instances=instances),
-        "Predictions": _object("predictions", predictions=predictions),
+        "Image": record("b64", b64=STRING),
+        "Instances": record("instances", instances=instances),
+        "Predictions": record("predictions", predictions=predictions),
         "Error": error,
-        "PredictError": _object("error", error=_STRING, code=codes, predictions=predictions),
+        "PredictError": record("error", error=STRING, code=codes, predictions=predictions),
         "Spec": spec,
-        "Model": _object(
+        "Model": record(
             "modelName modelVersion state inputs outputs",
-            modelName=_STRING,
-            modelVersion=_STRING,
-            redisInputQueue=_STRING,
-            state=_STRING,
-            slots={"type": "object", "additionalProperties": count},
-            engine=_STRING,
-            inputs={"type": "array", "items": ref("Spec")},
-            outputs={"type": "array", "items": ref("Spec")},
-            features={"type": "array", "items": _STRING},
-            postProcessing=_STRING,
-            inputAlreadyBatched={"type": "boolean"},
-            maxBatchSize=count,
+            modelName=STRING,
+            modelVersion=STRING,
+            redisInputQueue=STRING,
+            state=STRING,
+            slots={"type": "object", "additionalProperties": INTEGER},
+            engine=STRING,
+            inputs=array(ref("Spec")),
+            outputs=array(ref("Spec")),
+            features=array(STRING),
+            postProcessing=STRING,
+            inputAlreadyBatched=BOOLEAN,
+            maxBatchSize=INTEGER,
         ),
-        "Submission": _object("instances", instances=instances, model=_STRING, callback=_STRING),
-        "Pending": _object("id status", id=_STRING, status={"const": "pending"}, answered=count, instances=count),
-        "Done": _object(
-            "id status predictions", id=_STRING, status={"enum": ["done", "failed"]}, predictions=predictions
+        "Submission": record("instances", instances=instances, model=STRING, callback=STRING),
+        "Pending": record("id status", id=STRING, status={"const": "pending"}, answered=INTEGER, instances=INTEGER),
+        "Done": record(
+            "id status predictions", id=STRING, status={"enum": ["done", "failed"]}, predictions=predictions
         ),
-        "Live": _object("live", live={"type": "boolean"}),
-        "Ready": _object("ready", ready={"type": "boolean"}, error=_STRING),
+        "Overview": record(
+            "time models",
+            time={"type": "number"},
+            latencyBounds=array({"type": "number"}),
+            apiDocs=STRING,
+            flinkUrl=STRING,
+            models=array(ref("Model")),
+        ),
+        "Live": record("live", live=BOOLEAN),
+        "Ready": record("ready", ready=BOOLEAN, error=STRING),
     }
 
 
-def document(keys: bool, *more: Paths) -> dict[str, Any]:
+def document(keys: bool) -> dict[str, Any]:
     """The OpenAPI document.
 
     Args:
         keys: Whether API keys are needed.
-        more: Paths of further protocols.
     """
-    paths = _paths()
-    for others in more:
-        paths |= others
     schemes = {
         "bearer": {"type": "http", "scheme": "bearer"},
         "key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
@@ -264,8 +234,8 @@ def document(keys: bool, *more: Paths) -> dict[str, Any]:
     made: dict[str, Any] = {
         "openapi": "3.1.0",
         "info": {"title": "Cluster Serving", "version": version("cluster-serving")},
-        "paths": paths,
-        "components": {"schemas": _schemas()},
+        "paths": _paths() | openapi_v2.paths(),
+        "components": {"schemas": _schemas() | openapi_v2.schemas()},
     }
     if keys:
         made["components"]["securitySchemes"] = schemes
@@ -273,14 +243,9 @@ def document(keys: bool, *more: Paths) -> dict[str, Any]:
     return made
 
 
-def routes(front: FrontEnd, *more: Paths) -> list[Route]:
-    """The document and its page.
-
-    Args:
-        front: The front end.
-        more: Paths of further protocols.
-    """
-    described = document(front.keys is not None, *more)
+def routes(front: FrontEnd) -> list[Route]:
+    """The document and its page."""
+    described = document(front.keys is not None)
     page = files("cluster_serving.frontend").joinpath("docs.html").read_text("utf8")
 
     async def openapi(_: Request) -> Response:
@@ -289,4 +254,4 @@ def routes(front: FrontEnd, *more: Paths) -> list[Route]:
     async def docs(_: Request) -> Response:
         return HTMLResponse(page)
 
-    return [Route("/openapi.json", openapi), Route("/docs", docs)]
+    return [Route("/openapi.json", openapi, methods=["GET"]), Route("/docs", docs, methods=["GET"])]

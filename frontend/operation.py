@@ -12,7 +12,9 @@ from starlette.routing import Route
 from cluster_serving.client.errors import RedisUnavailable
 from cluster_serving.frontend.answering import Json
 from cluster_serving.frontend.front_end import FrontEnd
+from cluster_serving.frontend.gateway import ServedModel
 from cluster_serving.frontend.guard import note
+from cluster_serving.frontend.metrics import JobLabels
 
 _PROMETHEUS = ("text/plain", "openmetrics")
 
@@ -38,13 +40,14 @@ class _Operation:
         if not any(kind in accepted for kind in _PROMETHEUS):
             return Json(self._front.metrics.as_json())
         front, gateway = self._front, self._front.gateway
-        queues: dict[str, int] = {}
+        queues: dict[JobLabels, int] = {}
         # Without Redis there are none to tell of; the rest matters then more than ever.
         with suppress(RedisUnavailable):
             models = await gateway.listed()
             lengths = await gateway.queue_lengths(models)
-            queues = {model.name: length for model, length in zip(models, lengths, strict=True)}
-        ready = {name: state.ready for name, state in front.health.states().items()}
+            queues = {_labels(model): length for model, length in zip(models, lengths, strict=True)}
+        states = front.health.states()
+        ready = {_labels(model): states[model.job].ready for model in gateway.seen() if model.job in states}
         text = front.metrics.as_text(gateway.flight.count, gateway.flight.waiting, queues, ready)
         return Response(text, media_type=CONTENT_TYPE_LATEST)
 
@@ -58,3 +61,7 @@ class _Operation:
         if problems:
             return Json({"ready": False, "error": "; ".join(problems)}, 503, {"retry-after": "1"})
         return Json({"ready": True})
+
+
+def _labels(model: ServedModel) -> JobLabels:
+    return model.name, model.version, model.job

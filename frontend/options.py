@@ -9,13 +9,13 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 from pydantic.alias_generators import to_camel
 
 from cluster_serving.client.protocol import DEFAULT_JOB, result_key
+from cluster_serving.frontend.exchanges import is_cluster
 
 ResponseFormat = Literal["json", "bigdl", "zoo-0.9"]
 """How predictions are written: as plain JSON, or as the texts of the original's 0.10 and later, or 0.9."""
 
 
-# Not a Redis Cluster: its jobs are on several nodes, and all requests share a connection here.
-_SCHEMES = ("redis", "rediss", "redis+sentinel", "rediss+sentinel")
+_SCHEMES = tuple(f"{scheme}{kind}" for scheme in ("redis", "rediss") for kind in ("", "+sentinel", "+cluster"))
 
 
 def _names(value: Any) -> Any:
@@ -72,7 +72,7 @@ class HttpOptions(BaseModel):
     redis_output_queue: str = _option(
         "", "Prefix of the result keys. It follows from the job's name; another one is an error."
     )
-    models: Names = _option((), "Jobs to serve; empty: all that Redis knows.")
+    models: Names = _option((), "Jobs to serve; empty: all that Redis knows; a Redis Cluster knows none.")
     servable_manager_conf_path: str = _option("", "File servables-conf.yaml of the original: models and their jobs.")
     response_format: ResponseFormat = _option(
         "json",
@@ -140,7 +140,14 @@ class HttpOptions(BaseModel):
                 f"{result_key(job, '')!r}; leave it out"
             )
         if urlsplit(self.redis_address).scheme not in _SCHEMES:
-            return "redisUrl is not an address such as redis://host:port/db or redis+sentinel://host:port/service"
+            return (
+                "redisUrl is not an address such as redis://host:port/db, redis+sentinel://host:port/service or "
+                "redis+cluster://host:port"
+            )
+        if is_cluster(self.redis_address) and not (
+            self.models or self.redis_input_queue or self.servable_manager_conf_path
+        ):
+            return "a Redis Cluster does not say which jobs it has: name them in models"
         if not self.https_enabled:
             return None if self.plain_http_enabled else "plainHttpEnabled is false, and httpsEnabled is not true"
         if not self.https_key_store_path and not (self.https_certificate_path and self.https_private_key_path):

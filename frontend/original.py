@@ -10,10 +10,9 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from cluster_serving.client.connection import translated
 from cluster_serving.client.errors import Forbidden, InvalidInput, ServingError
 from cluster_serving.client.priority import NORMAL
-from cluster_serving.client.protocol import MODEL_SECRET_KEY, Outputs
+from cluster_serving.client.protocol import Outputs
 from cluster_serving.client.slots import TensorSpec
 from cluster_serving.frontend import instances, predictions
 from cluster_serving.frontend.answering import Json, error_headers, failures, read_body, worst
@@ -61,7 +60,7 @@ def describe(model: ServedModel) -> dict[str, Any]:
         "modelName": model.name,
         "modelVersion": model.version,
         "redisInputQueue": model.job,
-        "state": "ready" if loaded else next(iter(states), "unknown"),
+        "state": model.state,
         "slots": {state: states.count(state) for state in sorted(set(states))},
         "engine": loaded.engine if loaded else "",
         "inputs": [_spec(spec) for spec in loaded.inputs] if loaded else [],
@@ -74,14 +73,13 @@ def describe(model: ServedModel) -> dict[str, Any]:
 
 
 async def answer(
-    front: FrontEnd, request: Request, model: ServedModel, asked: Sequence[Any]
+    front: FrontEnd, request: Request, model: ServedModel, records: Sequence[instances.Record | InvalidInput]
 ) -> list[Outputs | ServingError]:
-    """Answer instances of JSON; what is wrong with one stands in its place.
+    """Answer the records of a request; what is wrong with one stands in its place.
 
     Raises:
-        Disconnected: The client went away; its requests are withdrawn.
+        ClientDisconnect: The client went away; its requests are withdrawn.
     """
-    records = instances.to_records(asked, model.loaded)
     good = [record for record in records if not isinstance(record, ServingError)]
     answers: list[Outputs | ServingError] = []
     if good:
@@ -99,19 +97,24 @@ async def answer(
     return outcomes
 
 
-def predictions_response(
-    outcomes: Sequence[Outputs | ServingError], response_format: ResponseFormat, model: ServedModel
+async def predictions_response(
+    front: FrontEnd, outcomes: Sequence[Outputs | ServingError], response_format: ResponseFormat, model: ServedModel
 ) -> Response:
     """The response to `/predict`: 200, or the status of the worst error with all that there is."""
     filter_text = model.loaded.post_processing if model.loaded else ""
-    content: dict[str, Any] = {
-        "predictions": [predictions.written(outcome, response_format, filter_text) for outcome in outcomes]
-    }
     failed = failures(outcomes)
-    if not failed:
-        return Json(content)
-    error = worst(list(failed.values()))
-    return Json({"error": str(error), "code": error.code, **content}, error.http_status, error_headers(error))
+    error = worst(list(failed.values())) if failed else None
+    content = await front.offload.to_process(
+        predictions.size(outcomes),
+        predictions.body,
+        outcomes,
+        response_format,
+        filter_text,
+        {"error": str(error), "code": error.code} if error else None,
+    )
+    if error is None:
+        return Response(content, media_type=Json.media_type)
+    return Response(content, error.http_status, error_headers(error), Json.media_type)
 
 
 def priority_of(request: Request) -> str:
@@ -144,10 +147,12 @@ class _Original:
         path = request.path_params
         model = await self._front.gateway.model(path.get("name", ""), path.get("version", ""))
         note(request, "original", model.name)
-        asked = instances.instances_of(instances.parse(body), options.max_instances)
-        self._front.metrics.asked("original", model.name, len(asked))
-        outcomes = await answer(self._front, request, model, asked)
-        return predictions_response(outcomes, response_format, model)
+        records = await self._front.offload.to_process(
+            len(body), instances.read, body, options.max_instances, model.described
+        )
+        self._front.metrics.asked("original", model.name, len(records))
+        outcomes = await answer(self._front, request, model, records)
+        return await predictions_response(self._front, outcomes, response_format, model)
 
     async def models(self, request: Request) -> Response:
         name = request.path_params.get("name", "")
@@ -176,9 +181,7 @@ class _Original:
         except (ValueError, KeyError):
             # What was sent may be a secret, so it is not repeated.
             raise InvalidInput("the body is not secret=…&salt=…, both with a value") from None
-        db: Any = self._front.gateway.exchange.db
-        with translated(db):
-            await db.hset(MODEL_SECRET_KEY, mapping={"secret": secret, "salt": salt})
+        await self._front.gateway.store_secret({"secret": secret, "salt": salt})
         return PlainTextResponse(_SECURED)
 
 

@@ -70,10 +70,10 @@ class OriginalService:
         """
         model = await self._front.gateway.model(message.modelName, message.modelVersion)
         call.model = model.name
-        content = instances.parse(message.input.encode())
-        asked = instances.instances_of(content, self._front.options.max_instances)
+        body = message.input.encode()
+        most = self._front.options.max_instances
         records = []
-        for record in instances.to_records(asked, model.loaded):
+        for record in await self._front.offload.to_process(len(body), instances.read, body, most, model.described):
             if isinstance(record, ServingError):
                 raise record
             records.append(record)

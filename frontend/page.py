@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import asdict
 from typing import Any
 
@@ -9,7 +10,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from cluster_serving.client.connection import translated
 from cluster_serving.client.protocol import stats_key
 from cluster_serving.client.stats import LATENCY_BOUNDS_MS, JobStats
 from cluster_serving.frontend import assets
@@ -36,32 +36,29 @@ async def _data(front: FrontEnd, request: Request) -> dict[str, Any]:
     """All that the page shows, as it is now; rates are the page's own differences of two of these."""
     gateway = front.gateway
     models = await gateway.listed()
-    # redis-py types its commands as if they might not be awaitable.
-    db: Any = gateway.exchange.db
-    with translated(db):
-        async with db.pipeline(transaction=False) as pipeline:
-            pipeline.time()
-            for model in models:
-                pipeline.hgetall(stats_key(model.job))
-            (seconds, microseconds), *totals = await pipeline.execute()
+
+    def totals(pipeline: Any, job: str) -> None:
+        pipeline.hgetall(stats_key(job))
+
+    found = await gateway.exchanges.ask_all([model.job for model in models], totals)
     queues = await gateway.queue_lengths(models)
-    now = seconds * 1000 + microseconds / 1000
     has_docs = any(getattr(route, "path", "") == _API_DOCS for route in request.app.routes)
     return {
-        "time": now,
+        # Only differences of it count.
+        "time": time.time() * 1000,
         "latencyBounds": LATENCY_BOUNDS_MS,
         "apiDocs": _API_DOCS if has_docs else "",
         "flinkUrl": front.options.flink_address,
         "models": [
-            _described(model, queue, JobStats.read(fields), now)
-            for model, queue, fields in zip(models, queues, totals, strict=True)
+            _described(model, queue, JobStats.read(fields))
+            for model, queue, (fields,) in zip(models, queues, found, strict=True)
         ],
     }
 
 
-def _described(model: ServedModel, queue: int, stats: JobStats, now: float) -> dict[str, Any]:
+def _described(model: ServedModel, queue: int, stats: JobStats) -> dict[str, Any]:
     totals = asdict(stats)
-    seen = totals.pop("seen_ms")
+    del totals["seen_ms"]
     return {
         **describe(model),
         "slotReports": [
@@ -69,6 +66,4 @@ def _described(model: ServedModel, queue: int, stats: JobStats, now: float) -> d
         ],
         "queue": queue,
         "stats": totals,
-        # None: not known.
-        "silentSeconds": None if seen is None else max(0.0, (now - seen) / 1000),
     }

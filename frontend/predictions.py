@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,10 @@ from cluster_serving.client.inputs import Array
 from cluster_serving.client.java_float import java_float
 from cluster_serving.client.legacy import ERROR_VALUE
 from cluster_serving.client.protocol import Outputs, RankedClasses
+from cluster_serving.frontend.answering import dumps
 from cluster_serving.frontend.options import ResponseFormat
+
+_RANKED_BYTES = 16
 
 
 def written(outputs: Outputs | ServingError, response_format: ResponseFormat, filter_text: str = "") -> Any:
@@ -46,6 +50,31 @@ def written(outputs: Outputs | ServingError, response_format: ResponseFormat, fi
     else:
         text = "".join(f"data={_list(array.ravel())},shape={_list(array.shape)};" for array in outputs.values())
     return f"{{value={text}}}" if response_format == "zoo-0.9" else json.dumps({"value": text})
+
+
+def body(
+    outcomes: Sequence[Outputs | ServingError],
+    response_format: ResponseFormat,
+    filter_text: str = "",
+    around: Mapping[str, Any] | None = None,
+) -> bytes:
+    """The JSON of predictions.
+
+    Args:
+        outcomes: What the job answered.
+        response_format: See `written`.
+        filter_text: Likewise.
+        around: What else is in the object.
+    """
+    predictions = [written(outcome, response_format, filter_text) for outcome in outcomes]
+    return dumps({**(around or {}), "predictions": predictions})
+
+
+def size(outcomes: Sequence[Outputs | ServingError]) -> int:
+    """About how many bytes they are."""
+    arrays = [array for outcome in outcomes if isinstance(outcome, dict) for array in outcome.values()]
+    rankings = [ranking for outcome in outcomes if isinstance(outcome, list) for ranking in outcome]
+    return sum(array.nbytes for array in arrays) + _RANKED_BYTES * sum(map(len, rankings))
 
 
 def _as_json(outputs: Outputs | ServingError) -> dict[str, Any]:

@@ -49,7 +49,6 @@ class HttpServer(Server):
                 server_header=False,
                 timeout_keep_alive=options.keep_alive_timeout,
                 timeout_graceful_shutdown=options.shutdown_timeout,
-                limit_concurrency=options.max_connections,
             )
         )
         self.urls: list[str] = []

@@ -15,10 +15,11 @@ from pyflink.datastream import MapFunction, RuntimeContext
 from cluster_serving.client import encryption
 from cluster_serving.client.errors import InferenceFailed, InvalidInput, ModelError, ServingError
 from cluster_serving.client.inputs import Image
+from cluster_serving.client.model_secret import secret_key
 from cluster_serving.client.slots import SlotReport
 from cluster_serving.connectors.answer import Answer, Answered, write_answers
 from cluster_serving.connectors.attempts import noted
-from cluster_serving.connectors.model_secret import secret_key, wait_for_secret
+from cluster_serving.connectors.model_secret import wait_for_secret
 from cluster_serving.connectors.reconnect import connect
 from cluster_serving.connectors.redis_clock import RedisClock
 from cluster_serving.connectors.runtime import subtask_index

@@ -94,7 +94,7 @@ def _stop(job: JobName = None, config_path: ConfigPath = _PATH) -> None:
     name = job or _default_job(config, config_path)
     with _Progress() as progress:
         progress(f"Stopping job {name}")
-        stopped = lifecycle.stop(config.flink_rest_url, name)
+        stopped = lifecycle.stop(config, name, _warn)
     console.print(f"Stopped job {stopped.name}. Its queued requests stay in Redis; Redis and Flink go on.")
 
 
@@ -105,7 +105,7 @@ def _restart(config_path: ConfigPath = _PATH) -> None:
     with _Progress() as progress:
         if lifecycle.is_running(config):
             progress(f"Stopping job {config.job_name}")
-            lifecycle.stop(config.flink_rest_url, config.job_name)
+            lifecycle.stop(config, config.job_name, _warn)
     _start_job(config)
 
 

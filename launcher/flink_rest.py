@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import httpx
@@ -45,12 +45,14 @@ class Job:
         name: `jobName`.
         state: Such as RUNNING.
         seconds: How long it has run.
+        submission: Which start of the job it is.
     """
 
     id: str
     name: str
     state: str
     seconds: float
+    submission: str = ""
 
 
 class FlinkRest:
@@ -96,11 +98,9 @@ class FlinkRest:
         """
         raw = sorted(self._get("/jobs/overview")["jobs"], key=lambda job: -job["start-time"])
         jobs = [Job(job["jid"], job["name"], job["state"], job["duration"] / 1000) for job in raw]
-        return [
-            job
-            for job in jobs
-            if job.state not in ENDED and name in (None, job.name) and MARK in self._parameters(job.id)
-        ]
+        found = [job for job in jobs if job.state not in ENDED and name in (None, job.name)]
+        marks = [self._parameters(job.id).get(MARK) for job in found]
+        return [replace(job, submission=mark) for job, mark in zip(found, marks, strict=True) if mark is not None]
 
     def state(self, job_id: str) -> str:
         """State of a job."""

@@ -6,6 +6,9 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from redis.exceptions import RedisError
+
+from cluster_serving.client.errors import ServingError
 from cluster_serving.client.protocol import answered_key, slots_key
 from cluster_serving.job.main import check_model
 from cluster_serving.launcher import flink_cluster, front_end, redis_server, resubmit, state
@@ -15,7 +18,7 @@ from cluster_serving.launcher.flink_cluster import FlinkCluster
 from cluster_serving.launcher.flink_rest import FlinkRest, Job
 from cluster_serving.launcher.job_options import job_options, model_options
 from cluster_serving.launcher.process import locked
-from cluster_serving.launcher.readiness import wait_ready
+from cluster_serving.launcher.readiness import note_stopped, wait_ready
 from cluster_serving.launcher.submission import submit
 from cluster_serving.launcher.values import address
 
@@ -86,25 +89,26 @@ def start(config: Config, say: Say = lambda _: None) -> Started:
         return Started(config, job_id, rest.page(job_id), engine, slot.model)
 
 
-def stop(flink_rest_url: str, job: str) -> Job:
+def stop(config: Config, job: str, say: Say = lambda _: None) -> Job:
     """Stop a job; its queued requests stay in Redis and wait for the next start.
 
     Args:
-        flink_rest_url: The Flink it runs on.
+        config: Where its Flink and its Redis are.
         job: Its `jobName`.
+        say: Told what is not as it should be.
 
     Raises:
         LaunchError: No such job runs.
     """
     # Even if it does not run: it may be about to come back after a death of the JobManager.
-    resubmit.forget(flink_cluster.folder(address(flink_rest_url)), job)
-    with FlinkRest(flink_rest_url) as rest:
+    resubmit.forget(flink_cluster.folder(address(config.flink_rest_url)), job)
+    with FlinkRest(config.flink_rest_url) as rest:
         active = rest.jobs(job)
         if not active:
             names = ", ".join(other.name for other in rest.jobs()) or "none"
-            raise LaunchError(f"no job {job} is running on {flink_rest_url}; running: {names}")
+            raise LaunchError(f"no job {job} is running on {config.flink_rest_url}; running: {names}")
         for found in active:
-            rest.cancel(found.id)
+            _cancel(rest, found, config, say)
     return active[0]
 
 
@@ -136,7 +140,7 @@ def shutdown(config: Config | None, say: Say = lambda _: None) -> bool:
             found = True
     for flink in flinks:
         if redis_server.is_listening(flink):
-            found |= _stop_all(config.flink_rest_url if config else f"http://{flink}", say)
+            found |= _stop_all(config.flink_rest_url if config else f"http://{flink}", config, say)
         if flink_cluster.stop(flink):
             say(f"Stopped Flink on port {flink.port}")
             found = True
@@ -147,13 +151,27 @@ def shutdown(config: Config | None, say: Say = lambda _: None) -> bool:
     return found
 
 
-def _stop_all(flink_rest_url: str, say: Say) -> bool:
+def _cancel(rest: FlinkRest, job: Job, config: Config, say: Say) -> None:
+    rest.cancel(job.id)
+    # Its slots are gone by now, so nothing they still write comes after this.
+    try:
+        with redis_server.connect(config, job=job.name) as client:
+            note_stopped(client, job.name, job.submission)
+    except (ServingError, RedisError, OSError) as error:
+        say(f"front ends will go on to call job {job.name} ready, as Redis does not take that it is stopped: {error}")
+
+
+def _stop_all(flink_rest_url: str, config: Config | None, say: Say) -> bool:
     with FlinkRest(flink_rest_url) as rest:
         try:
             jobs = rest.jobs() if rest.overview() else []
             for job in jobs:
                 say(f"Stopping job {job.name}")
-                rest.cancel(job.id)
+                if config is None:
+                    # What was started here held its Redis too, which is removed.
+                    rest.cancel(job.id)
+                else:
+                    _cancel(rest, job, config, say)
         except LaunchError as error:
             # A cluster that was started here is stopped all the same.
             say(str(error))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import cast
 
 import redis
@@ -20,6 +21,29 @@ def read_slots(client: redis.Redis, job: str) -> list[SlotReport]:
     """Reports of a job's slots, by index."""
     # redis-py declares one type for its blocking and its asyncio client.
     return read_reports(cast("dict[str, str]", client.hgetall(slots_key(job))))
+
+
+def note_stopped(client: redis.Redis, job: str, submission: str) -> None:
+    """Let the slots of a job that was stopped no longer say that they are ready, all in one transaction.
+
+    Args:
+        client: The Redis of the job; decodes text.
+        job: `jobName`.
+        submission: The start that was stopped; what slots of a later one say is left alone.
+
+    Raises:
+        redis.RedisError: Redis does not take it.
+    """
+    key = slots_key(job)
+
+    def change(pipeline: redis.client.Pipeline) -> None:
+        reports = read_reports(cast("dict[str, str]", pipeline.hgetall(key)))
+        pipeline.multi()
+        for report in reports:
+            if report.submission == submission:
+                pipeline.hset(key, str(report.index), replace(report, state="stopped").to_json())
+
+    client.transaction(change, key)
 
 
 def wait_ready(

@@ -1,15 +1,12 @@
 import { byId, make, setText, typeText } from "./dom.js";
 
-// Slots give a sign of life every 5 seconds.
-const SILENT = 15;
 const WORDS = { ready: "Ready", loading: "Loading", failed: "Failed", stopped: "Stopped", unknown: "Unknown" };
 
 /** Name and version, by which the page tells models apart. */
 export const idOf = (model) => `${model.modelName}\n${model.modelVersion}`;
 
-/** The state of a model; one that has not been heard of for a while is stopped, whatever it said last. */
+/** The state of a model, as a word that the page has. */
 export function stateOf(model) {
-  if (model.state === "ready" && model.silentSeconds !== null && model.silentSeconds > SILENT) return "stopped";
   return model.state in WORDS ? model.state : "unknown";
 }
 

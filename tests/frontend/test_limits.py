@@ -3,7 +3,6 @@
 import asyncio
 import json
 import socket
-import threading
 
 import httpx
 import pytest
@@ -87,15 +86,43 @@ def test_a_client_that_never_ends_its_body_is_answered_408(serve):
 def test_endless_headers_are_refused(serve):
     with connect(serve("--maxHeaderBytes=2000").url) as connection:
         connection.sendall(b"GET / HTTP/1.1\r\nx: " + b"y" * 3000)
-        assert connection.recv(1000).startswith(b"HTTP/1.1 431")
+        answer = connection.recv(1000)
+    assert answer.startswith(b"HTTP/1.1 431")
+    assert b'"HEADERS_TOO_LARGE"' in answer
 
 
 def test_what_is_not_http_is_refused_and_the_server_goes_on(serve):
     url = serve().url
     with connect(url) as connection:
         connection.sendall(b"\x16\x03\x01 not http\r\n\r\n")
-        assert connection.recv(1000).startswith(b"HTTP/1.1 400")
+        answer = connection.recv(1000)
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert b'"MALFORMED_HTTP"' in answer
     assert httpx.get(f"{url}/health/live").status_code == 200
+
+
+def test_connections_beyond_those_that_are_taken_are_told_so(serve):
+    url = serve("--maxConnections=1").url
+    with connect(url) as first, connect(url) as second:
+        second.sendall(b"GET /health/live HTTP/1.1\r\nhost: a\r\n\r\n")
+        answer = second.recv(1000)
+        assert answer.startswith(b"HTTP/1.1 503")
+        assert b'"OVERLOADED"' in answer
+        assert b"retry-after: 1" in answer
+        assert second.recv(1000) == b""
+        first.sendall(b"GET /health/live HTTP/1.1\r\nhost: a\r\n\r\n")
+        assert first.recv(1000).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "code"),
+    [("GET", "/nowhere", 404, "NOT_FOUND"), ("GET", "/predict", 405, "METHOD_NOT_ALLOWED")],
+)
+def test_other_paths_and_methods_are_refused_like_everything_else(serve, method, path, status, code):
+    answer = httpx.request(method, serve().url + path)
+    assert (answer.status_code, answer.json()["code"]) == (status, code)
+    assert path in answer.json()["error"]
+    assert ("allow" in answer.headers) is (status == 405)
 
 
 @pytest.mark.usefixtures("vectors")
@@ -109,21 +136,14 @@ def test_a_client_that_goes_away_takes_its_request_with_it(serve, db, job):
 
 @pytest.mark.usefixtures("vectors")
 def test_further_instances_wait_for_a_place_and_are_refused_if_none_comes(serve, db, job):
-    front = serve("--parallelism=1", "--requestTimeout=600")
-    answers = []
-
-    def ask():
-        answers.append(httpx.post(f"{front.url}/predict", content=BODY, timeout=30))
-
-    threads = [threading.Thread(target=ask) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    codes = sorted(answer.json()["code"] for answer in answers)
-    assert set(codes) <= {"OVERLOADED", "RESULT_TIMEOUT"}
-    assert "OVERLOADED" in codes
-    refused = next(answer for answer in answers if answer.json()["code"] == "OVERLOADED")
+    front = serve("--parallelism=1")
+    flight = front.front.gateway.flight
+    with connect(front.url) as first, connect(front.url) as second:
+        for connection in (first, second):
+            connection.sendall(b"POST /predict HTTP/1.1\r\nhost: a\r\ncontent-length: %d\r\n\r\n%b" % (len(BODY), BODY))
+        wait_until(lambda: (flight.count, flight.waiting) == (1, 1))
+        refused = httpx.post(f"{front.url}/predict", content=BODY, timeout=30)
+    assert refused.json()["code"] == "OVERLOADED"
     assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
     wait_until(lambda: db.xlen(job) == 0)
 

@@ -8,6 +8,7 @@ import ssl
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 
 import httpx
 import pytest
@@ -22,10 +23,9 @@ from cryptography.hazmat.primitives.serialization import (
     pkcs12,
 )
 
-from cluster_serving.client.connection import connect_async
-from cluster_serving.client.deferred import DeferredExchange
-from cluster_serving.client.protocol import slots_key
-from cluster_serving.client.slots import SlotReport
+from cluster_serving.client.protocol import parse_entry, slots_key, stats_key
+from cluster_serving.client.slots import SlotReport, read_reports
+from cluster_serving.client.stats import SEEN
 from cluster_serving.connectors.answer import Answer, write_answers
 from cluster_serving.connectors.stream import StreamReader, create_group
 from cluster_serving.frontend import arguments, tls
@@ -62,7 +62,7 @@ def test_prometheus_gets_its_own_format(ask, job, db):
     assert f'cluster_serving_http_requests_total{{{labels},status="400"}} 1.0' in text
     assert f"cluster_serving_http_request_seconds_count{{{labels}}} 2.0" in text
     assert f"cluster_serving_http_instances_sum{{{labels}}} 2.0" in text
-    assert f'cluster_serving_queue_length{{model="{job}"}} 0.0' in text
+    assert f'cluster_serving_queue_length{{job="{job}",model="{job}",version="1"}} 0.0' in text
     assert "cluster_serving_http_in_flight 0.0" in text
     assert "nowhere" not in text
 
@@ -100,12 +100,39 @@ def test_a_model_that_cannot_be_loaded_is_not_ready_and_says_why(serve, report, 
     assert "no such file" in response.json()["error"]
 
 
+@pytest.mark.parametrize("how", ["stopped", "killed"])
+def test_a_job_that_does_not_run_is_said_to_be_stopped(serve, report, db, job, how):
+    report(("x", "float64", (None, 2)))
+    url = serve(f"--models={job}").url
+    assert httpx.get(f"{url}/models/{job}").json()[0]["state"] == "ready"
+    if how == "stopped":
+        (slot,) = read_reports(db.hgetall(slots_key(job)))
+        db.hset(slots_key(job), "0", replace(slot, state="stopped").to_json())
+    else:
+        # Nobody was left to say so.
+        db.hset(stats_key(job), SEEN, 1)
+    wait_until(lambda: httpx.get(f"{url}/models/{job}").json()[0]["state"] == "stopped")
+    row = {"name": job, "version": "1", "state": "UNAVAILABLE", "reason": "its job does not run"}
+    assert httpx.post(f"{url}/v2/repository/index").json() == [row]
+    if how == "stopped":
+        ready = httpx.get(f"{url}/health/ready")
+        assert (ready.status_code, ready.json()["error"]) == (503, f"model {job}: its job is stopped")
+        assert httpx.get(f"{url}/v2/models/{job}/ready").status_code == 503
+        infer = httpx.post(f"{url}/v2/models/{job}/infer", json={"inputs": [{"name": "x"}]})
+        assert infer.status_code == 400
+    # What is asked meanwhile waits for the next start, in the form that the model expects.
+    assert httpx.post(f"{url}/v1/requests", json={"instances": [{"x": [0.1, 0.2]}]}).status_code == 202
+    ((_, fields),) = db.xrange(job)
+    assert parse_entry(b"0-0", fields).decode()[1]["x"].dtype == "float64"
+    db.delete(stats_key(job))
+
+
 @pytest.mark.usefixtures("echo")
 def test_a_job_is_watched_once_however_many_ask(redis_server, report, job):
     report(("x", "float32", (None, None)))
 
     async def main():
-        gateway = Gateway(DeferredExchange(connect_async(url=redis_server.url)), [job])
+        gateway = Gateway(redis_server.url, [job])
         health = Health(gateway, interval=2, timeout=30)
         model = await gateway.model(job)
         others = asyncio.all_tasks()

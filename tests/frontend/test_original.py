@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cluster_serving.client import original
-from cluster_serving.client.protocol import MODEL_SECRET_KEY
+from cluster_serving.client.model_secret import MODEL_SECRET_KEY
 
 MIXED = {
     "intScalar": 12345,
@@ -135,13 +135,6 @@ def test_models_are_listed_and_asked_by_name_and_version(ask, job):
         assert (response.status_code, response.json()["code"]) == (404, "MODEL_NOT_FOUND")
         assert job in response.json()["error"]
         assert ask.post(f"{path}/predict", json=body).status_code == 404
-
-
-def test_an_unknown_path_or_method_is_an_error_in_json(ask):
-    assert ask.get("/nowhere").json() == {"error": "there is nothing at /nowhere"}
-    wrong = ask.get("/predict")
-    assert (wrong.status_code, wrong.headers["allow"]) == (405, "POST")
-    assert "error" in wrong.json()
 
 
 def test_the_secret_of_encrypted_models_reaches_redis_and_no_message(ask, db):

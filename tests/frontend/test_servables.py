@@ -56,6 +56,31 @@ def test_models_are_served_by_the_names_and_versions_of_the_file(redis_server, r
         running.stop()
 
 
+@pytest.mark.usefixtures("echo")
+def test_two_versions_of_a_model_are_told_apart_by_readiness_and_metrics(redis_server, report, job, db, tmp_path):
+    report(("x", "float32", (None, None)))
+    entries = [
+        ENTRY.format(name="model", version=version, port=redis_server.port, job=name)
+        for version, name in (("1", f"{job}-missing"), ("2", job))
+    ]
+    running = Running(
+        arguments.read([f"--servableManagerConfPath={write(tmp_path, *entries)}", "--port=0", "--grpcPort=0"], {})
+    )
+    db.xadd(f"{job}-missing", {"uri": "waits"})
+    try:
+        # The last version alone would be ready.
+        assert "no slot has loaded it" in httpx.get(f"{running.url}/health/ready", timeout=30).json()["error"]
+        assert httpx.get(f"{running.url}/v2/models/model/versions/2/ready", timeout=30).json()["ready"] is True
+        text = httpx.get(f"{running.url}/metrics", headers={"accept": "text/plain"}, timeout=30).text
+        for version, name, length in (("1", f"{job}-missing", 1), ("2", job, 0)):
+            labels = f'job="{name}",model="model",version="{version}"'
+            assert f"cluster_serving_queue_length{{{labels}}} {length}.0" in text
+        assert f'cluster_serving_ready{{job="{job}",model="model",version="2"}} 1.0' in text
+    finally:
+        running.stop()
+        db.delete(f"{job}-missing")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

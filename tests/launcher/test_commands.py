@@ -8,8 +8,11 @@ import threading
 
 import numpy as np
 import pytest
+import redis
 
 from cluster_serving.client import InputQueue
+from cluster_serving.client.protocol import slots_key
+from cluster_serving.client.slots import read_reports
 from cluster_serving.job.options import JobOptions, ModelOptions, RedisOptions
 from cluster_serving.launcher import flink_cluster
 from cluster_serving.launcher.errors import LaunchError
@@ -111,6 +114,8 @@ def test_a_job_from_its_start_to_its_stop(cluster, model, tmp_path):
     stopped = cluster.run("stop", "-c", config)
     assert stopped.returncode == 0
     assert "No job is running" in cluster.run("cli", "list", "-c", config).stdout
+    with redis.Redis(port=cluster.redis_port) as db:
+        assert [report.state for report in read_reports(db.hgetall(slots_key("cycle")))] == ["stopped"] * 2
     missing = cluster.run("stop", "cycle", "-c", config)
     assert missing.returncode == 1
     assert "no job cycle is running" in missing.stderr

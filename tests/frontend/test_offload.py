@@ -1,0 +1,167 @@
+"""What is large is read and written elsewhere, so that others are answered meanwhile."""
+
+import asyncio
+import functools
+import gzip
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import numpy as np
+import orjson
+import pytest
+import tritonclient.http as triton
+
+from cluster_serving.client.errors import InvalidInput, Overloaded
+from cluster_serving.frontend import instances, kserve_batch, kserve_body, predictions
+from cluster_serving.frontend.offload import LARGE, Offload
+from tests.waiting import wait_until
+
+VALUES = 400_000
+
+
+def fail(message):
+    raise InvalidInput(message)
+
+
+def test_only_what_is_large_is_done_elsewhere():
+    async def main():
+        offload = Offload()
+        assert await offload.to_process(LARGE - 1, os.getpid) == os.getpid()
+        assert await offload.to_process(LARGE, os.getpid) != os.getpid()
+        assert await offload.to_thread(LARGE - 1, threading.get_ident) == threading.get_ident()
+        assert await offload.to_thread(LARGE, threading.get_ident) != threading.get_ident()
+        with pytest.raises(InvalidInput, match="as if it were here"):
+            await offload.to_process(LARGE, fail, "as if it were here")
+        await offload.close()
+
+    asyncio.run(main())
+
+
+def test_a_process_that_is_killed_is_an_error_of_its_request_alone():
+    async def main():
+        offload = Offload()
+        with pytest.raises(Overloaded):
+            await offload.to_process(LARGE, os._exit, 1)
+        assert await offload.to_process(LARGE, len, "abc") == 3
+        await offload.close()
+
+    asyncio.run(main())
+
+
+def test_the_processes_of_a_front_end_that_is_killed_end():
+    program = f"""
+import asyncio, os
+from {Offload.__module__} import LARGE, Offload
+async def main():
+    print(await Offload().to_process(LARGE, os.getpid), flush=True)
+    await asyncio.sleep(600)
+asyncio.run(main())
+"""
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
+        assert int(process.stdout.readline()) != process.pid
+        process.kill()
+        # Its end comes when the last process that may write has ended.
+        assert process.communicate(timeout=60) == ("", None)
+
+
+@pytest.fixture
+def front(serve, report, echo):
+    report(("x", "float32", (None, None)))
+    return serve("--requestTimeout=120000", "--canaryTimeout=60")
+
+
+@pytest.fixture
+def vector():
+    return np.arange(VALUES, dtype="f4") / 7
+
+
+@pytest.fixture
+def body(vector):
+    made = orjson.dumps({"instances": [{"x": vector}]}, option=orjson.OPT_SERIALIZE_NUMPY)
+    assert len(made) > LARGE
+    return made
+
+
+def v2_request(vector):
+    return {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, VALUES], "data": vector}]}
+
+
+def test_others_are_answered_while_a_large_body_is_parsed(front, body, vector):
+    with httpx.Client(base_url=front.url, timeout=120) as client, ThreadPoolExecutor(1) as aside:
+        first = client.post("/predict", content=body)
+        workers = multiprocessing.active_children()
+        assert workers
+        for worker in workers:
+            os.kill(worker.pid, signal.SIGSTOP)
+        try:
+            large = aside.submit(client.post, "/predict", content=body)
+            wait_until(lambda: front.front.metrics.open_requests == 1)
+            small = client.post("/predict", json={"instances": [{"x": [1, 2]}]})
+            assert small.json() == {"predictions": [{"value": [1.0, 2.0]}]}
+            assert not large.done()
+        finally:
+            for worker in workers:
+                os.kill(worker.pid, signal.SIGCONT)
+        assert large.result().content == first.content
+    np.testing.assert_array_equal(np.array(first.json()["predictions"][0]["value"], "f4"), vector)
+
+
+@pytest.fixture
+def event_loop_only(monkeypatch, front):
+    """Makes whatever works on JSON or on single elements fail in the event loop's thread."""
+    (loop_thread,) = [thread for thread in threading.enumerate() if thread is front._thread]
+
+    def guard(module, name):
+        function = getattr(module, name)
+
+        @functools.wraps(function)
+        def guarded(*arguments, **options):
+            assert threading.current_thread() is not loop_thread, f"{name} ran in the event loop"
+            return function(*arguments, **options)
+
+        monkeypatch.setattr(module, name, guarded)
+
+    for name in ("parse", "to_records"):
+        guard(instances, name)
+    for name in ("decode", "_numbers"):
+        guard(kserve_body, name)
+    guard(predictions, "written")
+    guard(kserve_batch, "_strings")
+
+
+@pytest.mark.usefixtures("event_loop_only")
+def test_no_protocol_works_on_large_bodies_in_the_event_loop(front, job, body, vector):
+    def vector_of(value):
+        return np.array(value, "f4").ravel()
+
+    with httpx.Client(base_url=front.url, timeout=120) as client:
+        (prediction,) = client.post("/predict", content=body).json()["predictions"]
+        np.testing.assert_array_equal(vector_of(prediction["value"]), vector)
+
+        place = client.post("/v1/requests", content=body).headers["location"]
+        (prediction,) = client.get(f"{place}?wait=60").json()["predictions"]
+        np.testing.assert_array_equal(vector_of(prediction["value"]), vector)
+        event = client.get(f"{place}/events").text.splitlines()[1]
+        assert orjson.loads(event.removeprefix("data: "))["prediction"] == prediction
+
+        v2 = orjson.dumps(v2_request(vector), option=orjson.OPT_SERIALIZE_NUMPY)
+        for content, headers in ((v2, {}), (gzip.compress(v2), {"content-encoding": "gzip"})):
+            answer = client.post(f"/v2/models/{job}/infer", content=content, headers=headers).json()
+            np.testing.assert_array_equal(vector_of(answer["outputs"][0]["data"]), vector)
+
+
+@pytest.mark.usefixtures("event_loop_only")
+def test_texts_in_binary_form_are_read_apart_from_the_event_loop(front, report, job):
+    report(("s", "str", (None, None)))
+    words = np.array([[b"a word"] * (LARGE // 8)], object)
+    wait_until(lambda: httpx.get(f"{front.url}/v2/models/{job}").json()["inputs"][0]["name"] == "s")
+    with triton.InferenceServerClient(front.url.removeprefix("http://"), network_timeout=120) as client:
+        tensor = triton.InferInput("s", list(words.shape), "BYTES")
+        tensor.set_data_from_numpy(words)
+        assert (client.infer(job, [tensor]).as_numpy("s") == words).all()
