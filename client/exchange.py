@@ -35,8 +35,7 @@ Fields = dict[bytes, bytes]
 
 _RECONNECT_PAUSE = 0.1
 _MOST_AT_ONCE = 256
-# Of requests, since Redis serves nobody else while it takes them.
-_MOST_BYTES = 1 << 20
+_MOST_BYTES = 1 << 20  # Redis serves nobody else while it takes them
 _SUBSCRIBE_TIMEOUT = 5.0
 
 

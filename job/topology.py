@@ -50,7 +50,7 @@ def _configuration(options: JobOptions) -> Configuration:
         "python.execution-mode": options.execution_mode,
         # Every record leaves its operator at once. The defaults wait for 1000 records or 1 s, and for 100 ms a hop.
         "python.fn-execution.bundle.size": "1",
-        "python.fn-execution.bundle.time": "1",
+        "python.fn-execution.bundle.time": "1000",
         "execution.buffer-timeout.interval": "0 ms",
         "python.operator-chaining.enabled": "true",
     }

@@ -54,7 +54,8 @@ class Load:
         self._next = 0
         self.ledger = Ledger()
         clients = [self._queue_and_collect, self._queue_and_collect, self._predict, self._predict_async]
-        self._threads = [threading.Thread(target=client) for client in clients]
+        # Daemons, so that a run that fails ends.
+        self._threads = [threading.Thread(target=client, daemon=True) for client in clients]
         for thread in self._threads:
             thread.start()
 
@@ -73,7 +74,7 @@ class Load:
     def _queue_and_collect(self):
         """Queues on one thread and collects on another, so that what is due piles up during an outage."""
         due = []
-        collector = threading.Thread(target=self._collect, args=(due,))
+        collector = threading.Thread(target=self._collect, args=(due,), daemon=True)
         with InputQueue(port=self._port, name=self._name) as requests:
             collector.start()
             while not self._stopped.is_set():
