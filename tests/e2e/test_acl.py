@@ -86,12 +86,13 @@ def test_a_job_serves_clients_and_operators_under_these_rules(nothing_denied, jo
         with pytest.raises(ServingError, match="64"):
             requests.predict({"x": np.zeros(3, "f4")}, timeout=60)
 
-    job._environment = job._environment | {"CLUSTER_SERVING_REDIS_URL": url("operator")}
+    operator = copy.copy(job)
+    operator._environment = job._environment | {"CLUSTER_SERVING_REDIS_URL": url("operator")}
     folder = job.folder / JOB
-    status = job.run("cluster-serving-cli", "status", cwd=folder)
+    status = operator.run("cluster-serving-cli", "status", cwd=folder)
     assert status.returncode == 0, status.stderr
     assert "RUNNING" in status.stdout
-    assert job.run("cluster-serving-cli", "dead", "list", cwd=folder).stdout == f"Job {JOB} has no dead letters.\n"
+    assert operator.run("cluster-serving-cli", "dead", "list", cwd=folder).stdout == f"Job {JOB} has no dead letters.\n"
 
 
 def test_what_has_to_be_done_by_hand_works_under_these_rules(nothing_denied, cluster, url, tmp_path):
