@@ -10,6 +10,7 @@ pass through Flink as bytes, and its own backpressure still holds.
 from __future__ import annotations
 
 import threading
+import time
 import uuid
 from collections import deque
 from collections.abc import Sequence
@@ -23,14 +24,17 @@ class Lane:
 
     Args:
         limit: Most unanswered requests the source may hand over.
+        pause: Seconds between two times that it hands over requests while others are being computed.
 
     Attributes:
         attached: Whether the window has shown that it shares this process.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, pause: float) -> None:
         self.id = uuid.uuid4().hex
         self._limit = limit
+        self._pause = pause
+        self._next_hand_over = 0.0
         self._changed = threading.Condition()
         self._announced = 0
         self._arrived = 0
@@ -43,12 +47,14 @@ class Lane:
 
         Args:
             timeout: In seconds.
-            ahead: Whether to hand over more while others are being computed. Otherwise there is no room until they are
-                answered, so that what comes meanwhile is read at once and becomes one batch.
+            ahead: Whether to hand over more at once, while others are being computed. Otherwise it waits until they are
+                answered, or for the pause, so that what comes meanwhile is read at once and becomes one batch.
         """
         with self._changed:
-            self._changed.wait_for(lambda: self._room(ahead) > 0, timeout)
-            return max(0, self._room(ahead))
+            if not ahead:
+                self._changed.wait_for(lambda: not self._unanswered(), self._next_hand_over - time.monotonic())
+            self._changed.wait_for(lambda: self._unanswered() < self._limit, timeout)
+            return max(0, self._limit - self._unanswered())
 
     def wait_idle(self, timeout: float) -> bool:
         """Source: wait up to `timeout` seconds until all that was handed over is answered."""
@@ -59,6 +65,7 @@ class Lane:
         """Source: `count` requests are about to be handed over."""
         with self._changed:
             self._announced += count
+            self._next_hand_over = time.monotonic() + self._pause
 
     def hand_over(self, entries: Sequence[Entry]) -> None:
         """Source: leave requests for the window, once that is attached; a chunk tells it to take them."""
@@ -81,18 +88,17 @@ class Lane:
             self._answered += count
             self._changed.notify()
 
-    def _room(self, ahead: bool) -> int:
+    def _unanswered(self) -> int:
         # Until the window has shown that it shares this process, nothing would ever be counted as answered.
-        unanswered = self._announced - self._answered if self.attached else 0
-        return self._limit - unanswered if ahead or not unanswered else 0
+        return self._announced - self._answered if self.attached else 0
 
 
 _lanes: WeakValueDictionary[str, Lane] = WeakValueDictionary()
 
 
-def open_lane(limit: int) -> Lane:
-    """Make a lane; it can be found for as long as the source holds it."""
-    lane = Lane(limit)
+def open_lane(limit: int, pause: float = 0.005) -> Lane:
+    """Make a lane; it can be found for as long as the source holds it. See `Lane` for the arguments."""
+    lane = Lane(limit, pause)
     _lanes[lane.id] = lane
     return lane
 
