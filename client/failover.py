@@ -57,6 +57,12 @@ def is_failover_url(url: str) -> bool:
     return bool(_SCHEME.fullmatch(url.partition("://")[0]))
 
 
+def is_cluster_url(url: str) -> bool:
+    """Whether a URL is that of a Redis Cluster."""
+    scheme = _SCHEME.fullmatch(url.partition("://")[0])
+    return scheme is not None and scheme[2] == "cluster"
+
+
 def parse(url: str) -> FailoverUrl:
     """Read the URL of Sentinels or of a cluster.
 

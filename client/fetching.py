@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from cluster_serving.client.scripts import Call, Script
 
 # A pipeline of commands would cost the caller more: redis-py reads each reply by a coroutine with a timeout of its own.
-# What Redis refuses of one result must not keep the others.
+# What Redis refuses of one result, such as to delete it while its disk is full, must not keep the others.
 _FETCH = Script("""
 local delete, found = tonumber(ARGV[1]), {}
-for i = 1, delete do redis.call('UNLINK', KEYS[i]) end
+for i = 1, delete do redis.pcall('UNLINK', KEYS[i]) end
 for i = delete + 1, #KEYS do found[i - delete] = redis.pcall('HGETALL', KEYS[i]) end
 return found
 """)

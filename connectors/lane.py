@@ -52,14 +52,15 @@ class Lane:
         """
         with self._changed:
             if not ahead:
-                self._changed.wait_for(lambda: not self._unanswered(), self._next_hand_over - time.monotonic())
+                pause = min(timeout, self._next_hand_over - time.monotonic())
+                self._changed.wait_for(lambda: not self._unanswered(), pause)
             self._changed.wait_for(lambda: self._unanswered() < self._limit, timeout)
             return max(0, self._limit - self._unanswered())
 
     def wait_idle(self, timeout: float) -> bool:
         """Source: wait up to `timeout` seconds until all that was handed over is answered."""
         with self._changed:
-            return self._changed.wait_for(lambda: not self.attached or self._answered >= self._announced, timeout)
+            return self._changed.wait_for(lambda: not self._unanswered(), timeout)
 
     def announce(self, count: int) -> None:
         """Source: `count` requests are about to be handed over."""

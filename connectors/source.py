@@ -42,7 +42,8 @@ class RedisStreamsSource(FlatMapFunction):
         stream: `jobName`, whose streams are read; consumers are named `<stream>-<subtask>`.
         read_size: Most entries of one read.
         lane_keys: Flink key per source subtask that leads to the window subtask of the same index.
-        greedy: A batch is computed as soon as nothing more is on its way, so read what there is once the model is free.
+        greedy: A batch is computed as soon as nothing more is on its way, so what comes while the model is busy had
+            better be read at once.
         process_mode: Flink opens the operators behind this source at their first record, so send one; and it hands
             records on only when a tick is over, so read once per tick.
     """

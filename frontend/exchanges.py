@@ -11,11 +11,7 @@ from typing import Any
 from cluster_serving.client.connection import connect_async, translated
 from cluster_serving.client.deferred import DeferredExchange
 from cluster_serving.client.errors import ModelNotFound, RedisUnavailable
-
-
-def is_cluster(redis_url: str) -> bool:
-    """Whether a URL is that of a Redis Cluster."""
-    return redis_url.partition("://")[0].endswith("+cluster")
+from cluster_serving.client.failover import is_cluster_url
 
 
 class Exchanges:
@@ -40,7 +36,7 @@ class Exchanges:
         redis_options: Mapping[str, Any] = MappingProxyType({}),
         **options: Any,
     ) -> None:
-        self.is_cluster = is_cluster(redis_url)
+        self.is_cluster = is_cluster_url(redis_url)
         self._of_job = {
             job: DeferredExchange(connect_async(url=redis_url, job=job, **redis_options), **options)
             for job in (jobs if self.is_cluster else [""])

@@ -10,6 +10,7 @@ from typing import Any
 
 from cluster_serving.client.connection import translated
 from cluster_serving.client.errors import ModelNotFound, RedisUnavailable, ServingError
+from cluster_serving.client.failover import is_cluster_url
 from cluster_serving.client.inputs import Input
 from cluster_serving.client.model_secret import secret_key
 from cluster_serving.client.priority import NORMAL, streams_of
@@ -17,7 +18,7 @@ from cluster_serving.client.protocol import DEFAULT_JOB, Outputs, decode_outputs
 from cluster_serving.client.slots import JOBS_KEY, SlotReport, read_reports
 from cluster_serving.client.stats import SEEN, SILENT_AFTER_S
 from cluster_serving.frontend.admission import Flight
-from cluster_serving.frontend.exchanges import Exchanges, is_cluster
+from cluster_serving.frontend.exchanges import Exchanges
 from cluster_serving.frontend.servables import VERSION, Servable
 
 _FRESH = 1.0
@@ -89,7 +90,7 @@ class Gateway:
         flight: Flight | None = None,
         **exchange_options: Any,
     ) -> None:
-        if is_cluster(redis_url) and not jobs and default:
+        if is_cluster_url(redis_url) and not jobs and default:
             jobs = (default,)
         self.exchanges = Exchanges(redis_url, [servable.job for servable in servables] or jobs, **exchange_options)
         self.flight = flight or Flight(1000)

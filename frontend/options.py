@@ -8,8 +8,8 @@ from urllib.parse import quote, urlsplit
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 from pydantic.alias_generators import to_camel
 
+from cluster_serving.client.failover import is_cluster_url
 from cluster_serving.client.protocol import DEFAULT_JOB, result_key
-from cluster_serving.frontend.exchanges import is_cluster
 
 ResponseFormat = Literal["json", "bigdl", "zoo-0.9"]
 """How predictions are written: as plain JSON, or as the texts of the original's 0.10 and later, or 0.9."""
@@ -144,7 +144,7 @@ class HttpOptions(BaseModel):
                 "redisUrl is not an address such as redis://host:port/db, redis+sentinel://host:port/service or "
                 "redis+cluster://host:port"
             )
-        if is_cluster(self.redis_address) and not (
+        if is_cluster_url(self.redis_address) and not (
             self.models or self.redis_input_queue or self.servable_manager_conf_path
         ):
             return "a Redis Cluster does not say which jobs it has: name them in models"

@@ -106,6 +106,21 @@ def test_what_redis_refuses_of_one_request_keeps_no_result_from_others(redis_ser
 
 
 @pytest.mark.usefixtures("echo")
+def test_results_arrive_though_redis_does_not_delete_them(redis_server, job, db):
+    db.acl_setuser("no-unlink", enabled=True, nopass=True, keys=["*"], channels=["*"], commands=["+@all", "-unlink"])
+
+    async def main():
+        exchange = Exchange(connect_async(url=redis_server.url.replace("://", "://no-unlink:any@")))
+        assert [await echoed(exchange, job, n, timeout=10) for n in range(3)] == [0, 1, 2]
+        await exchange.close()
+
+    try:
+        asyncio.run(main())
+    finally:
+        db.acl_deluser("no-unlink")
+
+
+@pytest.mark.usefixtures("echo")
 def test_a_lost_subscription_loses_no_result(redis_server, job):
     async def main():
         exchange = Exchange(connect_async(url=redis_server.url))
