@@ -15,15 +15,18 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
+from redis.exceptions import RedisError
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
+from cluster_serving.client.cancellation import Place, withdrawal
 from cluster_serving.client.connection import translated
 from cluster_serving.client.errors import InvalidInput, RedisUnavailable, RequestNotFound, ServingError
 from cluster_serving.client.inputs import Input
 from cluster_serving.client.priority import NORMAL, stream_of
 from cluster_serving.client.protocol import Outputs, decode_outputs, result_key
+from cluster_serving.client.scripts import call_all
 from cluster_serving.frontend import instances, predictions
 from cluster_serving.frontend.answering import Json, dumps, failures, read_body
 from cluster_serving.frontend.callback import Callbacks
@@ -157,12 +160,13 @@ class Requests:
             if not known:
                 raise RequestNotFound("there is no such request, or its result is no longer kept")
             stream = stream_of(ticket.job, known.pop(_PRIORITY.encode(), NORMAL.encode()).decode())
-            entries = list(known.values())
-            async with db.pipeline() as pipeline:
-                if entries:
-                    pipeline.xdel(stream, *entries)
-                pipeline.unlink(ticket.key, *(result_key(ticket.job, uri) for uri in ticket.uris))
-                await pipeline.execute()
+            # What is being computed goes on: if its slot died meanwhile, nobody would know of it any more.
+            for reply in await call_all(
+                db, [withdrawal(ticket.job, uri.decode(), Place(stream, entry)) for uri, entry in known.items()]
+            ):
+                if isinstance(reply, RedisError):
+                    raise reply
+            await db.unlink(ticket.key, *(result_key(ticket.job, uri) for uri in ticket.uris))
 
 
 def _decoded(fields: dict[bytes, bytes]) -> Outputs | ServingError:
