@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -29,28 +30,31 @@ class Metrics:
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
         self._timers = {name: Timer(name) for name in _TIMERS}
-        self._requests = self._counter("requests", "Requests answered.", "model", "protocol", "status")
-        self._seconds = Histogram(
+        requests = self._counter("requests", "Requests answered.", "model", "protocol", "status")
+        seconds = Histogram(
             "cluster_serving_http_request_seconds",
             "Seconds from the headers of a request to its answer.",
             ("model", "protocol"),
             buckets=_SECONDS,
             registry=self._registry,
         )
-        self._instances = Histogram(
+        instances = Histogram(
             "cluster_serving_http_instances",
             "Instances in a request.",
             ("model", "protocol"),
             buckets=_INSTANCES,
             registry=self._registry,
         )
-        self._redis = Histogram(
+        redis = Histogram(
             "cluster_serving_http_redis_seconds",
             "Seconds for sending requests (put), fetching results (get), and from the one to the other (wait).",
             ("step",),
             buckets=_SECONDS,
             registry=self._registry,
         )
+        # Looking a label up takes as long as parsing a small request.
+        self._requests, self._seconds = cache(requests.labels), cache(seconds.labels)
+        self._instances, self._redis = cache(instances.labels), cache(redis.labels)
         self._gauges = {
             name: Gauge(f"cluster_serving_{name}", text, labels, registry=self._registry)
             for name, text, labels in (
@@ -72,22 +76,22 @@ class Metrics:
             status: HTTP status.
             seconds: How long it took.
         """
-        self._requests.labels(model, protocol, str(status)).inc()
+        self._requests(model, protocol, str(status)).inc()
         self._timers["request.overall"].update(seconds)
         if protocol == "metrics":
             self._timers["request.metrics"].update(seconds)
         if model:
-            self._seconds.labels(model, protocol).observe(seconds)
+            self._seconds(model, protocol).observe(seconds)
             self._timers["request.predict"].update(seconds)
 
     def asked(self, protocol: str, model: str, instances: int) -> None:
         """Note how many instances a request has."""
-        self._instances.labels(model, protocol).observe(instances)
+        self._instances(model, protocol).observe(instances)
 
     def redis(self, step: str, seconds: float) -> None:
         """Note what `Exchange` observes."""
         self._timers[f"redis.{step}"].update(seconds)
-        self._redis.labels(step).observe(seconds)
+        self._redis(step).observe(seconds)
 
     def as_text(
         self, in_flight: int, waiting: int, queues: Mapping[JobLabels, int], ready: Mapping[JobLabels, bool]
