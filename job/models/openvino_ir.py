@@ -10,7 +10,7 @@ import numpy as np
 from cluster_serving.client.errors import ModelError
 from cluster_serving.client.inputs import Array
 from cluster_serving.job.models.detect import ModelFiles
-from cluster_serving.job.models.openvino_compiled import MOST_WEIGHTS, Compiled, faster, openvino
+from cluster_serving.job.models.openvino_compiled import MOST_WEIGHTS, Compiled, fixed, openvino
 from cluster_serving.job.models.spec import Model, TensorSpec, choose
 from cluster_serving.job.options import ModelOptions
 
@@ -46,7 +46,12 @@ class OpenVINOModel(Model):
         self._output_indexes, self.outputs = _pick("output", options.outputs, self._free.network.outputs)
         self._fixed: list[tuple[int, Compiled]] = []
         if self.fixed_batch is None and sum(path.stat().st_size for path in files.paths) <= MOST_WEIGHTS:
-            self._fixed = faster(core, network, self._free, options.threads)
+            self._fixed = fixed(core, network, options.threads)
+
+    @property
+    def fixed_sizes(self) -> list[int]:
+        """Batch sizes of the networks that are compiled for one size; see `openvino_compiled.fixed`."""
+        return [size for size, _ in self._fixed]
 
     def close(self) -> None:
         """Free the compiled networks."""

@@ -15,6 +15,7 @@ import pytest
 
 from cluster_serving.client.errors import InferenceFailed, ModelError
 from cluster_serving.job.models import load_model
+from cluster_serving.job.models.openvino_ir import OpenVINOModel
 from cluster_serving.job.options import ModelOptions
 from tests import model_zoo
 from tests.job.models import direct
@@ -243,7 +244,8 @@ def test_a_copy_computes_with_as_many_threads_as_it_may(engine, heavy_folders):
     raise AssertionError("two threads were allowed, and one did all the work")
 
 
-def test_what_openvino_answers_does_not_depend_on_the_batch(tmp_path):
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_what_openvino_answers_does_not_depend_on_the_batch(tmp_path, threads):
     """A network heavy enough for copies of fixed batches: every record gets the same answer in any company."""
     ops = model_zoo.digits().ops
     x = h = ops.parameter([-1, 3, 64, 64], np.float32)
@@ -252,7 +254,9 @@ def test_what_openvino_answers_does_not_depend_on_the_batch(tmp_path):
         kernel = ops.constant(rng.normal(0, 0.1, (32, channels, 3, 3)).astype("f4"))
         h = ops.relu(ops.convolution(h, kernel, [1, 1], [1, 1], [1, 1], [1, 1]))
     model_zoo.save_openvino(tmp_path, {"x": x}, {"y": ops.reduce_mean(h, [2, 3], False)})
-    model = load_model(ModelOptions(str(tmp_path)))
+    model = load_model(ModelOptions(str(tmp_path), threads=threads))
+    assert isinstance(model, OpenVINOModel)
+    assert model.fixed_sizes == {1: [1], 2: [4, 1], 5: []}[threads]
     records = rng.random((11, 3, 64, 64)).astype("f4")
     alone = np.concatenate([model.predict([records[index : index + 1]])[0] for index in range(11)])
     for count in range(1, 12):
