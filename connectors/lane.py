@@ -28,6 +28,7 @@ class Lane:
 
     Attributes:
         attached: Whether the window has shown that it shares this process.
+        seconds_per_request: How long the latest batch took, divided by its size; 0 before there was one.
     """
 
     def __init__(self, limit: int, pause: float) -> None:
@@ -40,7 +41,15 @@ class Lane:
         self._arrived = 0
         self._answered = 0
         self._entries: deque[Sequence[Entry]] = deque()
+        self._began = 0.0
         self.attached = False
+        self.seconds_per_request = 0.0
+
+    @property
+    def unanswered(self) -> int:
+        """How many requests were handed over and are not answered yet."""
+        # Until the window has shown that it shares this process, nothing would ever be counted as answered.
+        return self._announced - self._answered if self.attached else 0
 
     def capacity(self, timeout: float, ahead: bool) -> int:
         """Source: how many more requests may be handed over; waits up to `timeout` seconds for at least one.
@@ -53,20 +62,23 @@ class Lane:
         with self._changed:
             if not ahead:
                 pause = min(timeout, self._next_hand_over - time.monotonic())
-                self._changed.wait_for(lambda: not self._unanswered(), pause)
-            self._changed.wait_for(lambda: self._unanswered() < self._limit, timeout)
-            return max(0, self._limit - self._unanswered())
+                self._changed.wait_for(lambda: not self.unanswered, pause)
+            self._changed.wait_for(lambda: self.unanswered < self._limit, timeout)
+            return max(0, self._limit - self.unanswered)
 
     def wait_idle(self, timeout: float) -> bool:
         """Source: wait up to `timeout` seconds until all that was handed over is answered."""
         with self._changed:
-            return self._changed.wait_for(lambda: not self._unanswered(), timeout)
+            return self._changed.wait_for(lambda: not self.unanswered, timeout)
 
     def announce(self, count: int) -> None:
         """Source: `count` requests are about to be handed over."""
         with self._changed:
+            now = time.monotonic()
+            if not self.unanswered:
+                self._began = now
             self._announced += count
-            self._next_hand_over = time.monotonic() + self._pause
+            self._next_hand_over = now + self._pause
 
     def hand_over(self, entries: Sequence[Entry]) -> None:
         """Source: leave requests for the window, once that is attached; a chunk tells it to take them."""
@@ -86,12 +98,11 @@ class Lane:
     def answer(self, count: int) -> None:
         """Sink: `count` requests were answered."""
         with self._changed:
+            now = time.monotonic()
+            self.seconds_per_request = (now - self._began) / count
+            self._began = now
             self._answered += count
             self._changed.notify()
-
-    def _unanswered(self) -> int:
-        # Until the window has shown that it shares this process, nothing would ever be counted as answered.
-        return self._announced - self._answered if self.attached else 0
 
 
 _lanes: WeakValueDictionary[str, Lane] = WeakValueDictionary()

@@ -160,6 +160,17 @@ class StreamReader:
         shared = self._read_shared(count) if len(self._busy) > 1 else []
         return shared or self._read_all(count, block_ms)
 
+    def length(self) -> int:
+        """How many requests of the job are not answered yet, whether a slot has them or not.
+
+        Raises:
+            redis.RedisError: Redis cannot be used.
+        """
+        with self._client.pipeline(transaction=False) as pipeline:
+            for stream in self._streams:
+                pipeline.xlen(stream)
+            return sum(pipeline.execute())
+
     def heartbeat(self) -> None:
         """Show now and then that this consumer lives; to be called at least every 100 ms.
 

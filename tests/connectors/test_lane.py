@@ -1,6 +1,7 @@
 """Flow control of one slot."""
 
 import threading
+import time
 
 from cluster_serving.client.protocol import Entry
 from cluster_serving.connectors.lane import find, open_lane
@@ -61,6 +62,22 @@ def test_the_source_can_wait_until_everything_is_answered():
     assert not lane.wait_idle(0)
     threading.Timer(0.05, lane.answer, [1]).start()
     assert lane.wait_idle(10)
+
+
+def test_a_lane_knows_how_long_requests_take():
+    lane = open_lane(limit=4)
+    lane.announce(2)
+    lane.arrive(2)
+    assert lane.seconds_per_request == 0
+    assert lane.unanswered == 2
+    time.sleep(0.02)
+    lane.announce(2)  # while others are computed, which is not when these begin
+    lane.arrive(2)
+    lane.answer(2)
+    first = lane.seconds_per_request
+    lane.answer(2)
+    assert first >= 0.01 > lane.seconds_per_request > 0
+    assert lane.unanswered == 0
 
 
 def test_requests_are_taken_in_the_order_in_which_they_were_handed_over():

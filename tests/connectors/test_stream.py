@@ -41,6 +41,13 @@ def test_what_was_queued_before_the_group_existed_is_read(db, job):
     assert uris(StreamReader(db, job, "c", 60_000).read(10, None)) == ["a", "b"]
 
 
+def test_what_a_slot_has_counts_as_unanswered_too(db, job, reader):
+    assert reader.length() == 0
+    add(db, job, "r1", "r2", "r3")
+    reader.read(1, None)
+    assert reader.length() == 3
+
+
 def test_after_a_restart_a_consumer_finds_its_own_pending_entries_one_by_one(db, job, reader):
     add(db, job, *"abcd")
     assert uris(reader.read(3, None)) == ["a", "b", "c"]

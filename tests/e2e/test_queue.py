@@ -86,6 +86,19 @@ def test_a_waiting_request_can_be_cancelled_and_a_running_one_not(start, cluster
     assert requests.predict({"x": seconds(0)}, timeout=60) == first + 3
 
 
+def test_slots_share_what_waits_for_a_slow_model(start, cluster_db):
+    requests, results = start("shared", modelParallelism=2, maxBatchSize=32)
+    uris = [f"r{number}" for number in range(8)]
+    for duration in (0.05, 0.05, 0.05, 2):
+        # How long the model takes is not known before it has computed something.
+        for uri in uris:
+            requests.enqueue(uri, x=seconds(duration))
+        if duration > 1:
+            wait_until(lambda: [c["pending"] for c in cluster_db.xpending("shared", GROUP)["consumers"]] == [4, 4])
+        for uri in uris:
+            results.query_and_delete(uri, timeout=60)
+
+
 def test_a_bounded_queue_never_holds_more_and_everything_is_answered(start, cluster_db):
     limit = 12
     requests, results = start("bounded", maxQueueLength=limit, modelParallelism=2, maxBatchSize=4)
