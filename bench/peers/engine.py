@@ -2,7 +2,7 @@
 
 Imported by every peer and by the bare loop, from environments that have openvino, numpy and OpenCV. What to serve comes
 from the environment: `BENCH_MODEL` (folder of the IR), `BENCH_KIND` (`jpeg`, `tensor` or `vector`), `BENCH_WORKERS`
-and `BENCH_THREADS` (of each worker's model).
+and `BENCH_THREADS` (of each worker's model). `BENCH_SINGLE=1` compiles the model for batches of one record.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ PORT = int(os.environ.get("BENCH_PORT", "8000"))
 PORTS = [int(port) for port in os.environ.get("BENCH_PORTS", "8001,8002,8003,8004").split(",")]
 WORKERS = int(os.environ.get("BENCH_WORKERS", "1"))
 THREADS = int(os.environ.get("BENCH_THREADS", "1"))
+SINGLE = os.environ.get("BENCH_SINGLE") == "1"
 BATCH = int(os.environ.get("BENCH_BATCH", "32"))
 WAIT_MS = float(os.environ.get("BENCH_WAIT_MS", "5"))
 SHAPE = {"jpeg": (224, 224, 3), "tensor": (224, 224, 3), "vector": (64,)}[KIND]
@@ -38,8 +39,11 @@ class Engine:
     def __init__(self) -> None:
         core = openvino.Core()
         (path,) = Path(os.environ["BENCH_MODEL"]).glob("*.xml")
+        network = core.read_model(path)
+        if SINGLE:
+            network.reshape([1, *SHAPE])
         self._request = core.compile_model(
-            core.read_model(path),
+            network,
             "CPU",
             {
                 "PERFORMANCE_HINT": "LATENCY",

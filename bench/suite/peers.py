@@ -88,6 +88,7 @@ class Work:
         records: The different requests.
         workers: Copies of the model.
         threads: Of each.
+        single: Compile the model for single records, as Cluster Serving does where that is faster; for the bare loop.
     """
 
     kind: str
@@ -95,6 +96,7 @@ class Work:
     records: Sequence[Record]
     workers: int
     threads: int
+    single: bool = False
 
     def environment(self, port: int = 0) -> dict[str, str]:
         """Variables that `engine.py` reads."""
@@ -103,6 +105,7 @@ class Work:
             "BENCH_MODEL": str(self.model.absolute()),
             "BENCH_WORKERS": str(self.workers),
             "BENCH_THREADS": str(self.threads),
+            "BENCH_SINGLE": str(int(self.single)),
             "BENCH_PORT": str(port),
             "BENCH_PORTS": ",".join(str(free_port()) for _ in range(4)),
             "PYTHONPATH": str(SOURCES.absolute()),

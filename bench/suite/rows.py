@@ -29,6 +29,7 @@ PIPELINE = 512
 # So small a model computes 128 vectors as fast as 32.
 _LARGE_BATCH = 128
 _BARE_BATCHES = (1, 8)
+_SINGLE = "bare loop, compiled for single records"
 
 
 def images(session: Session) -> Measured:
@@ -186,6 +187,10 @@ def _against_bare(session: Session, kind: str, records: list[Record], chosen: tu
         for name, work in layouts.items()
         for batch in _BARE_BATCHES
     }
+    singles = {
+        f"{name} batch 1": partial(_bare, replace(work, single=True), logs, seconds, 1)
+        for name, work in layouts.items()
+    }
     with Stack() as stack:
         jobs = ExitStack()
 
@@ -208,8 +213,12 @@ def _against_bare(session: Session, kind: str, records: list[Record], chosen: tu
             layout = best({name: partial(candidate, name) for name in layouts}, session.say)
             serve(layout)
             loop = best({name: partial(_frozen, stack, one) for name, one in loops.items()}, session.say)
-            others: dict[str, Callable[[], Measured]] = {"bare loop": partial(_frozen, stack, loops[loop])}
-            layouts_of = {"ours": layout, "bare loop": loop}
+            single = best({name: partial(_frozen, stack, one) for name, one in singles.items()}, session.say)
+            others: dict[str, Callable[[], Measured]] = {
+                "bare loop": partial(_frozen, stack, loops[loop]),
+                _SINGLE: partial(_frozen, stack, singles[single]),
+            }
+            layouts_of = {"ours": layout, "bare loop": loop, _SINGLE: single}
             for peer in chosen:
                 tries = {
                     name: partial(_peer, session, stack, peer, work, IN_FLIGHT, right) for name, work in layouts.items()
