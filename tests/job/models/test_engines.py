@@ -148,6 +148,8 @@ def test_copies_in_threads_of_one_process_do_not_disturb_one_another(digit_folde
 
 # The other TensorFlow formats run in the same session, the other PyTorch formats with the same setting.
 MEASURED = ("OpenVINO", "TensorFlow", "TorchScript", "ONNX Runtime")
+# TensorFlow's pool of several threads is helped by the thread that calls; how much depends on how busy the machine is.
+HELPED = ("TensorFlow",)
 
 
 @pytest.fixture(scope="module")
@@ -237,9 +239,9 @@ def test_a_copy_computes_with_as_many_threads_as_it_may(engine, heavy_folders):
         run = subprocess.run(command, capture_output=True, text=True, check=True)
         busy = json.loads(run.stdout.splitlines()[-1])
         assert busy["1"] == 1
-        assert busy["2"] <= 2
+        assert busy["2"] <= 2 + (engine in HELPED)
         assert busy["pinned"] == 0
-        if busy["2"] == 2:
+        if busy["2"] >= 2:
             return
     raise AssertionError("two threads were allowed, and one did all the work")
 
