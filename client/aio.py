@@ -19,8 +19,9 @@ from cluster_serving.client.connection import connect_async, translated
 from cluster_serving.client.convert import inputs_of, to_inputs
 from cluster_serving.client.enqueueing import adding, enqueueing
 from cluster_serving.client.errors import ServingError
-from cluster_serving.client.exchange import Exchange, Fields
+from cluster_serving.client.exchange import Exchange
 from cluster_serving.client.mailbox import RECHECK
+from cluster_serving.client.pending import Fields
 from cluster_serving.client.priority import NORMAL, stream_of
 from cluster_serving.client.protocol import (
     DEFAULT_JOB,

@@ -9,8 +9,9 @@ from typing import Any
 import redis.asyncio
 
 from cluster_serving.client.connection import translated
-from cluster_serving.client.exchange import Exchange, Fields, Pending
+from cluster_serving.client.exchange import Exchange
 from cluster_serving.client.inputs import Input
+from cluster_serving.client.pending import Fields, Pending
 from cluster_serving.client.priority import NORMAL
 from cluster_serving.client.protocol import request_fields, result_key
 from cluster_serving.client.request_options import RequestOptions

@@ -11,7 +11,6 @@ import contextlib
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -24,45 +23,20 @@ from cluster_serving.client.enqueueing import adding, refusal
 from cluster_serving.client.errors import RedisUnavailable, ServingError
 from cluster_serving.client.fetching import fetching, fields_of
 from cluster_serving.client.inputs import Input
+from cluster_serving.client.line import Line
 from cluster_serving.client.mailbox import RECHECK, new_channel, uris_in
+from cluster_serving.client.pending import Fields, Pending
 from cluster_serving.client.priority import NORMAL, stream_of
 from cluster_serving.client.protocol import request_fields, result_key, uri_of
 from cluster_serving.client.request_options import RequestOptions
-from cluster_serving.client.scripts import Call, call_all
+from cluster_serving.client.scripts import Call
 from cluster_serving.client.timeouts import result_timeout_async
 
-Fields = dict[bytes, bytes]
-
 _RECONNECT_PAUSE = 0.1
+_DELETE_PAUSE = 0.01
 _MOST_AT_ONCE = 256
 _MOST_BYTES = 1 << 20  # Redis serves nobody else while it takes them
 _SUBSCRIBE_TIMEOUT = 5.0
-
-
-@dataclass(slots=True, eq=False)
-class Pending:
-    """A request that waits for its result.
-
-    Attributes:
-        job: `jobName`.
-        key: Result key.
-        fields: What is sent.
-        result: Set once the result is there; of a submitted request, once it is queued.
-        entry_id: Its entry in the stream, once it is queued.
-        sent: When it was.
-        kept: The result stays in Redis.
-        waiters: How many wait for a result that is kept.
-    """
-
-    job: str
-    key: str
-    fields: Mapping[str, str | bytes]
-    result: asyncio.Future[Fields]
-    priority: str = NORMAL
-    entry_id: bytes | None = None
-    sent: float = 0.0
-    kept: bool = False
-    waiters: int = 0
 
 
 class Exchange:
@@ -86,6 +60,7 @@ class Exchange:
         observe: Callable[[str, float], None] = lambda name, seconds: None,
     ) -> None:
         self.db = db
+        self._sending, self._fetching = Line(db), Line(db)
         self._channel = new_channel(name)
         self._channels = [self._channel]
         self._window = window
@@ -101,6 +76,7 @@ class Exchange:
         self._fetcher: asyncio.Task[None] | None = None
         self._listener: asyncio.Task[None] | None = None
         self._subscribed = asyncio.Event()
+        self._due = asyncio.Event()
         self._closing = False
 
     @property
@@ -149,6 +125,7 @@ class Exchange:
     async def close(self) -> None:
         """Close the connections, once the requests for which nobody waits any more are withdrawn."""
         self._closing = True
+        self._due.set()
         if self._listener is not None:
             self._listener.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -157,6 +134,8 @@ class Exchange:
             await self._sender
         if self._fetcher is not None:
             await self._fetcher
+        for connection in (self._sending, self._fetching):
+            await connection.close()
         await self.db.aclose()
         self._subscribed.clear()
         self._closing = False
@@ -208,8 +187,8 @@ class Exchange:
         groups: dict[str, list[Pending]] = {}
         for pending in batch:
             groups.setdefault(pending.job, []).append(pending)
-        replies = await call_all(
-            self.db, [adding(job, [(p.fields, p.priority) for p in group]) for job, group in groups.items()]
+        replies = await self._sending.call_all(
+            [adding(job, [(p.fields, p.priority) for p in group]) for job, group in groups.items()]
         )
         return [
             pair
@@ -224,8 +203,13 @@ class Exchange:
         self._look({})
 
     async def _fetch(self) -> None:
-        """Fetch what has been announced; delete it once it has arrived, with the next look."""
+        """Fetch what has been announced; delete it once it has arrived, with the next look if that is due soon."""
         while self._to_fetch or self._to_delete or self._to_withdraw:
+            if not (self._to_fetch or self._to_withdraw or self._closing):
+                self._due.clear()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_DELETE_PAUSE):
+                        await self._due.wait()
             names = list(islice(self._to_fetch, _MOST_AT_ONCE))
             waiting = [(name, self._pending[name]) for name in names if name in self._pending]
             for name in names:
@@ -235,7 +219,7 @@ class Exchange:
             started = time.perf_counter()
             try:
                 fetch = fetching([pending.key for _, pending in waiting], deleted)
-                replies, *_ = await call_all(self.db, [fetch, *withdrawn])
+                replies, *_ = await self._fetching.call_all([fetch, *withdrawn])
                 if isinstance(replies, RedisError):
                     raise replies
             except (RedisError, OSError):
@@ -262,6 +246,7 @@ class Exchange:
 
     def _look(self, names: Iterable[bytes]) -> None:
         self._to_fetch.update(dict.fromkeys(names))
+        self._due.set()
         if (self._to_fetch or self._to_withdraw) and (self._fetcher is None or self._fetcher.done()):
             self._fetcher = asyncio.create_task(self._fetch())
 

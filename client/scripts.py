@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
@@ -117,17 +117,27 @@ async def call_async(client: redis.asyncio.Redis, call: Call) -> Any:
 
 async def call_all(client: redis.asyncio.Redis, calls: Sequence[Call]) -> list[Any]:
     """Make independent calls in one trip; errors that concern one of them are in its place."""
-    replies = await _call_pipelined(client, calls, by_text=False)
+
+    async def ask(calls: Sequence[Call], by_text: bool) -> list[Any]:
+        async with client.pipeline(transaction=False) as pipeline:
+            for call in calls:
+                pipeline.execute_command(*call.command(by_text))
+            return await pipeline.execute(raise_on_error=False)
+
+    return await with_texts(ask, calls)
+
+
+async def with_texts(ask: Callable[[Sequence[Call], bool], Awaitable[list[Any]]], calls: Sequence[Call]) -> list[Any]:
+    """Make calls, and those again by their texts whose scripts Redis does not know.
+
+    Args:
+        ask: Makes calls, by text or not; errors are in the place of replies.
+        calls: Independent ones.
+    """
+    replies = await ask(calls, False)
     unknown = [index for index, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
     if unknown:
-        again = await _call_pipelined(client, [calls[index] for index in unknown], by_text=True)
+        again = await ask([calls[index] for index in unknown], True)
         for index, reply in zip(unknown, again, strict=True):
             replies[index] = reply
     return replies
-
-
-async def _call_pipelined(client: redis.asyncio.Redis, calls: Sequence[Call], by_text: bool) -> list[Any]:
-    async with client.pipeline(transaction=False) as pipeline:
-        for call in calls:
-            pipeline.execute_command(*call.command(by_text))
-        return await pipeline.execute(raise_on_error=False)

@@ -1,0 +1,82 @@
+"""A connection over which one task makes trips, on a real Redis."""
+
+import asyncio
+
+import pytest
+from redis.exceptions import ResponseError, TimeoutError
+
+from cluster_serving.client.connection import connect_async
+from cluster_serving.client.line import Line
+from cluster_serving.client.scripts import Call, Script
+
+ECHO = Script("return ARGV[1]")
+FAIL = Script("return redis.error_reply('NO reason')")
+# Busy, so that Redis answers nobody meanwhile: microseconds.
+SLOW = Script(
+    "local function now() local t = redis.call('TIME') return t[1] * 1e6 + t[2] end "
+    "redis.replicate_commands() local start = now() while now() - start < tonumber(ARGV[1]) do end return 'slow'"
+)
+
+
+def run(redis_server, work, **options):
+    async def main():
+        client = connect_async(url=redis_server.url, **options)
+        line = Line(client)
+        try:
+            return await work(line)
+        finally:
+            await line.close()
+            await client.aclose()
+
+    return asyncio.run(main())
+
+
+def echo(number):
+    return Call(ECHO, [], [number])
+
+
+def test_what_redis_refuses_of_one_call_stands_in_its_place(redis_server, db):
+    db.script_flush()
+
+    async def work(line):
+        first = await line.call_all([echo(1), Call(FAIL, [], []), echo(2)])
+        return [*first, *await line.call_all([echo(3)])]
+
+    one, refused, two, three = run(redis_server, work)
+    assert [one, two, three] == [b"1", b"2", b"3"]
+    assert isinstance(refused, ResponseError)
+
+
+def test_a_lost_connection_is_made_again(redis_server, db):
+    async def work(line):
+        replies = []
+        for number in range(3):
+            replies += await line.call_all([echo(number)])
+            db.client_kill_filter(_type="normal", skipme=True)
+        return replies
+
+    assert run(redis_server, work) == [b"0", b"1", b"2"]
+
+
+def test_the_reply_to_a_cancelled_trip_is_not_taken_for_another(redis_server):
+    async def work(line):
+        await line.call_all([Call(SLOW, [], [0])])
+        trip = asyncio.create_task(line.call_all([Call(SLOW, [], [200_000])]))
+        await asyncio.sleep(0.05)
+        trip.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await trip
+        return await line.call_all([echo("mine")])
+
+    assert run(redis_server, work) == [b"mine"]
+
+
+def test_a_redis_that_hangs_is_not_waited_for(redis_server):
+    async def work(line):
+        await line.call_all([Call(SLOW, [], [0])])
+        with pytest.raises(TimeoutError, match=r"Redis did not answer within 0\.2 s"):
+            await line.call_all([Call(SLOW, [], [600_000])])
+        await asyncio.sleep(0.6)
+        return await line.call_all([echo("again")])
+
+    assert run(redis_server, work, socket_timeout=0.2) == [b"again"]
