@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Protocol
 
 from pyflink.datastream import RuntimeContext
@@ -16,6 +19,28 @@ def subtask_index(context: RuntimeContext) -> int:
         return int(context.get_index_of_this_subtask())
     except AttributeError:
         return int(context._runtime_context.getTaskInfo().getIndexOfThisSubtask())
+
+
+def nothing() -> None:
+    """What there is to close before a function is open."""
+
+
+def closing(function: object, *actions: Callable[[], object]) -> Callable[[], object]:
+    """Make what `close` of a function has to call.
+
+    In thread mode PyFlink does not close the functions of a job that is cancelled or fails, it only lets go of them. So
+    the actions are also carried out then; but once at most.
+
+    Args:
+        function: A function of the job, as it is opened.
+        actions: What to do, in order; without references to the function, or nothing would ever let go of it.
+    """
+    stack = ExitStack()
+    for action in reversed(actions):
+        stack.callback(action)
+    finalizer = weakref.finalize(function, stack.close)
+    finalizer.atexit = False
+    return finalizer
 
 
 class Counter(Protocol):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from pyflink.datastream import FlatMapFunction, RuntimeContext
 
@@ -13,7 +13,7 @@ from cluster_serving.connectors.lane import find
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.reconnect import Backoff, connect
 from cluster_serving.connectors.redis_clock import RedisClock
-from cluster_serving.connectors.runtime import records_out
+from cluster_serving.connectors.runtime import closing, nothing, records_out
 from cluster_serving.connectors.stats import StatsWriter
 
 NAME = "Redis hash sink"
@@ -32,6 +32,7 @@ class RedisHashSink(FlatMapFunction):
     def __init__(self, options: RedisOptions, job: str) -> None:
         self._options = options
         self._job = job
+        self._close: Callable[[], object] = nothing
 
     def open(self, runtime_context: RuntimeContext) -> None:
         """Connect."""
@@ -41,11 +42,11 @@ class RedisHashSink(FlatMapFunction):
         self._records_out = records_out(runtime_context)
         self._backoff = Backoff(f"{NAME} of {self._job}", metrics.counter("reconnects").inc)
         self._stats = StatsWriter(self._client, self._job, RedisClock(self._client))
+        self._close = closing(self, self._stats.close, self._client.close)
 
     def close(self) -> None:
         """Disconnect."""
-        self._stats.close()
-        self._client.close()
+        self._close()
 
     def flat_map(self, value: Answered) -> Iterable[int]:
         """Write a batch of answers."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from pyflink.common import Types, WatermarkStrategy
 from pyflink.datastream import DataStream, FlatMapFunction, RuntimeContext, StreamExecutionEnvironment
@@ -25,7 +26,7 @@ from cluster_serving.connectors.lane import open_lane
 from cluster_serving.connectors.limits import publish_limits
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.reconnect import Backoff, connect
-from cluster_serving.connectors.runtime import records_out, subtask_index
+from cluster_serving.connectors.runtime import closing, nothing, records_out, subtask_index
 from cluster_serving.connectors.stream import StreamReader
 
 NAME = "Redis Streams source"
@@ -62,6 +63,7 @@ class RedisStreamsSource(FlatMapFunction):
         self._greedy = greedy
         self._process_mode = process_mode
         self._greets = process_mode
+        self._close: Callable[[], object] = nothing
 
     def open(self, runtime_context: RuntimeContext) -> None:
         """Connect; nothing is read yet."""
@@ -70,13 +72,14 @@ class RedisStreamsSource(FlatMapFunction):
         # Two batches: one is in the model while the next is read; more would be kept from idle slots.
         self._lane = open_lane(2 * self._read_size)
         self._client = connect(self._options)
+        self._close = closing(self, self._client.close)
         consumer = f"{self._stream}-{index}"
         self._reader = StreamReader(
             self._client,
             self._stream,
             consumer,
             self._options.claim_idle_ms,
-            on_loss=lambda: publish_limits(self._client, self._stream, self._options),
+            on_loss=partial(publish_limits, self._client, self._stream, self._options),
         )
         self._attempts = Attempts(self._client, self._stream)
         self._tried: Entry | None = None
@@ -91,7 +94,7 @@ class RedisStreamsSource(FlatMapFunction):
 
     def close(self) -> None:
         """Disconnect."""
-        self._client.close()
+        self._close()
 
     def flat_map(self, value: int) -> Iterator[bytes]:
         """Do one bounded read; `value` is the tick's number and means nothing."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NoReturn
 
@@ -22,7 +22,7 @@ from cluster_serving.connectors.attempts import noted
 from cluster_serving.connectors.model_secret import wait_for_secret
 from cluster_serving.connectors.reconnect import connect
 from cluster_serving.connectors.redis_clock import RedisClock
-from cluster_serving.connectors.runtime import subtask_index
+from cluster_serving.connectors.runtime import closing, nothing, subtask_index
 from cluster_serving.connectors.slots import SlotReporter
 from cluster_serving.job.batch import Arrays, group_by_shape, isolate, merge, split
 from cluster_serving.job.deadline import Deadlines
@@ -175,6 +175,7 @@ class Inference(MapFunction):
 
     def __init__(self, options: JobOptions) -> None:
         self._options = options
+        self._close: Callable[[], object] = nothing
 
     def open(self, runtime_context: RuntimeContext) -> None:
         """Load the model, once per task slot.
@@ -196,6 +197,7 @@ class Inference(MapFunction):
                 raise
             reporter.ready(self._predictor.report())
         self._redis = connect(self._options.redis)
+        self._close = closing(self, self._predictor.close, self._redis.close)
         self._clock = RedisClock(self._redis)
         self._deadlines = Deadlines(self._clock, self._options.request_deadline_ms)
         metrics = runtime_context.get_metrics_group()
@@ -218,10 +220,7 @@ class Inference(MapFunction):
 
     def close(self) -> None:
         """Release the model."""
-        predictor: Predictor | None = getattr(self, "_predictor", None)
-        if predictor is not None:
-            predictor.close()
-            self._redis.close()
+        self._close()
 
     def map(self, value: list[Request]) -> Answered:
         """Answer one batch."""
