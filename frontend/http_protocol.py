@@ -59,10 +59,11 @@ class _LimitedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._end()
         served = self.app
-        if len(self.connections) > self.most_connections:
-            full: Response = error_response(_FULL)
-            full.headers["connection"] = "close"
-            self.app = full
+        # A head that arrives in one piece is complete before its bytes are counted.
+        if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > self.most:
+            self.app = _refused(_TOO_LARGE)
+        elif len(self.connections) > self.most_connections:
+            self.app = _refused(_FULL)
         super().on_headers_complete()
         self.app = served
 
@@ -92,3 +93,10 @@ class _LimitedProtocol(HttpToolsProtocol):
             )
             self.transport.write(head % (error.http_status, _REASONS[error.http_status], len(body)) + body)
             self.transport.close()
+
+
+def _refused(error: ServingError) -> Response:
+    """An application that answers with an error and hangs up."""
+    response = error_response(error)
+    response.headers["connection"] = "close"
+    return response

@@ -91,6 +91,15 @@ def test_endless_headers_are_refused(serve):
     assert b'"HEADERS_TOO_LARGE"' in answer
 
 
+def test_large_headers_are_refused_also_if_they_come_at_once(serve):
+    url = serve("--maxHeaderBytes=2000").url
+    assert httpx.get(url, headers={"x-short": "a" * 1500}).status_code == 200
+    refused = httpx.get(url, headers={"x-long": "a" * 2000})
+    assert (refused.status_code, refused.json()["code"]) == (431, "HEADERS_TOO_LARGE")
+    assert refused.headers["connection"] == "close"
+    assert httpx.get(f"{url}/{'a' * 2000}").status_code == 431
+
+
 def test_what_is_not_http_is_refused_and_the_server_goes_on(serve):
     url = serve().url
     with connect(url) as connection:
