@@ -100,7 +100,7 @@ class Gateway:
         self._servables = tuple(servables)
         self._models: dict[str, ServedModel] = {}
         self._read_at = 0.0
-        self._reading = asyncio.Lock()
+        self._look: asyncio.Task[None] | None = None
 
     async def close(self) -> None:
         """Close the connections."""
@@ -112,12 +112,15 @@ class Gateway:
         Raises:
             RedisUnavailable: Redis cannot be reached.
         """
-        if time.monotonic() - self._read_at < _FRESH:
-            return self._models
-        async with self._reading:
-            if time.monotonic() - self._read_at >= _FRESH:
-                self._models = await self._read()
-                self._read_at = time.monotonic()
+        if time.monotonic() - self._read_at >= _FRESH:
+            # One look for all, and all go on together: with a lock they would one by one, a turn of the loop each.
+            if self._look is None or self._look.done():
+                self._look = asyncio.create_task(self._refresh())
+                self._look.add_done_callback(lambda look: look.cancelled() or look.exception())
+            try:
+                await asyncio.shield(self._look)
+            except ServingError as error:
+                raise type(error)(*error.args) from None
         return self._models
 
     async def model(self, name: str = "", version: str = "") -> ServedModel:
@@ -250,6 +253,10 @@ class Gateway:
             return self._default
         names = [name for name in models if "\n" not in name]
         return names[0] if len(names) == 1 else DEFAULT_JOB
+
+    async def _refresh(self) -> None:
+        self._models = await self._read()
+        self._read_at = time.monotonic()
 
     async def _read(self) -> dict[str, ServedModel]:
         servables = self._servables

@@ -1,0 +1,72 @@
+"""What the front end knows of the models, with many who ask at once."""
+
+import asyncio
+
+import pytest
+
+from cluster_serving.client.errors import RedisUnavailable
+from cluster_serving.client.slots import SlotReport
+from cluster_serving.connectors.slots import SlotReporter
+from cluster_serving.frontend.gateway import Gateway
+
+MANY = 300
+
+
+def looks(db):
+    return db.info("commandstats").get("cmdstat_smembers", {}).get("calls", 0)
+
+
+def ask(url, names=()):
+    """Ask for the models many times at once, and count the turns of the loop that it takes from the first answer."""
+
+    async def main():
+        gateway = Gateway(url, names)
+        turns = []
+
+        async def one():
+            try:
+                return sorted(await gateway.models())
+            finally:
+                turns.append(turn)
+
+        turn = 0
+        asked = asyncio.gather(*(one() for _ in range(MANY)), return_exceptions=True)
+        while not asked.done():
+            turn += 1
+            await asyncio.sleep(0)
+        await gateway.close()
+        return await asked, turns[-1] - turns[0]
+
+    return asyncio.run(main())
+
+
+def test_one_look_answers_all_who_wait_at_once(redis_server, db, job):
+    SlotReporter(db, job, "1", 0).ready(SlotReport("", ""))
+    before = looks(db)
+    found, turns = ask(redis_server.url)
+    assert looks(db) == before + 1
+    assert all(job in names for names in found)
+    assert turns < MANY / 10
+
+
+def test_all_are_told_that_redis_is_away():
+    found, _ = ask("redis://127.0.0.1:1", ("some",))
+    assert all(isinstance(error, RedisUnavailable) for error in found)
+    assert len(set(map(id, found))) == MANY
+
+
+@pytest.mark.parametrize("cancelled", [0, 1])
+def test_who_gives_up_takes_no_answer_from_the_others(redis_server, db, job, cancelled):
+    SlotReporter(db, job, "1", 0).ready(SlotReport("", ""))
+
+    async def main():
+        gateway = Gateway(redis_server.url)
+        tasks = [asyncio.create_task(gateway.models()) for _ in range(2)]
+        await asyncio.sleep(0)
+        tasks.pop(cancelled).cancel()
+        (left,) = tasks
+        found = await left
+        await gateway.close()
+        return found
+
+    assert job in asyncio.run(main())
