@@ -46,7 +46,7 @@ def guard() -> Measured:
     settings = Settings(rounds=_ROUNDS, warm_up=1.0, window=1.0, most_windows=4)
     session = Session(settings, _FOLDER, _FOLDER / "guard.json", print)
     model = models.ensure(_FOLDER / "models", ("mobilenet",))["mobilenet"]
-    work = peers.Work("jpeg", model, payload.image_records("x", "synthetic"), 1, session.cores)
+    work = peers.Work("jpeg", model, payload.image_records("x", "synthetic"), session.cores, 1)
     logs = _FOLDER / "logs"
     right = [np.asarray(answer) for answer in peers.bare_answers(work, logs)]
     load = Load("closed", "sync", 8)
