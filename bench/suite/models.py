@@ -89,7 +89,8 @@ def save_sleep(folder: Path) -> None:
     def function(x: Any) -> Any:
         spec: dict[str, Any] = {"output_types": [tf.float32], "output_shapes": [[None, 1]]}
         data = tf.raw_ops.TensorDataset(components=[x], output_shapes=[[None, 1]])
-        data = tf.raw_ops.SleepDataset(input_dataset=data, sleep_microseconds=SLEEP_MS * 1000, **spec)
+        # It sleeps before the element, and again before it finds that there is no other.
+        data = tf.raw_ops.SleepDataset(input_dataset=data, sleep_microseconds=SLEEP_MS * 500, **spec)
         return {"y": tf.raw_ops.DatasetToSingleElement(dataset=data, **spec)[0]}
 
     module = tf.Module()
