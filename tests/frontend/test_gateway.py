@@ -5,11 +5,21 @@ import asyncio
 import pytest
 
 from cluster_serving.client.errors import RedisUnavailable
-from cluster_serving.client.slots import SlotReport
+from cluster_serving.client.protocol import slots_key
+from cluster_serving.client.slots import JOBS_KEY, SlotReport
 from cluster_serving.connectors.slots import SlotReporter
 from cluster_serving.frontend.gateway import Gateway
 
 MANY = 300
+
+
+@pytest.fixture
+def model(db, job):
+    """A job with a slot that is ready."""
+    SlotReporter(db, job, "1", 0).ready(SlotReport("", ""))
+    yield job
+    db.srem(JOBS_KEY, job)
+    db.delete(slots_key(job))
 
 
 def looks(db):
@@ -40,12 +50,11 @@ def ask(url, names=()):
     return asyncio.run(main())
 
 
-def test_one_look_answers_all_who_wait_at_once(redis_server, db, job):
-    SlotReporter(db, job, "1", 0).ready(SlotReport("", ""))
+def test_one_look_answers_all_who_wait_at_once(redis_server, db, model):
     before = looks(db)
     found, turns = ask(redis_server.url)
     assert looks(db) == before + 1
-    assert all(job in names for names in found)
+    assert all(model in names for names in found)
     assert turns < MANY / 10
 
 
@@ -56,9 +65,7 @@ def test_all_are_told_that_redis_is_away():
 
 
 @pytest.mark.parametrize("cancelled", [0, 1])
-def test_who_gives_up_takes_no_answer_from_the_others(redis_server, db, job, cancelled):
-    SlotReporter(db, job, "1", 0).ready(SlotReport("", ""))
-
+def test_who_gives_up_takes_no_answer_from_the_others(redis_server, model, cancelled):
     async def main():
         gateway = Gateway(redis_server.url)
         tasks = [asyncio.create_task(gateway.models()) for _ in range(2)]
@@ -69,4 +76,4 @@ def test_who_gives_up_takes_no_answer_from_the_others(redis_server, db, job, can
         await gateway.close()
         return found
 
-    assert job in asyncio.run(main())
+    assert model in asyncio.run(main())
