@@ -69,7 +69,7 @@ def refusal(client: redis.Redis | redis.asyncio.Redis, job: str, reply: Exceptio
     if not isinstance(reply, Exception):
         return _queue_full(job, reply)
     if isinstance(reply, ServingError):
-        return type(reply)(*reply.args)
+        return reply.renewed()
     try:
         with translated(client):
             raise reply

@@ -6,7 +6,7 @@ into the exception of this table. A front end takes the HTTP and gRPC status fro
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Self
 
 MAX_MESSAGE_BYTES = 4096
 """Longest message of an error that is sent, as UTF-8."""
@@ -29,6 +29,10 @@ class ServingError(Exception):
     def message(self) -> str:
         """The text, without the code; cut off, as it may quote whatever a request holds."""
         return str(self).encode("utf8", "backslashreplace")[:MAX_MESSAGE_BYTES].decode("utf8", "ignore")
+
+    def renewed(self) -> Self:
+        """An equal error for one of several whom it concerns; one object would collect the tracebacks of all."""
+        return type(self)(*self.args)
 
 
 class InvalidInput(ServingError, ValueError):

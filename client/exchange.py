@@ -150,10 +150,7 @@ class Exchange:
     async def _send(self) -> None:
         while self._to_send:
             if self._window and len(self._to_send) < self._window_count:
-                self._full.clear()
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(self._window):
-                        await self._full.wait()
+                await _next(self._full, self._window)
             batch = self._next_batch()
             started = time.perf_counter()
             try:
@@ -206,10 +203,7 @@ class Exchange:
         """Fetch what has been announced; delete it once it has arrived, with the next look if that is due soon."""
         while self._to_fetch or self._to_delete or self._to_withdraw:
             if not (self._to_fetch or self._to_withdraw or self._closing):
-                self._due.clear()
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_DELETE_PAUSE):
-                        await self._due.wait()
+                await _next(self._due, _DELETE_PAUSE)
             names = list(islice(self._to_fetch, _MOST_AT_ONCE))
             waiting = [(name, self._pending[name]) for name in names if name in self._pending]
             for name in names:
@@ -283,3 +277,11 @@ class Exchange:
             except (RedisError, OSError):
                 self._subscribed.clear()
                 await asyncio.sleep(_RECONNECT_PAUSE)
+
+
+async def _next(event: asyncio.Event, seconds: float) -> None:
+    """Wait until an event is set anew, or for so many seconds."""
+    event.clear()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()

@@ -120,7 +120,7 @@ class Gateway:
             try:
                 await asyncio.shield(self._look)
             except ServingError as error:
-                raise type(error)(*error.args) from None
+                raise error.renewed() from None
         return self._models
 
     async def model(self, name: str = "", version: str = "") -> ServedModel:

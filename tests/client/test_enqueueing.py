@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from cluster_serving.client import AsyncInputQueue, InputQueue, InvalidInput, OutputQueue, QueueFull
+from cluster_serving.client import AsyncInputQueue, InputQueue, InvalidInput, OutputQueue, QueueFull, ResultTimeout
 from cluster_serving.client.connection import connect_async
 from cluster_serving.client.exchange import Exchange
 from cluster_serving.client.limits import limits_key
@@ -151,8 +151,9 @@ def test_a_restarted_redis_is_sent_the_script_again(redis_server, db, job, reque
 
     async def main():
         exchange = Exchange(connect_async(url=redis_server.url))
-        tasks = [asyncio.create_task(exchange.request(job, {"x": np.zeros(1)}, 0.5)) for _ in range(5)]
-        await asyncio.wait(tasks)
+        unanswered = (exchange.request(job, {"x": np.zeros(1)}, 0.5) for _ in range(5))
+        errors = await asyncio.gather(*unanswered, return_exceptions=True)
+        assert {type(error) for error in errors} == {ResultTimeout}
         await exchange.close()
 
     asyncio.run(main())
