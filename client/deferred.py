@@ -23,9 +23,8 @@ class DeferredExchange(Exchange):
     """See `Exchange`, whose arguments it takes."""
 
     def __init__(self, db: redis.asyncio.Redis, **options: Any) -> None:
-        super().__init__(db, **options)
         # Of the requests that were submitted: every exchange hears of them.
-        self._channels.append(_SUBMITTED)
+        super().__init__(db, channels=[_SUBMITTED], **options)
 
     async def submit(self, job: str, uri: str, inputs: Mapping[str, Input], priority: str = NORMAL) -> bytes:
         """Queue a request whose result any process may ask for, with `look`.
@@ -72,7 +71,7 @@ class DeferredExchange(Exchange):
             with translated(self.db):
                 found: Fields = await self.db.hgetall(key)  # type: ignore[misc]
                 return found
-        await self._subscribe()
+        await self._listener.subscribe()
         pending = self._pending.get(name)
         if pending is None:
             pending = Pending(job, key, {}, asyncio.get_running_loop().create_future(), kept=True)

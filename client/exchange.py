@@ -15,19 +15,20 @@ from itertools import islice
 from typing import Any
 
 import redis.asyncio
-from redis.exceptions import ConnectionError, RedisError
+from redis.exceptions import RedisError
 
 from cluster_serving.client.cancellation import Place, withdrawal
 from cluster_serving.client.connection import translated
 from cluster_serving.client.enqueueing import adding, refusal
-from cluster_serving.client.errors import RedisUnavailable, ServingError
+from cluster_serving.client.errors import ServingError
 from cluster_serving.client.fetching import fetching, fields_of
 from cluster_serving.client.inputs import Input
 from cluster_serving.client.line import Line
-from cluster_serving.client.mailbox import RECHECK, new_channel, uris_in
+from cluster_serving.client.listener import Listener
+from cluster_serving.client.mailbox import new_channel, replies_in
 from cluster_serving.client.pending import Fields, Pending
 from cluster_serving.client.priority import NORMAL, stream_of
-from cluster_serving.client.protocol import request_fields, result_key, uri_of
+from cluster_serving.client.protocol import RESULT, request_fields, result_key, uri_of
 from cluster_serving.client.request_options import RequestOptions
 from cluster_serving.client.scripts import Call
 from cluster_serving.client.timeouts import result_timeout_async
@@ -36,7 +37,6 @@ _RECONNECT_PAUSE = 0.1
 _DELETE_PAUSE = 0.01
 _MOST_AT_ONCE = 256
 _MOST_BYTES = 1 << 20  # Redis serves nobody else while it takes them
-_SUBSCRIBE_TIMEOUT = 5.0
 
 
 class Exchange:
@@ -49,6 +49,7 @@ class Exchange:
         window_count: So many are sent before the window is over.
         observe: Told how long, in seconds, something took: `put` for sending requests, `get` for fetching results and
             `wait` for a request from sending to its result.
+        channels: Further ones on which results are announced.
     """
 
     def __init__(
@@ -58,11 +59,12 @@ class Exchange:
         window: float = 0.0,
         window_count: int = 1,
         observe: Callable[[str, float], None] = lambda name, seconds: None,
+        channels: Sequence[str] = (),
     ) -> None:
         self.db = db
         self._sending, self._fetching = Line(db), Line(db)
         self._channel = new_channel(name)
-        self._channels = [self._channel]
+        self._listener = Listener(db, [self._channel, *channels], self._hear, lambda: self._look(self._pending))
         self._window = window
         self._window_count = window_count
         self._full = asyncio.Event()
@@ -74,8 +76,6 @@ class Exchange:
         self._to_withdraw: list[Call] = []
         self._sender: asyncio.Task[None] | None = None
         self._fetcher: asyncio.Task[None] | None = None
-        self._listener: asyncio.Task[None] | None = None
-        self._subscribed = asyncio.Event()
         self._due = asyncio.Event()
         self._closing = False
 
@@ -105,12 +105,13 @@ class Exchange:
             ResultTimeout: No result came in time.
         """
         uri = uuid.uuid4().hex
-        fields = request_fields(uri, inputs, self._channel, RequestOptions.waiting(timeout, priority).deadline_ms)
+        deadline_ms = RequestOptions.waiting(timeout, priority).deadline_ms
+        fields = request_fields(uri, inputs, self._channel, deadline_ms, RESULT)
         pending = Pending(job, result_key(job, uri), fields, asyncio.get_running_loop().create_future(), priority)
         name = uri.encode()
         try:
             async with asyncio.timeout(timeout):
-                await self._subscribe()
+                await self._listener.subscribe()
                 self._pending[name] = pending
                 self._queue(name, pending)
                 return await pending.result
@@ -126,10 +127,7 @@ class Exchange:
         """Close the connections, once the requests for which nobody waits any more are withdrawn."""
         self._closing = True
         self._due.set()
-        if self._listener is not None:
-            self._listener.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._listener
+        await self._listener.close()
         if self._sender is not None:
             await self._sender
         if self._fetcher is not None:
@@ -137,7 +135,6 @@ class Exchange:
         for connection in (self._sending, self._fetching):
             await connection.close()
         await self.db.aclose()
-        self._subscribed.clear()
         self._closing = False
 
     def _queue(self, name: bytes, pending: Pending) -> None:
@@ -151,18 +148,17 @@ class Exchange:
         while self._to_send:
             if self._window and len(self._to_send) < self._window_count:
                 await _next(self._full, self._window)
-            batch = self._next_batch()
             started = time.perf_counter()
+            batch = self._next_batch(started)
             try:
                 with translated(self.db):
                     replies = await self._add(batch)
             except ServingError as error:
                 replies = [(pending, error) for pending in batch]
-            sent = time.perf_counter()
-            self._observe("put", sent - started)
+            self._observe("put", time.perf_counter() - started)
             for pending, reply in replies:
                 if isinstance(reply, bytes):
-                    pending.entry_id, pending.sent = reply, sent
+                    pending.entry_id = reply
                     if pending.result.cancelled():
                         self._withdraw(pending)
                     elif pending.kept:
@@ -170,12 +166,13 @@ class Exchange:
                 elif not pending.result.done():
                     pending.result.set_exception(refusal(self.db, pending.job, reply))
 
-    def _next_batch(self) -> list[Pending]:
+    def _next_batch(self, now: float) -> list[Pending]:
         batch: list[Pending] = []
         size = 0
         while self._to_send and len(batch) < _MOST_AT_ONCE and size < _MOST_BYTES:
             pending = self._to_send.pop(next(iter(self._to_send)))
             size += len(pending.fields["data"])
+            pending.sent = now
             batch.append(pending)
         return batch
 
@@ -184,9 +181,16 @@ class Exchange:
         groups: dict[str, list[Pending]] = {}
         for pending in batch:
             groups.setdefault(pending.job, []).append(pending)
-        replies = await self._sending.call_all(
-            [adding(job, [(p.fields, p.priority) for p in group]) for job, group in groups.items()]
-        )
+        calls = [adding(job, [(p.fields, p.priority) for p in group]) for job, group in groups.items()]
+        deleted, self._to_delete = self._to_delete, []
+        if deleted:
+            calls.append(fetching([], deleted))
+        replies: list[Any] = [None]
+        try:
+            replies = await self._sending.call_all(calls)
+        finally:
+            if deleted and not isinstance(replies.pop(), list):
+                self._to_delete += deleted
         return [
             pair
             for group, reply in zip(groups.values(), replies, strict=True)
@@ -200,10 +204,12 @@ class Exchange:
         self._look({})
 
     async def _fetch(self) -> None:
-        """Fetch what has been announced; delete it once it has arrived, with the next look if that is due soon."""
+        """Fetch what has been announced; delete what has arrived, unless requests that leave soon take that along."""
         while self._to_fetch or self._to_delete or self._to_withdraw:
             if not (self._to_fetch or self._to_withdraw or self._closing):
                 await _next(self._due, _DELETE_PAUSE)
+                if not (self._to_fetch or self._to_delete or self._to_withdraw):
+                    return
             names = list(islice(self._to_fetch, _MOST_AT_ONCE))
             waiting = [(name, self._pending[name]) for name in names if name in self._pending]
             for name in names:
@@ -231,52 +237,37 @@ class Exchange:
                 self._observe("get", now - started)
             for (_, pending), reply in zip(waiting, replies, strict=True):
                 if reply and not isinstance(reply, RedisError):
-                    if not pending.kept:
-                        self._to_delete.append(pending.key)
-                    if not pending.result.done():
-                        if pending.sent:
-                            self._observe("wait", now - pending.sent)
-                        pending.result.set_result(fields_of(reply))
+                    self._resolve(pending, fields_of(reply), now)
+
+    def _hear(self, message: object) -> None:
+        """Take the results that a message brings, and look for those that it only announces."""
+        announced = []
+        now = time.perf_counter()
+        for name, fields in replies_in(message).items():
+            pending = self._pending.get(name)
+            if pending is None:
+                continue
+            if fields:
+                self._to_fetch.pop(name, None)
+                self._resolve(pending, fields, now)
+            else:
+                announced.append(name)
+        self._look(announced)
+
+    def _resolve(self, pending: Pending, fields: Fields, now: float) -> None:
+        if not pending.kept:
+            self._to_delete.append(pending.key)
+        if not pending.result.done():
+            if pending.sent:
+                self._observe("wait", now - pending.sent)
+            pending.result.set_result(fields)
 
     def _look(self, names: Iterable[bytes]) -> None:
         self._to_fetch.update(dict.fromkeys(names))
-        self._due.set()
-        if (self._to_fetch or self._to_withdraw) and (self._fetcher is None or self._fetcher.done()):
+        if self._to_fetch or self._to_withdraw:
+            self._due.set()
+        if self._fetcher is None or self._fetcher.done():
             self._fetcher = asyncio.create_task(self._fetch())
-
-    async def _subscribe(self) -> None:
-        if self._listener is None or self._listener.done():
-            self._listener = asyncio.create_task(self._listen())
-        if self._subscribed.is_set():
-            return
-        try:
-            async with asyncio.timeout(_SUBSCRIBE_TIMEOUT):
-                await self._subscribed.wait()
-        except TimeoutError:
-            with translated(self.db):
-                await self.db.ping()
-            raise RedisUnavailable("Redis did not confirm a subscription") from None
-
-    async def _listen(self) -> None:
-        while True:
-            try:
-                async with self.db.pubsub() as pubsub:
-                    await pubsub.subscribe(*self._channels)
-                    while True:
-                        message = await pubsub.get_message(timeout=RECHECK)
-                        if message is None:
-                            if not self._subscribed.is_set():
-                                raise ConnectionError("Redis did not confirm a subscription")
-                            # Messages may be lost, results are not.
-                            self._look(self._pending)
-                        elif message["type"] == "message":
-                            self._look([uri for uri in uris_in(message["data"]) if uri in self._pending])
-                        else:
-                            self._subscribed.set()
-                            self._look(self._pending)
-            except (RedisError, OSError):
-                self._subscribed.clear()
-                await asyncio.sleep(_RECONNECT_PAUSE)
 
 
 async def _next(event: asyncio.Event, seconds: float) -> None:

@@ -13,8 +13,11 @@ import uuid
 from collections.abc import Callable
 from typing import TypeVar
 
+import hiredis
 import redis
 from redis.exceptions import ConnectionError, TimeoutError
+
+from cluster_serving.client.pending import Fields
 
 T = TypeVar("T")
 
@@ -35,6 +38,23 @@ def uris_in(message: object) -> list[bytes]:
         return []
     lines = message.split(b"\n")
     return lines if len(lines) == 1 else [*lines, message]
+
+
+def replies_in(message: object) -> dict[bytes, Fields]:
+    """What a message tells a client that wants results: uris with the fields of their results.
+
+    The answers of one batch are RESP arrays in a row: the uri, then names and values in turn. A result that is too
+    large is missing there, and has to be fetched. What is withdrawn, or answered by an older job, comes in lines.
+    """
+    if not isinstance(message, bytes) or not message.startswith(b"*"):
+        return {uri: {} for uri in uris_in(message)}
+    reader = hiredis.Reader()
+    reader.feed(message)
+    replies = {}
+    while (answer := reader.gets()) is not False:
+        uri, *fields = answer
+        replies[uri] = dict(zip(fields[::2], fields[1::2], strict=True))
+    return replies
 
 
 class _Subscription(redis.client.PubSub):

@@ -30,6 +30,9 @@ MAX_URI_BYTES = 4096
 NATIVE = b"arrow"
 """Value of the field `serde` in our own encoding."""
 
+RESULT = b"result"
+"""Value of the field `reply_with` of a client that wants to hear of a result by the result itself."""
+
 JSON = b"stream"
 """Value of the field `serde` if `data` is the body of an HTTP request to the original's front end."""
 
@@ -96,6 +99,7 @@ class Entry:
         data: Encoded inputs.
         serde: Field `serde`; empty for the original's encoding.
         reply_to: Channel on which the client wants to hear of the result; empty for the result key's own.
+        reply_with: What it wants to hear: `RESULT`, or only the uri.
         deadline: Milliseconds that the request may wait, in digits, "0" for no limit; empty for the job's default.
         priority: Which of the job's streams it is in (`client.priority`).
     """
@@ -107,6 +111,7 @@ class Entry:
     reply_to: str = ""
     deadline: bytes = b""
     priority: str = NORMAL
+    reply_with: bytes = b""
 
     @property
     def size(self) -> int:
@@ -158,7 +163,7 @@ class Entry:
 
 
 def request_fields(
-    uri: str, inputs: Mapping[str, Input], reply_to: str = "", deadline_ms: int | None = None
+    uri: str, inputs: Mapping[str, Input], reply_to: str = "", deadline_ms: int | None = None, reply_with: bytes = b""
 ) -> dict[str, str | bytes]:
     """Fields of the XADD that queues a request in our own encoding.
 
@@ -167,6 +172,7 @@ def request_fields(
         inputs: The model's inputs by name.
         reply_to: Channel for the wake-up; empty for the result key's own.
         deadline_ms: Milliseconds that it may wait, 0 for no limit; None for the job's default.
+        reply_with: What the wake-up holds: `RESULT`, or only the uri.
 
     Raises:
         InvalidInput: The uri is not a non-empty string, or an input cannot be sent.
@@ -182,6 +188,8 @@ def request_fields(
     fields: dict[str, str | bytes] = {"uri": uri, "data": tensors.encode(inputs), "serde": NATIVE}
     if reply_to:
         fields["reply_to"] = reply_to
+    if reply_with:
+        fields["reply_with"] = reply_with
     if deadline_ms is not None:
         fields["deadline"] = str(deadline_ms)
     return fields
@@ -207,6 +215,7 @@ def parse_entry(entry_id: bytes, fields: Mapping[bytes, bytes], priority: str = 
         fields.get(b"reply_to", b"").decode("utf8", "surrogateescape"),
         fields.get(b"deadline", b""),
         priority,
+        fields.get(b"reply_with", b""),
     )
 
 
@@ -284,10 +293,7 @@ def decode_outputs(fields: Mapping[bytes, bytes]) -> Outputs:
         return {str(index): array for index, array in enumerate(arrays)}
     _, outputs = tensors.decode(value)
     if tuple(outputs) == _RANKING:
-        return _decode_ranked(*(np.asarray(array).tolist() for array in outputs.values()))
+        classes, values, counts = (np.asarray(array).tolist() for array in outputs.values())
+        pairs = iter(zip(classes, values, strict=True))
+        return [list(islice(pairs, count)) for count in counts]
     return {name: np.asarray(output) for name, output in outputs.items()}
-
-
-def _decode_ranked(classes: list[int], values: list[float], counts: list[int]) -> list[RankedClasses]:
-    pairs = iter(zip(classes, values, strict=True))
-    return [list(islice(pairs, count)) for count in counts]

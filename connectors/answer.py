@@ -11,11 +11,14 @@ import redis
 from cluster_serving.client import image_stream
 from cluster_serving.client.dead_letters import DeadLetter
 from cluster_serving.client.priority import stream_of
-from cluster_serving.client.protocol import GROUP, Entry, answered_key, dead_letters_key, result_key
+from cluster_serving.client.protocol import GROUP, RESULT, Entry, answered_key, dead_letters_key, result_key
 from cluster_serving.client.scripts import Call, Script, call, flat
 
 MAX_DEAD_LETTERS = 1000
 """The oldest dead letters make room for new ones."""
+
+MAX_PUBLISHED_BYTES = 8192
+"""Longer results are not published: Redis would hold them for every subscriber that is slow to read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +55,21 @@ class Answered(NamedTuple):
 _ANSWER = Script(
     """
 local written = 0
-local announced = {}
+local lines, arrays = {}, {}
 local at = 4
+local function array(values)
+  local parts = {'*' .. #values .. '\\r\\n'}
+  for i, value in ipairs(values) do parts[i + 1] = '$' .. #value .. '\\r\\n' .. value .. '\\r\\n' end
+  return table.concat(parts)
+end
+local function note(messages, channel, text)
+  if not messages[channel] then messages[channel] = {} end
+  table.insert(messages[channel], text)
+end
 for i = 3, #KEYS, 2 do
   local stream, key = KEYS[i], KEYS[i + 1]
-  local id, channel, uri, fields, letter = unpack(ARGV, at, at + 4)
-  fields, letter, at = tonumber(fields), tonumber(letter), at + 5
+  local id, channel, uri, told, fields, letter = unpack(ARGV, at, at + 5)
+  fields, letter, at = tonumber(fields), tonumber(letter), at + 6
   if redis.call('XACK', stream, ARGV[1], id) == 1 then
     redis.call('XDEL', stream, id)
     -- A hash left by an earlier request of the same uri may hold fields that this one does not.
@@ -67,15 +79,18 @@ for i = 3, #KEYS, 2 do
     if letter > 0 then
       redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[3], '*', unpack(ARGV, at + fields, at + fields + letter - 1))
     end
-    announced[channel] = announced[channel] and announced[channel] .. '\\n' .. uri or uri
+    if told == 'line' then
+      note(lines, channel, uri)
+    else
+      note(arrays, channel, array(told == 'uri' and {uri} or {uri, unpack(ARGV, at, at + fields - 1)}))
+    end
     written = written + 1
   end
   at = at + fields + letter
 end
 if written > 0 then redis.call('INCRBY', KEYS[2], written) end
-for channel, uris in pairs(announced) do
-  redis.call('PUBLISH', channel, uris)
-end
+for channel, uris in pairs(lines) do redis.call('PUBLISH', channel, table.concat(uris, '\\n')) end
+for channel, answers in pairs(arrays) do redis.call('PUBLISH', channel, table.concat(answers)) end
 return written
 """
 )
@@ -112,7 +127,7 @@ def write_answers(
     for write in writes:
         fields, letter = flat(write.fields), letter_of.get((write.stream, write.entry_id), [])
         keys += [write.stream, write.key]
-        arguments += [write.entry_id, write.channel, write.uri, len(fields), len(letter), *fields, *letter]
+        arguments += [write.entry_id, write.channel, write.uri, write.told, len(fields), len(letter), *fields, *letter]
     return int(call(client, Call(_ANSWER, keys, arguments)))
 
 
@@ -124,6 +139,7 @@ class _Write(NamedTuple):
     uri: bytes
     key: bytes
     channel: bytes
+    told: str
     fields: Mapping[str, str | bytes]
 
     @classmethod
@@ -134,4 +150,7 @@ class _Write(NamedTuple):
         if image_stream.sent(job, entry):
             key, fields = image_stream.result_key("").encode() + uri, image_stream.result_fields(fields)
         channel = entry.reply_to.encode("utf8", "surrogateescape") or key
-        return cls(stream_of(job, entry.priority), entry.id, uri, key, channel, fields)
+        told = "line"
+        if entry.reply_with == RESULT:
+            told = "result" if sum(map(len, fields.values())) <= MAX_PUBLISHED_BYTES else "uri"
+        return cls(stream_of(job, entry.priority), entry.id, uri, key, channel, told, fields)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from cluster_serving.client.protocol import Entry
 
 _HEAD = struct.Struct("<i?Ii")
-_ENTRY = struct.Struct("<7I")
+_ENTRY = struct.Struct("<8I")
 
 
 class Chunk(NamedTuple):
@@ -42,7 +42,8 @@ class Chunk(NamedTuple):
         parts = [_HEAD.pack(self.lane_key, self.more, len(lane), count), lane]
         for entry in self.entries or ():
             uri, reply_to = (text.encode("utf8", "surrogateescape") for text in (entry.uri, entry.reply_to))
-            fields = (entry.id, uri, entry.serde, reply_to, entry.deadline, entry.priority.encode(), entry.data)
+            priority = entry.priority.encode()
+            fields = (entry.id, uri, entry.serde, reply_to, entry.deadline, priority, entry.reply_with, entry.data)
             parts.append(_ENTRY.pack(*map(len, fields)))
             parts.extend(fields)
         return b"".join(parts)
@@ -63,7 +64,7 @@ class Chunk(NamedTuple):
             for length in lengths:
                 fields.append(raw[start : start + length])
                 start += length
-            entry_id, uri, serde, reply_to, deadline, priority, data = fields
+            entry_id, uri, serde, reply_to, deadline, priority, reply_with, data = fields
             entries.append(
                 Entry(
                     entry_id,
@@ -73,6 +74,7 @@ class Chunk(NamedTuple):
                     reply_to.decode("utf8", "surrogateescape"),
                     deadline,
                     priority.decode(),
+                    reply_with,
                 )
             )
         return cls(lane_key, more, lane_id, entries)

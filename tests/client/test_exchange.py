@@ -10,6 +10,7 @@ from cluster_serving.client.errors import InvalidInput, QueueFull, RedisUnavaila
 from cluster_serving.client.exchange import Exchange
 from cluster_serving.client.limits import limits_key
 from cluster_serving.client.protocol import decode_result, result_pattern
+from cluster_serving.connectors.answer import MAX_PUBLISHED_BYTES
 
 
 async def echoed(exchange, job, number, timeout=30):
@@ -31,6 +32,27 @@ def test_each_of_many_gets_its_own_result_and_nothing_is_left(redis_server, job)
         assert exchange.waiting == 0
         await until_deleted(exchange, job)
         assert await exchange.db.xlen(job) == 0
+        await exchange.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.usefixtures("echo")
+def test_small_results_come_with_the_news_of_them_and_large_ones_are_fetched(redis_server, job, db):
+    def fetched():
+        return db.info("commandstats").get("cmdstat_hgetall", {"calls": 0})["calls"]
+
+    async def main():
+        exchange = Exchange(connect_async(url=redis_server.url))
+        before = fetched()
+        for number in range(3):
+            assert await echoed(exchange, job, number) == number
+        assert fetched() == before
+        large = np.arange(MAX_PUBLISHED_BYTES)
+        fields = await exchange.request(job, {"x": large}, 30)
+        assert np.array_equal(decode_result(fields), large)
+        assert fetched() == before + 1
+        await until_deleted(exchange, job)
         await exchange.close()
 
     asyncio.run(main())

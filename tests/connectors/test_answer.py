@@ -1,7 +1,8 @@
 """What makes a request answered, on a real Redis."""
 
+from cluster_serving.client.mailbox import replies_in
 from cluster_serving.client.protocol import GROUP, answered_key, result_key
-from cluster_serving.connectors.answer import Answer, write_answers
+from cluster_serving.connectors.answer import MAX_PUBLISHED_BYTES, Answer, write_answers
 from cluster_serving.connectors.stream import StreamReader, create_group
 
 
@@ -49,6 +50,28 @@ def test_a_channel_hears_of_a_batch_at_once(db, job):
         write_answers(db, job, 60, [Answer(entry, "", {"value": entry.uri}) for entry in entries])
         assert listener.get_message(timeout=5)["data"] == b"a\nb\nc"
         assert listener.get_message(timeout=0.1) is None
+
+
+def test_who_wants_results_hears_them_unless_they_are_large(db, job):
+    create_group(db, job)
+    for uri, wish in ((b"a", "result"), (b"b\r\n\xff", "result"), (b"c", "result"), (b"d", "")):
+        db.xadd(job, {"uri": uri, "data": b"x", "reply_to": "one-channel", "reply_with": wish})
+    entries = StreamReader(db, job, "c", 60_000).read(4, None)
+    values = {"a": "", "c": b"x" * (MAX_PUBLISHED_BYTES + 1)}
+    with db.pubsub() as listener:
+        listener.subscribe("one-channel")
+        listener.get_message(timeout=5)
+        answers = [Answer(entry, "", {"value": values.get(entry.uri, b"\r\n*1\0"), "code": "X"}) for entry in entries]
+        write_answers(db, job, 60, answers)
+        lines, arrays = (listener.get_message(timeout=5)["data"] for _ in range(2))
+    assert replies_in(lines) == {b"d": {}}
+    assert replies_in(arrays) == {
+        b"a": {b"value": b"", b"code": b"X"},
+        b"b\r\n\xff": {b"value": b"\r\n*1\0", b"code": b"X"},
+        b"c": {},
+    }
+    assert db.hget(result_key(job, "a"), "code") == b"X"
+    assert db.hlen(result_key(job, "c")) == 2
 
 
 def test_a_full_redis_is_emptied_by_answering(db, job):
