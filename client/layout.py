@@ -26,10 +26,8 @@ class Layout:
         self.sizes = [buffer.size for buffer in data]
         self.starts = [buffer.address - payload_buffer.address for buffer in data]
         ends = [start + size for start, size in zip(self.starts, self.sizes, strict=True)]
-        self._constant = [
-            payload[end:start] for end, start in zip([0, *ends], [*self.starts, len(payload)], strict=True)
-        ]
         self._places = [slice(end, start) for end, start in zip([0, *ends], [*self.starts, len(payload)], strict=True)]
+        self._constant = [payload[place] for place in self._places]
         self._length = len(payload)
 
     def fill(self, data: Sequence[bytes]) -> bytes:
@@ -41,6 +39,4 @@ class Layout:
 
     def fits(self, payload: bytes) -> bool:
         """Whether a payload is laid out like this."""
-        return len(payload) == self._length and all(
-            payload[place] == constant for place, constant in zip(self._places, self._constant, strict=True)
-        )
+        return len(payload) == self._length and [payload[place] for place in self._places] == self._constant

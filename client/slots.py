@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
+import numpy as np
+
 JOBS_KEY = "cluster-serving:jobs"
 """Redis set of the names of all jobs that have ever been started, so that front ends find them."""
 
@@ -33,6 +35,11 @@ class TensorSpec:
     def record_shape(self) -> tuple[int | None, ...] | None:
         """Shape of one record: without the batch dimension; None if unknown."""
         return None if self.shape is None else self.shape[1:]
+
+    @property
+    def numpy_dtype(self) -> np.dtype[Any] | None:
+        """The dtype of numbers; None for strings, or if the model does not say."""
+        return None if self.dtype in ("", "str") else np.dtype(self.dtype)
 
     def __str__(self) -> str:
         return f"{self.name}: {type_text(self.dtype, self.shape)}"

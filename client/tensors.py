@@ -16,7 +16,7 @@ import math
 import struct
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -112,15 +112,9 @@ def decode(data: bytes) -> tuple[Signature, dict[str, Input]]:
         length = 8 + struct.unpack_from("<i", data, 4)[0]
         if not 8 < length <= min(len(data), _MAX_SCHEMA_BYTES):
             raise InvalidInput(f"the Arrow schema claims {length - 8} bytes in a payload of {len(data)}")
-        schema, columns = _columns(data[:length])
-        layout = _layout(columns)
+        schema, columns, layout, places = _columns(data[:length])
         if layout is not None and layout.fits(data):
-            return columns, {
-                column.name: np.frombuffer(data, _LITTLE_ENDIAN[column.dtype], math.prod(column.shape), start).reshape(
-                    column.shape
-                )
-                for column, start in zip(columns, layout.starts, strict=True)
-            }
+            return columns, {name: np.ndarray(shape, dtype, data, start) for name, shape, dtype, start in places}
         refuse_compression(data[length + 8 :])
         batch = pa.ipc.read_record_batch(pa.py_buffer(data).slice(length), schema)
         batch.validate(full=True)
@@ -179,13 +173,21 @@ def _schema(columns: Signature) -> tuple[pa.Schema, bytes]:
     return schema, schema.serialize().to_pybytes()
 
 
+_Places = Sequence[tuple[str, tuple[int, ...], "np.dtype[Any]", int]]
+
+
 @lru_cache(maxsize=1024)
-def _columns(head: bytes) -> tuple[pa.Schema, Signature]:
+def _columns(head: bytes) -> tuple[pa.Schema, Signature, Layout | None, _Places]:
+    """What a schema says; and of payloads that have a layout, name, shape, dtype and start of each array."""
     schema = pa.ipc.read_schema(pa.py_buffer(head))
     names = [field.name for field in schema]
     if not names or len(set(names)) != len(names):
         raise InvalidInput(f"the request needs one or more inputs of different names, it has {names}")
-    return schema, tuple(_column(field) for field in schema)
+    columns = tuple(_column(field) for field in schema)
+    layout = _layout(columns)
+    starts = layout.starts if layout is not None else []
+    places = [(c.name, c.shape, _LITTLE_ENDIAN[c.dtype], start) for c, start in zip(columns, starts, strict=False)]
+    return schema, columns, layout, places
 
 
 def _column(field: pa.Field) -> Column:

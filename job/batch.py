@@ -9,6 +9,7 @@ import numpy as np
 
 from cluster_serving.client.errors import InferenceFailed, InferenceTimeout, ServingError
 from cluster_serving.client.inputs import Array
+from cluster_serving.job.batch_memory import BatchMemory
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -16,20 +17,21 @@ R = TypeVar("R")
 Arrays = list[Array]
 
 
-def merge(records: Sequence[Arrays], already_batched: bool) -> Arrays:
+def merge(records: Sequence[Arrays], memories: Sequence[BatchMemory], already_batched: bool) -> Arrays:
     """Merge records into one batch.
 
     Args:
         records: Per record, one array per model input; all of equal shapes.
-        already_batched: The arrays have a batch dimension: concatenate them; otherwise stack them.
+        memories: One per model input; see `BatchMemory.join` for what it takes and returns.
+        already_batched: The arrays have a batch dimension.
 
     Returns:
         One array per model input, its first dimension the batch.
     """
-    join = np.concatenate if already_batched else np.stack
-    if len(records) == 1:
-        return [array if already_batched else array[np.newaxis] for array in records[0]]
-    return [join(arrays) for arrays in zip(*records, strict=True)]
+    return [
+        memory.join(arrays, already_batched)
+        for memory, arrays in zip(memories, zip(*records, strict=True), strict=True)
+    ]
 
 
 def split(outputs: Sequence[Array], rows: Sequence[int], already_batched: bool) -> list[Arrays]:

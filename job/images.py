@@ -77,7 +77,7 @@ def decode(
             )
         std = np.array(options.std, np.float32)
         image = image * (options.scale / std) - np.array(options.mean, np.float32) / std
-    return np.ascontiguousarray(image.transpose(2, 0, 1) if layout == "CHW" else image, dtype)
+    return np.asarray(image.transpose(2, 0, 1) if layout == "CHW" else image, dtype)
 
 
 def read_size(data: bytes) -> tuple[int, int] | None:

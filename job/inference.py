@@ -25,6 +25,7 @@ from cluster_serving.connectors.redis_clock import RedisClock
 from cluster_serving.connectors.runtime import closing, nothing, subtask_index
 from cluster_serving.connectors.slots import SlotReporter
 from cluster_serving.job.batch import Arrays, group_by_shape, isolate, merge, split
+from cluster_serving.job.batch_memory import BatchMemory
 from cluster_serving.job.deadline import Deadlines
 from cluster_serving.job.models import load_model
 from cluster_serving.job.models.spec import Model
@@ -65,6 +66,7 @@ class Predictor:
         # A copy of the model that may use several threads uses them for its images, too.
         threads = options.model.threads
         self._decoders = ThreadPoolExecutor(threads, "decoder") if threads > 1 else None
+        self._memories = [BatchMemory(spec.numpy_dtype) for spec in self.model.inputs]
         self._preprocessor = Preprocessor(
             self.model.inputs, self.model.layout, options.image, options.batch.inputs_already_batched
         )
@@ -152,7 +154,7 @@ class Predictor:
     def _run(self, records: Sequence[Arrays]) -> list[Arrays]:
         rows = [record[0].shape[0] if self._already_batched else 1 for record in records]
         # This line is where a batch meets the model.
-        outputs = self.model.predict(merge(records, self._already_batched))
+        outputs = self.model.predict(merge(records, self._memories, self._already_batched))
         return split(outputs, rows, self._already_batched)
 
     def _to_answer(self, request: Request, result: Arrays | ServingError) -> Answer:

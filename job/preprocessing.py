@@ -58,7 +58,7 @@ class Preprocessor:
 
         Returns:
             One array per input of the model, in its order; without a batch dimension unless `already_batched`. They may
-            be read-only views of the request.
+            be read-only views of the request, and images may be uint8, which becomes the model's dtype in a batch.
 
         Raises:
             InvalidInput: Wrong number of inputs, kind, dtype, shape or values; the message names the input.
@@ -87,7 +87,7 @@ class _Rule:
         self._batched = already_batched
         if already_batched and self._shape is not None:
             self._shape = (None, *self._shape)
-        self._dtype = np.dtype(spec.dtype) if spec.dtype not in ("", "str") else None
+        self._dtype = spec.numpy_dtype
         self._is_text = spec.dtype == "str"
         self._text = f"{spec.name}: {type_text(spec.dtype, self._shape)}"
         declared: Layout | None = "HWC" if image.layout == "HWC" else "CHW" if image.layout == "CHW" else None
@@ -123,7 +123,9 @@ class _Rule:
             shapes = [self._shape_of(*size), self._shape_of(*size[::-1])]
             if not any(_fits(shape, expected) for shape in shapes):
                 raise self._wrong_size(name, dtype, shapes[0], expected)
-        image = images.decode(value.data, self._image, self._layout, dtype, name)
+        # Integers become what the model takes when they are merged into a batch, where they are copied anyway.
+        kept = dtype if self._dtype is None or self._image.normalizes else np.dtype(np.uint8)
+        image = images.decode(value.data, self._image, self._layout, kept, name)
         if not _fits(image.shape, expected):
             raise self._wrong_size(name, dtype, image.shape, expected)
         return image[np.newaxis] if self._batched else image

@@ -47,6 +47,9 @@ class OpenVINOModel(Model):
         self._fixed: list[tuple[int, Compiled]] = []
         if self.fixed_batch is None and sum(path.stat().st_size for path in files.paths) <= MOST_WEIGHTS:
             self._fixed = fixed(core, network, options.threads)
+        if self._fixed:
+            # They compute any batch, and its weights are a copy.
+            self._free.close()
 
     @property
     def fixed_sizes(self) -> list[int]:

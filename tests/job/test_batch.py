@@ -7,12 +7,17 @@ from hypothesis import strategies as st
 
 from cluster_serving.client.errors import InferenceFailed, InvalidInput
 from cluster_serving.job.batch import group_by_shape, isolate, merge, split
+from cluster_serving.job.batch_memory import BatchMemory
+
+
+def memories(count):
+    return [BatchMemory(None) for _ in range(count)]
 
 
 @given(st.integers(1, 5), hnp.array_shapes(min_dims=0, max_dims=3, max_side=3))
 def test_splitting_undoes_merging(count, shape):
     records = [[np.full(shape, index), np.full((2,), -index)] for index in range(count)]
-    merged = merge(records, already_batched=False)
+    merged = merge(records, memories(2), already_batched=False)
     assert merged[0].shape == (count, *shape)
     for record, parts in zip(records, split(merged, [1] * count, already_batched=False), strict=True):
         assert all(np.array_equal(before, after) for before, after in zip(record, parts, strict=True))
@@ -21,7 +26,7 @@ def test_splitting_undoes_merging(count, shape):
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=5))
 def test_records_that_bring_their_own_batch_keep_it(rows):
     records = [[np.full((count, 3), index)] for index, count in enumerate(rows)]
-    parts = split(merge(records, already_batched=True), rows, already_batched=True)
+    parts = split(merge(records, memories(1), already_batched=True), rows, already_batched=True)
     assert all(np.array_equal(before[0], after[0]) for before, after in zip(records, parts, strict=True))
 
 
