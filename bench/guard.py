@@ -49,7 +49,7 @@ def guard() -> Measured:
     work = peers.Work("jpeg", model, payload.image_records("x", "synthetic"), session.cores, 1)
     logs = _FOLDER / "logs"
     right = [np.asarray(answer) for answer in peers.bare_answers(work, logs)]
-    load = Load("closed", "sync", 8)
+    load = Load("closed", "async", 8)
     with Stack() as stack, stack.running("guard", model, modelParallelism=session.cores, postProcessing="topN(1)"):
 
         def bare() -> Measured:

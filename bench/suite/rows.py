@@ -33,12 +33,12 @@ _SINGLE = "bare loop, compiled for single records"
 
 
 def images(session: Session) -> Measured:
-    """JPEG 224x224 to the best class, 8 in flight: against the bare loop and the peers."""
+    """JPEG 224x224 to the best class, 8 in flight, asyncio client: against the bare loop and the peers."""
     return _against_bare(session, "jpeg", payload.image_records("x", "synthetic"), session.settings.peers)
 
 
 def tensors(session: Session) -> Measured:
-    """Raw float32 224x224x3 tensors, 8 in flight: against the bare loop."""
+    """Raw float32 224x224x3 tensors, 8 in flight, asyncio client: against the bare loop."""
     records = payload.random_records("x", (224, 224, 3), "float32", scale=255)
     return _against_bare(session, "tensor", records, ())
 
@@ -203,7 +203,7 @@ def _against_bare(session: Session, kind: str, records: list[Record], chosen: tu
         def ours(name: str) -> Measured:
             where = stack.where(f"images-{name}", records)
             # Compared with its own single answers: in bfloat16 a network of fixed sizes rounds differently.
-            return session.measure(where, Load("closed", "sync", IN_FLIGHT), stack.roles())
+            return session.measure(where, Load("closed", "async", IN_FLIGHT), stack.roles())
 
         def candidate(name: str) -> Measured:
             serve(name)
