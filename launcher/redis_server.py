@@ -177,6 +177,9 @@ def _settings(config: Config, home: Path) -> str:
         "protected-mode": "yes",
         # The queue survives a restart; a full memory refuses requests instead of forgetting some.
         "appendonly": "yes",
+        # To rewrite the file costs a fork and the pages that are written meanwhile: with the usual 64 MiB, every second
+        # under images. To read 256 MiB at a restart takes two or three seconds.
+        "auto-aof-rewrite-min-size": "256mb",
         "save": "",
         "maxmemory": config.redis_max_memory,
         "maxmemory-policy": "noeviction",

@@ -80,5 +80,5 @@ class System:
         if os.geteuid() or not shutil.which("mount"):
             return None
         folder.mkdir(parents=True)
-        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256m", "tmpfs", str(folder)], check=False)
+        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1g", "tmpfs", str(folder)], check=False)
         return folder if mounted.returncode == 0 else None

@@ -32,6 +32,7 @@ def test_a_redis_that_is_missing_is_started_once(config):
     assert settings["maxmemory"] == str(64 << 20)
     assert settings["maxmemory-policy"] == "noeviction"
     assert settings["appendonly"] == "yes"
+    assert settings["auto-aof-rewrite-min-size"] == str(256 << 20)
     assert settings["bind"] == "127.0.0.1"
 
 
