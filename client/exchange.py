@@ -205,10 +205,10 @@ class Exchange:
 
     async def _fetch(self) -> None:
         """Fetch what has been announced; delete what has arrived, unless requests that leave soon take that along."""
-        while self._to_fetch or self._to_delete or self._to_withdraw:
+        while self._has_errands():
             if not (self._to_fetch or self._to_withdraw or self._closing):
                 await _next(self._due, _DELETE_PAUSE)
-                if not (self._to_fetch or self._to_delete or self._to_withdraw):
+                if not self._has_errands():
                     return
             names = list(islice(self._to_fetch, _MOST_AT_ONCE))
             waiting = [(name, self._pending[name]) for name in names if name in self._pending]
@@ -266,8 +266,11 @@ class Exchange:
         self._to_fetch.update(dict.fromkeys(names))
         if self._to_fetch or self._to_withdraw:
             self._due.set()
-        if self._fetcher is None or self._fetcher.done():
+        if self._has_errands() and (self._fetcher is None or self._fetcher.done()):
             self._fetcher = asyncio.create_task(self._fetch())
+
+    def _has_errands(self) -> bool:
+        return bool(self._to_fetch or self._to_delete or self._to_withdraw)
 
 
 async def _next(event: asyncio.Event, seconds: float) -> None:
