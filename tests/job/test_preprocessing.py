@@ -10,6 +10,7 @@ from hypothesis.extra import numpy as arrays
 from cluster_serving.client.encryption import RecordKey, encrypt
 from cluster_serving.client.errors import InvalidInput, RequestTooLarge
 from cluster_serving.client.inputs import Image, SparseTensor
+from cluster_serving.job.batch_memory import BatchMemory
 from cluster_serving.job.models import TensorSpec
 from cluster_serving.job.options import ImageOptions
 from cluster_serving.job.preprocessing import MAX_DENSE_ELEMENTS, Preprocessor
@@ -382,6 +383,9 @@ def test_whatever_comes_is_prepared_or_refused(value, dtype, shape, already_batc
     except InvalidInput as error:
         assert "'x'" in str(error)
         return
-    assert dtype in ("", "str") or array.dtype == dtype
+    # Of images, pixels become what the model takes in the batch.
+    batch = BatchMemory(spec.numpy_dtype).join([array], already_batched)
+    assert dtype in ("", "str") or batch.dtype == dtype
+    np.testing.assert_array_equal(batch if already_batched else batch[0], array)
     expected = shape if already_batched else spec.record_shape
     assert expected is None or len(expected) == array.ndim
