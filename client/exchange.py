@@ -25,7 +25,7 @@ from cluster_serving.client.fetching import fetching, fields_of
 from cluster_serving.client.inputs import Input
 from cluster_serving.client.line import Line
 from cluster_serving.client.listener import Listener
-from cluster_serving.client.mailbox import new_channel, replies_in
+from cluster_serving.client.mailbox import RECONNECT_PAUSE, new_channel, replies_in
 from cluster_serving.client.pending import Fields, Pending
 from cluster_serving.client.priority import NORMAL, stream_of
 from cluster_serving.client.protocol import RESULT, request_fields, result_key, uri_of
@@ -33,7 +33,6 @@ from cluster_serving.client.request_options import RequestOptions
 from cluster_serving.client.scripts import Call
 from cluster_serving.client.timeouts import result_timeout_async
 
-_RECONNECT_PAUSE = 0.1
 _DELETE_PAUSE = 0.01
 _MOST_AT_ONCE = 256
 _MOST_BYTES = 1 << 20  # Redis serves nobody else while it takes them
@@ -47,8 +46,8 @@ class Exchange:
         name: Part of the name of its channel, by which permissions in Redis may tell clients.
         window: Seconds for which requests are gathered before they are sent; 0 sends them at once.
         window_count: So many are sent before the window is over.
-        observe: Told how long, in seconds, something took: `put` for sending requests, `get` for fetching results and
-            `wait` for a request from sending to its result.
+        observe: Told how long, in seconds, something took: `put` for sending requests, `get` for fetching results that
+            did not come with the news of them, and `wait` for a request from sending to its result.
         channels: Further ones on which results are announced.
     """
 
@@ -230,7 +229,7 @@ class Exchange:
                 self._to_fetch.update((name, None) for name, _ in waiting)
                 self._to_delete += deleted
                 self._to_withdraw += withdrawn
-                await asyncio.sleep(_RECONNECT_PAUSE)
+                await asyncio.sleep(RECONNECT_PAUSE)
                 continue
             now = time.perf_counter()
             if waiting:

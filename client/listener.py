@@ -11,9 +11,8 @@ from redis.exceptions import ConnectionError, RedisError
 
 from cluster_serving.client.connection import translated
 from cluster_serving.client.errors import RedisUnavailable
-from cluster_serving.client.mailbox import RECHECK
+from cluster_serving.client.mailbox import RECHECK, RECONNECT_PAUSE
 
-_RECONNECT_PAUSE = 0.1
 _SUBSCRIBE_TIMEOUT = 5.0
 
 
@@ -86,4 +85,4 @@ class Listener:
                             self._missed()
             except (RedisError, OSError):
                 self._subscribed.clear()
-                await asyncio.sleep(_RECONNECT_PAUSE)
+                await asyncio.sleep(RECONNECT_PAUSE)

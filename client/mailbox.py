@@ -1,8 +1,8 @@
 """Hearing that a result is there, without asking again and again.
 
 The job publishes the uris of answered requests on a channel: the one that the request named in `reply_to`, or the
-result key's own. The message is only a wake-up; the result itself is in the hash, so a lost message costs time and
-never a result.
+result key's own, with the results themselves if it asked for them. The results are in hashes, too, so a lost message
+costs time and never a result.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ T = TypeVar("T")
 RECHECK = 5.0
 """Seconds after which a waiter looks at the hash although no message came."""
 
-_RECONNECT_PAUSE = 0.1
+RECONNECT_PAUSE = 0.1
+"""Seconds before Redis is tried again after a lost connection."""
 
 
 def new_channel(job: str) -> str:
@@ -124,7 +125,7 @@ class Mailbox:
             except (ConnectionError, TimeoutError):
                 was_cut = True
                 self.close()
-                time.sleep(min(_RECONNECT_PAUSE, max(0.0, deadline - time.monotonic())))
+                time.sleep(min(RECONNECT_PAUSE, max(0.0, deadline - time.monotonic())))
                 continue
             if (found := fetch()) is not None:
                 return found

@@ -10,9 +10,7 @@ from collections.abc import AsyncIterator
 import redis.asyncio
 from redis.exceptions import RedisError, TimeoutError
 
-from cluster_serving.client.mailbox import RECHECK
-
-_RECONNECT_PAUSE = 0.1
+from cluster_serving.client.mailbox import RECHECK, RECONNECT_PAUSE
 
 
 class Wakeups:
@@ -85,7 +83,7 @@ class Wakeups:
             try:
                 if self._pubsub is None:
                     if not self._confirmed:
-                        await asyncio.sleep(_RECONNECT_PAUSE)
+                        await asyncio.sleep(RECONNECT_PAUSE)
                         continue
                     async with self._commands:
                         # Who made the first subscription may just have finished.
@@ -100,7 +98,7 @@ class Wakeups:
                     with contextlib.suppress(RedisError, OSError):
                         await self._pubsub.aclose()  # type: ignore[no-untyped-call]
                 self._pubsub = None
-                await asyncio.sleep(_RECONNECT_PAUSE)
+                await asyncio.sleep(RECONNECT_PAUSE)
                 continue
             if message is None:
                 continue

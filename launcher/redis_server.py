@@ -178,7 +178,7 @@ def _settings(config: Config, home: Path) -> str:
         # The queue survives a restart; a full memory refuses requests instead of forgetting some.
         "appendonly": "yes",
         # To rewrite the file costs a fork and the pages that are written meanwhile: with the usual 64 MiB, every second
-        # under images. To read 256 MiB at a restart takes two or three seconds.
+        # under large tensors. To read 256 MiB at a restart takes two or three seconds.
         "auto-aof-rewrite-min-size": "256mb",
         "save": "",
         "maxmemory": config.redis_max_memory,
