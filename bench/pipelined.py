@@ -17,7 +17,8 @@ from cluster_serving.client.connection import connect
 from cluster_serving.client.errors import ServingError
 from cluster_serving.client.inputs import Array
 from cluster_serving.client.mailbox import RECHECK, new_channel, uris_in
-from cluster_serving.client.protocol import decode_result, request_fields, result_key
+from cluster_serving.client.protocol import request_fields, result_key
+from cluster_serving.client.results import decode_result
 
 if TYPE_CHECKING:
     from cluster_serving.bench.generator import Load

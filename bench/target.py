@@ -14,7 +14,7 @@ from cluster_serving.client.connection import connect_async
 from cluster_serving.client.errors import ResultTimeout, ServingError
 from cluster_serving.client.exchange import Exchange
 from cluster_serving.client.inputs import Array
-from cluster_serving.client.protocol import decode_result
+from cluster_serving.client.results import decode_result
 
 
 class Lost(Exception):

@@ -21,19 +21,13 @@ from cluster_serving.client.enqueueing import adding, enqueueing
 from cluster_serving.client.errors import ServingError
 from cluster_serving.client.exchange import Exchange
 from cluster_serving.client.mailbox import RECHECK
+from cluster_serving.client.payload_files import PayloadFolders
 from cluster_serving.client.pending import Fields
 from cluster_serving.client.priority import NORMAL, stream_of
-from cluster_serving.client.protocol import (
-    DEFAULT_JOB,
-    Result,
-    decode_result,
-    request_fields,
-    result_key,
-    result_pattern,
-    uri_of,
-)
+from cluster_serving.client.protocol import DEFAULT_JOB, request_fields, result_key, result_pattern, uri_of
 from cluster_serving.client.queues import result_or_error
 from cluster_serving.client.request_options import RequestOptions, split
+from cluster_serving.client.results import Result, decode_result
 from cluster_serving.client.scripts import run_async
 from cluster_serving.client.timeouts import result_timeout_async
 from cluster_serving.client.wakeups import Wakeups
@@ -54,6 +48,7 @@ class _AsyncQueue:
         self._wakeups = Wakeups(self.db)
         self._exchange = Exchange(self.db, name)
         self._recent = RecentEntries()
+        self._folders = PayloadFolders()
 
     async def __aenter__(self) -> Self:
         return self
@@ -132,11 +127,17 @@ class AsyncInputQueue(_AsyncQueue):
         return decode_result(fields)
 
     async def _add(self, uri: str, data: Mapping[str, object], options: RequestOptions) -> Place:
-        fields = request_fields(uri, to_inputs(data), deadline_ms=options.deadline_ms)
+        inputs = to_inputs(data)
+        folder = await self._folders.find_async(self.db, self.name, inputs)
+        fields = request_fields(uri, inputs, deadline_ms=options.deadline_ms, folder=folder)
         priority = options.priority or NORMAL
         call = adding(self.name, [(fields, priority)], earlier_result=result_key(self.name, uri))
-        with translated(self.db):
-            entry_id = await run_async(self.db, enqueueing(self.name, call, options.patience))
+        try:
+            with translated(self.db):
+                entry_id = await run_async(self.db, enqueueing(self.name, call, options.patience))
+        except ServingError as error:
+            self._folders.refused(self.name, folder, fields, error)
+            raise
         return Place(stream_of(self.name, priority), entry_id)
 
 

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from cluster_serving.client import image_stream
+from cluster_serving.client import image_stream, payload_files
 from cluster_serving.client.errors import RequestCancelled
 from cluster_serving.client.limits import limits_key
 from cluster_serving.client.priority import streams_of
-from cluster_serving.client.protocol import GROUP, encode_error, result_key
+from cluster_serving.client.protocol import GROUP, result_key
+from cluster_serving.client.results import encode_error
 from cluster_serving.client.scripts import Call, Procedure, Script, flat
 
 DEFAULT_RESULT_TTL = 3600
@@ -39,6 +40,7 @@ if #ARGV > 4 then
   if not channel or channel == '' then channel = key end
   redis.call('PUBLISH', channel, ARGV[3])
 end
+if entry.data_file then return {redis.call('HGET', KEYS[3], 'payloadFolder') or '', entry.data_file} end
 return 1
 """)
 
@@ -103,15 +105,29 @@ def cancelling(job: str, uri: str, place: Place | None) -> Procedure[bool]:
     """
     answer = encode_error(RequestCancelled(f"the request {uri!r} was cancelled before it was computed"))
     if place is not None:
-        return bool((yield withdrawal(job, uri, place, answer)))
+        return clear_withdrawn((yield withdrawal(job, uri, place, answer)))
     done = False
     for stream in streams_of(job):
         last: bytes = b"+"
         while last:
             last, ids = yield Call(_FIND, [stream], [_bytes(uri), last])
             for found in ids:
-                done = bool((yield withdrawal(job, uri, Place(stream, found), answer))) or done
+                done = clear_withdrawn((yield withdrawal(job, uri, Place(stream, found), answer))) or done
     return done
+
+
+def clear_withdrawn(reply: object) -> bool:
+    """Remove the file of a request, if it had one, once it is withdrawn.
+
+    Args:
+        reply: To `withdrawal`.
+
+    Returns:
+        Whether it was withdrawn.
+    """
+    if isinstance(reply, list):
+        payload_files.discard(*reply)
+    return bool(reply)
 
 
 def withdrawal(job: str, uri: str, place: Place, answer: Mapping[str, str | bytes] = MappingProxyType({})) -> Call:

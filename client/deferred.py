@@ -13,7 +13,7 @@ from cluster_serving.client.exchange import Exchange
 from cluster_serving.client.inputs import Input
 from cluster_serving.client.pending import Fields, Pending
 from cluster_serving.client.priority import NORMAL
-from cluster_serving.client.protocol import request_fields, result_key
+from cluster_serving.client.protocol import result_key
 from cluster_serving.client.request_options import RequestOptions
 
 _SUBMITTED = "cluster-serving_submitted"
@@ -44,10 +44,10 @@ class DeferredExchange(Exchange):
             RedisUnavailable: Redis cannot be reached.
         """
         RequestOptions(priority=priority)
-        fields = request_fields(uri, inputs, _SUBMITTED)
         pending = Pending(
-            job, result_key(job, uri), fields, asyncio.get_running_loop().create_future(), priority, kept=True
+            job, result_key(job, uri), {}, asyncio.get_running_loop().create_future(), priority, kept=True
         )
+        await self._compose(pending, inputs, _SUBMITTED)
         self._queue(uri.encode(), pending)
         await pending.result
         return pending.entry_id or b""

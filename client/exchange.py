@@ -17,7 +17,7 @@ from typing import Any
 import redis.asyncio
 from redis.exceptions import RedisError
 
-from cluster_serving.client.cancellation import Place, withdrawal
+from cluster_serving.client.cancellation import Place, clear_withdrawn, withdrawal
 from cluster_serving.client.connection import translated
 from cluster_serving.client.enqueueing import adding, refusal
 from cluster_serving.client.errors import ServingError
@@ -26,6 +26,7 @@ from cluster_serving.client.inputs import Input
 from cluster_serving.client.line import Line
 from cluster_serving.client.listener import Listener
 from cluster_serving.client.mailbox import RECONNECT_PAUSE, new_channel, replies_in
+from cluster_serving.client.payload_files import PayloadFolders
 from cluster_serving.client.pending import Fields, Pending
 from cluster_serving.client.priority import NORMAL, stream_of
 from cluster_serving.client.protocol import RESULT, request_fields, result_key, uri_of
@@ -63,6 +64,7 @@ class Exchange:
         self.db = db
         self._sending, self._fetching = Line(db), Line(db)
         self._channel = new_channel(name)
+        self._folders = PayloadFolders()
         self._listener = Listener(db, [self._channel, *channels], self._hear, lambda: self._look(self._pending))
         self._window = window
         self._window_count = window_count
@@ -95,7 +97,7 @@ class Exchange:
             priority: One of `client.priority.PRIORITIES`.
 
         Returns:
-            The result hash; `client.protocol.decode_result` reads it.
+            The result hash; `client.results.decode_result` reads it.
 
         Raises:
             InvalidInput: The inputs cannot be sent.
@@ -105,12 +107,12 @@ class Exchange:
         """
         uri = uuid.uuid4().hex
         deadline_ms = RequestOptions.waiting(timeout, priority).deadline_ms
-        fields = request_fields(uri, inputs, self._channel, deadline_ms, RESULT)
-        pending = Pending(job, result_key(job, uri), fields, asyncio.get_running_loop().create_future(), priority)
+        pending = Pending(job, result_key(job, uri), {}, asyncio.get_running_loop().create_future(), priority)
         name = uri.encode()
         try:
             async with asyncio.timeout(timeout):
                 await self._listener.subscribe()
+                await self._compose(pending, inputs, self._channel, deadline_ms=deadline_ms, reply_with=RESULT)
                 self._pending[name] = pending
                 self._queue(name, pending)
                 return await pending.result
@@ -118,7 +120,8 @@ class Exchange:
             raise await result_timeout_async(self.db, job, timeout) from None
         finally:
             self._pending.pop(name, None)
-            self._to_send.pop(name, None)
+            if self._to_send.pop(name, None) and pending.folder:
+                pending.folder.discard(pending.fields)
             if pending.entry_id is not None and not (pending.result.done() and not pending.result.cancelled()):
                 self._withdraw(pending)
 
@@ -135,6 +138,12 @@ class Exchange:
             await connection.close()
         await self.db.aclose()
         self._closing = False
+
+    async def _compose(self, pending: Pending, inputs: Mapping[str, Input], reply_to: str, **options: Any) -> None:
+        """Make what is sent for a request; `options` are further ones of `client.protocol.request_fields`."""
+        job = pending.job
+        pending.folder = folder = await self._folders.find_async(self.db, job, inputs)
+        pending.fields = request_fields(uri_of(job, pending.key), inputs, reply_to, folder=folder, **options)
 
     def _queue(self, name: bytes, pending: Pending) -> None:
         self._to_send[name] = pending
@@ -162,15 +171,18 @@ class Exchange:
                         self._withdraw(pending)
                     elif pending.kept:
                         pending.result.set_result({})
-                elif not pending.result.done():
-                    pending.result.set_exception(refusal(self.db, pending.job, reply))
+                else:
+                    refused = refusal(self.db, pending.job, reply)
+                    self._folders.refused(pending.job, pending.folder, pending.fields, refused)
+                    if not pending.result.done():
+                        pending.result.set_exception(refused)
 
     def _next_batch(self, now: float) -> list[Pending]:
         batch: list[Pending] = []
         size = 0
         while self._to_send and len(batch) < _MOST_AT_ONCE and size < _MOST_BYTES:
             pending = self._to_send.pop(next(iter(self._to_send)))
-            size += len(pending.fields["data"])
+            size += len(pending.fields.get("data", ""))
             pending.sent = now
             batch.append(pending)
         return batch
@@ -218,9 +230,11 @@ class Exchange:
             started = time.perf_counter()
             try:
                 fetch = fetching([pending.key for _, pending in waiting], deleted)
-                replies, *_ = await self._fetching.call_all([fetch, *withdrawn])
+                replies, *gone = await self._fetching.call_all([fetch, *withdrawn])
                 if isinstance(replies, RedisError):
                     raise replies
+                for reply in gone:
+                    clear_withdrawn(reply)
             except (RedisError, OSError):
                 if self._closing:
                     # What could not be withdrawn has a deadline, and what could not be deleted expires.

@@ -30,12 +30,12 @@ class Layout:
         self._constant = [payload[place] for place in self._places]
         self._length = len(payload)
 
-    def fill(self, data: Sequence[bytes]) -> bytes:
-        """Payload with these numbers, one byte string of the right size per column."""
-        parts = [self._constant[0]]
+    def fill(self, data: Sequence[memoryview]) -> list[bytes | memoryview]:
+        """Parts of the payload with these numbers, a contiguous view of the right size per column."""
+        parts: list[bytes | memoryview] = [self._constant[0]]
         for numbers, constant in zip(data, self._constant[1:], strict=True):
             parts += (numbers, constant)
-        return b"".join(parts)
+        return parts
 
     def fits(self, payload: bytes) -> bool:
         """Whether a payload is laid out like this."""

@@ -7,6 +7,10 @@ MAX_QUEUE_LENGTH = "maxQueueLength"
 """Field: most unanswered requests; missing if there is no limit."""
 
 
+PAYLOAD_FOLDER = "payloadFolder"
+"""Field: folder for large inputs of clients on the same machine; missing if there is none."""
+
+
 def limits_key(job: str) -> str:
     """Redis hash that holds the limits of a job; written when it starts."""
     return f"{job}:limits"

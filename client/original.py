@@ -33,7 +33,8 @@ from cluster_serving.client.errors import DeadlineExceeded, InvalidInput, Result
 from cluster_serving.client.inputs import Array, Image, Input, SparseTensor
 from cluster_serving.client.legacy import ERROR_VALUE
 from cluster_serving.client.png import encode_png
-from cluster_serving.client.protocol import DEFAULT_JOB, Result
+from cluster_serving.client.protocol import DEFAULT_JOB
+from cluster_serving.client.results import Result
 
 MODULES = ("zoo.serving.client", "bigdl.serving.client")
 """What the original's client was called: up to 0.11, and from 2.0 on."""

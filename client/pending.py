@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from cluster_serving.client.payload_files import PayloadFolder
 from cluster_serving.client.priority import NORMAL
 
 Fields = dict[bytes, bytes]
@@ -20,6 +21,7 @@ class Pending:
         job: `jobName`.
         key: Result key.
         fields: What is sent.
+        folder: Where its inputs were left, if they are not sent.
         result: Set once the result is there; of a submitted request, once it is queued.
         entry_id: Its entry in the stream, once it is queued.
         sent: When it was.
@@ -36,3 +38,4 @@ class Pending:
     sent: float = 0.0
     kept: bool = False
     waiters: int = 0
+    folder: PayloadFolder | None = None

@@ -7,16 +7,13 @@ written in our encoding if the request was, else in the original's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import islice
-
-import numpy as np
 
 from cluster_serving.client import legacy, legacy_json, tensors
-from cluster_serving.client.errors import InvalidInput, ServingError, from_wire
-from cluster_serving.client.inputs import Array, Input
-from cluster_serving.client.java_float import java_float
+from cluster_serving.client.errors import InvalidInput, ServingError
+from cluster_serving.client.inputs import Input
+from cluster_serving.client.payload_files import PayloadFolder
 from cluster_serving.client.priority import NORMAL
 
 GROUP = "serving"
@@ -39,18 +36,7 @@ JSON = b"stream"
 IMAGE = b"image"
 """Stands for `serde` in entries of the 0.7 and 0.8 clients, which have no such field (`client.image_stream`)."""
 
-RankedClasses = list[tuple[int, float]]
-"""What `topN` leaves of an output: (class index, value), best first."""
-
-Result = Array | list[Array] | RankedClasses | list[RankedClasses] | str
-"""One output, several outputs in the model's order, their `topN` rankings, or a filter's text from the original."""
-
-Outputs = dict[str, Array] | list[RankedClasses]
-"""All outputs by name in the model's order, or their `topN` rankings."""
-
 _MAX_DEADLINE_DIGITS = 15
-
-_RANKING = ("topN.classes", "topN.values", "topN.counts")
 
 
 def result_key(job: str, uri: str) -> str:
@@ -102,6 +88,8 @@ class Entry:
         reply_with: What it wants to hear: `RESULT`, or only the uri.
         deadline: Milliseconds that the request may wait, in digits, "0" for no limit; empty for the job's default.
         priority: Which of the job's streams it is in (`client.priority`).
+        file: Name of the file that the inputs are in (`client.payload_files`), as the client gave it; else empty.
+        path: Where that file is, once it is known to be in the folder of the job.
     """
 
     id: bytes
@@ -112,6 +100,8 @@ class Entry:
     deadline: bytes = b""
     priority: str = NORMAL
     reply_with: bytes = b""
+    file: bytes = b""
+    path: bytes = b""
 
     @property
     def size(self) -> int:
@@ -163,7 +153,12 @@ class Entry:
 
 
 def request_fields(
-    uri: str, inputs: Mapping[str, Input], reply_to: str = "", deadline_ms: int | None = None, reply_with: bytes = b""
+    uri: str,
+    inputs: Mapping[str, Input],
+    reply_to: str = "",
+    deadline_ms: int | None = None,
+    reply_with: bytes = b"",
+    folder: PayloadFolder | None = None,
 ) -> dict[str, str | bytes]:
     """Fields of the XADD that queues a request in our own encoding.
 
@@ -173,6 +168,7 @@ def request_fields(
         reply_to: Channel for the wake-up; empty for the result key's own.
         deadline_ms: Milliseconds that it may wait, 0 for no limit; None for the job's default.
         reply_with: What the wake-up holds: `RESULT`, or only the uri.
+        folder: Where the encoded inputs are left, if there is room; None to send them along.
 
     Raises:
         InvalidInput: The uri is not a non-empty string, or an input cannot be sent.
@@ -185,7 +181,13 @@ def request_fields(
         raise InvalidInput(
             f"uri is {str(uri)[:64]!r} ({type(uri).__name__}); expected a string of 1 to {MAX_URI_BYTES} bytes of UTF-8"
         )
-    fields: dict[str, str | bytes] = {"uri": uri, "data": tensors.encode(inputs), "serde": NATIVE}
+    fields: dict[str, str | bytes] = {"uri": uri, "serde": NATIVE}
+    parts = tensors.encode_parts(inputs)
+    name = folder.write(parts) if folder else None
+    if name:
+        fields["data_file"] = name
+    else:
+        fields["data"] = b"".join(parts)
     if reply_to:
         fields["reply_to"] = reply_to
     if reply_with:
@@ -216,84 +218,5 @@ def parse_entry(entry_id: bytes, fields: Mapping[bytes, bytes], priority: str = 
         fields.get(b"deadline", b""),
         priority,
         fields.get(b"reply_with", b""),
+        fields.get(b"data_file", b""),
     )
-
-
-def encode_result(native: bool, names: Sequence[str], outputs: Sequence[Array]) -> dict[str, str | bytes]:
-    """Fields of the result hash for a model's outputs, without a batch dimension.
-
-    Args:
-        native: Which encoding the request came in.
-        names: Output names of the model.
-        outputs: One array per name.
-    """
-    if native:
-        return {"value": tensors.encode(dict(zip(names, outputs, strict=True))), "serde": NATIVE}
-    return {"value": legacy.encode_result(outputs)}
-
-
-def encode_ranked(native: bool, ranked: Sequence[RankedClasses]) -> dict[str, str | bytes]:
-    """Fields of the result hash for outputs filtered by `topN`, one ranking per output.
-
-    The original wrote a text as `value`, on which its Python client fails. That client gets an array (n, 2) of class
-    and value instead, and the text is in the field `topN`.
-    """
-    if native:
-        pairs = [pair for ranking in ranked for pair in ranking]
-        classes = np.array([index for index, _ in pairs], "i8")
-        values = np.array([value for _, value in pairs], "f4")
-        counts = np.array([len(ranking) for ranking in ranked], "i8")
-        return {"value": tensors.encode(dict(zip(_RANKING, (classes, values, counts), strict=True))), "serde": NATIVE}
-    texts = ("".join(f"[{index},{java_float(value)}]" for index, value in ranking) for ranking in ranked)
-    arrays = [np.array(ranking, "f4") for ranking in ranked]
-    return {"value": legacy.encode_result(arrays), "topN": "".join(f"[{text}]" for text in texts)}
-
-
-def encode_rows(native: bool, names: Sequence[str], outputs: Sequence[Array]) -> dict[str, str | bytes]:
-    """Fields of the result hash for 2-D outputs filtered by `pickTopN`; the field of that name holds the text."""
-    fields = encode_result(native, names, outputs)
-    if native:
-        return fields
-    texts = ("".join(f"[{','.join(map(java_float, row))}]" for row in output.tolist()) for output in outputs)
-    return fields | {"pickTopN": "".join(f"[{text}]" for text in texts)}
-
-
-def encode_error(error: ServingError) -> dict[str, str | bytes]:
-    """Fields of the result hash for a request that failed, readable by original clients (`NaN`) and ours."""
-    return {"value": legacy.ERROR_VALUE, "error": error.message, "code": error.code}
-
-
-def decode_result(fields: Mapping[bytes, bytes]) -> Result:
-    """Read a result hash.
-
-    Raises:
-        ServingError: The error that the job answered with, as its own class.
-    """
-    value = fields.get(b"value", b"")
-    if b"code" not in fields and fields.get(b"serde") != NATIVE and value.startswith(b"["):
-        return value.decode()
-    outputs = decode_outputs(fields)
-    values = outputs if isinstance(outputs, list) else list(outputs.values())
-    return values[0] if len(values) == 1 else values
-
-
-def decode_outputs(fields: Mapping[bytes, bytes]) -> Outputs:
-    """Read a result hash, with the names of the outputs.
-
-    Raises:
-        ServingError: The error that the job answered with, as its own class.
-    """
-    if b"code" in fields:
-        raise from_wire(fields[b"code"].decode(), fields.get(b"error", b"").decode("utf8", "replace"))
-    value = fields.get(b"value", b"")
-    if fields.get(b"serde") != NATIVE:
-        arrays = legacy.decode_result(value)
-        if b"topN" in fields:
-            return [[(int(index), float(number)) for index, number in array] for array in arrays]
-        return {str(index): array for index, array in enumerate(arrays)}
-    _, outputs = tensors.decode(value)
-    if tuple(outputs) == _RANKING:
-        classes, values, counts = (np.asarray(array).tolist() for array in outputs.values())
-        pairs = iter(zip(classes, values, strict=True))
-        return [list(islice(pairs, count)) for count in counts]
-    return {name: np.asarray(output) for name, output in outputs.items()}

@@ -23,17 +23,11 @@ from cluster_serving.client.convert import inputs_of, to_inputs
 from cluster_serving.client.enqueueing import adding, enqueueing
 from cluster_serving.client.errors import ServingError
 from cluster_serving.client.mailbox import Mailbox
+from cluster_serving.client.payload_files import PayloadFolders
 from cluster_serving.client.priority import NORMAL, stream_of
-from cluster_serving.client.protocol import (
-    DEFAULT_JOB,
-    Result,
-    decode_result,
-    request_fields,
-    result_key,
-    result_pattern,
-    uri_of,
-)
+from cluster_serving.client.protocol import DEFAULT_JOB, request_fields, result_key, result_pattern, uri_of
 from cluster_serving.client.request_options import RequestOptions, split
+from cluster_serving.client.results import Result, decode_result
 from cluster_serving.client.scripts import run
 from cluster_serving.client.timeouts import result_timeout
 
@@ -58,6 +52,7 @@ class _Queue:
         self.db = connect(self.host, self.port, url, name, **redis_options)
         self._threads = threading.local()
         self._recent = RecentEntries()
+        self._folders = PayloadFolders()
 
     def __enter__(self) -> Self:
         return self
@@ -254,12 +249,18 @@ class InputQueue(_Queue):
         return decode_result(fields)
 
     def _add(self, uri: str, data: Mapping[str, object], options: RequestOptions, reply_to: str = "") -> Place:
-        fields = request_fields(uri, to_inputs(data), reply_to, options.deadline_ms)
+        inputs = to_inputs(data)
+        folder = self._folders.find(self.db, self.name, inputs)
+        fields = request_fields(uri, inputs, reply_to, options.deadline_ms, folder=folder)
         earlier_result = "" if reply_to else result_key(self.name, uri)
         priority = options.priority or NORMAL
         call = adding(self.name, [(fields, priority)], earlier_result)
-        with translated(self.db):
-            entry_id = run(self.db, enqueueing(self.name, call, options.patience))
+        try:
+            with translated(self.db):
+                entry_id = run(self.db, enqueueing(self.name, call, options.patience))
+        except ServingError as error:
+            self._folders.refused(self.name, folder, fields, error)
+            raise
         return Place(stream_of(self.name, priority), entry_id)
 
 

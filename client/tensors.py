@@ -83,10 +83,18 @@ def signature(tensors: Mapping[str, Input]) -> Signature:
 
 
 def encode(tensors: Mapping[str, Input]) -> bytes:
-    """Encode named tensors.
+    """Encode named tensors; see `encode_parts` for arguments and errors."""
+    return b"".join(encode_parts(tensors))
+
+
+def encode_parts(tensors: Mapping[str, Input]) -> Sequence[bytes | memoryview]:
+    """Encode named tensors without copying large ones.
 
     Args:
         tensors: Name → ndarray (any of `DTYPES`, or str objects), `Image` or `SparseTensor`.
+
+    Returns:
+        What the payload consists of, in order: bytes, and contiguous views that may be of the arrays given.
 
     Raises:
         InvalidInput: There is no tensor, or one is of a dtype that does not travel.
@@ -96,8 +104,8 @@ def encode(tensors: Mapping[str, Input]) -> bytes:
     columns = signature(tensors)
     layout = _layout(columns)
     if layout is not None:
-        return layout.fill([_little_endian(array) for array in tensors.values()])  # type: ignore[arg-type]
-    return _encode(columns, list(tensors.values()))
+        return layout.fill([_little_endian(array).data for array in tensors.values()])  # type: ignore[arg-type]
+    return [_encode(columns, list(tensors.values()))]
 
 
 def decode(data: bytes) -> tuple[Signature, dict[str, Input]]:
@@ -217,7 +225,7 @@ def _to_arrow(column: Column, value: Input) -> pa.Array:
         return _binary(value.data)
     if isinstance(value, SparseTensor):
         indices = np.ascontiguousarray(value.indices, "<i8").tobytes()
-        return pa.array([{"indices": indices, "values": _little_endian(value.values)}], _SPARSE_TYPE)
+        return pa.array([{"indices": indices, "values": _little_endian(value.values).tobytes()}], _SPARSE_TYPE)
     if column.kind == "string":
         strings = value.ravel().tolist()
         if not all(isinstance(item, str) for item in strings):
@@ -226,17 +234,16 @@ def _to_arrow(column: Column, value: Input) -> pa.Array:
     return _binary(_little_endian(value))
 
 
-def _binary(data: bytes) -> pa.Array:
+def _binary(data: bytes | Array) -> pa.Array:
     # `pa.array` would copy the bytes, cost three times as much, and import pandas at its first call.
-    if len(data) > _MAX_BYTES:
-        raise InvalidInput(f"an input has {len(data)} bytes; at most {_MAX_BYTES} can be sent")
-    return pa.Array.from_buffers(
-        pa.binary(), 1, [None, pa.py_buffer(struct.pack("<ii", 0, len(data))), pa.py_buffer(data)]
-    )
+    buffer = pa.py_buffer(data)
+    if buffer.size > _MAX_BYTES:
+        raise InvalidInput(f"an input has {buffer.size} bytes; at most {_MAX_BYTES} can be sent")
+    return pa.Array.from_buffers(pa.binary(), 1, [None, pa.py_buffer(struct.pack("<ii", 0, buffer.size)), buffer])
 
 
-def _little_endian(array: Array) -> bytes:
-    return array.astype(_LITTLE_ENDIAN[_NAMES[array.dtype]], copy=False).tobytes()
+def _little_endian(array: Array) -> Array:
+    return np.asarray(array, _LITTLE_ENDIAN[_NAMES[array.dtype]], order="C")
 
 
 def _from_arrow(column: Column, array: pa.Array) -> Input:

@@ -10,6 +10,7 @@ import redis
 
 from cluster_serving.client import image_stream
 from cluster_serving.client.dead_letters import DeadLetter
+from cluster_serving.client.payload_files import remove
 from cluster_serving.client.priority import stream_of
 from cluster_serving.client.protocol import GROUP, RESULT, Entry, answered_key, dead_letters_key, result_key
 from cluster_serving.client.scripts import Call, Script, call, flat
@@ -128,7 +129,13 @@ def write_answers(
         fields, letter = flat(write.fields), letter_of.get((write.stream, write.entry_id), [])
         keys += [write.stream, write.key]
         arguments += [write.entry_id, write.channel, write.uri, write.told, len(fields), len(letter), *fields, *letter]
-    return int(call(client, Call(_ANSWER, keys, arguments)))
+    written = int(call(client, Call(_ANSWER, keys, arguments)))
+    if written == len(answers):
+        # Otherwise a request may still have to be computed: if its group was lost, it is not pending, nor answered.
+        for answer in answers:
+            if answer.entry.path:
+                remove(answer.entry.path)
+    return written
 
 
 class _Write(NamedTuple):

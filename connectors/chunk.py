@@ -16,7 +16,7 @@ from typing import NamedTuple
 from cluster_serving.client.protocol import Entry
 
 _HEAD = struct.Struct("<i?Ii")
-_ENTRY = struct.Struct("<8I")
+_ENTRY = struct.Struct("<9I")
 
 
 class Chunk(NamedTuple):
@@ -43,7 +43,10 @@ class Chunk(NamedTuple):
         for entry in self.entries or ():
             uri, reply_to = (text.encode("utf8", "surrogateescape") for text in (entry.uri, entry.reply_to))
             priority = entry.priority.encode()
-            fields = (entry.id, uri, entry.serde, reply_to, entry.deadline, priority, entry.reply_with, entry.data)
+            fields = (
+                *(entry.id, uri, entry.serde, reply_to, entry.deadline),
+                *(priority, entry.reply_with, entry.path, entry.data),
+            )
             parts.append(_ENTRY.pack(*map(len, fields)))
             parts.extend(fields)
         return b"".join(parts)
@@ -64,7 +67,7 @@ class Chunk(NamedTuple):
             for length in lengths:
                 fields.append(raw[start : start + length])
                 start += length
-            entry_id, uri, serde, reply_to, deadline, priority, reply_with, data = fields
+            entry_id, uri, serde, reply_to, deadline, priority, reply_with, path, data = fields
             entries.append(
                 Entry(
                     entry_id,
@@ -75,6 +78,7 @@ class Chunk(NamedTuple):
                     deadline,
                     priority.decode(),
                     reply_with,
+                    path=path,
                 )
             )
         return cls(lane_key, more, lane_id, entries)

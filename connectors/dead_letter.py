@@ -6,7 +6,8 @@ import redis
 
 from cluster_serving.client.dead_letters import DeadLetter
 from cluster_serving.client.errors import ServingError
-from cluster_serving.client.protocol import Entry, encode_error
+from cluster_serving.client.protocol import Entry
+from cluster_serving.client.results import encode_error
 from cluster_serving.connectors.answer import Answer, write_answers
 
 

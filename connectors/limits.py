@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import redis
 
-from cluster_serving.client.limits import MAX_QUEUE_LENGTH, RESULT_TTL, limits_key
+from cluster_serving.client.limits import MAX_QUEUE_LENGTH, PAYLOAD_FOLDER, RESULT_TTL, limits_key
 from cluster_serving.connectors.options import RedisOptions
 
 
@@ -17,6 +17,8 @@ def publish_limits(client: redis.Redis, job: str, options: RedisOptions) -> None
     limits: dict[str, str | int] = {RESULT_TTL: options.result_ttl_s}
     if options.max_queue_length:
         limits[MAX_QUEUE_LENGTH] = options.max_queue_length
+    if options.payload_folder:
+        limits[PAYLOAD_FOLDER] = options.payload_folder
     with client.pipeline(transaction=True) as pipeline:
         pipeline.delete(limits_key(job))
         pipeline.hset(limits_key(job), mapping=limits)

@@ -18,6 +18,7 @@ class RedisOptions:
         claim_idle_ms: A consumer silent for this long is taken for dead and its pending requests are claimed.
         max_request_bytes: Larger requests are answered with an error.
         max_queue_length: Most unanswered requests that clients may queue; 0 for no limit.
+        payload_folder: Where clients on the same machine leave large inputs; empty if nowhere.
         max_deliveries: A request is given up when the process that computed it has died this often.
     """
 
@@ -29,3 +30,4 @@ class RedisOptions:
     max_request_bytes: int = 64 * 1024 * 1024
     max_deliveries: int = 3
     max_queue_length: int = 0
+    payload_folder: str = ""

@@ -16,15 +16,15 @@ from pyflink.datastream import DataStream, FlatMapFunction, RuntimeContext, Stre
 from pyflink.datastream.connectors.number_seq import NumberSequenceSource
 from redis.exceptions import RedisError
 
-from cluster_serving.client.errors import PoisonRequest, RequestTooLarge
-from cluster_serving.client.protocol import Entry, encode_error
-from cluster_serving.connectors.answer import Answer, write_answers
+from cluster_serving.client.errors import PoisonRequest
+from cluster_serving.client.protocol import Entry
 from cluster_serving.connectors.attempts import Attempts
 from cluster_serving.connectors.chunk import Chunk, by_size
 from cluster_serving.connectors.dead_letter import bury
 from cluster_serving.connectors.lane import open_lane
 from cluster_serving.connectors.limits import publish_limits
 from cluster_serving.connectors.options import RedisOptions
+from cluster_serving.connectors.payloads import Payloads
 from cluster_serving.connectors.reconnect import Backoff, connect
 from cluster_serving.connectors.runtime import closing, nothing, records_out, subtask_index
 from cluster_serving.connectors.stream import StreamReader
@@ -81,6 +81,7 @@ class RedisStreamsSource(FlatMapFunction):
             self._options.claim_idle_ms,
             on_loss=partial(publish_limits, self._client, self._stream, self._options),
         )
+        self._payloads = Payloads(self._client, self._stream, self._options, sweeps=index == 0)
         self._attempts = Attempts(self._client, self._stream)
         self._tried: Entry | None = None
         metrics = runtime_context.get_metrics_group()
@@ -143,20 +144,11 @@ class RedisStreamsSource(FlatMapFunction):
         if not room:
             self._reader.heartbeat()
             return []
-        limit = self._options.max_request_bytes
-        accepted = []
+        self._payloads.sweep_if_due()
         found = self._reader.read(min(room, self._read_size), block_ms)
         # A full read says that more are waiting, so that a read ahead costs no batch its size.
         self._ahead = not self._greedy or len(found) >= self._read_size
-        for entry in found:
-            if entry.size <= limit:
-                accepted.append(entry)
-            else:
-                # Answered right here: it must not reach Flink's memory.
-                error = RequestTooLarge(f"the request has {entry.size} bytes, more than maxRequestBytes ({limit})")
-                answer = Answer(entry, "", encode_error(error))
-                write_answers(self._client, self._stream, self._options.result_ttl_s, [answer])
-        return accepted
+        return [loaded for entry in found if (loaded := self._payloads.load(entry))]
 
     def _share(self, patience: float) -> int:
         """How many more of the unanswered requests are this slot's, as one of several."""
@@ -179,7 +171,9 @@ class RedisStreamsSource(FlatMapFunction):
         if found is None:
             self._reader.heartbeat()
             return []
-        entry, deliveries = found
+        entry, deliveries = self._payloads.load(found[0]), found[1]
+        if entry is None:
+            return []
         if deliveries <= self._options.max_deliveries:
             self._attempts.begin(entry)
             self._tried = entry

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import secrets
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
@@ -20,12 +18,13 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from cluster_serving.client.cancellation import Place, withdrawal
+from cluster_serving.client.cancellation import Place, clear_withdrawn, withdrawal
 from cluster_serving.client.connection import translated
 from cluster_serving.client.errors import InvalidInput, RedisUnavailable, RequestNotFound, ServingError
 from cluster_serving.client.inputs import Input
 from cluster_serving.client.priority import NORMAL, stream_of
-from cluster_serving.client.protocol import Outputs, decode_outputs, result_key
+from cluster_serving.client.protocol import result_key
+from cluster_serving.client.results import Outputs, decode_outputs
 from cluster_serving.client.scripts import call_all
 from cluster_serving.frontend import instances, predictions
 from cluster_serving.frontend.answering import Json, dumps, failures, read_body
@@ -35,55 +34,15 @@ from cluster_serving.frontend.front_end import FrontEnd
 from cluster_serving.frontend.gateway import ServedModel
 from cluster_serving.frontend.guard import note
 from cluster_serving.frontend.original import priority_of
+from cluster_serving.frontend.ticket import Ticket
 
 KEPT = 3600
 """Seconds for which an id is known; results are kept for the job's `resultTtl`."""
 
-_ID = re.compile(r"([0-9a-f]{32})-([1-9][0-9]{0,5})-([A-Za-z0-9_.-]+|\{[A-Za-z0-9_.-]+\})")
 _MOST_WAIT = 300.0
 _CHECK_EVERY = 5.0
 _REDIS_PAUSE = 1.0
 _PRIORITY = "priority"
-
-
-@dataclass(frozen=True, slots=True)
-class Ticket:
-    """What an id says.
-
-    Attributes:
-        secret: Random part, which nobody can guess.
-        count: Number of instances.
-        job: Name of the job.
-    """
-
-    secret: str
-    count: int
-    job: str
-
-    def __str__(self) -> str:
-        return f"{self.secret}-{self.count}-{self.job}"
-
-    @property
-    def uris(self) -> list[str]:
-        """Of its requests to the job."""
-        return [f"{self.secret}-{index}" for index in range(self.count)]
-
-    @property
-    def key(self) -> str:
-        """Redis hash that exists while the id is known: the priority, and stream entries by uri."""
-        return f"{self.job}:http:{self.secret}"
-
-    @classmethod
-    def read(cls, text: str, most: int) -> Ticket:
-        """Read an id.
-
-        Raises:
-            RequestNotFound: It is none.
-        """
-        match = _ID.fullmatch(text)
-        if match is None or int(match[2]) > most:
-            raise RequestNotFound("there is no such request")
-        return cls(match[1], int(match[2]), match[3])
 
 
 class Requests:
@@ -166,6 +125,7 @@ class Requests:
             ):
                 if isinstance(reply, RedisError):
                     raise reply
+                clear_withdrawn(reply)
             await db.unlink(ticket.key, *(result_key(ticket.job, uri) for uri in ticket.uris))
 
 

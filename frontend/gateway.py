@@ -14,7 +14,8 @@ from cluster_serving.client.failover import is_cluster_url
 from cluster_serving.client.inputs import Input
 from cluster_serving.client.model_secret import secret_key
 from cluster_serving.client.priority import NORMAL, streams_of
-from cluster_serving.client.protocol import DEFAULT_JOB, Outputs, decode_outputs, slots_key, stats_key
+from cluster_serving.client.protocol import DEFAULT_JOB, slots_key, stats_key
+from cluster_serving.client.results import Outputs, decode_outputs
 from cluster_serving.client.slots import JOBS_KEY, SlotReport, read_reports
 from cluster_serving.client.stats import SEEN, SILENT_AFTER_S
 from cluster_serving.frontend.admission import Flight

@@ -9,7 +9,7 @@ import numpy as np
 
 from cluster_serving.client.errors import InferenceFailed, InvalidInput, RequestTooLarge, ServingError
 from cluster_serving.client.inputs import Array, Image, Input
-from cluster_serving.client.protocol import Outputs, RankedClasses
+from cluster_serving.client.results import Outputs, RankedClasses
 from cluster_serving.client.slots import SlotReport, TensorSpec
 
 

@@ -12,7 +12,7 @@ from starlette.routing import Route
 
 from cluster_serving.client.errors import Forbidden, InvalidInput, ServingError
 from cluster_serving.client.priority import NORMAL
-from cluster_serving.client.protocol import Outputs
+from cluster_serving.client.results import Outputs
 from cluster_serving.client.slots import TensorSpec
 from cluster_serving.frontend import instances, predictions
 from cluster_serving.frontend.answering import Json, error_headers, failures, read_body, worst

@@ -12,7 +12,7 @@ from cluster_serving.client.errors import ServingError
 from cluster_serving.client.inputs import Array
 from cluster_serving.client.java_float import java_float
 from cluster_serving.client.legacy import ERROR_VALUE
-from cluster_serving.client.protocol import Outputs, RankedClasses
+from cluster_serving.client.results import Outputs, RankedClasses
 from cluster_serving.frontend.answering import dumps
 from cluster_serving.frontend.options import ResponseFormat
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from cluster_serving.client.errors import ServingError
 from cluster_serving.client.inputs import Input
-from cluster_serving.client.protocol import Entry, encode_error
+from cluster_serving.client.protocol import Entry
+from cluster_serving.client.results import encode_error
 from cluster_serving.connectors.answer import Answer
 
 

@@ -33,6 +33,9 @@ def _key(default: Any, expects: str, meaning: str, **constraints: Any) -> Any:
     )
 
 
+NO_FOLDER = "none"
+"""Value of `payloadFolder`: clients send all inputs through Redis."""
+
 _COUNT = "a whole number of at least 1"
 _NAMES = "names separated by commas, or a list"
 _SWITCH = "true or false"
@@ -182,6 +185,12 @@ class Config(BaseModel):
         "Memory limit of the Redis that is started here; when it is reached, requests are refused.",
         ge=1 << 20,
     )
+    payload_folder: str = _key(
+        "",
+        "the path of a folder, none, or empty",
+        "Folder in which clients leave inputs of 64 KiB or more, instead of sending them through Redis, if they find "
+        "it under this path, too; empty: one beside the data of the Redis that is started here; none: they send all.",
+    )
     result_ttl: int = _key(3600, "a whole number of seconds, at least 1", "Seconds that a result is kept.", ge=1)
     claim_idle_time: int = _key(
         60,
@@ -273,8 +282,10 @@ class Config(BaseModel):
         return redacted(self.redis_url)
 
     def located(self, folder: Path) -> Config:
-        """With `modelPath` made absolute, relative to a folder."""
-        return self.model_copy(update={"model_path": str((folder / Path(self.model_path).expanduser()).absolute())})
+        """With `modelPath` and `payloadFolder` made absolute, relative to a folder."""
+        keys = ["model_path"] if self.payload_folder in ("", NO_FOLDER) else ["model_path", "payload_folder"]
+        paths = {key: str((folder / Path(getattr(self, key)).expanduser()).absolute()) for key in keys}
+        return self.model_copy(update=paths)
 
     def sized_for(self, engine: str) -> Config:
         """With `coreNumberPerMachine` turned into threads and copies, as the engine makes best use of them.

@@ -20,12 +20,13 @@ def model_options(config: Config) -> ModelOptions:
     )
 
 
-def job_options(config: Config, submission: str) -> JobOptions:
+def job_options(config: Config, submission: str, payload_folder: str = "") -> JobOptions:
     """Everything that defines the job.
 
     Args:
         config: A checked configuration.
         submission: Identifier of this start.
+        payload_folder: See `launcher.payload_folder`.
     """
     return JobOptions(
         name=config.job_name,
@@ -40,6 +41,7 @@ def job_options(config: Config, submission: str) -> JobOptions:
             max_request_bytes=config.max_request_bytes,
             max_deliveries=config.max_deliveries,
             max_queue_length=config.max_queue_length,
+            payload_folder=payload_folder,
         ),
         batch=BatchOptions(
             config.max_batch_size, config.batch_timeout, config.greedy_batching, config.input_already_batched

@@ -11,7 +11,7 @@ from redis.exceptions import RedisError
 from cluster_serving.client.errors import ServingError
 from cluster_serving.client.protocol import answered_key, slots_key
 from cluster_serving.job.main import check_model
-from cluster_serving.launcher import flink_cluster, front_end, redis_server, resubmit, state
+from cluster_serving.launcher import flink_cluster, front_end, payload_folder, redis_server, resubmit, state
 from cluster_serving.launcher.config import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.flink_cluster import FlinkCluster
@@ -77,7 +77,8 @@ def start(config: Config, say: Say = lambda _: None) -> Started:
         submission = uuid.uuid4().hex
         client.delete(slots_key(config.job_name), answered_key(config.job_name))
         say(f"Submitting job {config.job_name}")
-        job_id = submit(cluster.home, cluster.address, job_options(config, submission), config.start_timeout)
+        options = job_options(config, submission, payload_folder.ensure(config))
+        job_id = submit(cluster.home, cluster.address, options, config.start_timeout)
         try:
             slot = wait_ready(client, rest, config, job_id, submission, say)
         except BaseException:
@@ -85,7 +86,7 @@ def start(config: Config, say: Say = lambda _: None) -> Started:
             rest.cancel(job_id)
             raise
         if cluster.is_ours:
-            resubmit.remember(cluster.home.path, job_options(config, submission))
+            resubmit.remember(cluster.home.path, options)
         return Started(config, job_id, rest.page(job_id), engine, slot.model)
 
 

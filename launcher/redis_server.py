@@ -145,6 +145,11 @@ def stop(address: Address) -> bool:
     return process is not None
 
 
+def is_ours(address: Address) -> bool:
+    """Whether the Redis at an address was started here and runs."""
+    return Process.read(folder(address) / _RECORD) is not None
+
+
 def folder(address: Address) -> Path:
     """Where the data and logs of the Redis started here are."""
     return state.folder(SERVICE, address)

@@ -19,7 +19,8 @@ from hypothesis import settings
 
 from cluster_serving.client import InputQueue, OutputQueue
 from cluster_serving.client.errors import ServingError
-from cluster_serving.client.protocol import DEFAULT_JOB, answered_key, encode_error, encode_result
+from cluster_serving.client.protocol import DEFAULT_JOB, answered_key
+from cluster_serving.client.results import encode_error, encode_result
 from cluster_serving.connectors.answer import Answer, write_answers
 from cluster_serving.connectors.stream import StreamReader, create_group
 from cluster_serving.launcher import state

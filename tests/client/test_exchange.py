@@ -9,7 +9,8 @@ from cluster_serving.client.connection import connect_async
 from cluster_serving.client.errors import InvalidInput, QueueFull, RedisUnavailable, ResultTimeout
 from cluster_serving.client.exchange import Exchange
 from cluster_serving.client.limits import limits_key
-from cluster_serving.client.protocol import decode_result, result_pattern
+from cluster_serving.client.protocol import result_pattern
+from cluster_serving.client.results import decode_result
 from cluster_serving.connectors.answer import MAX_PUBLISHED_BYTES
 
 

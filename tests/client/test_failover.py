@@ -13,7 +13,7 @@ from cluster_serving.client import InputQueue, OutputQueue
 from cluster_serving.client.aio import AsyncInputQueue
 from cluster_serving.client.errors import InvalidInput, RedisUnavailable, ResultTimeout
 from cluster_serving.client.failover import parse
-from cluster_serving.client.protocol import encode_result
+from cluster_serving.client.results import encode_result
 from cluster_serving.connectors.answer import Answer, write_answers
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.reconnect import connect

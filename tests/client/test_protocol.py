@@ -5,7 +5,8 @@ import pytest
 
 from cluster_serving.client import protocol
 from cluster_serving.client.errors import ERRORS, InferenceFailed, InvalidInput, ServingError
-from cluster_serving.client.protocol import Entry, decode_result, encode_error, encode_ranked, encode_result
+from cluster_serving.client.protocol import Entry
+from cluster_serving.client.results import decode_result, encode_error, encode_ranked, encode_result
 
 
 def as_read(fields):

@@ -21,7 +21,8 @@ from cluster_serving.client import (
     ServingError,
 )
 from cluster_serving.client.mailbox import Mailbox, uris_in
-from cluster_serving.client.protocol import GROUP, encode_error, parse_entry, result_key, slots_key
+from cluster_serving.client.protocol import GROUP, parse_entry, result_key, slots_key
+from cluster_serving.client.results import encode_error
 
 
 @pytest.fixture

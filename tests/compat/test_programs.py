@@ -12,7 +12,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from cluster_serving.client import OutputQueue, legacy
 from cluster_serving.client.errors import InvalidInput
-from cluster_serving.client.protocol import encode_error, encode_ranked, encode_rows, result_key
+from cluster_serving.client.protocol import result_key
+from cluster_serving.client.results import encode_error, encode_ranked, encode_rows
 from tests import model_zoo
 from tests.compat.conftest import ORIGINALS, OURS, digit_pixels
 

@@ -271,7 +271,7 @@ def test_deadlines_and_cancelled_calls_end_their_requests(serve, report, job, db
 def test_stopping_waits_for_calls(serve, report, job, redis_server):
     import redis
 
-    from cluster_serving.client.protocol import encode_result
+    from cluster_serving.client.results import encode_result
     from cluster_serving.connectors.answer import Answer, write_answers
     from cluster_serving.connectors.stream import StreamReader, create_group
 

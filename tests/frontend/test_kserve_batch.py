@@ -5,7 +5,7 @@ import pytest
 
 from cluster_serving.client.errors import InferenceFailed, InvalidInput, RequestTooLarge
 from cluster_serving.client.inputs import Image
-from cluster_serving.client.protocol import decode_outputs, encode_ranked
+from cluster_serving.client.results import decode_outputs, encode_ranked
 from cluster_serving.client.slots import SlotReport, TensorSpec
 from cluster_serving.frontend.datatypes import from_bytes
 from cluster_serving.frontend.kserve_batch import Batch, succeeded, to_records

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from cluster_serving.client.errors import ERRORS
-from cluster_serving.client.protocol import encode_result
+from cluster_serving.client.results import encode_result
 from cluster_serving.connectors.answer import Answer, write_answers
 from cluster_serving.connectors.stream import StreamReader, create_group
 from cluster_serving.frontend import assets, asynchronous, kserve_http, openapi, operation, original, page

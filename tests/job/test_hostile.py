@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from cluster_serving.client import image_stream, legacy, tensors
 from cluster_serving.client.errors import ERRORS, MAX_MESSAGE_BYTES
 from cluster_serving.client.inputs import Image, SparseTensor
-from cluster_serving.client.protocol import decode_result
+from cluster_serving.client.results import decode_result
 from tests import hostile
 from tests.job.test_predictor import predictor, save_doubling
 from tests.serving_path import answers

@@ -16,7 +16,8 @@ import pytest
 from cluster_serving.client import image_stream, legacy
 from cluster_serving.client.convert import to_input
 from cluster_serving.client.inputs import Array, Image, Input, SparseTensor
-from cluster_serving.client.protocol import decode_result, parse_entry, request_fields
+from cluster_serving.client.protocol import parse_entry, request_fields
+from cluster_serving.client.results import decode_result
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.job import inference
 from cluster_serving.job.inference import Predictor

@@ -6,7 +6,8 @@ import pytest
 from cluster_serving.client.errors import ModelError
 from cluster_serving.client.inputs import Image
 from cluster_serving.client.png import encode_png
-from cluster_serving.client.protocol import NATIVE, Entry, decode_result
+from cluster_serving.client.protocol import NATIVE, Entry
+from cluster_serving.client.results import decode_result
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.job.inference import Predictor
 from cluster_serving.job.options import BatchOptions, JobOptions, ModelOptions

@@ -1,0 +1,211 @@
+"""Large inputs in files: where client and job share a machine, Redis carries only the name.
+
+What goes through Redis is copied a dozen times, and written to its append-only file. A client writes the file before it
+queues the request; who answers or withdraws the request removes it. What is left behind by clients that died in between
+is found by the job (`connectors.payload_sweep`).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+import redis
+import redis.asyncio
+
+from cluster_serving.client.connection import translated
+from cluster_serving.client.errors import InvalidInput, RedisUnavailable, RequestTooLarge
+from cluster_serving.client.inputs import Image, Input
+from cluster_serving.client.limits import PAYLOAD_FOLDER, limits_key
+from cluster_serving.client.scripts import Call, Procedure, Script, run, run_async
+
+MIN_BYTES = 1 << 16
+"""Smaller inputs go through Redis, which costs as little."""
+
+FOLDER = re.compile(r"payloads-[0-9a-f]{16}-[0-9a-f]{32}")
+"""Name of a folder: a part for the job, and one that no other machine has by chance."""
+
+_FILE = re.compile(rb"[0-9a-f]{32}")
+_KNOWN_FOR = 5.0
+# Of the file system: the folder may be beside the data of Redis, which must not run out of room.
+_RESERVE = 0.1
+_MOST_PARTS = 1024  # of one writev
+
+_LOOK = Script(f"return redis.call('HGET', KEYS[1], '{PAYLOAD_FOLDER}')")
+
+
+class PayloadFolder:
+    """A folder of payloads.
+
+    Args:
+        path: Where it is.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    @classmethod
+    def here(cls, path: bytes | None) -> PayloadFolder | None:
+        """The folder that a job named, if it is on this machine and may be written to."""
+        if not path or not FOLDER.fullmatch(os.fsdecode(os.path.basename(path))):
+            return None
+        return cls(os.fsdecode(path)) if os.access(path, os.R_OK | os.W_OK | os.X_OK) else None
+
+    def write(self, parts: Sequence[bytes | memoryview]) -> str | None:
+        """Write a payload.
+
+        Args:
+            parts: What it consists of; contiguous.
+
+        Returns:
+            Name of the file; None if there is no room for it, or no folder any more: send it through Redis.
+        """
+        if len(parts) > _MOST_PARTS:
+            parts = [b"".join(parts)]
+        size = sum(memoryview(part).nbytes for part in parts)
+        name = uuid.uuid4().hex
+        path = os.path.join(self.path, name)
+        try:
+            room = os.statvfs(self.path)
+            if room.f_bavail * room.f_frsize < size + _RESERVE * room.f_blocks * room.f_frsize:
+                return None
+            file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
+        except OSError:
+            return None
+        try:
+            written = os.writev(file, parts)
+        except OSError:
+            written = -1
+        finally:
+            os.close(file)
+        if written == size:
+            return name
+        remove(path)
+        return None
+
+    def discard(self, fields: Mapping[str, object]) -> None:
+        """Remove the file of a request that is not queued.
+
+        Args:
+            fields: See `client.protocol.request_fields`.
+        """
+        if "data_file" in fields:
+            remove(os.path.join(self.path, str(fields["data_file"])))
+
+    def locate(self, name: bytes) -> bytes:
+        """Path of a file.
+
+        Raises:
+            InvalidInput: This cannot be the name of one.
+        """
+        if not _FILE.fullmatch(name):
+            raise InvalidInput(f"field 'data_file' is {name[:64]!r}; expected 32 hexadecimal digits")
+        return os.path.join(os.fsencode(self.path), name)
+
+
+class PayloadFolders:
+    """Which folders jobs have named lately; for one thread or event loop, or several."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[float, PayloadFolder | None]] = {}
+
+    def find(self, client: redis.Redis, job: str, inputs: Mapping[str, Input]) -> PayloadFolder | None:
+        """Find where the inputs of a request go: a folder, or None for Redis.
+
+        Args:
+            client: The Redis of the job.
+            job: `jobName`.
+            inputs: Those of the request.
+
+        Raises:
+            RedisUnavailable: Redis cannot be reached.
+        """
+        if not _is_large(inputs):
+            return None
+        with translated(client):
+            return run(client, self._finding(job))
+
+    async def find_async(
+        self, client: redis.asyncio.Redis, job: str, inputs: Mapping[str, Input]
+    ) -> PayloadFolder | None:
+        """The asyncio variant of `find`."""
+        if not _is_large(inputs):
+            return None
+        with translated(client):
+            return await run_async(client, self._finding(job))
+
+    def _finding(self, job: str) -> Procedure[PayloadFolder | None]:
+        until, folder = self._known.get(job, (0.0, None))
+        if time.monotonic() >= until:
+            folder = PayloadFolder.here((yield Call(_LOOK, [limits_key(job)], [])))
+            self._known[job] = time.monotonic() + _KNOWN_FOR, folder
+        return folder
+
+    def refused(self, job: str, folder: PayloadFolder | None, fields: Mapping[str, object], error: Exception) -> None:
+        """Clean up after a request that could not be queued.
+
+        Args:
+            job: `jobName`.
+            folder: Where its inputs were left; None if they were not.
+            fields: See `client.protocol.request_fields`.
+            error: Why.
+        """
+        if folder is None:
+            return
+        if isinstance(error, RedisUnavailable):
+            # It may be queued all the same. Until Redis answers, no further files are written.
+            self._known.pop(job, None)
+        else:
+            folder.discard(fields)
+
+
+def _is_large(inputs: Mapping[str, Input]) -> bool:
+    return sum(len(x.data) if isinstance(x, Image) else getattr(x, "nbytes", 0) for x in inputs.values()) >= MIN_BYTES
+
+
+def discard(folder: bytes, name: bytes) -> None:
+    """Remove a file, if its folder is on this machine."""
+    if found := PayloadFolder.here(folder):
+        with suppress(InvalidInput):
+            remove(found.locate(name))
+
+
+def read(path: bytes, limit: int) -> bytes:
+    """Read a payload.
+
+    Args:
+        path: From `PayloadFolder.locate`.
+        limit: Most bytes that it may have.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        InvalidInput: It cannot be read, or is no plain file.
+        RequestTooLarge: It has more bytes.
+    """
+    try:
+        # A link could lead anywhere, and a pipe would keep the reader waiting.
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            status = os.fstat(file)
+            if not stat.S_ISREG(status.st_mode):
+                raise InvalidInput("the file that field 'data_file' names is not a plain file")
+            if status.st_size > limit:
+                raise RequestTooLarge(f"the request has {status.st_size} bytes, more than maxRequestBytes ({limit})")
+            return os.read(file, status.st_size)
+        finally:
+            os.close(file)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise InvalidInput(f"the file that field 'data_file' names cannot be read: {error.strerror}") from None
+
+
+def remove(path: str | bytes) -> None:
+    """Remove a file, if it is there."""
+    with suppress(OSError):
+        os.unlink(path)

@@ -1,0 +1,138 @@
+"""Inputs that clients left in files (`client.payload_files`): reading them, and sweeping up what nobody refers to."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import redis
+
+from cluster_serving.client.errors import InvalidInput, RequestTooLarge, ServingError
+from cluster_serving.client.payload_files import PayloadFolder, read, remove
+from cluster_serving.client.priority import stream_of, streams_of
+from cluster_serving.client.protocol import GROUP, Entry, result_key
+from cluster_serving.client.results import encode_error
+from cluster_serving.client.scripts import Call, Script, call
+from cluster_serving.connectors.answer import Answer, write_answers
+from cluster_serving.connectors.options import RedisOptions
+
+SWEEP_AGE = 3600.0
+"""Seconds that a file is left alone; its client may still wait for room in the queue."""
+
+log = logging.getLogger(__name__)
+
+# A page ends after about 1 MiB or 1000 entries, so that Redis is not kept from its other clients.
+_REFERRED = Script("""
+local first, seen, bytes, names = ARGV[1], 0, 0, {}
+while seen < 1000 and bytes < 1048576 do
+  local entries = redis.call('XRANGE', KEYS[1], first, '+', 'COUNT', 16)
+  if #entries == 0 then return {'', names} end
+  for _, entry in ipairs(entries) do
+    for i = 1, #entry[2], 2 do
+      bytes = bytes + #entry[2][i + 1]
+      if entry[2][i] == 'data_file' then names[#names + 1] = entry[2][i + 1] end
+    end
+  end
+  seen = seen + #entries
+  first = '(' .. entries[#entries][1]
+end
+return {first, names}
+""")
+
+
+class Payloads:
+    """The inputs of one job's requests.
+
+    Args:
+        client: Connection to the job's Redis.
+        job: `jobName`.
+        options: Where the folder is, and how large a request may be.
+        sweeps: Whether to sweep now and then; one slot is enough.
+    """
+
+    def __init__(self, client: redis.Redis, job: str, options: RedisOptions, sweeps: bool = False) -> None:
+        self._client = client
+        self._job = job
+        self._options = options
+        self._folder = PayloadFolder(options.payload_folder) if options.payload_folder else None
+        self._sweeps = sweeps and self._folder is not None
+        self._next_sweep = 0.0
+
+    def load(self, entry: Entry) -> Entry | None:
+        """Read the inputs of a request, if they are in a file.
+
+        Returns:
+            The entry with its inputs. None if it is answered: with an error if they cannot be read or are too large,
+            which therefore never reach Flink's memory.
+
+        Raises:
+            redis.RedisError: Redis cannot be used.
+        """
+        limit = self._options.max_request_bytes
+        try:
+            if entry.file:
+                entry = self._with_path(entry)
+                entry = replace(entry, data=read(entry.path, limit))
+            if entry.size > limit:
+                raise RequestTooLarge(f"the request has {entry.size} bytes, more than maxRequestBytes ({limit})")
+        except FileNotFoundError:
+            if self._client.exists(result_key(self._job, entry.uri)):
+                # A client that lost its connection queued the request twice: whoever answered one took the file.
+                log.warning("request %s was queued twice and is answered already", entry.uri)
+                self._drop(entry)
+            else:
+                self._refuse(entry, InvalidInput("the file that field 'data_file' names is not there (any more)"))
+        except ServingError as error:
+            self._refuse(entry, error)
+        else:
+            return entry
+        return None
+
+    def sweep_if_due(self) -> None:
+        """Remove files that are old and belong to no request; does nothing most of the time.
+
+        Raises:
+            redis.RedisError: Redis cannot be used.
+        """
+        if not self._sweeps or time.monotonic() < self._next_sweep:
+            return
+        old = set(self._old_files())
+        if old:
+            # Old files first, then requests: one that is queued in between is of a young file.
+            for stream in streams_of(self._job):
+                old.difference_update(self._referred(stream))
+            for name in old:
+                remove(os.path.join(self._options.payload_folder, name))
+            log.info("job %s: removed %d payloads that no request refers to", self._job, len(old))
+        self._next_sweep = time.monotonic() + SWEEP_AGE
+
+    def _with_path(self, entry: Entry) -> Entry:
+        if self._folder is None:
+            raise InvalidInput("field 'data_file' names a file, but this job has no folder for them (payloadFolder)")
+        return replace(entry, path=self._folder.locate(entry.file))
+
+    def _refuse(self, entry: Entry, error: ServingError) -> None:
+        answer = Answer(entry, "", encode_error(error))
+        write_answers(self._client, self._job, self._options.result_ttl_s, [answer])
+
+    def _drop(self, entry: Entry) -> None:
+        stream = stream_of(self._job, entry.priority)
+        self._client.xack(stream, GROUP, entry.id)
+        self._client.xdel(stream, entry.id)
+
+    def _old_files(self) -> Iterator[str]:
+        before = time.time() - SWEEP_AGE
+        try:
+            with os.scandir(self._options.payload_folder) as files:
+                yield from (file.name for file in files if file.stat(follow_symlinks=False).st_mtime < before)
+        except OSError as error:
+            log.warning("job %s: its folder of payloads cannot be looked through: %s", self._job, error)
+
+    def _referred(self, stream: str) -> Iterator[str]:
+        first: bytes = b"-"
+        while first:
+            first, names = call(self._client, Call(_REFERRED, [stream], [first]))
+            yield from (name.decode("ascii", "replace") for name in names)

@@ -1,0 +1,44 @@
+"""The folder in which clients on the same machine leave large inputs of a job (`client.payload_files`)."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from pathlib import Path
+
+from cluster_serving.launcher import redis_server
+from cluster_serving.launcher.config import NO_FOLDER, Config
+from cluster_serving.launcher.errors import LaunchError
+
+
+def ensure(config: Config) -> str:
+    """Make the folder of a job, or find that of its last start: requests may be waiting with their inputs there.
+
+    Returns:
+        Its path; empty if the job has none.
+
+    Raises:
+        LaunchError: It cannot be made.
+    """
+    parent = _parent(config)
+    if parent is None:
+        return ""
+    job = hashlib.sha256(config.job_name.encode()).hexdigest()[:16]
+    try:
+        earlier = sorted(parent.glob(f"payloads-{job}-*"))
+        # The rest of the name is known to no other machine: who finds a folder of that name has found this one.
+        folder = earlier[0] if earlier else parent / f"payloads-{job}-{secrets.token_hex(16)}"
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise LaunchError(f"payloadFolder {parent} cannot be used: {error.strerror}") from None
+    return str(folder)
+
+
+def _parent(config: Config) -> Path | None:
+    if config.payload_folder == NO_FOLDER:
+        return None
+    if config.payload_folder:
+        return Path(config.payload_folder)
+    if not config.redis_has_failover and redis_server.is_ours(config.redis_address):
+        return redis_server.folder(config.redis_address)
+    return None

@@ -1,0 +1,151 @@
+"""Inputs in files: the side of the job, on a real Redis."""
+
+import os
+import secrets
+import time
+
+import numpy as np
+import pytest
+
+from cluster_serving.client import InputQueue, InvalidInput, OutputQueue, RequestTooLarge
+from cluster_serving.client.payload_files import MIN_BYTES
+from cluster_serving.client.priority import PRIORITIES
+from cluster_serving.client.protocol import GROUP, result_key
+from cluster_serving.connectors.answer import Answer, write_answers
+from cluster_serving.connectors.limits import publish_limits
+from cluster_serving.connectors.options import RedisOptions
+from cluster_serving.connectors.payloads import SWEEP_AGE, Payloads
+from cluster_serving.connectors.stream import StreamReader, create_groups
+
+LARGE = np.arange(MIN_BYTES // 4, dtype="f4")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    path = tmp_path / f"payloads-{secrets.token_hex(8)}-{secrets.token_hex(16)}"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture
+def options(folder):
+    return RedisOptions("", payload_folder=str(folder), max_request_bytes=1 << 20)
+
+
+@pytest.fixture
+def requests(redis_server, db, job, options):
+    publish_limits(db, job, options)
+    create_groups(db, job)
+    with InputQueue(port=redis_server.port, name=job) as queue:
+        yield queue
+
+
+@pytest.fixture
+def results(redis_server, job):
+    with OutputQueue(port=redis_server.port, name=job) as queue:
+        yield queue
+
+
+@pytest.fixture
+def read(db, job):
+    reader = StreamReader(db, job, "c", 60_000)
+    return lambda: reader.read(10, None)
+
+
+@pytest.fixture
+def payloads(db, job, options):
+    return Payloads(db, job, options, sweeps=True)
+
+
+def test_a_request_is_read_with_its_file_which_goes_when_it_is_answered(db, job, folder, requests, read, payloads):
+    requests.enqueue("a", x=LARGE)
+    requests.enqueue("b", x=np.zeros(2))
+    large, small = map(payloads.load, read())
+    np.testing.assert_array_equal(large.decode()[1]["x"], LARGE)
+    np.testing.assert_array_equal(small.decode()[1]["x"], np.zeros(2))
+    assert len(list(folder.iterdir())) == 1
+    write_answers(db, job, 60, [Answer(entry, "", {"value": "1"}) for entry in (large, small)])
+    assert not list(folder.iterdir())
+
+
+def test_a_file_stays_while_its_request_may_have_to_be_computed(db, job, folder, requests, read, payloads):
+    requests.enqueue("a", x=LARGE)
+    (loaded,) = map(payloads.load, read())
+    # Whoever restores the group finds the request as if it had never been read.
+    db.xgroup_destroy(job, GROUP)
+    create_groups(db, job)
+    assert write_answers(db, job, 60, [Answer(loaded, "", {"value": "1"})]) == 0
+    assert len(list(folder.iterdir())) == 1
+
+
+def refused(results, uri, error, match):
+    with pytest.raises(error, match=match):
+        results.query(uri)
+
+
+def test_a_file_that_is_missing_or_too_large_is_an_error_of_its_request(folder, requests, results, read, payloads):
+    requests.enqueue("missing", x=LARGE)
+    for file in folder.iterdir():
+        file.unlink()
+    requests.enqueue("large", x=np.zeros(1 << 18))
+    requests.enqueue("good", x=LARGE)
+    loaded = list(map(payloads.load, read()))
+    assert loaded[:2] == [None, None]
+    assert loaded[2].uri == "good"
+    refused(results, "missing", InvalidInput, "is not there")
+    refused(results, "large", RequestTooLarge, r"more than maxRequestBytes \(1048576\)")
+    assert len(list(folder.iterdir())) == 1
+
+
+@pytest.mark.parametrize("name", ["../secret", "x", "", "a" * 32 + "/.."])
+def test_a_hostile_name_is_an_error_and_removes_nothing(db, job, tmp_path, results, requests, read, payloads, name):
+    secret = tmp_path / "secret"
+    secret.write_text("kept")
+    db.xadd(job, {"uri": "a", "data_file": name, "serde": "arrow"})
+    for entry in read():
+        loaded = payloads.load(entry)
+        assert (loaded is None) == bool(name)
+    if name:
+        refused(results, "a", InvalidInput, "expected 32 hexadecimal digits")
+    assert secret.read_text() == "kept"
+
+
+def test_a_job_without_a_folder_says_so(db, job, results, requests, read):
+    requests.enqueue("a", x=LARGE)
+    (entry,) = read()
+    assert Payloads(db, job, RedisOptions("")).load(entry) is None
+    refused(results, "a", InvalidInput, "this job has no folder for them")
+
+
+def test_a_request_that_was_queued_twice_keeps_its_result(db, job, requests, results, read, payloads):
+    requests.enqueue("a", x=LARGE)
+    ((_, fields),) = db.xrange(job)
+    db.xadd(job, fields)
+    first, second = read()
+    write_answers(db, job, 60, [Answer(payloads.load(first), "", {"value": "kept"})])
+    assert payloads.load(second) is None
+    assert db.hgetall(result_key(job, "a")) == {b"value": b"kept"}
+    assert db.xpending(job, GROUP)["pending"] == 0
+    assert db.xlen(job) == 0
+
+
+def test_the_sweep_takes_old_files_of_no_request(db, job, folder, requests, options):
+    for index in range(60):
+        requests.enqueue(f"r{index}", x=LARGE, priority=PRIORITIES[index % 3])
+    waiting = {file.name for file in folder.iterdir()}
+    old, young = folder / ("a" * 32), folder / ("b" * 32)
+    for file in (old, young):
+        file.touch()
+    long_ago = time.time() - SWEEP_AGE - 1
+    for file in folder.iterdir():
+        if file != young:
+            os.utime(file, (long_ago, long_ago))
+    Payloads(db, job, options).sweep_if_due()
+    assert old.exists()
+    payloads = Payloads(db, job, options, sweeps=True)
+    payloads.sweep_if_due()
+    assert {file.name for file in folder.iterdir()} == {*waiting, young.name}
+    old.touch()
+    os.utime(old, (long_ago, long_ago))
+    payloads.sweep_if_due()
+    assert old.exists(), "only once an hour"
