@@ -51,6 +51,11 @@ class Lane:
         # Until the window has shown that it shares this process, nothing would ever be counted as answered.
         return self._announced - self._answered if self.attached else 0
 
+    @property
+    def more(self) -> bool:
+        """Whether requests have been announced that have not arrived yet."""
+        return self._announced > self._arrived
+
     def capacity(self, timeout: float, ahead: bool) -> int:
         """Source: how many more requests may be handed over; waits up to `timeout` seconds for at least one.
 
@@ -93,7 +98,7 @@ class Lane:
         with self._changed:
             self.attached = True
             self._arrived += count
-            return self._announced > self._arrived
+            return self.more
 
     def answer(self, count: int) -> None:
         """Sink: `count` requests were answered."""

@@ -37,7 +37,7 @@ def build(env: StreamExecutionEnvironment, options: JobOptions) -> None:
     (
         requests.process(BatchingWindow(options.batch), output_type=Types.PICKLED_BYTE_ARRAY())
         .name(window.NAME)
-        .map(Inference(options), output_type=Types.PICKLED_BYTE_ARRAY())
+        .flat_map(Inference(options), output_type=Types.PICKLED_BYTE_ARRAY())
         .name(inference.NAME)
         .flat_map(RedisHashSink(options.redis, options.name), output_type=Types.INT())
         .name(sink.NAME)

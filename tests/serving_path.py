@@ -8,7 +8,7 @@ from cluster_serving.client import image_stream
 from cluster_serving.client.errors import InvalidInput, ServingError
 from cluster_serving.connectors.answer import Answer
 from cluster_serving.job.batcher import Batcher
-from cluster_serving.job.inference import Predictor
+from cluster_serving.job.predictor import Predictor
 from cluster_serving.job.request import Request
 
 

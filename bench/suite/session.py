@@ -80,8 +80,8 @@ class Session:
     def __post_init__(self) -> None:
         if self.file.exists():
             found = json.loads(self.file.read_text("utf8"))
-            # Rows of other settings would be compared with what they are not.
-            if found["settings"] == json.loads(json.dumps(asdict(self.settings))):
+            # Rows of other settings would be compared with what they are not; those of other peers would not.
+            if found["settings"] | {"peers": []} == json.loads(json.dumps(asdict(self.settings))) | {"peers": []}:
                 self.rows = {name: row for name, row in found["rows"].items() if "failed" not in row}
 
     @property
@@ -90,8 +90,8 @@ class Session:
         return len(os.sched_getaffinity(0))
 
     def run(self, name: str, row: Callable[[Session], Measured]) -> None:
-        """Measure a row unless it is done; a row that cannot be measured says why, and the others go on."""
-        if name in self.rows:
+        """Measure a row unless it is done, with these peers; if it cannot be, it says why, and the others go on."""
+        if name in self.rows and set(self.settings.peers) <= set(self.rows[name].get("peers", ())):
             self.say(f"{name}: done already")
             return
         self.say(f"{name}: {(row.__doc__ or '').splitlines()[0]}")
@@ -102,7 +102,11 @@ class Session:
             self.say(f"{name}: failed: {type(error).__name__}: {error}")
             found = {"failed": f"{type(error).__name__}: {error}"}
         took = round(time.perf_counter() - started, 1)
-        self.rows[name] = found | {"took_s": took, "load_average_before": round(loads[0], 2)}
+        self.rows[name] = found | {
+            "peers": list(self.settings.peers),
+            "took_s": took,
+            "load_average_before": round(loads[0], 2),
+        }
         self.save()
 
     def save(self) -> None:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
-
-import numpy as np
 
 from cluster_serving.client.errors import ModelError
 from cluster_serving.client.inputs import Array
 from cluster_serving.job.models.detect import ModelFiles
-from cluster_serving.job.models.openvino_compiled import MOST_WEIGHTS, Compiled, fixed, openvino
-from cluster_serving.job.models.spec import Model, TensorSpec, choose
+from cluster_serving.job.models.openvino_compiled import MOST_WEIGHTS, Compiled, Run, Singles, openvino, singles
+from cluster_serving.job.models.spec import Model, Started, TensorSpec, choose
 from cluster_serving.job.options import ModelOptions
 
 _DTYPES = {
@@ -44,35 +43,39 @@ class OpenVINOModel(Model):
             raise ModelError(f"the model needs every one of its inputs, once: {needed}")
         self._positions = [indexes.index(index) for index in range(len(indexes))]
         self._output_indexes, self.outputs = _pick("output", options.outputs, self._free.network.outputs)
-        self._fixed: list[tuple[int, Compiled]] = []
+        self._network: Compiled | Singles = self._free
         if self.fixed_batch is None and sum(path.stat().st_size for path in files.paths) <= MOST_WEIGHTS:
-            self._fixed = fixed(core, network, options.threads)
-        if self._fixed:
-            # They compute any batch, and its weights are a copy.
+            self._network = singles(core, network, options.threads) or self._free
+        self.overlaps = isinstance(self._network, Singles) and self._network.overlaps
+        if self._network is not self._free:
+            # Its weights are a copy.
             self._free.close()
 
     @property
-    def fixed_sizes(self) -> list[int]:
-        """Batch sizes of the networks that are compiled for one size; see `openvino_compiled.fixed`."""
-        return [size for size, _ in self._fixed]
+    def computes_singles(self) -> bool:
+        """Whether it is compiled for single records; see `openvino_compiled.singles`."""
+        return isinstance(self._network, Singles)
+
+    def start(self, inputs: Sequence[Array]) -> Started[list[Array]]:
+        """See `Model.start`."""
+        if not self.overlaps or not isinstance(self._network, Singles):
+            return super().start(inputs)
+        self._check(inputs)
+        with self._failing():
+            run = self._network.start([inputs[position] for position in self._positions])
+        return Started(partial(self._checked, partial(self._chosen, run), len(inputs[0])), run.wait)
 
     def close(self) -> None:
-        """Free the compiled networks."""
-        self._free.close()
-        for _, compiled in self._fixed:
-            compiled.close()
+        """Free the compiled network."""
+        self._network.close()
 
     def _run(self, inputs: Sequence[Array]) -> list[Array]:
         ordered = [inputs[position] for position in self._positions]
-        parts = []
-        start, count = 0, len(inputs[0])
-        for size, compiled in self._fixed:
-            while count - start >= size:
-                parts.append(compiled.run([array[start : start + size] for array in ordered]))
-                start += size
-        if start < count:
-            parts.append(self._free.run([array[start:] for array in ordered] if start else ordered))
-        outputs = parts[0] if len(parts) == 1 else [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
+        outputs = self._network.run(ordered)
+        return [outputs[index] for index in self._output_indexes]
+
+    def _chosen(self, run: Run) -> list[Array]:
+        outputs = run.outputs()
         return [outputs[index] for index in self._output_indexes]
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Literal, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Generic, Literal, TypeVar
 
 import numpy as np
 
@@ -30,6 +32,24 @@ Layout = Literal["HWC", "CHW"]
 T = TypeVar("T")
 
 
+class Started(Generic[T]):
+    """A batch that is being computed.
+
+    Args:
+        outputs: Waits for its outputs and gives them, or raises what `Model.predict` raises.
+        wait: Waits for it so many seconds at most, and says whether it is computed.
+    """
+
+    def __init__(self, outputs: Callable[[], T], wait: Callable[[float], bool] = lambda seconds: True) -> None:
+        self.outputs = outputs
+        self.wait = wait
+
+
+def computed(outputs: T) -> Started[T]:
+    """A batch that is computed already."""
+    return Started(lambda: outputs)
+
+
 class Model(ABC):
     """A loaded model that computes one batch per call; it is used by one thread at a time.
 
@@ -40,10 +60,12 @@ class Model(ABC):
         outputs: What `predict` returns, in order; empty as long as only a first call can tell.
         fixed_batch: The one size of a batch that the engine computes, to which `predict` cuts and pads; None if any
             will do.
+        overlaps: Whether `start` returns while the batch is being computed.
     """
 
     layout: Layout = "CHW"
     fixed_batch: int | None = None
+    overlaps: bool = False
     engine: str
     inputs: list[TensorSpec]
     outputs: list[TensorSpec]
@@ -62,17 +84,38 @@ class Model(ABC):
             InferenceFailed: The engine failed, or returned something else than one row per record.
             ModelError: An output named in the options does not exist, where only a call can tell.
         """
+        self._check(inputs)
+        compute = self._run if self.fixed_batch is None else partial(self._run_fixed, batch=self.fixed_batch)
+        return self._checked(lambda: compute(inputs), len(inputs[0]))
+
+    def start(self, inputs: Sequence[Array]) -> Started[list[Array]]:
+        """Start to compute one batch, after those that were started before; see `predict`.
+
+        Raises:
+            InferenceFailed: From here or from `Started.outputs`, as `predict` raises it.
+            ModelError: The same.
+        """
+        return computed(self.predict(inputs))
+
+    def _check(self, inputs: Sequence[Array]) -> None:
         for spec, array in zip(self.inputs, inputs, strict=True):
             # Some engines would convert, and lose digits. Comparing dtypes is five times as fast as their names.
             if spec.dtype and array.dtype != ("O" if spec.dtype == "str" else spec.dtype):
                 raise InferenceFailed(f"input {spec.name!r} is {array.dtype.name}; {self.describe()}")
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        """Name engine and inputs in what an engine raises."""
         try:
-            outputs = self._run(inputs) if self.fixed_batch is None else self._run_fixed(inputs, self.fixed_batch)
+            yield
         except ModelError:
             raise
         except Exception as error:
             raise InferenceFailed(f"{self.engine} failed: {cause(error)}; {self.describe()}") from error
-        batch = len(inputs[0])
+
+    def _checked(self, compute: Callable[[], list[Array]], batch: int) -> list[Array]:
+        with self._failing():
+            outputs = compute()
         for index, array in enumerate(outputs):
             if not array.ndim or len(array) != batch:
                 name = self.outputs[index].name if index < len(self.outputs) else str(index)

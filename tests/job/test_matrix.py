@@ -19,10 +19,9 @@ from cluster_serving.client.inputs import Array, Image, Input, SparseTensor
 from cluster_serving.client.protocol import parse_entry, request_fields
 from cluster_serving.client.results import decode_result
 from cluster_serving.connectors.options import RedisOptions
-from cluster_serving.job import inference
-from cluster_serving.job.inference import Predictor
 from cluster_serving.job.models import load_model
 from cluster_serving.job.options import JobOptions, ModelOptions
+from cluster_serving.job.predictor import Predictor
 from cluster_serving.job.request import Request
 from tests.early_arrow import reframed
 from tests.job.compatibility import CLIENTS, ENGINES, FILTERS, IMAGES, KINDS, document, excluded
@@ -90,7 +89,7 @@ def models(tmp_path_factory):
 def loaded():
     """Loads each model once for all the filters."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(inference, "load_model", cache(load_model))
+        patch.setattr("cluster_serving.job.predictor.load_model", cache(load_model))
         yield
 
 

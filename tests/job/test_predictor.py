@@ -9,8 +9,8 @@ from cluster_serving.client.png import encode_png
 from cluster_serving.client.protocol import NATIVE, Entry
 from cluster_serving.client.results import decode_result
 from cluster_serving.connectors.options import RedisOptions
-from cluster_serving.job.inference import Predictor
 from cluster_serving.job.options import BatchOptions, JobOptions, ModelOptions
+from cluster_serving.job.predictor import Predictor
 from cluster_serving.job.request import Request
 from tests import model_zoo
 

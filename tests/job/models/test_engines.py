@@ -246,21 +246,49 @@ def test_a_copy_computes_with_as_many_threads_as_it_may(engine, heavy_folders):
     raise AssertionError("two threads were allowed, and one did all the work")
 
 
-@pytest.mark.parametrize("threads", [1, 2, 5])
-def test_what_openvino_answers_does_not_depend_on_the_batch(tmp_path, threads):
-    """A network heavy enough for copies of fixed batches: every record gets the same answer in any company."""
+def convolutions(folder):
+    """A network heavy enough to be compiled for single records."""
     ops = model_zoo.digits().ops
     x = h = ops.parameter([-1, 3, 64, 64], np.float32)
     rng = np.random.default_rng(0)
     for channels in (3, 32, 32):
         kernel = ops.constant(rng.normal(0, 0.1, (32, channels, 3, 3)).astype("f4"))
         h = ops.relu(ops.convolution(h, kernel, [1, 1], [1, 1], [1, 1], [1, 1]))
-    model_zoo.save_openvino(tmp_path, {"x": x}, {"y": ops.reduce_mean(h, [2, 3], False)})
+    model_zoo.save_openvino(
+        folder, {"x": x}, {"y": ops.reduce_mean(h, [2, 3], False), "z": ops.reduce_max(h, [1], True)}
+    )
+    return rng.random((11, 3, 64, 64)).astype("f4")
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_what_openvino_answers_does_not_depend_on_the_batch(tmp_path, threads):
+    """Every record gets the same answer in any company."""
+    records = convolutions(tmp_path)
     model = load_model(ModelOptions(str(tmp_path), threads=threads))
     assert isinstance(model, OpenVINOModel)
-    assert model.fixed_sizes == {1: [1], 2: [4, 1], 5: []}[threads]
-    records = rng.random((11, 3, 64, 64)).astype("f4")
+    assert model.computes_singles
+    assert model.overlaps == (threads > 1)
     alone = np.concatenate([model.predict([records[index : index + 1]])[0] for index in range(11)])
     for count in range(1, 12):
-        np.testing.assert_allclose(model.predict([records[:count]])[0], alone[:count], rtol=1e-3, atol=1e-4)
+        np.testing.assert_array_equal(model.predict([records[:count]])[0], alone[:count])
+    model.close()
+
+
+def test_openvino_computes_batches_while_others_wait(tmp_path):
+    records = convolutions(tmp_path)
+    model = load_model(ModelOptions(str(tmp_path), threads=2, outputs=("z", "y")))
+    expected = model.predict([records])
+    for _ in range(5):
+        started = [model.start([records[start : start + 4].copy()]) for start in (0, 4, 8)]
+        # Nobody waits for this one: its memory stays until it is computed.
+        model.start([records[:3].copy()])
+        parts = [part.outputs() for part in reversed(started)][::-1]
+        assert all(part.wait(0) for part in started)
+        for index in (0, 1):
+            np.testing.assert_array_equal(np.concatenate([part[index] for part in parts]), expected[index])
+    with pytest.raises(InferenceFailed, match="input 'x' is float64"):
+        model.start([records.astype("f8")])
+    with pytest.raises(InferenceFailed, match="OpenVINO failed"):
+        model.start([records[:2, :, :5].copy()]).outputs()
+    np.testing.assert_array_equal(model.start([records[:1]]).outputs()[0], expected[0][:1])
     model.close()

@@ -1,0 +1,94 @@
+"""Two batches at a time: which are waited for, and when."""
+
+import threading
+
+import pytest
+
+from cluster_serving.client.protocol import Entry
+from cluster_serving.connectors.lane import Lane
+from cluster_serving.job.overlap import Overlap
+from cluster_serving.job.request import Request
+
+
+class Running:
+    """A batch that is computed once it is told so."""
+
+    def __init__(self, requests, alone):
+        self.names = [request.entry.uri for request in requests]
+        self.alone = alone
+        self.done = threading.Event()
+
+    def wait(self, seconds):
+        return self.done.wait(seconds)
+
+
+@pytest.fixture
+def lane():
+    lane = Lane(limit=100, pause=0)
+    lane.arrive(0)
+    return lane
+
+
+@pytest.fixture
+def begun():
+    return []
+
+
+@pytest.fixture
+def overlap(begun):
+    def begin(requests, alone):
+        begun.append(Running(requests, alone))
+        return begun[-1]
+
+    return Overlap(begin, threads=2)
+
+
+def requests(names):
+    return [Request(Entry(b"1-0", name, b""), "", {}) for name in names]
+
+
+def test_a_batch_that_is_all_there_is_runs_in_halves(overlap, begun, lane):
+    batches = overlap.feed(requests("abcde"), lane)
+    threading.Timer(0.05, lambda: begun[1].done.set()).start()
+    assert next(batches).names == ["a", "b"]
+    assert [running.names for running in begun] == [["a", "b"], ["c", "d", "e"]]
+    assert next(batches) is begun[1]
+    assert begun[1].done.is_set()
+    assert list(batches) == []
+    assert [running.alone for running in begun] == [True, False]
+
+
+@pytest.mark.parametrize("names", ["a", "abc"])
+def test_a_small_batch_is_not_divided(overlap, begun, lane, names):
+    threading.Timer(0.02, lambda: begun[0].done.set()).start()
+    (running,) = overlap.feed(requests(names), lane)
+    assert running.names == list(names)
+    assert running.done.is_set()
+
+
+def test_a_batch_is_left_alone_while_another_is_on_its_way(overlap, begun, lane):
+    lane.announce(3)
+    assert list(overlap.feed(requests("abcdef"), lane)) == []
+    assert [running.names for running in begun] == [list("abcdef")], "not divided: there is more to do"
+    lane.arrive(3)
+    batches = overlap.feed(requests("xyz"), lane)
+    # Whoever waits for the first finds the second started.
+    assert next(batches) is begun[0]
+    assert [running.names for running in begun] == [list("abcdef"), list("xyz")]
+    begun[1].done.set()
+    assert next(batches) is begun[1]
+    assert list(batches) == []
+
+
+def test_what_comes_while_a_batch_is_computed_goes_first(overlap, begun, lane):
+    threading.Timer(0.05, lambda: lane.announce(1)).start()
+    assert list(overlap.feed(requests("ab"), lane)) == []
+    lane.arrive(1)
+    begun[0].done.set()
+    threading.Timer(0.02, lambda: begun[1].done.set()).start()
+    assert [running.names for running in overlap.feed(requests("c"), lane)] == [["a", "b"], ["c"]]
+
+
+def test_without_a_lane_every_batch_is_waited_for(overlap, begun):
+    assert [running.names for running in overlap.feed(requests("abcdefgh"), None)] == [list("abcdefgh")]
+    assert [running.names for running in overlap.feed(requests("x"), None)] == [["x"]]
