@@ -12,12 +12,12 @@ import numpy as np
 from cluster_serving.client.inputs import Array
 
 _MOST_KEPT = 64 << 20
-# In CPython: the list, and the argument of getrefcount.
+# In CPython: the attribute, and the argument of getrefcount.
 _OWN_REFERENCES = 2
 
 
 class BatchMemory:
-    """Joins the arrays of records into one batch, in memory that is used again; for two batches at a time.
+    """Joins the arrays of records into one batch, in memory that is used again.
 
     The kernel clears fresh memory page by page, which takes longer than to write a batch of images into it. Memory that
     is still referred to is left alone: a model may return a part of its input, keep it, or hang with it.
@@ -28,8 +28,7 @@ class BatchMemory:
 
     def __init__(self, dtype: np.dtype[Any] | None) -> None:
         self._dtype = dtype
-        # One batch may be computed while the next is put together.
-        self._memories = [np.empty(0, np.uint8), np.empty(0, np.uint8)]
+        self._memory = np.empty(0, np.uint8)
 
     def join(self, arrays: Sequence[Array], already_batched: bool) -> Array:
         """Make a batch.
@@ -56,9 +55,6 @@ class BatchMemory:
         size = math.prod(shape) * dtype.itemsize
         if dtype.hasobject or size > _MOST_KEPT:
             return np.empty(shape, dtype)
-        memories = self._memories
-        free = [index for index in range(len(memories)) if sys.getrefcount(memories[index]) <= _OWN_REFERENCES]
-        index = free[0] if free else 0
-        if not free or len(memories[index]) < size:
-            memories[index] = np.empty(size, np.uint8)
-        return memories[index][:size].view(dtype).reshape(shape)
+        if len(self._memory) < size or sys.getrefcount(self._memory) > _OWN_REFERENCES:
+            self._memory = np.empty(size, np.uint8)
+        return self._memory[:size].view(dtype).reshape(shape)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from cluster_serving.client import encryption
@@ -13,59 +13,14 @@ from cluster_serving.connectors.answer import Answer
 from cluster_serving.job.batch import Arrays, group_by_shape, isolate, merge, split
 from cluster_serving.job.batch_memory import BatchMemory
 from cluster_serving.job.models import load_model
-from cluster_serving.job.models.spec import Model, Started, computed
+from cluster_serving.job.models.spec import Model, Started
 from cluster_serving.job.options import JobOptions
 from cluster_serving.job.postprocessing import Encoder, make_encoder
 from cluster_serving.job.preprocessing import Preprocessor
 from cluster_serving.job.request import Request
 from cluster_serving.job.watched_model import NotComputed, WatchedModel
 
-
-class Batch:
-    """Records in the model.
-
-    Args:
-        begin: Starts to compute records.
-        indexes: Of their requests.
-        records: At least one.
-        at_once: Whether to wait for them here.
-    """
-
-    def __init__(
-        self,
-        begin: Callable[[Sequence[Arrays], bool], Started[list[Arrays]]],
-        indexes: Sequence[int],
-        records: Sequence[Arrays],
-        at_once: bool,
-    ) -> None:
-        self.indexes = indexes
-        self._begin = begin
-        self._records = records
-        self._first: Started[list[Arrays]] | None = self._begun(records, at_once)
-
-    def wait(self, seconds: float) -> bool:
-        """Wait so many seconds at most; says whether all records are computed."""
-        return self._first is None or self._first.wait(seconds)
-
-    def results(self) -> list[Arrays | ServingError]:
-        """Outputs of each record, or the error that it causes."""
-        return isolate(self._run, self._records)
-
-    def _run(self, records: Sequence[Arrays]) -> list[Arrays]:
-        # When it fails as a whole, parts of it are computed again.
-        started, self._first = self._first, None
-        return (started or self._begin(records, True)).outputs()
-
-    def _begun(self, records: Sequence[Arrays], at_once: bool) -> Started[list[Arrays]]:
-        try:
-            return self._begin(records, at_once)
-        except Exception as error:
-            failure = error
-
-            def fail() -> list[Arrays]:
-                raise failure
-
-            return Started(fail)
+_LONG = 60.0
 
 
 class Computation:
@@ -74,25 +29,26 @@ class Computation:
     Args:
         requests: The requests.
         answers: Those that are answered already, by index.
-        batches: Those of the others.
+        started: The records of those that are not.
         to_answer: Makes an answer of a request and its outputs, or its error.
     """
 
     def __init__(
         self,
         requests: Sequence[Request],
-        answers: Mapping[int, Answer],
-        batches: Sequence[Batch],
+        answers: dict[int, Answer],
+        started: dict[int, Started[Arrays]],
         to_answer: Callable[[Request, Arrays | ServingError], Answer],
     ) -> None:
         self.requests = requests
-        self._answers = dict(answers)
-        self._batches = batches
+        self._answers = answers
+        self._started = started
         self._to_answer = to_answer
 
     def wait(self, seconds: float) -> bool:
         """Wait so many seconds at most; says whether all requests are computed."""
-        return all(batch.wait(seconds) for batch in self._batches)
+        # The last one first: who waits for each in turn wakes for each, and interrupts the next one.
+        return all(record.wait(seconds) for record in reversed(self._started.values()))
 
     def answers(self) -> list[Answer]:
         """Wait for the answers.
@@ -100,10 +56,14 @@ class Computation:
         Returns:
             An answer to each request, in order; if the process is `exhausted`, to those that could be computed.
         """
-        for batch in self._batches:
-            for index, result in zip(batch.indexes, batch.results(), strict=True):
-                if not isinstance(result, NotComputed):
-                    self._answers[index] = self._to_answer(self.requests[index], result)
+        while not self.wait(_LONG):
+            pass
+        for index, record in self._started.items():
+            try:
+                result: Arrays | ServingError = record.outputs()
+            except ServingError as error:
+                result = error
+            self._answers[index] = self._to_answer(self.requests[index], result)
         return [self._answers[index] for index in sorted(self._answers)]
 
 
@@ -139,7 +99,7 @@ class Predictor:
     @property
     def overlaps(self) -> bool:
         """Whether `start` returns while the requests are being computed."""
-        return self.model.overlaps
+        return self.model.overlaps and not self._already_batched
 
     @property
     def exhausted(self) -> bool:
@@ -172,23 +132,33 @@ class Predictor:
     def start(self, requests: Sequence[Request], alone: bool) -> Computation:
         """Start to compute requests of one signature: one call of the model, unless one of them makes it fail.
 
+        If the model `overlaps`, each is started as soon as it is prepared; else they are computed when this returns.
+
         Args:
             requests: At least one.
             alone: Nothing else is being computed, so a single request may have all threads.
         """
         answers: dict[int, Answer] = {}
+        started: dict[int, Started[Arrays]] = {}
         ready: list[tuple[int, Arrays]] = []
+        one_by_one = self.overlaps and not (alone and len(requests) == 1)
         for index, prepared in enumerate(self._prepare_all(requests)):
             if isinstance(prepared, ServingError):
                 answers[index] = requests[index].fail(prepared)
-            else:
+            elif not one_by_one:
                 ready.append((index, prepared))
-        batches = []
+            else:
+                try:
+                    started[index] = self.model.start(prepared)
+                except ServingError as error:
+                    answers[index] = requests[index].fail(error)
         for group in group_by_shape([arrays for _, arrays in ready]):
             members = [ready[position] for position in group]
-            indexes, records = [index for index, _ in members], [arrays for _, arrays in members]
-            batches.append(Batch(self._begin, indexes, records, alone and len(members) == 1))
-        return Computation(requests, answers, batches, self._to_answer)
+            results = isolate(self._run, [arrays for _, arrays in members])
+            for (index, _), result in zip(members, results, strict=True):
+                if not isinstance(result, NotComputed):
+                    answers[index] = self._to_answer(requests[index], result)
+        return Computation(requests, answers, started, self._to_answer)
 
     def _load(self) -> Model:
         model = load_model(self._options.model, *self._secret)
@@ -225,12 +195,11 @@ class Predictor:
         except Exception as error:
             return InvalidInput(f"the inputs cannot be prepared: {type(error).__name__}: {error}")
 
-    def _begin(self, records: Sequence[Arrays], at_once: bool) -> Started[list[Arrays]]:
-        batch = merge(records, self._memories, self._already_batched)
-        # This line is where a batch meets the model.
-        started = computed(self.model.predict(batch)) if at_once else self.model.start(batch)
+    def _run(self, records: Sequence[Arrays]) -> list[Arrays]:
         rows = [record[0].shape[0] if self._already_batched else 1 for record in records]
-        return Started(lambda: split(started.outputs(), rows, self._already_batched), started.wait)
+        # This line is where a batch meets the model.
+        outputs = self.model.predict(merge(records, self._memories, self._already_batched))
+        return split(outputs, rows, self._already_batched)
 
     def _to_answer(self, request: Request, result: Arrays | ServingError) -> Answer:
         if isinstance(result, ServingError):

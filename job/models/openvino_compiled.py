@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import sys
+from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
 from typing import Any
 
 import numpy as np
@@ -19,13 +19,15 @@ sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
 
 import openvino  # noqa: E402
 
-__all__ = ["MOST_WEIGHTS", "Compiled", "Run", "Singles", "openvino", "singles"]
+__all__ = ["MOST_WEIGHTS", "Compiled", "Record", "Singles", "openvino", "singles"]
 
 MOST_WEIGHTS = 256 << 20
 """Bytes of a model of which copies are made: each has weights of its own."""
 
 # Of a network that computes less, the call is what costs: it is better off with whole batches.
 _HEAVY = 50e6
+# Of all records that are started; more wait for the first.
+_MOST_BYTES = 256 << 20
 
 
 def _compile(core: Any, network: Any, threads: int, streams: int) -> Any:
@@ -71,62 +73,59 @@ class Compiled:
         self._request = self.network = None
 
 
-class Run:
-    """Records that the threads of a network compute, each by one of them.
+class Record:
+    """A record that a thread of a network computes, in the memory of its request.
 
     Args:
-        requests: One per record; not in use.
-        inputs: Those of the records, one array per input; must be writable in place.
-        outputs: Where the outputs are to go, one array per output.
-        release: Told when the requests are not in use any more.
+        request: Not in use.
+        inputs: One array per input, of its dtype or one that it holds.
+        release: Told when the request is not in use any more.
     """
 
-    def __init__(
-        self,
-        requests: Sequence[Any],
-        inputs: Sequence[Array],
-        outputs: list[Array],
-        release: Callable[[Sequence[Any]], None],
-    ) -> None:
-        # The requests do not keep this memory alive.
-        self._memory = (inputs, outputs)
-        self._requests = requests
+    def __init__(self, request: Any, inputs: Sequence[Array], release: Callable[[Any], None]) -> None:
+        self._request = request
         self._release = release
-        self._started: list[Any] = []
-        for row, request in enumerate(requests):
-            for index, array in enumerate(inputs):
-                request.set_input_tensor(index, openvino.Tensor(array[row : row + 1], shared_memory=True))
-            for index, array in enumerate(outputs):
-                request.set_output_tensor(index, openvino.Tensor(array[row : row + 1], shared_memory=True))
-            request.start_async(share_inputs=True)
-            self._started.append(request)
+        self._outputs: list[Array] | None = None
+        self._error: RuntimeError | None = None
+        for index, array in enumerate(inputs):
+            memory = request.get_input_tensor(index).data[0]
+            if array.shape != memory.shape:
+                raise RuntimeError(f"input {index} has shape {list(array.shape)}, not {list(memory.shape)}")
+            np.copyto(memory, array, casting="safe")
+        request.start_async()
 
-    def __del__(self) -> None:
-        with suppress(RuntimeError):
-            self._finish()
+    @property
+    def finished(self) -> bool:
+        """Whether `finish` was called."""
+        return self._request is None
 
     def wait(self, seconds: float) -> bool:
-        """Wait so many seconds at most; says whether all records are computed."""
-        milliseconds = math.ceil(seconds * 1000)
-        return all(request.wait_for(milliseconds) for request in reversed(self._started))
+        """Wait so many seconds at most; says whether it is computed."""
+        return self.finished or bool(self._request.wait_for(math.ceil(seconds * 1000)))
+
+    def finish(self) -> None:
+        """Wait until it is computed, and keep its outputs."""
+        if self.finished:
+            return
+        request, self._request = self._request, None
+        try:
+            request.wait()
+            count = len(request.model_outputs)
+            self._outputs = [request.get_output_tensor(index).data[0].copy() for index in range(count)]
+        except RuntimeError as error:
+            self._error = error
+        self._release(request)
 
     def outputs(self) -> list[Array]:
-        """Wait for the outputs.
+        """Wait for the outputs, which have no batch dimension.
 
         Raises:
             RuntimeError: OpenVINO failed.
         """
-        self._finish()
-        self._release(self._requests)
-        return self._memory[1]
-
-    def _finish(self) -> None:
-        # All are waited for, whatever fails. The last one first: this thread then wakes once, instead of interrupting
-        # the next record after each.
-        with ExitStack() as waits:
-            for request in self._started:
-                waits.callback(request.wait)
-            self._started = []
+        self.finish()
+        if self._outputs is None:
+            raise self._error or RuntimeError("not computed")
+        return self._outputs
 
 
 class Singles:
@@ -142,7 +141,9 @@ class Singles:
         self._single = Compiled(core, network, threads)
         self._streams = _compile(core, network, threads, threads) if threads > 1 else None
         self._idle: list[Any] = []
-        self._outputs = [(list(port.shape)[1:], port.element_type.to_dtype()) for port in network.outputs]
+        self._started: deque[Record] = deque()
+        size = sum(port.element_type.size * math.prod(port.shape) for port in (*network.inputs, *network.outputs))
+        self._most_started = max(4 * threads, _MOST_BYTES // max(1, size))
 
     @property
     def overlaps(self) -> bool:
@@ -152,27 +153,34 @@ class Singles:
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         """As `Compiled.run`."""
         count = len(inputs[0])
-        if count > 1 and self.overlaps:
-            return self.start(inputs).outputs()
+        if count == 1:
+            return self._single.run(inputs)
+        if self.overlaps:
+            records = [self.start([array[index] for array in inputs]) for index in range(count)]
+            return [np.stack(arrays) for arrays in zip(*(record.outputs() for record in records), strict=True)]
         parts = [self._single.run([array[index : index + 1] for array in inputs]) for index in range(count)]
-        return parts[0] if count == 1 else [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
+        return [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
 
-    def start(self, inputs: Sequence[Array]) -> Run:
-        """Start to compute a batch, after those that were started before; not for one thread."""
-        count = len(inputs[0])
-        requests = [self._idle.pop() if self._idle else self._new_request() for _ in range(count)]
-        outputs = [np.empty((count, *shape), dtype) for shape, dtype in self._outputs]
-        return Run(requests, [writable(array) for array in inputs], outputs, self._idle.extend)
+    def start(self, inputs: Sequence[Array]) -> Record:
+        """Start to compute a record, after those that were started before; not for one thread.
+
+        Args:
+            inputs: As of `Record`, without a batch dimension.
+        """
+        if self._streams is None:
+            raise RuntimeError("the model is closed, or has one thread")
+        while self._started and (self._started[0].finished or len(self._started) >= self._most_started):
+            self._started.popleft().finish()
+        request = self._idle.pop() if self._idle else self._streams.create_infer_request()
+        record = Record(request, inputs, self._idle.append)
+        self._started.append(record)
+        return record
 
     def close(self) -> None:
         """Free the memory."""
         self._single.close()
+        self._started.clear()
         self._idle, self._streams = [], None
-
-    def _new_request(self) -> Any:
-        if self._streams is None:
-            raise RuntimeError("the model is closed, or has one thread")
-        return self._streams.create_infer_request()
 
 
 def singles(core: Any, network: Any, threads: int) -> Singles | None:

@@ -9,7 +9,7 @@ from typing import Any
 from cluster_serving.client.errors import ModelError
 from cluster_serving.client.inputs import Array
 from cluster_serving.job.models.detect import ModelFiles
-from cluster_serving.job.models.openvino_compiled import MOST_WEIGHTS, Compiled, Run, Singles, openvino, singles
+from cluster_serving.job.models.openvino_compiled import MOST_WEIGHTS, Compiled, Record, Singles, openvino, singles
 from cluster_serving.job.models.spec import Model, Started, TensorSpec, choose
 from cluster_serving.job.options import ModelOptions
 
@@ -56,14 +56,13 @@ class OpenVINOModel(Model):
         """Whether it is compiled for single records; see `openvino_compiled.singles`."""
         return isinstance(self._network, Singles)
 
-    def start(self, inputs: Sequence[Array]) -> Started[list[Array]]:
+    def start(self, record: Sequence[Array]) -> Started[list[Array]]:
         """See `Model.start`."""
-        if not self.overlaps or not isinstance(self._network, Singles):
-            return super().start(inputs)
-        self._check(inputs)
+        if not isinstance(self._network, Singles):
+            return super().start(record)
         with self._failing():
-            run = self._network.start([inputs[position] for position in self._positions])
-        return Started(partial(self._checked, partial(self._chosen, run), len(inputs[0])), run.wait)
+            started = self._network.start([record[position] for position in self._positions])
+        return Started(partial(self._outputs_of, started), started.wait)
 
     def close(self) -> None:
         """Free the compiled network."""
@@ -74,8 +73,9 @@ class OpenVINOModel(Model):
         outputs = self._network.run(ordered)
         return [outputs[index] for index in self._output_indexes]
 
-    def _chosen(self, run: Run) -> list[Array]:
-        outputs = run.outputs()
+    def _outputs_of(self, record: Record) -> list[Array]:
+        with self._failing():
+            outputs = record.outputs()
         return [outputs[index] for index in self._output_indexes]
 
 

@@ -33,21 +33,16 @@ T = TypeVar("T")
 
 
 class Started(Generic[T]):
-    """A batch that is being computed.
+    """Something that is being computed.
 
     Args:
-        outputs: Waits for its outputs and gives them, or raises what `Model.predict` raises.
+        outputs: Waits for the outputs and gives them, or raises what `Model.predict` raises.
         wait: Waits for it so many seconds at most, and says whether it is computed.
     """
 
     def __init__(self, outputs: Callable[[], T], wait: Callable[[float], bool] = lambda seconds: True) -> None:
         self.outputs = outputs
         self.wait = wait
-
-
-def computed(outputs: T) -> Started[T]:
-    """A batch that is computed already."""
-    return Started(lambda: outputs)
 
 
 class Model(ABC):
@@ -60,7 +55,7 @@ class Model(ABC):
         outputs: What `predict` returns, in order; empty as long as only a first call can tell.
         fixed_batch: The one size of a batch that the engine computes, to which `predict` cuts and pads; None if any
             will do.
-        overlaps: Whether `start` returns while the batch is being computed.
+        overlaps: Whether `start` can be used.
     """
 
     layout: Layout = "CHW"
@@ -88,14 +83,19 @@ class Model(ABC):
         compute = self._run if self.fixed_batch is None else partial(self._run_fixed, batch=self.fixed_batch)
         return self._checked(lambda: compute(inputs), len(inputs[0]))
 
-    def start(self, inputs: Sequence[Array]) -> Started[list[Array]]:
-        """Start to compute one batch, after those that were started before; see `predict`.
+    def start(self, record: Sequence[Array]) -> Started[list[Array]]:
+        """Start to compute one record, beside those that were started before; only if the model `overlaps`.
+
+        Args:
+            record: One array per entry of `self.inputs`, without a batch dimension, of its dtype or one that it holds.
+
+        Returns:
+            Its outputs, without a batch dimension.
 
         Raises:
-            InferenceFailed: From here or from `Started.outputs`, as `predict` raises it.
-            ModelError: The same.
+            InferenceFailed: The engine failed; also from `Started.outputs`.
         """
-        return computed(self.predict(inputs))
+        raise InferenceFailed(f"{self.engine} computes whole batches")
 
     def _check(self, inputs: Sequence[Array]) -> None:
         for spec, array in zip(self.inputs, inputs, strict=True):

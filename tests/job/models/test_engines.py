@@ -274,21 +274,26 @@ def test_what_openvino_answers_does_not_depend_on_the_batch(tmp_path, threads):
     model.close()
 
 
-def test_openvino_computes_batches_while_others_wait(tmp_path):
+def test_openvino_computes_records_while_others_wait(tmp_path, monkeypatch):
+    monkeypatch.setattr("cluster_serving.job.models.openvino_compiled._MOST_BYTES", 0)
     records = convolutions(tmp_path)
     model = load_model(ModelOptions(str(tmp_path), threads=2, outputs=("z", "y")))
     expected = model.predict([records])
     for _ in range(5):
-        started = [model.start([records[start : start + 4].copy()]) for start in (0, 4, 8)]
-        # Nobody waits for this one: its memory stays until it is computed.
-        model.start([records[:3].copy()])
-        parts = [part.outputs() for part in reversed(started)][::-1]
-        assert all(part.wait(0) for part in started)
+        # More than are computed at a time, and of one nobody takes the outputs.
+        started = [model.start([record]) for record in (*records, records[0])][:-1]
+        found = [record.outputs() for record in reversed(started)][::-1]
+        assert all(record.wait(0) for record in started)
         for index in (0, 1):
-            np.testing.assert_array_equal(np.concatenate([part[index] for part in parts]), expected[index])
-    with pytest.raises(InferenceFailed, match="input 'x' is float64"):
-        model.start([records.astype("f8")])
+            np.testing.assert_array_equal(np.stack([outputs[index] for outputs in found]), expected[index])
+    pixels = (records[0] * 255).astype("u1")
+    np.testing.assert_array_equal(
+        model.start([pixels]).outputs()[1], model.predict([pixels[np.newaxis].astype("f4")])[1][0]
+    )
+    with pytest.raises(
+        InferenceFailed, match=r"OpenVINO failed: .*shape \[3, 5, 64\], not \[3, 64, 64\]; the model expects"
+    ):
+        model.start([records[0, :, :5]])
     with pytest.raises(InferenceFailed, match="OpenVINO failed"):
-        model.start([records[:2, :, :5].copy()]).outputs()
-    np.testing.assert_array_equal(model.start([records[:1]]).outputs()[0], expected[0][:1])
+        model.start([records[0].astype("f8")])
     model.close()
