@@ -14,6 +14,7 @@ from cluster_serving.client.priority import streams_of
 from cluster_serving.client.protocol import GROUP, result_key
 from cluster_serving.client.results import encode_error
 from cluster_serving.client.scripts import Call, Procedure, Script, flat
+from cluster_serving.client.searching import NEWEST, page
 
 DEFAULT_RESULT_TTL = 3600
 """Seconds that the answer to a withdrawn request is kept if no job has said how long."""
@@ -42,24 +43,6 @@ if #ARGV > 4 then
 end
 if entry.data_file then return {redis.call('HGET', KEYS[3], 'payloadFolder') or '', entry.data_file} end
 return 1
-""")
-
-# A page ends after about 1 MiB or 1000 entries, so that Redis is not kept from its other clients.
-_FIND = Script("""
-local last, seen, bytes, ids = ARGV[2], 0, 0, {}
-while seen < 1000 and bytes < 1048576 do
-  local entries = redis.call('XREVRANGE', KEYS[1], last, '-', 'COUNT', 16)
-  if #entries == 0 then return {'', ids} end
-  for _, entry in ipairs(entries) do
-    for i = 1, #entry[2], 2 do
-      bytes = bytes + #entry[2][i + 1]
-      if entry[2][i] == 'uri' and entry[2][i + 1] == ARGV[1] then ids[#ids + 1] = entry[1] end
-    end
-  end
-  seen = seen + #entries
-  last = '(' .. entries[#entries][1]
-end
-return {last, ids}
 """)
 
 
@@ -108,11 +91,11 @@ def cancelling(job: str, uri: str, place: Place | None) -> Procedure[bool]:
         return clear_withdrawn((yield withdrawal(job, uri, place, answer)))
     done = False
     for stream in streams_of(job):
-        last: bytes = b"+"
+        last = NEWEST
         while last:
-            last, ids = yield Call(_FIND, [stream], [_bytes(uri), last])
-            for found in ids:
-                done = clear_withdrawn((yield withdrawal(job, uri, Place(stream, found), answer))) or done
+            last, found = yield page(stream, last, "uri", _bytes(uri))
+            for entry_id, _ in found:
+                done = clear_withdrawn((yield withdrawal(job, uri, Place(stream, entry_id), answer))) or done
     return done
 
 

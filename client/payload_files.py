@@ -7,6 +7,7 @@ is found by the job (`connectors.payload_sweep`).
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import stat
@@ -27,9 +28,7 @@ from cluster_serving.client.scripts import Call, Procedure, Script, run, run_asy
 MIN_BYTES = 1 << 16
 """Smaller inputs go through Redis, which costs as little."""
 
-FOLDER = re.compile(r"payloads-[0-9a-f]{16}-[0-9a-f]{32}")
-"""Name of a folder: a part for the job, and one that no other machine has by chance."""
-
+_FOLDER = re.compile(r"payloads-[0-9a-f]{16}-[0-9a-f]{32}")
 _FILE = re.compile(rb"[0-9a-f]{32}")
 _KNOWN_FOR = 5.0
 # Of the file system: the folder may be beside the data of Redis, which must not run out of room.
@@ -52,7 +51,7 @@ class PayloadFolder:
     @classmethod
     def here(cls, path: bytes | None) -> PayloadFolder | None:
         """The folder that a job named, if it is on this machine and may be written to."""
-        if not path or not FOLDER.fullmatch(os.fsdecode(os.path.basename(path))):
+        if not path or not _FOLDER.fullmatch(os.fsdecode(os.path.basename(path))):
             return None
         return cls(os.fsdecode(path)) if os.access(path, os.R_OK | os.W_OK | os.X_OK) else None
 
@@ -166,6 +165,16 @@ class PayloadFolders:
 
 def _is_large(inputs: Mapping[str, Input]) -> bool:
     return sum(len(x.data) if isinstance(x, Image) else getattr(x, "nbytes", 0) for x in inputs.values()) >= MIN_BYTES
+
+
+def folder_name(job: str, token: str) -> str:
+    """Name of a folder.
+
+    Args:
+        job: `jobName`.
+        token: 32 hexadecimal digits that no other machine has by chance.
+    """
+    return f"payloads-{hashlib.sha256(job.encode()).hexdigest()[:16]}-{token}"
 
 
 def discard(folder: bytes, name: bytes) -> None:

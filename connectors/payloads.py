@@ -13,34 +13,18 @@ import redis
 from cluster_serving.client.errors import InvalidInput, RequestTooLarge, ServingError
 from cluster_serving.client.payload_files import PayloadFolder, read, remove
 from cluster_serving.client.priority import stream_of, streams_of
-from cluster_serving.client.protocol import GROUP, Entry, result_key
+from cluster_serving.client.protocol import Entry, result_key
 from cluster_serving.client.results import encode_error
-from cluster_serving.client.scripts import Call, Script, call
+from cluster_serving.client.scripts import call
+from cluster_serving.client.searching import NEWEST, page
 from cluster_serving.connectors.answer import Answer, write_answers
 from cluster_serving.connectors.options import RedisOptions
+from cluster_serving.connectors.stream import drop
 
 SWEEP_AGE = 3600.0
 """Seconds that a file is left alone; its client may still wait for room in the queue."""
 
 log = logging.getLogger(__name__)
-
-# A page ends after about 1 MiB or 1000 entries, so that Redis is not kept from its other clients.
-_REFERRED = Script("""
-local first, seen, bytes, names = ARGV[1], 0, 0, {}
-while seen < 1000 and bytes < 1048576 do
-  local entries = redis.call('XRANGE', KEYS[1], first, '+', 'COUNT', 16)
-  if #entries == 0 then return {'', names} end
-  for _, entry in ipairs(entries) do
-    for i = 1, #entry[2], 2 do
-      bytes = bytes + #entry[2][i + 1]
-      if entry[2][i] == 'data_file' then names[#names + 1] = entry[2][i + 1] end
-    end
-  end
-  seen = seen + #entries
-  first = '(' .. entries[#entries][1]
-end
-return {first, names}
-""")
 
 
 class Payloads:
@@ -82,7 +66,7 @@ class Payloads:
             if self._client.exists(result_key(self._job, entry.uri)):
                 # A client that lost its connection queued the request twice: whoever answered one took the file.
                 log.warning("request %s was queued twice and is answered already", entry.uri)
-                self._drop(entry)
+                drop(self._client, stream_of(self._job, entry.priority), entry.id)
             else:
                 self._refuse(entry, InvalidInput("the file that field 'data_file' names is not there (any more)"))
         except ServingError as error:
@@ -118,11 +102,6 @@ class Payloads:
         answer = Answer(entry, "", encode_error(error))
         write_answers(self._client, self._job, self._options.result_ttl_s, [answer])
 
-    def _drop(self, entry: Entry) -> None:
-        stream = stream_of(self._job, entry.priority)
-        self._client.xack(stream, GROUP, entry.id)
-        self._client.xdel(stream, entry.id)
-
     def _old_files(self) -> Iterator[str]:
         before = time.time() - SWEEP_AGE
         try:
@@ -132,7 +111,7 @@ class Payloads:
             log.warning("job %s: its folder of payloads cannot be looked through: %s", self._job, error)
 
     def _referred(self, stream: str) -> Iterator[str]:
-        first: bytes = b"-"
-        while first:
-            first, names = call(self._client, Call(_REFERRED, [stream], [first]))
-            yield from (name.decode("ascii", "replace") for name in names)
+        last = NEWEST
+        while last:
+            last, found = call(self._client, page(stream, last, "data_file"))
+            yield from (name.decode("ascii", "replace") for _, name in found)

@@ -57,6 +57,12 @@ def create_groups(client: redis.Redis, job: str) -> None:
         create_group(client, stream)
 
 
+def drop(client: redis.Redis, stream: str, entry_id: bytes) -> None:
+    """Remove an entry that nobody is to be answered for."""
+    client.xack(stream, GROUP, entry_id)
+    client.xdel(stream, entry_id)
+
+
 class StreamReader:
     """One consumer.
 
@@ -268,6 +274,5 @@ class StreamReader:
             except InvalidInput as error:
                 # Deleted while pending, or not a request at all: there is no client to answer.
                 log.warning("stream %s: dropped an entry: %s", stream, error)
-                self._client.xack(stream, GROUP, entry_id)
-                self._client.xdel(stream, entry_id)
+                drop(self._client, stream, entry_id)
         return entries

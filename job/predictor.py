@@ -37,7 +37,7 @@ class Computation:
         self,
         requests: Sequence[Request],
         answers: dict[int, Answer],
-        started: dict[int, Started[Arrays]],
+        started: dict[int, Started],
         to_answer: Callable[[Request, Arrays | ServingError], Answer],
     ) -> None:
         self.requests = requests
@@ -139,7 +139,7 @@ class Predictor:
             alone: Nothing else is being computed, so a single request may have all threads.
         """
         answers: dict[int, Answer] = {}
-        started: dict[int, Started[Arrays]] = {}
+        started: dict[int, Started] = {}
         ready: list[tuple[int, Arrays]] = []
         one_by_one = self.overlaps and not (alone and len(requests) == 1)
         for index, prepared in enumerate(self._prepare_all(requests)):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 from pathlib import Path
 
+from cluster_serving.client.payload_files import folder_name
 from cluster_serving.launcher import redis_server
 from cluster_serving.launcher.config import NO_FOLDER, Config
 from cluster_serving.launcher.errors import LaunchError
@@ -23,11 +23,10 @@ def ensure(config: Config) -> str:
     parent = _parent(config)
     if parent is None:
         return ""
-    job = hashlib.sha256(config.job_name.encode()).hexdigest()[:16]
     try:
-        earlier = sorted(parent.glob(f"payloads-{job}-*"))
-        # The rest of the name is known to no other machine: who finds a folder of that name has found this one.
-        folder = earlier[0] if earlier else parent / f"payloads-{job}-{secrets.token_hex(16)}"
+        earlier = sorted(parent.glob(folder_name(config.job_name, "*")))
+        # No other machine knows the token: who finds a folder of that name has found this one.
+        folder = earlier[0] if earlier else parent / folder_name(config.job_name, secrets.token_hex(16))
         folder.mkdir(exist_ok=True)
     except OSError as error:
         raise LaunchError(f"payloadFolder {parent} cannot be used: {error.strerror}") from None

@@ -1,6 +1,7 @@
 """Fixtures shared by all tests: a real Redis, and the product itself with its Redis and Flink, each started once."""
 
 import os
+import secrets
 import shutil
 import socket
 import subprocess
@@ -19,6 +20,7 @@ from hypothesis import settings
 
 from cluster_serving.client import InputQueue, OutputQueue
 from cluster_serving.client.errors import ServingError
+from cluster_serving.client.payload_files import folder_name
 from cluster_serving.client.protocol import DEFAULT_JOB, answered_key
 from cluster_serving.client.results import encode_error, encode_result
 from cluster_serving.connectors.answer import Answer, write_answers
@@ -87,6 +89,14 @@ def job(request, db):
     name = f"job-{request.function.__name__[:40]}-{time.time_ns()}"
     yield name
     db.delete(name, answered_key(name))
+
+
+@pytest.fixture
+def folder(tmp_path, job):
+    """An empty folder for the large inputs of the job."""
+    path = tmp_path / folder_name(job, secrets.token_hex(16))
+    path.mkdir()
+    return path
 
 
 @pytest.fixture

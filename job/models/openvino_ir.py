@@ -56,7 +56,7 @@ class OpenVINOModel(Model):
         """Whether it is compiled for single records; see `openvino_compiled.singles`."""
         return isinstance(self._network, Singles)
 
-    def start(self, record: Sequence[Array]) -> Started[list[Array]]:
+    def start(self, record: Sequence[Array]) -> Started:
         """See `Model.start`."""
         if not isinstance(self._network, Singles):
             return super().start(record)

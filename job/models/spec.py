@@ -5,8 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
-from typing import Generic, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 
@@ -32,15 +31,15 @@ Layout = Literal["HWC", "CHW"]
 T = TypeVar("T")
 
 
-class Started(Generic[T]):
-    """Something that is being computed.
+class Started:
+    """A record that is being computed.
 
     Args:
-        outputs: Waits for the outputs and gives them, or raises what `Model.predict` raises.
+        outputs: Waits for its outputs and gives them, or raises `InferenceFailed`.
         wait: Waits for it so many seconds at most, and says whether it is computed.
     """
 
-    def __init__(self, outputs: Callable[[], T], wait: Callable[[float], bool] = lambda seconds: True) -> None:
+    def __init__(self, outputs: Callable[[], list[Array]], wait: Callable[[float], bool]) -> None:
         self.outputs = outputs
         self.wait = wait
 
@@ -79,11 +78,23 @@ class Model(ABC):
             InferenceFailed: The engine failed, or returned something else than one row per record.
             ModelError: An output named in the options does not exist, where only a call can tell.
         """
-        self._check(inputs)
-        compute = self._run if self.fixed_batch is None else partial(self._run_fixed, batch=self.fixed_batch)
-        return self._checked(lambda: compute(inputs), len(inputs[0]))
+        for spec, array in zip(self.inputs, inputs, strict=True):
+            # Some engines would convert, and lose digits. Comparing dtypes is five times as fast as their names.
+            if spec.dtype and array.dtype != ("O" if spec.dtype == "str" else spec.dtype):
+                raise InferenceFailed(f"input {spec.name!r} is {array.dtype.name}; {self.describe()}")
+        with self._failing():
+            outputs = self._run(inputs) if self.fixed_batch is None else self._run_fixed(inputs, self.fixed_batch)
+        batch = len(inputs[0])
+        for index, array in enumerate(outputs):
+            if not array.ndim or len(array) != batch:
+                name = self.outputs[index].name if index < len(self.outputs) else str(index)
+                raise InferenceFailed(
+                    f"output {name!r} has shape {list(array.shape)} for a batch of {batch}; its first dimension has to "
+                    f"be the batch"
+                )
+        return outputs
 
-    def start(self, record: Sequence[Array]) -> Started[list[Array]]:
+    def start(self, record: Sequence[Array]) -> Started:
         """Start to compute one record, beside those that were started before; only if the model `overlaps`.
 
         Args:
@@ -97,12 +108,6 @@ class Model(ABC):
         """
         raise InferenceFailed(f"{self.engine} computes whole batches")
 
-    def _check(self, inputs: Sequence[Array]) -> None:
-        for spec, array in zip(self.inputs, inputs, strict=True):
-            # Some engines would convert, and lose digits. Comparing dtypes is five times as fast as their names.
-            if spec.dtype and array.dtype != ("O" if spec.dtype == "str" else spec.dtype):
-                raise InferenceFailed(f"input {spec.name!r} is {array.dtype.name}; {self.describe()}")
-
     @contextmanager
     def _failing(self) -> Iterator[None]:
         """Name engine and inputs in what an engine raises."""
@@ -112,18 +117,6 @@ class Model(ABC):
             raise
         except Exception as error:
             raise InferenceFailed(f"{self.engine} failed: {cause(error)}; {self.describe()}") from error
-
-    def _checked(self, compute: Callable[[], list[Array]], batch: int) -> list[Array]:
-        with self._failing():
-            outputs = compute()
-        for index, array in enumerate(outputs):
-            if not array.ndim or len(array) != batch:
-                name = self.outputs[index].name if index < len(self.outputs) else str(index)
-                raise InferenceFailed(
-                    f"output {name!r} has shape {list(array.shape)} for a batch of {batch}; its first dimension has to "
-                    f"be the batch"
-                )
-        return outputs
 
     def warm_up(self, batch: int) -> list[Array] | None:
         """Compute a batch of zeros, so that the first request does not pay for what engines do lazily.

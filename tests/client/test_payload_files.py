@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import secrets
 
 import numpy as np
 import pytest
@@ -20,13 +19,6 @@ from cluster_serving.connectors.options import RedisOptions
 from tests.waiting import wait_until
 
 LARGE = np.arange(files.MIN_BYTES // 4, dtype="f4")
-
-
-@pytest.fixture
-def folder(tmp_path):
-    path = tmp_path / f"payloads-{secrets.token_hex(8)}-{secrets.token_hex(16)}"
-    path.mkdir()
-    return path
 
 
 @pytest.fixture

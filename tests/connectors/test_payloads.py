@@ -1,7 +1,6 @@
 """Inputs in files: the side of the job, on a real Redis."""
 
 import os
-import secrets
 import time
 
 import numpy as np
@@ -18,13 +17,6 @@ from cluster_serving.connectors.payloads import SWEEP_AGE, Payloads
 from cluster_serving.connectors.stream import StreamReader, create_groups
 
 LARGE = np.arange(MIN_BYTES // 4, dtype="f4")
-
-
-@pytest.fixture
-def folder(tmp_path):
-    path = tmp_path / f"payloads-{secrets.token_hex(8)}-{secrets.token_hex(16)}"
-    path.mkdir()
-    return path
 
 
 @pytest.fixture
