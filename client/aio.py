@@ -17,14 +17,14 @@ from redis.exceptions import RedisError
 from cluster_serving.client.cancellation import Place, RecentEntries, cancelling
 from cluster_serving.client.connection import connect_async, translated
 from cluster_serving.client.convert import inputs_of, to_inputs
-from cluster_serving.client.enqueueing import adding, enqueueing
+from cluster_serving.client.enqueueing import enqueueing
 from cluster_serving.client.errors import ServingError
 from cluster_serving.client.exchange import Exchange
 from cluster_serving.client.mailbox import RECHECK
 from cluster_serving.client.payload_files import PayloadFolders
 from cluster_serving.client.pending import Fields
-from cluster_serving.client.priority import NORMAL, stream_of
-from cluster_serving.client.protocol import DEFAULT_JOB, request_fields, result_key, result_pattern, uri_of
+from cluster_serving.client.priority import NORMAL
+from cluster_serving.client.protocol import DEFAULT_JOB, result_key, result_pattern, uri_of
 from cluster_serving.client.queues import result_or_error
 from cluster_serving.client.request_options import RequestOptions, split
 from cluster_serving.client.results import Result, decode_result
@@ -127,18 +127,8 @@ class AsyncInputQueue(_AsyncQueue):
         return decode_result(fields)
 
     async def _add(self, uri: str, data: Mapping[str, object], options: RequestOptions) -> Place:
-        inputs = to_inputs(data)
-        folder = await self._folders.find_async(self.db, self.name, inputs)
-        fields = request_fields(uri, inputs, deadline_ms=options.deadline_ms, folder=folder)
-        priority = options.priority or NORMAL
-        call = adding(self.name, [(fields, priority)], earlier_result=result_key(self.name, uri))
-        try:
-            with translated(self.db):
-                entry_id = await run_async(self.db, enqueueing(self.name, call, options.patience))
-        except ServingError as error:
-            self._folders.refused(self.name, folder, fields, error)
-            raise
-        return Place(stream_of(self.name, priority), entry_id)
+        with translated(self.db):
+            return await run_async(self.db, enqueueing(self.name, uri, to_inputs(data), options, self._folders))
 
 
 def _cancellations() -> int:

@@ -8,12 +8,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import redis
 import redis.asyncio
-from redis.exceptions import ResponseError
+from redis.exceptions import RedisError, ResponseError
 
+from cluster_serving.client.cancellation import Place
 from cluster_serving.client.connection import is_out_of_memory, translated
 from cluster_serving.client.errors import QueueFull, ServingError
+from cluster_serving.client.inputs import Input
 from cluster_serving.client.limits import limits_key
-from cluster_serving.client.priority import stream_of, streams_of
+from cluster_serving.client.payload_files import PayloadFolders
+from cluster_serving.client.priority import NORMAL, stream_of, streams_of
+from cluster_serving.client.protocol import request_fields, result_key
+from cluster_serving.client.request_options import RequestOptions
 from cluster_serving.client.scripts import Call, Pause, Procedure, Script, flat
 
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.004, 0.25
@@ -77,20 +82,44 @@ def refusal(client: redis.Redis | redis.asyncio.Redis, job: str, reply: Exceptio
         return error
 
 
-def enqueueing(job: str, call: Call, patience: float) -> Procedure[bytes]:
+def enqueueing(
+    job: str,
+    uri: str,
+    inputs: Mapping[str, Input],
+    options: RequestOptions,
+    folders: PayloadFolders,
+    reply_to: str = "",
+) -> Procedure[Place]:
     """Queue a request as soon as there is room.
 
     Args:
         job: `jobName`.
-        call: From `adding`, of one request.
-        patience: Seconds to wait for room.
+        uri: The client's name for the request; unless there is a `reply_to`, an earlier result of it is deleted.
+        inputs: See `client.convert.to_inputs`.
+        options: How it is queued.
+        folders: Where large inputs may be left.
+        reply_to: See `client.protocol.request_fields`.
 
     Returns:
-        Id of the entry.
+        Where it is.
 
     Raises:
+        InvalidInput: The uri or an input cannot be sent; nothing was queued.
         QueueFull: There was no room in time; nothing was queued.
     """
+    folder = yield from folders.finding(job, inputs)
+    fields = request_fields(uri, inputs, reply_to, options.deadline_ms, folder=folder)
+    priority = options.priority or NORMAL
+    call = adding(job, [(fields, priority)], earlier_result="" if reply_to else result_key(job, uri))
+    try:
+        entry_id = yield from _adding_in_time(job, call, options.patience)
+    except (QueueFull, RedisError) as error:
+        folders.refused(job, folder, fields, error)
+        raise
+    return Place(stream_of(job, priority), entry_id)
+
+
+def _adding_in_time(job: str, call: Call, patience: float) -> Procedure[bytes]:
     give_up = time.monotonic() + patience
     pauses = _pauses()
     while True:

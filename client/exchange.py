@@ -31,7 +31,7 @@ from cluster_serving.client.pending import Fields, Pending
 from cluster_serving.client.priority import NORMAL, stream_of
 from cluster_serving.client.protocol import RESULT, request_fields, result_key, uri_of
 from cluster_serving.client.request_options import RequestOptions
-from cluster_serving.client.scripts import Call
+from cluster_serving.client.scripts import Call, run_async
 from cluster_serving.client.timeouts import result_timeout_async
 
 _DELETE_PAUSE = 0.01
@@ -142,7 +142,8 @@ class Exchange:
     async def _compose(self, pending: Pending, inputs: Mapping[str, Input], reply_to: str, **options: Any) -> None:
         """Make what is sent for a request; `options` are further ones of `client.protocol.request_fields`."""
         job = pending.job
-        pending.folder = folder = await self._folders.find_async(self.db, job, inputs)
+        with translated(self.db):
+            pending.folder = folder = await run_async(self.db, self._folders.finding(job, inputs))
         pending.fields = request_fields(uri_of(job, pending.key), inputs, reply_to, folder=folder, **options)
 
     def _queue(self, name: bytes, pending: Pending) -> None:

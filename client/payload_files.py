@@ -16,14 +16,12 @@ import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-import redis
-import redis.asyncio
+from redis.exceptions import ConnectionError, TimeoutError
 
-from cluster_serving.client.connection import translated
 from cluster_serving.client.errors import InvalidInput, RedisUnavailable, RequestTooLarge
 from cluster_serving.client.inputs import Image, Input
 from cluster_serving.client.limits import PAYLOAD_FOLDER, limits_key
-from cluster_serving.client.scripts import Call, Procedure, Script, run, run_async
+from cluster_serving.client.scripts import Call, Procedure, Script
 
 MIN_BYTES = 1 << 16
 """Smaller inputs go through Redis, which costs as little."""
@@ -113,32 +111,15 @@ class PayloadFolders:
     def __init__(self) -> None:
         self._known: dict[str, tuple[float, PayloadFolder | None]] = {}
 
-    def find(self, client: redis.Redis, job: str, inputs: Mapping[str, Input]) -> PayloadFolder | None:
+    def finding(self, job: str, inputs: Mapping[str, Input]) -> Procedure[PayloadFolder | None]:
         """Find where the inputs of a request go: a folder, or None for Redis.
 
         Args:
-            client: The Redis of the job.
             job: `jobName`.
             inputs: Those of the request.
-
-        Raises:
-            RedisUnavailable: Redis cannot be reached.
         """
         if not _is_large(inputs):
             return None
-        with translated(client):
-            return run(client, self._finding(job))
-
-    async def find_async(
-        self, client: redis.asyncio.Redis, job: str, inputs: Mapping[str, Input]
-    ) -> PayloadFolder | None:
-        """The asyncio variant of `find`."""
-        if not _is_large(inputs):
-            return None
-        with translated(client):
-            return await run_async(client, self._finding(job))
-
-    def _finding(self, job: str) -> Procedure[PayloadFolder | None]:
         until, folder = self._known.get(job, (0.0, None))
         if time.monotonic() >= until:
             folder = PayloadFolder.here((yield Call(_LOOK, [limits_key(job)], [])))
@@ -156,7 +137,7 @@ class PayloadFolders:
         """
         if folder is None:
             return
-        if isinstance(error, RedisUnavailable):
+        if isinstance(error, RedisUnavailable | ConnectionError | TimeoutError):
             # It may be queued all the same. Until Redis answers, no further files are written.
             self._known.pop(job, None)
         else:

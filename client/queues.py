@@ -20,12 +20,12 @@ from redis.exceptions import RedisError
 from cluster_serving.client.cancellation import Place, RecentEntries, cancelling
 from cluster_serving.client.connection import connect, translated
 from cluster_serving.client.convert import inputs_of, to_inputs
-from cluster_serving.client.enqueueing import adding, enqueueing
+from cluster_serving.client.enqueueing import enqueueing
 from cluster_serving.client.errors import ServingError
 from cluster_serving.client.mailbox import Mailbox
 from cluster_serving.client.payload_files import PayloadFolders
-from cluster_serving.client.priority import NORMAL, stream_of
-from cluster_serving.client.protocol import DEFAULT_JOB, request_fields, result_key, result_pattern, uri_of
+from cluster_serving.client.priority import NORMAL
+from cluster_serving.client.protocol import DEFAULT_JOB, result_key, result_pattern, uri_of
 from cluster_serving.client.request_options import RequestOptions, split
 from cluster_serving.client.results import Result, decode_result
 from cluster_serving.client.scripts import run
@@ -249,19 +249,8 @@ class InputQueue(_Queue):
         return decode_result(fields)
 
     def _add(self, uri: str, data: Mapping[str, object], options: RequestOptions, reply_to: str = "") -> Place:
-        inputs = to_inputs(data)
-        folder = self._folders.find(self.db, self.name, inputs)
-        fields = request_fields(uri, inputs, reply_to, options.deadline_ms, folder=folder)
-        earlier_result = "" if reply_to else result_key(self.name, uri)
-        priority = options.priority or NORMAL
-        call = adding(self.name, [(fields, priority)], earlier_result)
-        try:
-            with translated(self.db):
-                entry_id = run(self.db, enqueueing(self.name, call, options.patience))
-        except ServingError as error:
-            self._folders.refused(self.name, folder, fields, error)
-            raise
-        return Place(stream_of(self.name, priority), entry_id)
+        with translated(self.db):
+            return run(self.db, enqueueing(self.name, uri, to_inputs(data), options, self._folders, reply_to))
 
 
 def result_or_error(fields: Mapping[bytes, bytes]) -> Result | ServingError:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import redis
 import redis.asyncio
-from redis.exceptions import NoScriptError, ResponseError
+from redis.exceptions import NoScriptError, RedisError
 
 T = TypeVar("T")
 
@@ -78,7 +78,7 @@ def run(client: redis.Redis, procedure: Procedure[T]) -> T:
                     time.sleep(step.seconds)
                 else:
                     reply = call(client, step)
-            except ResponseError as error:
+            except RedisError as error:
                 step = procedure.throw(error)
             else:
                 step = procedure.send(reply)
@@ -98,7 +98,7 @@ async def run_async(client: redis.asyncio.Redis, procedure: Procedure[T]) -> T:
                     await asyncio.sleep(step.seconds)
                 else:
                     reply = await call_async(client, step)
-            except ResponseError as error:
+            except RedisError as error:
                 step = procedure.throw(error)
             else:
                 step = procedure.send(reply)
