@@ -42,7 +42,7 @@ def bench(
     job: Annotated[str, typer.Option(help="jobName of a job that runs.")] = DEFAULT_JOB,
     redis_url: Annotated[str, typer.Option(help="Redis of the job: redis://host:port/db.")] = "redis://localhost:6379",
     http_url: Annotated[
-        str, typer.Option(help="Measure through the HTTP front end at this address, such as http://localhost:8080.")
+        str, typer.Option(help="Measure through the HTTP front end at this address, such as http://localhost:10020.")
     ] = "",
     protocol: Annotated[
         str, typer.Option(help="Over HTTP: predict (JSON, POST /predict) or v2 (KServe, binary tensors).")

@@ -18,7 +18,9 @@ from cluster_serving.bench.suite.session import middle
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
 _TITLES = {
     "images": "JPEG to best class, 8 in flight",
+    "images_float32": "JPEG to best class in float32, 8 in flight",
     "tensors": "Raw tensors, 8 in flight",
+    "tensors_float32": "Raw tensors in float32, 8 in flight",
     "vector_latency": "Small vector, one in flight",
     "vector_pipelined": "Small vector, pipelined",
     "vector_http": "Small vector over HTTP, 32 in flight",
@@ -65,7 +67,9 @@ def body(results: Mapping[str, Any], pictures: Iterable[str] = ()) -> str:
             parts.append(f"Not measured: {rows[name]['failed']}\n")
             continue
         parts.append(_SECTIONS[name](rows[name]))
-        parts += [f"![{title}](images/{picture}.svg)\n" for picture in sorted(pictures) if picture.startswith(name)]
+        parts += [
+            f"![{title}](images/{picture}.svg)\n" for picture in sorted(pictures) if picture.split("-")[0] == name
+        ]
     return "\n".join(parts)
 
 
@@ -73,8 +77,8 @@ def charts(rows: Mapping[str, Any]) -> dict[str, str]:
     """File name → picture."""
     done = {name: row for name, row in rows.items() if "failed" not in row}
     found: dict[str, str] = {}
-    for name in ("images", "tensors", "vector_pipelined", "vector_http"):
-        if name in done:
+    for name in done:
+        if _SECTIONS[name] is _compared:
             found[name] = svg.bars(_TITLES[name], _rates(done[name]), "requests per second")
     if "scaling" in done:
         points = done["scaling"]["points"]
@@ -192,7 +196,9 @@ def _line(text: str) -> str:
 
 _SECTIONS = {
     "images": _compared,
+    "images_float32": _compared,
     "tensors": _compared,
+    "tensors_float32": _compared,
     "vector_latency": _latency,
     "vector_pipelined": _compared,
     "vector_http": _compared,

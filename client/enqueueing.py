@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -113,7 +114,7 @@ def enqueueing(
     call = adding(job, [(fields, priority)], earlier_result="" if reply_to else result_key(job, uri))
     try:
         entry_id = yield from _adding_in_time(job, call, options.patience)
-    except (QueueFull, RedisError) as error:
+    except (QueueFull, RedisError, asyncio.CancelledError, KeyboardInterrupt) as error:
         folders.refused(job, folder, fields, error)
         raise
     return Place(stream_of(job, priority), entry_id)

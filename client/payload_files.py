@@ -2,7 +2,7 @@
 
 What goes through Redis is copied a dozen times, and written to its append-only file. A client writes the file before it
 queues the request; who answers or withdraws the request removes it. What is left behind by clients that died in between
-is found by the job (`connectors.payload_sweep`).
+is found by the job (`connectors.payloads`).
 """
 
 from __future__ import annotations
@@ -48,10 +48,15 @@ class PayloadFolder:
 
     @classmethod
     def here(cls, path: bytes | None) -> PayloadFolder | None:
-        """The folder that a job named, if it is on this machine and may be written to."""
+        """The folder that a job named, if it is on this machine and the job can read what is written to it."""
         if not path or not _FOLDER.fullmatch(os.fsdecode(os.path.basename(path))):
             return None
-        return cls(os.fsdecode(path)) if os.access(path, os.R_OK | os.W_OK | os.X_OK) else None
+        if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
+            return None
+        status = os.stat(path)
+        # A file is for its owner and its group: root gives it to the folder's owner, others need the folder's group.
+        readable = os.geteuid() in (0, status.st_uid) or status.st_mode & stat.S_ISGID
+        return cls(os.fsdecode(path)) if readable else None
 
     def write(self, parts: Sequence[bytes | memoryview]) -> str | None:
         """Write a payload.
@@ -75,6 +80,9 @@ class PayloadFolder:
         except OSError:
             return None
         try:
+            if os.geteuid() == 0:
+                folder = os.stat(self.path)
+                os.fchown(file, folder.st_uid, folder.st_gid)
             written = os.writev(file, parts)
         except OSError:
             written = -1
@@ -126,7 +134,9 @@ class PayloadFolders:
             self._known[job] = time.monotonic() + _KNOWN_FOR, folder
         return folder
 
-    def refused(self, job: str, folder: PayloadFolder | None, fields: Mapping[str, object], error: Exception) -> None:
+    def refused(
+        self, job: str, folder: PayloadFolder | None, fields: Mapping[str, object], error: BaseException
+    ) -> None:
         """Clean up after a request that could not be queued.
 
         Args:
@@ -152,10 +162,15 @@ def folder_name(job: str, token: str) -> str:
     """Name of a folder.
 
     Args:
-        job: `jobName`.
+        job: Its `jobName` and where its Redis is: others of that name may have theirs in the same place.
         token: 32 hexadecimal digits that no other machine has by chance.
     """
     return f"payloads-{hashlib.sha256(job.encode()).hexdigest()[:16]}-{token}"
+
+
+def is_payload(name: str) -> bool:
+    """Whether a client may have given a file this name."""
+    return _FILE.fullmatch(os.fsencode(name)) is not None
 
 
 def discard(folder: bytes, name: bytes) -> None:

@@ -51,7 +51,10 @@ class Pause(NamedTuple):
 
 
 Procedure = Generator[Call | Pause, Any, T]
-"""Yields calls and pauses, is sent the reply to a call or thrown the error of Redis, and returns its result."""
+"""Yields calls and pauses, is sent the reply to a call, and returns its result.
+
+It is thrown the error of Redis, and what cuts a pause short: a cancellation, or Ctrl-C.
+"""
 
 
 def flat(fields: Mapping[str, str | bytes | int | float]) -> list[str | bytes | int | float]:
@@ -78,8 +81,8 @@ def run(client: redis.Redis, procedure: Procedure[T]) -> T:
                     time.sleep(step.seconds)
                 else:
                     reply = call(client, step)
-            except RedisError as error:
-                step = procedure.throw(error)
+            except BaseException as error:
+                step = _throw(procedure, step, error)
             else:
                 step = procedure.send(reply)
     except StopIteration as end:
@@ -98,13 +101,20 @@ async def run_async(client: redis.asyncio.Redis, procedure: Procedure[T]) -> T:
                     await asyncio.sleep(step.seconds)
                 else:
                     reply = await call_async(client, step)
-            except RedisError as error:
-                step = procedure.throw(error)
+            except BaseException as error:
+                step = _throw(procedure, step, error)
             else:
                 step = procedure.send(reply)
     except StopIteration as end:
         result: T = end.value
         return result
+
+
+def _throw(procedure: Procedure[Any], step: Call | Pause, error: BaseException) -> Call | Pause:
+    """Tell a procedure of an error of Redis, or that its pause is cut short; nobody knows what a call cut short did."""
+    if isinstance(error, RedisError) or isinstance(step, Pause):
+        return procedure.throw(error)
+    raise error
 
 
 async def call_async(client: redis.asyncio.Redis, call: Call) -> Any:

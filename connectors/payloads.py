@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import stat
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,7 +12,7 @@ from dataclasses import replace
 import redis
 
 from cluster_serving.client.errors import InvalidInput, RequestTooLarge, ServingError
-from cluster_serving.client.payload_files import PayloadFolder, read, remove
+from cluster_serving.client.payload_files import PayloadFolder, is_payload, read, remove
 from cluster_serving.client.priority import stream_of, streams_of
 from cluster_serving.client.protocol import Entry, result_key
 from cluster_serving.client.results import encode_error
@@ -106,7 +107,10 @@ class Payloads:
         before = time.time() - SWEEP_AGE
         try:
             with os.scandir(self._options.payload_folder) as files:
-                yield from (file.name for file in files if file.stat(follow_symlinks=False).st_mtime < before)
+                for file in files:
+                    status = file.stat(follow_symlinks=False)
+                    if is_payload(file.name) and stat.S_ISREG(status.st_mode) and status.st_mtime < before:
+                        yield file.name
         except OSError as error:
             log.warning("job %s: its folder of payloads cannot be looked through: %s", self._job, error)
 

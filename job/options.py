@@ -49,6 +49,7 @@ class ModelOptions:
     Attributes:
         path: Model folder, readable by every TaskManager.
         threads: Threads that one copy of the model may use (`threadPerModel`).
+        precision: `float32`, or empty for what the engine does best on this CPU (`inferencePrecision`).
         inputs: Names of the model's inputs to feed, in order; empty for the model's own.
         outputs: Names of the outputs to return, in order; empty for all.
         input_shapes: Shapes of one record's inputs, for models that do not carry them (TorchScript); empty if unknown.
@@ -59,6 +60,7 @@ class ModelOptions:
 
     path: str
     threads: int = 1
+    precision: str = ""
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     input_shapes: tuple[tuple[int, ...], ...] = ()
@@ -121,6 +123,7 @@ class JobOptions:
             model=ModelOptions(
                 path=model["path"],
                 threads=model["threads"],
+                precision=model.get("precision", ""),
                 inputs=tuple(model["inputs"]),
                 outputs=tuple(model["outputs"]),
                 input_shapes=tuple(tuple(shape) for shape in model["input_shapes"]),

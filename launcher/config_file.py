@@ -45,8 +45,12 @@ _WITHOUT_EFFECT: dict[str, object] = {
     "redissecurestructstorepassword": None,
     "redissecuretruststorepassword": None,
     "redissecuretruststorepath": None,
+    "securestructstorepassword": None,
+    "securetruststorepath": None,
 }
 
+# Keys whose values are in no message.
+_SECRETS = ("recordKey", "modelSecret")
 _WITHOUT_SECRET = re.compile(r"(rediss?://)?[A-Za-z0-9.-]*(:[0-9]*)?(/\w{0,3})?")
 
 _HEADER = """\
@@ -170,7 +174,7 @@ def _pairs(path: Path, root: yaml.Node | None) -> list[tuple[yaml.Node, yaml.Nod
 
 def _from_environment(key: str, text: str) -> Any:
     """A value as YAML would read it; addresses and secrets are text, whatever characters they have."""
-    if key in ("redisUrl", "recordKey"):
+    if key in ("redisUrl", *_SECRETS):
         return text
     try:
         return yaml.safe_load(text)
@@ -194,7 +198,7 @@ def _problem(path: Path, key: str, values: dict[str, Any], places: dict[str, str
 def _shown(key: str, value: Any) -> str:
     kind = {str: "text", bool: "a switch", int: "a number", float: "a number", list: "a list", dict: "a mapping"}
     named = kind.get(type(value), type(value).__name__)
-    if key == "recordKey":
+    if key in _SECRETS:
         return named
     if key == "redisUrl" and not (isinstance(value, str) and _WITHOUT_SECRET.fullmatch(value)):
         # It is wrong in some way, so nothing tells which part of it is the password.

@@ -6,11 +6,26 @@ from cluster_serving.job.options import BatchOptions, ImageOptions, JobOptions, 
 from cluster_serving.launcher.config import Config
 
 
+def sized_for(config: Config, engine: str) -> Config:
+    """Turn `coreNumberPerMachine` into threads and copies, as the engine makes best use of them.
+
+    Args:
+        config: A checked configuration.
+        engine: Name of the engine, from `check_model`.
+    """
+    cores = config.core_number_per_machine
+    if cores is None:
+        return config
+    threads, copies = (cores, 1) if engine == "OpenVINO" else (1, cores)
+    return config.model_copy(update={"thread_per_model": threads, "model_parallelism": copies})
+
+
 def model_options(config: Config) -> ModelOptions:
     """How the job loads the model."""
     return ModelOptions(
         path=config.model_path,
         threads=config.thread_per_model,
+        precision=config.inference_precision,
         inputs=config.inputs,
         outputs=config.outputs,
         input_shapes=config.input_shapes,

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from redis import Redis
 from redis.exceptions import RedisError
 
 from cluster_serving.client.errors import ServingError
+from cluster_serving.client.limits import PAYLOAD_FOLDER, limits_key
+from cluster_serving.client.model_secret import secret_key
 from cluster_serving.client.protocol import answered_key, slots_key
 from cluster_serving.job.main import check_model
 from cluster_serving.launcher import flink_cluster, front_end, payload_folder, redis_server, resubmit, state
@@ -16,7 +20,7 @@ from cluster_serving.launcher.config import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.flink_cluster import FlinkCluster
 from cluster_serving.launcher.flink_rest import FlinkRest, Job
-from cluster_serving.launcher.job_options import job_options, model_options
+from cluster_serving.launcher.job_options import job_options, model_options, sized_for
 from cluster_serving.launcher.process import locked
 from cluster_serving.launcher.readiness import note_stopped, wait_ready
 from cluster_serving.launcher.submission import submit
@@ -56,7 +60,7 @@ def start(config: Config, say: Say = lambda _: None) -> Started:
         ModelError: The model folder does not hold one model whose engine is installed.
     """
     engine = check_model(model_options(config))
-    config = config.sized_for(engine)
+    config = sized_for(config, engine)
     cluster = FlinkCluster(config, say)
     cluster.check_usable()
     redis_server.ensure(config, say)
@@ -74,10 +78,13 @@ def start(config: Config, say: Say = lambda _: None) -> Started:
                 f"cluster-serving-stop {config.job_name}, or another jobName"
             )
         cluster.ensure_slots(config.model_parallelism)
+        if config.model_encrypted:
+            _store_secret(client, config, say)
         submission = uuid.uuid4().hex
         client.delete(slots_key(config.job_name), answered_key(config.job_name))
         say(f"Submitting job {config.job_name}")
-        options = job_options(config, submission, payload_folder.ensure(config))
+        earlier = os.fsdecode(client.hget(limits_key(config.job_name), PAYLOAD_FOLDER) or b"")
+        options = job_options(config, submission, payload_folder.ensure(config, earlier))
         job_id = submit(cluster.home, cluster.address, options, config.start_timeout)
         try:
             slot = wait_ready(client, rest, config, job_id, submission, say)
@@ -150,6 +157,18 @@ def shutdown(config: Config | None, say: Say = lambda _: None) -> bool:
             say(f"Stopped Redis on port {redis.port} and removed its data: queued requests and results")
             found = True
     return found
+
+
+def _store_secret(client: Redis, config: Config, say: Say) -> None:
+    """Put the secret of an encrypted model where its slots look for it, or say that they wait for it."""
+    key = secret_key(config.job_name)
+    if config.model_secret:
+        client.hset(key, mapping=dict(zip(("secret", "salt"), config.model_secret, strict=True)))
+    elif not client.exists(key):
+        say(
+            "The model is encrypted and Redis has no secret for it: its slots wait a minute for "
+            f"HSET {key} secret <secret> salt <salt>; or set CLUSTER_SERVING_MODEL_SECRET"
+        )
 
 
 def _cancel(rest: FlinkRest, job: Job, config: Config, say: Say) -> None:

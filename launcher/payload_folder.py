@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import secrets
+import shutil
 from pathlib import Path
 
 from cluster_serving.client.payload_files import folder_name
@@ -11,26 +13,56 @@ from cluster_serving.launcher.config import NO_FOLDER, Config
 from cluster_serving.launcher.errors import LaunchError
 
 
-def ensure(config: Config) -> str:
+def ensure(config: Config, earlier: str = "") -> str:
     """Make the folder of a job, or find that of its last start: requests may be waiting with their inputs there.
+
+    Args:
+        config: The job.
+        earlier: Folder of the job's last start; if the configuration names another place now, what waits moves there.
 
     Returns:
         Its path; empty if the job has none.
 
     Raises:
-        LaunchError: It cannot be made.
+        LaunchError: It cannot be made, or there shall be none, and inputs are waiting in the earlier one.
     """
     parent = _parent(config)
+    waiting = _files(earlier)
     if parent is None:
+        if waiting:
+            raise LaunchError(
+                f"{len(waiting)} inputs of waiting requests are in {earlier}, and this configuration has no folder for "
+                f"them: set payloadFolder to {Path(earlier).parent} until they are answered, or remove them"
+            )
         return ""
     try:
-        earlier = sorted(parent.glob(folder_name(config.job_name, "*")))
-        # No other machine knows the token: who finds a folder of that name has found this one.
-        folder = earlier[0] if earlier else parent / folder_name(config.job_name, secrets.token_hex(16))
-        folder.mkdir(exist_ok=True)
+        folder = _own(parent, folder_name(f"{config.job_name} {config.redis_address}", "*"))
+        if earlier and Path(earlier) != folder:
+            for file in waiting:
+                shutil.move(file, folder)
+            shutil.rmtree(earlier, ignore_errors=True)
     except OSError as error:
         raise LaunchError(f"payloadFolder {parent} cannot be used: {error.strerror}") from None
     return str(folder)
+
+
+def _own(parent: Path, pattern: str) -> Path:
+    """The folder of that pattern which belongs to this user; others may have put theirs, or links, beside it."""
+    for path in sorted(parent.glob(pattern)):
+        if not path.is_symlink() and path.is_dir() and path.stat().st_uid == os.geteuid():
+            return path
+    # No other machine knows the token: who finds a folder of that name has found this one.
+    path = parent / pattern.replace("*", secrets.token_hex(16))
+    path.mkdir()
+    return path
+
+
+def _files(folder: str) -> list[str]:
+    try:
+        return [entry.path for entry in os.scandir(folder)] if folder else []
+    except OSError:
+        # On another machine, or gone with the Redis that was started here.
+        return []
 
 
 def _parent(config: Config) -> Path | None:

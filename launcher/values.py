@@ -43,6 +43,12 @@ def _channels(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
+def _not_zero(value: tuple[float, ...]) -> tuple[float, ...]:
+    if 0 in value:
+        raise ValueError("0 cannot divide")
+    return value
+
+
 def _shapes(value: Any) -> Any:
     if isinstance(value, list):
         return tuple(tuple(shape) if isinstance(shape, list) else shape for shape in value)
@@ -58,6 +64,20 @@ def _record_key(value: Any) -> Any:
     return RecordKey(secret, salt) if value else None
 
 
+def _cores(value: Any) -> Any:
+    # The original's word for "not set".
+    return None if value == -1 else value
+
+
+def _secret_and_salt(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    secret, _, salt = value.rpartition(":")
+    if value and not (secret and salt):
+        raise ValueError("not two texts")
+    return (secret, salt) if value else None
+
+
 Size = Annotated[int, BeforeValidator(_size)]
 """Bytes, written as a number with or without one of the units k, m, g and t (of 1024)."""
 
@@ -70,11 +90,20 @@ Pair = Annotated[tuple[int, int] | None, BeforeValidator(_pair)]
 Channels = Annotated[tuple[float, ...], BeforeValidator(_channels)]
 """One number for all channels of an image, or three; written as a list or a single number."""
 
+Divisors = Annotated[Channels, AfterValidator(_not_zero)]
+"""Channels, none of which is 0."""
+
 Shapes = Annotated[tuple[tuple[int, ...], ...], BeforeValidator(_shapes)]
 """Shapes, written as a list of lists."""
 
 RecordKeyText = Annotated[RecordKey | None, BeforeValidator(_record_key)]
 """What a key is derived from, written as "secret:salt"; or `published`, or empty for none."""
+
+Cores = Annotated[int | None, BeforeValidator(_cores)]
+"""A number of cores; empty, or -1 as in the original, for none."""
+
+SecretAndSalt = Annotated[tuple[str, str] | None, BeforeValidator(_secret_and_salt)]
+"""Two texts, written as "secret:salt"; or empty for none."""
 
 _TLS = frozenset(f"ssl_{name}" for name in ("ca_certs", "certfile", "keyfile", "cert_reqs", "check_hostname"))
 _SENTINEL = frozenset({"sentinel_username", "sentinel_password"})

@@ -2,7 +2,8 @@
 
 Imported by every peer and by the bare loop, from environments that have openvino, numpy and OpenCV. What to serve comes
 from the environment: `BENCH_MODEL` (folder of the IR), `BENCH_KIND` (`jpeg`, `tensor` or `vector`), `BENCH_WORKERS`
-and `BENCH_THREADS` (of each worker's model). `BENCH_SINGLE=1` compiles the model for batches of one record.
+and `BENCH_THREADS` (of each worker's model). `BENCH_SINGLE=1` compiles the model for batches of one record,
+`BENCH_PRECISION=float32` has it compute in float32 whatever the CPU could do.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ PORTS = [int(port) for port in os.environ.get("BENCH_PORTS", "8001,8002,8003,800
 WORKERS = int(os.environ.get("BENCH_WORKERS", "1"))
 THREADS = int(os.environ.get("BENCH_THREADS", "1"))
 SINGLE = os.environ.get("BENCH_SINGLE") == "1"
+PRECISION = os.environ.get("BENCH_PRECISION", "")
 BATCH = int(os.environ.get("BENCH_BATCH", "32"))
 WAIT_MS = float(os.environ.get("BENCH_WAIT_MS", "5"))
 SHAPE = {"jpeg": (224, 224, 3), "tensor": (224, 224, 3), "vector": (64,)}[KIND]
@@ -38,6 +40,8 @@ class Engine:
 
     def __init__(self) -> None:
         core = openvino.Core()
+        if PRECISION == "float32":
+            core.set_property("CPU", {"INFERENCE_PRECISION_HINT": "f32"})
         (path,) = Path(os.environ["BENCH_MODEL"]).glob("*.xml")
         network = core.read_model(path)
         if SINGLE:

@@ -89,6 +89,7 @@ class Work:
         workers: Copies of the model.
         threads: Of each.
         single: Compile the model for single records, as Cluster Serving does where that is faster; for the bare loop.
+        precision: `inferencePrecision` of Cluster Serving.
     """
 
     kind: str
@@ -97,6 +98,7 @@ class Work:
     workers: int
     threads: int
     single: bool = False
+    precision: str = ""
 
     def environment(self, port: int = 0) -> dict[str, str]:
         """Variables that `engine.py` reads."""
@@ -106,6 +108,7 @@ class Work:
             "BENCH_WORKERS": str(self.workers),
             "BENCH_THREADS": str(self.threads),
             "BENCH_SINGLE": str(int(self.single)),
+            "BENCH_PRECISION": self.precision,
             "BENCH_PORT": str(port),
             "BENCH_PORTS": ",".join(str(free_port()) for _ in range(4)),
             "PYTHONPATH": str(SOURCES.absolute()),

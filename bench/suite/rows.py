@@ -34,13 +34,22 @@ _SINGLE = "bare loop, compiled for single records"
 
 def images(session: Session) -> Measured:
     """JPEG 224x224 to the best class, 8 in flight, asyncio client: against the bare loop and the peers."""
-    return _against_bare(session, "jpeg", payload.image_records("x", "synthetic"), session.settings.peers)
+    return _against_bare(session, "jpeg", session.settings.peers)
+
+
+def images_float32(session: Session) -> Measured:
+    """The same, computed in float32 by all of them."""
+    return _against_bare(session, "jpeg", session.settings.peers, "float32")
 
 
 def tensors(session: Session) -> Measured:
     """Raw float32 224x224x3 tensors, 8 in flight, asyncio client: against the bare loop."""
-    records = payload.random_records("x", (224, 224, 3), "float32", scale=255)
-    return _against_bare(session, "tensor", records, ())
+    return _against_bare(session, "tensor", ())
+
+
+def tensors_float32(session: Session) -> Measured:
+    """The same, computed in float32 by both."""
+    return _against_bare(session, "tensor", (), "float32")
 
 
 def vector_latency(session: Session) -> Measured:
@@ -157,7 +166,10 @@ def costs(session: Session) -> Measured:
 
 ROWS: dict[str, Callable[[Session], Measured]] = {
     row.__name__: row
-    for row in (images, tensors, vector_latency, vector_pipelined, vector_http, scaling, backlog, start, costs)
+    for row in (
+        *(images, images_float32, tensors, tensors_float32, vector_latency, vector_pipelined, vector_http),
+        *(scaling, backlog, start, costs),
+    )
 }
 """All rows, in the order in which they are measured."""
 
@@ -175,9 +187,14 @@ def _layouts(session: Session) -> list[tuple[int, int]]:
     return list(dict.fromkeys([(1, session.cores), (session.cores, 1)]))
 
 
-def _against_bare(session: Session, kind: str, records: list[Record], chosen: tuple[str, ...]) -> Measured:
+def _against_bare(session: Session, kind: str, chosen: tuple[str, ...], precision: str = "") -> Measured:
     """Each server and the bare loop with the layout that suits it best."""
-    layouts = {f"{w}x{t}": Work(kind, _models(session)["mobilenet"], records, w, t) for w, t in _layouts(session)}
+    if kind == "jpeg":
+        records = payload.image_records("x", "synthetic")
+    else:
+        records = payload.random_records("x", (224, 224, 3), "float32", scale=255)
+    model = _models(session)["mobilenet"]
+    layouts = {f"{w}x{t}": Work(kind, model, records, w, t, precision=precision) for w, t in _layouts(session)}
     logs = session.folder / "logs"
     first = next(iter(layouts.values()))
     right = _right(first, logs)
@@ -198,7 +215,9 @@ def _against_bare(session: Session, kind: str, records: list[Record], chosen: tu
             jobs.close()
             work = layouts[name]
             settings = {"modelParallelism": work.workers, "threadPerModel": work.threads, "postProcessing": "topN(1)"}
-            jobs.enter_context(stack.running(f"images-{name}", work.model, **settings))
+            jobs.enter_context(
+                stack.running(f"images-{name}", work.model, inferencePrecision=work.precision, **settings)
+            )
 
         def ours(name: str) -> Measured:
             where = stack.where(f"images-{name}", records)

@@ -21,6 +21,9 @@ _DTYPES = {
 }
 """OpenVINO element type → numpy name; a type that is missing here cannot be sent."""
 
+_PRECISIONS = {"float32": "f32"}
+"""`inferencePrecision` → OpenVINO's name for it."""
+
 
 def load(files: ModelFiles, options: ModelOptions) -> Model:
     """Load an IR; see `cluster_serving.job.models.load_model`."""
@@ -35,21 +38,20 @@ class OpenVINOModel(Model):
         core = openvino.Core()
         # Mapped weights, when someone overwrites the file in place, end the process (SIGBUS, seen with an embedding).
         core.set_property({"ENABLE_MMAP": False})
+        if options.precision:
+            core.set_property("CPU", {"INFERENCE_PRECISION_HINT": _PRECISIONS[options.precision]})
         network, self.fixed_batch = _read(core, files)
-        self._free = Compiled(core, network, options.threads)
-        indexes, self.inputs = _pick("input", options.inputs, self._free.network.inputs)
-        if sorted(indexes) != list(range(len(self._free.network.inputs))):
-            needed = ", ".join(str(spec) for spec in _pick("input", (), self._free.network.inputs)[1])
+        indexes, self.inputs = _pick("input", options.inputs, network.inputs)
+        if sorted(indexes) != list(range(len(network.inputs))):
+            needed = ", ".join(str(spec) for spec in _pick("input", (), network.inputs)[1])
             raise ModelError(f"the model needs every one of its inputs, once: {needed}")
         self._positions = [indexes.index(index) for index in range(len(indexes))]
-        self._output_indexes, self.outputs = _pick("output", options.outputs, self._free.network.outputs)
-        self._network: Compiled | Singles = self._free
-        if self.fixed_batch is None and sum(path.stat().st_size for path in files.paths) <= MOST_WEIGHTS:
-            self._network = singles(core, network, options.threads) or self._free
+        self._output_indexes, self.outputs = _pick("output", options.outputs, network.outputs)
+        small = sum(path.stat().st_size for path in files.paths) <= MOST_WEIGHTS
+        free = self.fixed_batch is None and small
+        found = singles(core, network.clone(), options.threads) if free else None
+        self._network: Compiled | Singles = found or Compiled(core, network, options.threads)
         self.overlaps = isinstance(self._network, Singles) and self._network.overlaps
-        if self._network is not self._free:
-            # Its weights are a copy.
-            self._free.close()
 
     @property
     def computes_singles(self) -> bool:

@@ -2,6 +2,11 @@
 
 import asyncio
 import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -112,6 +117,44 @@ def test_what_is_not_queued_leaves_no_file(db, shared, folder, requests):
 
     asyncio.run(run())
     assert not list(folder.iterdir())
+
+
+def test_who_gives_up_waiting_for_room_leaves_no_file(db, shared, folder, requests):
+    publish_limits(db, shared, RedisOptions("", payload_folder=str(folder), max_queue_length=1))
+    requests.enqueue("a", x=np.zeros(1))
+
+    async def run():
+        async with AsyncInputQueue(port=requests.port, name=shared) as queue:
+            waiting = asyncio.create_task(queue.enqueue("b", x=LARGE, block=True))
+            while not list(folder.iterdir()):
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.3)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+
+    asyncio.run(run())
+    assert not list(folder.iterdir())
+    assert db.xlen(shared) == 1
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give folders to others")
+def test_the_job_can_read_what_root_writes_and_others_only_with_a_shared_group(folder):
+    # Others may not even look into what pytest makes.
+    folder = Path(tempfile.mkdtemp(), folder.name)
+    folder.mkdir()
+    folder.parent.chmod(0o755)
+    os.chown(folder, 65534, 65534)
+    found = files.PayloadFolder.here(os.fsencode(folder))
+    status = (folder / found.write([b"data"])).stat()
+    assert (status.st_uid, status.st_gid, status.st_mode & 0o777) == (65534, 65534, 0o640)
+    look = "import os, sys; from cluster_serving.client.payload_files import PayloadFolder as F; "
+    look += "os.setuid(12345); print(F.here(os.fsencode(sys.argv[1])) is not None)"
+    for mode, usable in ((0o777, "False"), (0o2777, "True")):
+        folder.chmod(mode)
+        run = subprocess.run([sys.executable, "-c", look, str(folder)], capture_output=True, text=True)
+        assert run.stdout.strip() == usable, run.stderr
+    shutil.rmtree(folder.parent)
 
 
 def test_what_is_withdrawn_leaves_no_file(db, shared, folder, requests):

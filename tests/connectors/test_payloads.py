@@ -141,3 +141,19 @@ def test_the_sweep_takes_old_files_of_no_request(db, job, folder, requests, opti
     os.utime(old, (long_ago, long_ago))
     payloads.sweep_if_due()
     assert old.exists(), "only once an hour"
+
+
+def test_only_payloads_are_swept(folder, tmp_path, requests, payloads):
+    precious = tmp_path / "thesis.txt"
+    others = [folder / "thesis.txt", folder / ("a" * 32), folder / ("b" * 32), precious]
+    precious.write_text("kept")
+    others[0].write_text("kept")
+    others[1].mkdir()
+    others[2].symlink_to(precious)
+    (folder / ("c" * 32)).write_text("left behind")
+    old = time.time() - SWEEP_AGE - 60
+    for path in (*others, folder / ("c" * 32)):
+        os.utime(path, (old, old), follow_symlinks=False)
+    payloads.sweep_if_due()
+    assert all(path.exists() for path in others)
+    assert not (folder / ("c" * 32)).exists()

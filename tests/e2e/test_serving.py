@@ -197,11 +197,15 @@ def test_what_was_being_computed_when_the_job_stopped_is_answered_after_the_next
     np.testing.assert_allclose(answers, model_zoo.digits_mlp(digits), atol=TOLERANCE)
 
 
-def test_an_encrypted_model_is_served_once_its_secret_is_in_redis(models, started, cluster_db, tmp_path):
+@pytest.mark.parametrize("configured", [False, True])
+def test_an_encrypted_model_is_served_with_its_secret(models, started, cluster_db, tmp_path, configured):
     for path in (models / "openvino").iterdir():
         (tmp_path / path.name).write_bytes(encrypt(path.read_bytes(), "my secret", "my salt"))
-    cluster_db.hset("model_secured", mapping={"secret": "my secret", "salt": "my salt"})
-    queue, _ = started(jobName="encrypted", modelPath=tmp_path, modelEncrypted=True)
+    cluster_db.delete("model_secured")
+    if not configured:
+        cluster_db.hset("model_secured", mapping={"secret": "my secret", "salt": "my salt"})
+    settings = {"modelSecret": "my secret:my salt"} if configured else {}
+    queue, _ = started(jobName="encrypted", modelPath=tmp_path, modelEncrypted=True, **settings)
     assert_answers_are_right(queue, 4)
 
 

@@ -7,7 +7,7 @@ from cluster_serving.job.options import JobOptions
 from cluster_serving.launcher import config_file
 from cluster_serving.launcher.config import Config
 from cluster_serving.launcher.errors import ConfigError
-from cluster_serving.launcher.job_options import job_options
+from cluster_serving.launcher.job_options import job_options, sized_for
 
 ROOT = Path(__file__).parents[2]
 
@@ -70,6 +70,7 @@ def test_a_key_without_a_value_keeps_its_default(read):
         ("greedyBatching: 1", "greedyBatching is 1 (a number); expected true or false"),
         ("jobName: a b", "jobName is 'a b' (text); expected letters, digits"),
         ("jobName: 7", "jobName is 7 (a number); expected letters, digits"),
+        ("inferencePrecision: int8", "inferencePrecision is 'int8' (text); expected float32 or empty"),
         ("executionMode: fiber", "executionMode is 'fiber' (text); expected thread or process"),
         ("postProcessing: topN(0)", "postProcessing is 'topN(0)' (text); expected topN(n), pickTopN(n) or empty"),
         ("imageResize: 224", "imageResize is 224 (a number); expected width,height"),
@@ -164,12 +165,13 @@ def test_values_are_understood_in_all_their_forms(read, line, attribute, value):
 
 @pytest.mark.parametrize(("engine", "threads", "copies"), [("OpenVINO", 4, 1), ("TorchScript", 1, 4)])
 def test_the_cores_of_a_machine_are_used_as_the_engine_does_best(read, engine, threads, copies):
-    config = read("modelPath: m\ncoreNumberPerMachine: 4").sized_for(engine)
+    config = sized_for(read("modelPath: m\ncoreNumberPerMachine: 4"), engine)
     assert (config.thread_per_model, config.model_parallelism) == (threads, copies)
 
 
-def test_without_cores_threads_and_copies_are_as_configured(read):
-    config = read("modelPath: m\nthreadPerModel: 2\nmodelParallelism: 3").sized_for("OpenVINO")
+@pytest.mark.parametrize("unset", ["", "\ncoreNumberPerMachine: -1"])
+def test_without_cores_threads_and_copies_are_as_configured(read, unset):
+    config = sized_for(read(f"modelPath: m\nthreadPerModel: 2\nmodelParallelism: 3{unset}"), "OpenVINO")
     assert (config.thread_per_model, config.model_parallelism) == (2, 3)
 
 
@@ -184,9 +186,11 @@ def test_a_password_is_never_shown(read):
 
 
 def test_the_job_gets_all_it_needs(read):
-    options = job_options(read("modelPath: /m\nclaimIdleTime: 7\nimageResize: 8,9\nmaxBatchSize: 5"), "start-1")
+    lines = ("modelPath: /m", "claimIdleTime: 7", "imageResize: 8,9", "maxBatchSize: 5", "inferencePrecision: float32")
+    options = job_options(read("\n".join(lines)), "start-1")
     assert JobOptions.from_json(options.to_json()) == options
     assert (options.name, options.submission, options.model.path) == ("serving_stream", "start-1", "/m")
+    assert options.model.precision == "float32"
     assert (options.redis.claim_idle_ms, options.image.resize, options.batch.max_size) == (7000, (8, 9), 5)
 
 
@@ -253,6 +257,17 @@ def test_encrypted_images_need_a_key_of_ones_own(read, key):
         ConfigError, match=r"recordKey is (missing|text|a mapping); expected secret:salt, two texts"
     ) as caught:
         read(f"modelPath: m\nrecordEncrypted: true\n{key}")
+    assert "s3cret" not in str(caught.value)
+
+
+def test_the_secret_of_a_model_comes_from_the_environment_and_is_never_shown(read, monkeypatch):
+    monkeypatch.setenv("CLUSTER_SERVING_MODEL_SECRET", "[s3cret: 1:salt")
+    config = read("modelPath: m\nmodelEncrypted: true")
+    assert config.model_secret == ("[s3cret: 1", "salt")
+    assert "s3cret" not in repr(config) + str(config) + repr(job_options(config, "s"))
+    monkeypatch.setenv("CLUSTER_SERVING_MODEL_SECRET", "s3cret")
+    with pytest.raises(ConfigError, match="modelSecret is text; expected secret:salt, or empty") as caught:
+        read("modelPath: m\nmodelEncrypted: true")
     assert "s3cret" not in str(caught.value)
 
 

@@ -118,6 +118,17 @@ def test_a_quantized_network_is_simply_loaded(tmp_path, ops):
     np.testing.assert_allclose(load(tmp_path).predict([values])[0], values, atol=0.02)
 
 
+def test_float32_is_computed_in_float32_where_the_cpu_could_do_with_less(tmp_path, ops):
+    random = np.random.default_rng(0)
+    matrix = random.normal(0, 1, (256, 256)).astype(np.float32)
+    x = ops.parameter([-1, 256], np.float32)
+    model_zoo.save_openvino(tmp_path, {"x": x}, {"y": ops.matmul(x, ops.constant(matrix), False, False)})
+    values = random.normal(0, 1, (8, 256)).astype(np.float32)
+    (answer,) = load(tmp_path, precision="float32").predict([values])
+    # Products of rounded numbers, as of bfloat16, are off by 0.01 and more.
+    np.testing.assert_allclose(answer, values.astype("f8") @ matrix.astype("f8"), rtol=1e-4, atol=1e-4)
+
+
 def test_a_scalar_input_is_refused(tmp_path, ops):
     x, scale = ops.parameter([-1, 2], np.float32), ops.parameter([], np.float32)
     model_zoo.save_openvino(tmp_path, {"x": x, "scale": scale}, {"y": ops.multiply(x, scale)})
