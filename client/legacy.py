@@ -211,6 +211,8 @@ def _child_values(name: str, child: pa.Array) -> Array:
         raise InvalidInput(f"input {name!r}: a tensor field is an Arrow {child.type}, expected a list")
     values = child.values
     if pa.types.is_string(values.type):
+        if len(values) > MAX_STRINGS:
+            raise RequestTooLarge(f"input {name!r} holds {len(values)} strings; at most {MAX_STRINGS} are taken")
         return np.array(values.to_pylist(), object)
     if values.null_count or not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
         raise InvalidInput(f"input {name!r}: a tensor field holds {values.type} with nulls or of another type")

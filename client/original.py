@@ -86,7 +86,9 @@ class OutputQueue:
         with translated(self.db):
             for key in self.db.scan_iter(f"{prefix}*", _type="HASH"):
                 uri = key.decode("utf8", "surrogateescape").removeprefix(prefix)
-                results[uri] = self._image_result(uri, delete=True)
+                # SCAN may name a key twice.
+                if (result := self._image_result(uri, delete=True)) != MISSING:
+                    results[uri] = result
         return results
 
     def _image_result(self, uri: str, delete: bool) -> str:

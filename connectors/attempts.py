@@ -20,11 +20,20 @@ import redis
 from redis.exceptions import RedisError
 
 from cluster_serving.client.protocol import Entry
+from cluster_serving.client.scripts import Call, Script, call
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.reconnect import connect
 
 _KEEP_S = 7 * 24 * 3600
 _MAX_TRACEBACK = 16_000
+
+# A Redis that has reached its memory limit takes it, as its first command needs no memory: what cannot be noted cannot
+# be tried, and every look at a request that is not tried counts as an attempt.
+_NOTE = Script("""
+redis.call('HDEL', KEYS[1], ARGV[2])
+for at = 2, #ARGV, 2 do redis.call('HSET', KEYS[1], ARGV[at], ARGV[at + 1]) end
+redis.call('EXPIRE', KEYS[1], ARGV[1])
+""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +97,8 @@ class Attempts:
         self._client.hdel(self._key, _field(entry), entry.id)
 
     def _write(self, attempts: dict[bytes, Attempt]) -> None:
-        with self._client.pipeline() as pipeline:
-            pipeline.hset(self._key, mapping={key: json.dumps(asdict(value)) for key, value in attempts.items()})
-            pipeline.expire(self._key, _KEEP_S)
-            pipeline.execute()
+        notes = {key: json.dumps(asdict(value)) for key, value in attempts.items()}
+        call(self._client, Call(_NOTE, [self._key], [_KEEP_S, *(part for note in notes.items() for part in note)]))
 
 
 @contextlib.contextmanager

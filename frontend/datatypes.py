@@ -77,6 +77,16 @@ def check(name: str, datatype: object, shape: object) -> tuple[str, tuple[int, .
     return datatype, tuple(shape)
 
 
+def check_count(name: str, count: int) -> None:
+    """Refuse more elements of BYTES than the job takes; millions of empty ones would also hold up other clients.
+
+    Raises:
+        RequestTooLarge: There are more than `MAX_STRINGS`.
+    """
+    if count > MAX_STRINGS:
+        raise RequestTooLarge(f"input {name!r} has {count} elements of BYTES; at most {MAX_STRINGS} are taken")
+
+
 def from_raw(name: str, datatype: str, shape: tuple[int, ...], data: bytes | memoryview) -> Array:
     """Read binary tensor data; numbers are read-only views of it.
 
@@ -92,9 +102,7 @@ def from_raw(name: str, datatype: str, shape: tuple[int, ...], data: bytes | mem
     """
     count = math.prod(shape)
     if datatype == BYTES:
-        # The job takes no more, and millions of empty ones would keep the server from its other clients.
-        if count > MAX_STRINGS:
-            raise RequestTooLarge(f"input {name!r} has {count} elements of BYTES; at most {MAX_STRINGS} are taken")
+        check_count(name, count)
         return _object_array(_split(name, shape, count, bytes(data)), shape)
     dtype = DTYPES[datatype]
     if len(data) != count * dtype.itemsize:

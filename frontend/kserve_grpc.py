@@ -9,9 +9,10 @@ from typing import Any
 from google.protobuf.json_format import ParseDict
 
 from cluster_serving.client.errors import ServingError
-from cluster_serving.frontend import kserve_messages, kserve_metadata
+from cluster_serving.frontend import kserve_messages, kserve_metadata, predictions
 from cluster_serving.frontend.call import Call
-from cluster_serving.frontend.kserve import KServe
+from cluster_serving.frontend.kserve import InferRequest, InferResponse, KServe
+from cluster_serving.frontend.offload import LARGE
 from cluster_serving.frontend.proto import inference
 
 NAME = "inference.GRPCInferenceService"
@@ -70,9 +71,24 @@ class InferenceService:
         """Answer ModelInfer."""
         model = await self._service.model(message.model_name, message.model_version)
         call.model = model.name
-        request = kserve_messages.decode(message)
+        request = await self._decoded(message)
         response = await self._service.infer(model, request, call.timeout)
-        return kserve_messages.encode(response, bool(message.raw_input_contents))
+        return await self._encoded(response, raw=bool(message.raw_input_contents))
+
+    # Typed contents are read and written number by number; raw ones are not looked into.
+
+    async def _decoded(self, message: Any) -> InferRequest:
+        size = 0 if message.raw_input_contents else message.ByteSize()
+        if size < LARGE:
+            return kserve_messages.decode(message)
+        return await self._service.offload.to_process(size, kserve_messages.parse, message.SerializeToString())
+
+    async def _encoded(self, response: InferResponse, raw: bool) -> Any:
+        size = 0 if raw else predictions.size([dict(response.outputs)])
+        if size < LARGE:
+            return kserve_messages.encode(response, raw)
+        text = await self._service.offload.to_process(size, kserve_messages.serialize, response, raw)
+        return inference.ModelInferResponse.FromString(text)
 
     async def model_stream_infer(self, messages: AsyncIterator[Any], call: Call) -> AsyncIterator[Any]:
         """Answer ModelStreamInfer: many requests at a time, in their order; a failing one does not end the stream."""
@@ -93,7 +109,13 @@ class InferenceService:
     ) -> None:
         try:
             async for message in messages:
-                await tasks.put(asyncio.create_task(self._answer(message, call)))
+                task = asyncio.create_task(self._answer(message, call))
+                try:
+                    await tasks.put(task)
+                except asyncio.CancelledError:
+                    # It is in nobody's hands yet.
+                    task.cancel()
+                    raise
         finally:
             await tasks.put(None)
 

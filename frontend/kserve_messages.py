@@ -46,6 +46,7 @@ def decode(message: Any) -> InferRequest:
 
     Raises:
         InvalidInput: It is not what the protocol says; the message names the input.
+        RequestTooLarge: An input has too many elements of BYTES.
     """
     # Before any of them is looked at: a message has room for millions.
     if max(len(message.inputs), len(message.outputs)) > MAX_INPUTS:
@@ -72,6 +73,17 @@ def decode(message: Any) -> InferRequest:
         classes = _parameters(tensor.parameters).get("classification")
         outputs.append(RequestedOutput(tensor.name, classes_of(tensor.name, classes)))
     return InferRequest(inputs, outputs, message.id, _parameters(message.parameters))
+
+
+def parse(text: bytes) -> InferRequest:
+    """Read a `ModelInferRequest` as it was sent; raises as `decode`."""
+    return decode(inference.ModelInferRequest.FromString(text))
+
+
+def serialize(response: InferResponse, raw: bool) -> bytes:
+    """Write a `ModelInferResponse` as it is sent; see `encode`."""
+    text: bytes = encode(response, raw).SerializeToString()
+    return text
 
 
 def encode(response: InferResponse, raw: bool) -> Any:
@@ -105,6 +117,7 @@ def _from_contents(name: str, datatype: str, shape: tuple[int, ...], contents: A
         raise InvalidInput(f"input {name!r} is {datatype} and has {', '.join(filled)}; expected {field}")
     values = getattr(contents, field)
     if datatype == BYTES:
+        datatypes.check_count(name, len(values))
         return datatypes.from_bytes(name, shape, list(values))
     return datatypes.from_numbers(name, datatype, shape, np.fromiter(values, _ELEMENTS[field], len(values)))
 

@@ -10,6 +10,7 @@ from typing import NamedTuple, NoReturn
 
 import redis
 from pyflink.datastream import FlatMapFunction, RuntimeContext
+from pyflink.metrics import MetricGroup
 
 from cluster_serving.client.errors import ModelError, ServingError
 from cluster_serving.client.model_secret import secret_key
@@ -41,6 +42,68 @@ class _Running(NamedTuple):
 
     def wait(self, seconds: float) -> bool:
         return self.computation.wait(seconds)
+
+
+class _Batches:
+    """What happens to the batches of a slot; refers to no function of Flink's, or closing that would have to wait.
+
+    Args:
+        options: The job.
+        predictor: The model.
+        client: Connection to the job's Redis.
+        metrics: Of the slot.
+    """
+
+    def __init__(self, options: JobOptions, predictor: Predictor, client: redis.Redis, metrics: MetricGroup) -> None:
+        self._options = options
+        self._predictor = predictor
+        self._clock = RedisClock(client)
+        self._deadlines = Deadlines(self._clock, options.request_deadline_ms)
+        self._failures = metrics.counter("failures")
+        self._expired = metrics.counter("expired")
+        self._batch_size = metrics.distribution("batchSize")
+        self._inference_ms = metrics.distribution("inferenceTimeMs")
+        self._queue_wait_ms = metrics.distribution("queueWaitMs")
+
+    def begin(self, value: Sequence[Request], alone: bool) -> _Running:
+        """Start to compute a batch; see `Predictor.start`."""
+        started = time.monotonic()
+        wait_us = round(1000 * max(0, self._clock.waited_ms(value[0].entry.queued_ms) or 0))
+        requests, expired = self._deadlines.check(value)
+        if expired:
+            self._expired.inc(expired)
+        with noted(self._options.redis, self._options.name, (request.entry for request in requests)):
+            return _Running(self._predictor.start(requests, alone), started, wait_us)
+
+    def end(self, running: _Running) -> Answered:
+        """Wait for the answers of a batch."""
+        computation = running.computation
+        with noted(self._options.redis, self._options.name, (request.entry for request in computation.requests)):
+            answers = computation.answers()
+        if self._predictor.exhausted:
+            self._end_process(answers)
+        inference_us = round(1e6 * (time.monotonic() - running.started))
+        self._batch_size.update(len(computation.requests))
+        self._inference_ms.update(round(inference_us / 1000))
+        self._queue_wait_ms.update(round(running.wait_us / 1000))
+        failures = sum("code" in answer.fields for answer in answers)
+        if failures:
+            self._failures.inc(failures)
+        return Answered(answers, running.wait_us, inference_us)
+
+    def _end_process(self, answers: Sequence[Answer]) -> NoReturn:
+        """Answer what was computed, then let Flink, or what keeps it alive, replace this process.
+
+        Not through the sink: that comes after this function, and what it had not written would be computed again.
+        """
+        log.error("too many calls of the model hang: ending this process, which is process %d", os.getpid())
+        try:
+            with connect(self._options.redis) as client:
+                if answers:
+                    write_answers(client, self._options.name, self._options.redis.result_ttl_s, answers)
+        finally:
+            logging.shutdown()
+            os._exit(1)
 
 
 class Inference(FlatMapFunction):
@@ -75,18 +138,12 @@ class Inference(FlatMapFunction):
             reporter.ready(self._predictor.report())
         self._redis = connect(self._options.redis)
         self._close = closing(self, self._predictor.close, self._redis.close)
-        self._overlap = Overlap(self._begin, self._options.model.threads)
+        metrics = runtime_context.get_metrics_group()
+        self._batches = _Batches(self._options, self._predictor, self._redis, metrics)
+        self._overlap = Overlap(self._batches.begin, self._options.model.threads)
         # What a lane announces must come here at once, or answers would wait for it.
         at_once = self._options.batch.greedy and self._options.execution_mode == "thread"
         self._overlaps = at_once and self._predictor.overlaps
-        self._clock = RedisClock(self._redis)
-        self._deadlines = Deadlines(self._clock, self._options.request_deadline_ms)
-        metrics = runtime_context.get_metrics_group()
-        self._failures = metrics.counter("failures")
-        self._expired = metrics.counter("expired")
-        self._batch_size = metrics.distribution("batchSize")
-        self._inference_ms = metrics.distribution("inferenceTimeMs")
-        self._queue_wait_ms = metrics.distribution("queueWaitMs")
 
     def _secret(self, client: redis.Redis) -> tuple[str, str]:
         if not self._options.model.encrypted:
@@ -106,42 +163,4 @@ class Inference(FlatMapFunction):
     def flat_map(self, value: list[Request]) -> Iterator[Answered]:
         """Answer one batch; perhaps later, with the next one, if that has come before this one is computed."""
         lane = find(value[0].lane_id) if self._overlaps else None
-        yield from map(self._end, self._overlap.feed(value, lane))
-
-    def _begin(self, value: Sequence[Request], alone: bool) -> _Running:
-        started = time.monotonic()
-        wait_us = round(1000 * max(0, self._clock.waited_ms(value[0].entry.queued_ms) or 0))
-        requests, expired = self._deadlines.check(value)
-        if expired:
-            self._expired.inc(expired)
-        with noted(self._options.redis, self._options.name, (request.entry for request in requests)):
-            return _Running(self._predictor.start(requests, alone), started, wait_us)
-
-    def _end(self, running: _Running) -> Answered:
-        computation = running.computation
-        with noted(self._options.redis, self._options.name, (request.entry for request in computation.requests)):
-            answers = computation.answers()
-        if self._predictor.exhausted:
-            self._end_process(answers)
-        inference_us = round(1e6 * (time.monotonic() - running.started))
-        self._batch_size.update(len(computation.requests))
-        self._inference_ms.update(round(inference_us / 1000))
-        self._queue_wait_ms.update(round(running.wait_us / 1000))
-        failures = sum("code" in answer.fields for answer in answers)
-        if failures:
-            self._failures.inc(failures)
-        return Answered(answers, running.wait_us, inference_us)
-
-    def _end_process(self, answers: Sequence[Answer]) -> NoReturn:
-        """Answer what was computed, then let Flink, or what keeps it alive, replace this process.
-
-        Not through the sink: that comes after this function, and what it had not written would be computed again.
-        """
-        log.error("too many calls of the model hang: ending this process, which is process %d", os.getpid())
-        try:
-            with connect(self._options.redis) as client:
-                if answers:
-                    write_answers(client, self._options.name, self._options.redis.result_ttl_s, answers)
-        finally:
-            logging.shutdown()
-            os._exit(1)
+        yield from map(self._batches.end, self._overlap.feed(value, lane))

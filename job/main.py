@@ -32,13 +32,15 @@ def main() -> None:
     from pyflink.datastream import StreamExecutionEnvironment
 
     from cluster_serving.connectors.limits import publish_limits
-    from cluster_serving.connectors.reconnect import connect
+    from cluster_serving.connectors.reconnect import Backoff, connect
     from cluster_serving.connectors.stream import create_groups
     from cluster_serving.job.topology import build
 
     with connect(options.redis) as client:
-        create_groups(client, options.name)
-        publish_limits(client, options.name, options.redis)
+        # A Redis that has just been started may still be reading its file.
+        backoff = Backoff(f"job {options.name}", lambda: None)
+        backoff.persist(lambda: create_groups(client, options.name))
+        backoff.persist(lambda: publish_limits(client, options.name, options.redis))
     env = StreamExecutionEnvironment.get_execution_environment()
     build(env, options)
     env.execute_async(options.name)

@@ -51,7 +51,7 @@ class WatchedModel(Model):
         self._load = load
         self._timeout = timeout
         self._copy: _Copy | None = _Copy()
-        self._model = self._copy.run(load)
+        self._model = self._copy.load(load)
         self.engine, self.layout, self.fixed_batch = self._model.engine, self._model.layout, self._model.fixed_batch
         self.inputs, self.outputs = self._model.inputs, self._model.outputs
         self.exhausted = False
@@ -100,7 +100,7 @@ class WatchedModel(Model):
     def _reload(self) -> _Copy:
         copy = _Copy()
         try:
-            self._model = copy.run(self._load, _RELOAD_PATIENCE)
+            self._model = copy.load(self._load, _RELOAD_PATIENCE)
         except Exception as error:
             # A new process says so where people look for it: when the job starts.
             log.warning("the model cannot be loaded again: %s", error)
@@ -138,6 +138,14 @@ class _Copy:
                 return future.result()
             frame = sys._current_frames().get(self.thread.ident or 0)
             raise _Hangs("".join(traceback.format_stack(frame))) from None
+
+    def load(self, function: Callable[[], T], timeout: float | None = None) -> T:
+        """`run` what loads the model; if that fails, nobody needs the thread any more."""
+        try:
+            return self.run(function, timeout)
+        except BaseException:
+            self.leave(lambda: None)
+            raise
 
     def leave(self, last: Callable[[], None]) -> None:
         """Let the thread end with a last function, as soon as it has returned from what it does."""

@@ -27,6 +27,7 @@ HUGE = 40_000
 SIZE = 60_000_000
 """Bytes of the largest entries; the default of maxRequestBytes is a little more."""
 
+_WORDS = pa.struct([("data", pa.list_(pa.utf8())), ("shape", pa.list_(pa.int32()))])
 _TENSOR = {"kind": "tensor", "dtype": "float32"}
 
 
@@ -130,6 +131,8 @@ def _original_tensors() -> Iterator[tuple[str, Fields]]:
         "empty tensor": {"data": [], "shape": [0]},
     }.items():
         yield f"original {name}", original(_struct(**lists))
+    strings = pa.array([{"data": [""] * 10_000_000, "shape": [10_000_000]}], _WORDS)
+    yield "original ten million strings", original(column(strings))
     yield "original null in a list", original(_struct(data=[None, 1.0], shape=[2]))
     yield "original null struct", original(column(pa.array([None], legacy._TENSOR)))
     for name, values in _ARROW_TYPES.items():

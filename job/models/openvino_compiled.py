@@ -54,9 +54,9 @@ class Compiled:
     """
 
     def __init__(self, core: Any, network: Any, threads: int) -> None:
-        self.network = _compile(core, network, threads, 1)
-        self._request: Any = self.network.create_infer_request()
-        self._outputs = range(len(self.network.outputs))
+        self._network = _compile(core, network, threads, 1)
+        self._request: Any = self._network.create_infer_request()
+        self._outputs = range(len(self._network.outputs))
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         """Compute one batch; inputs and outputs are in the order of the network, and outputs are copies."""
@@ -70,7 +70,7 @@ class Compiled:
 
     def close(self) -> None:
         """Free the memory."""
-        self._request = self.network = None
+        self._request = self._network = None
 
 
 class Record:
@@ -100,8 +100,12 @@ class Record:
         return self._request is None
 
     def wait(self, seconds: float) -> bool:
-        """Wait so many seconds at most; says whether it is computed."""
-        return self.finished or bool(self._request.wait_for(math.ceil(seconds * 1000)))
+        """Wait so many seconds at most; says whether it is computed, or has failed."""
+        try:
+            return self.finished or bool(self._request.wait_for(math.ceil(seconds * 1000)))
+        except RuntimeError:
+            # What `outputs` says.
+            return True
 
     def finish(self) -> None:
         """Wait until it is computed, and keep its outputs."""

@@ -36,7 +36,7 @@ class Started:
 
     Args:
         outputs: Waits for its outputs and gives them, or raises `InferenceFailed`.
-        wait: Waits for it so many seconds at most, and says whether it is computed.
+        wait: Waits for it so many seconds at most, and says whether it is computed, or has failed; does not raise.
     """
 
     def __init__(self, outputs: Callable[[], list[Array]], wait: Callable[[float], bool]) -> None:

@@ -78,6 +78,21 @@ def test_the_exception_that_ends_an_attempt_is_noted(redis_server, db, job, entr
     assert not db.exists(attempts_key(job))
 
 
+def test_a_full_redis_takes_notes(redis_server, db, job, entry):
+    """Or an interrupted request, which cannot be tried without, would be given up untried."""
+    attempts = Attempts(db, job)
+    db.config_set("maxmemory", 1)
+    try:
+        attempts.begin(entry)
+        with pytest.raises(ValueError), noted(RedisOptions(redis_server.url), job, [entry, replace(entry, id=b"2-0")]):
+            raise ValueError("interrupted")
+    finally:
+        db.config_set("maxmemory", 0)
+    assert attempts.last(entry).traceback.endswith("ValueError: interrupted\n")
+    assert attempts.last(replace(entry, id=b"2-0")).traceback
+    assert db.ttl(attempts_key(job)) > 0
+
+
 def test_entries_of_the_same_id_in_two_streams_are_told_apart(db, job, entry):
     attempts, other = Attempts(db, job), replace(entry, priority="high")
     attempts.begin(entry)

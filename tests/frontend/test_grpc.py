@@ -98,6 +98,21 @@ def test_typed_contents_are_answered_in_kind(infer, job, datatype, field, values
     assert not reply.raw_output_contents
 
 
+def test_large_typed_contents_are_answered_too(infer):
+    """They are read and written in another process, as they would keep this one from its other clients."""
+    values = np.arange(300_000, dtype="f4")
+    reply = infer(typed("FP32", "fp32_contents", values.tolist(), [1, len(values)]))
+    np.testing.assert_array_equal(reply.outputs[0].contents.fp32_contents, values)
+    with pytest.raises(grpc.RpcError, match="'x' has 300000 elements; FP32 of shape .1, 2. needs 2|300000"):
+        infer(typed("FP32", "fp32_contents", values.tolist(), [1, 2]))
+
+
+def test_too_many_strings_are_refused(infer):
+    with pytest.raises(grpc.RpcError) as caught:
+        infer(typed("BYTES", "bytes_contents", [b""] * ((1 << 20) + 1), [1, (1 << 20) + 1]))
+    assert "1048577 elements of BYTES; at most 1048576 are taken" in caught.value.details()
+
+
 @pytest.mark.parametrize("datatype", DTYPES)
 def test_raw_contents_are_answered_raw(infer, datatype):
     array = np.arange(6).reshape(3, 2).astype(DTYPES[datatype])

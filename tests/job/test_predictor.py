@@ -93,3 +93,24 @@ def _output(fields):
     return decode_result(
         {key.encode(): getattr(value, "encode", lambda value=value: value)() for key, value in fields.items()}
     )
+
+
+def test_a_record_on_which_an_overlapping_model_fails_is_an_error_of_its_request(tmp_path):
+    from openvino import opset13 as ops
+
+    x = ops.parameter([-1, 3, 64, 64], np.float32, name="x")
+    kernel = ops.constant(np.full((64, 3, 7, 7), 0.01, "f4"))
+    h = ops.convolution(x, kernel, [1, 1], [3, 3], [3, 3], [1, 1])
+    # Of one row more than the first number says, and all rows have to be equally long.
+    rows = ops.convert(ops.slice(ops.reshape(x, [-1], False), [0], [1], [1]), "i64") + np.int64(1)
+    table = ops.reshape(h, ops.concat([rows, ops.constant(np.array([-1]))], 0), False)
+    model_zoo.save_openvino(tmp_path, {"x": x}, {"y": ops.reshape(ops.reduce_max(table, [0, 1], False), [1, 1], False)})
+    overlapping = predictor(tmp_path, "", threads=2)
+    assert overlapping.overlaps
+    records = np.ones((4, 3, 64, 64), "f4")
+    records[2, 0, 0, 0] = 6
+    requests = [Request(Entry(b"1-0", str(i), b""), "", {"x": record}) for i, record in enumerate(records)]
+    answers = overlapping.start(requests, alone=False).answers()
+    assert ["code" in answer.fields for answer in answers] == [False, False, True, False]
+    assert answers[2].fields["code"] == "INFERENCE_FAILED"
+    overlapping.close()

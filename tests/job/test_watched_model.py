@@ -1,6 +1,7 @@
 """Calls that hang, in threads of this process."""
 
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -109,3 +110,17 @@ def test_an_error_of_the_first_load_is_raised():
 
     with pytest.raises(ModelError, match="no model"):
         WatchedModel(fail, 1)
+
+
+def test_a_model_that_cannot_be_loaded_leaves_no_thread():
+    def load():
+        raise ModelError("gone")
+
+    before = threading.active_count()
+    for _ in range(5):
+        with pytest.raises(ModelError, match="gone"):
+            WatchedModel(load, 0.5)
+    deadline = time.monotonic() + 10
+    while threading.active_count() > before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert threading.active_count() == before

@@ -1,0 +1,43 @@
+"""The Flink shell around a model, without Flink; the whole is tested in tests/e2e."""
+
+import gc
+import weakref
+
+from cluster_serving.connectors.options import RedisOptions
+from cluster_serving.job.inference import Inference
+from cluster_serving.job.options import JobOptions, ModelOptions
+from tests import model_zoo
+
+
+class Context:
+    """What a function asks of Flink when it is opened."""
+
+    def get_index_of_this_subtask(self):
+        return 0
+
+    def get_metrics_group(self):
+        return self
+
+    def counter(self, name):
+        return self
+
+    distribution = counter
+
+
+def test_a_model_is_freed_when_flink_lets_go_of_its_function(redis_server, db, job, tmp_path):
+    """As Flink closes no function of a job that is cancelled, and the next model may need the memory."""
+    model_zoo.save_openvino_digits(tmp_path)
+    function = Inference(
+        JobOptions(job, "start", ModelOptions(str(tmp_path), threads=2), RedisOptions(redis_server.url))
+    )
+    function.open(Context())
+    model, closed = weakref.ref(function._predictor.model), []
+    function._predictor.model.close = lambda: closed.append(True)
+    gc.collect()
+    gc.disable()
+    try:
+        del function
+        assert closed == [True]
+        assert model() is None
+    finally:
+        gc.enable()
