@@ -103,10 +103,11 @@ def v2_body(record: Record, batched: bool = True) -> tuple[bytes, dict[str, str]
     inputs, tail = [], b""
     for name, value in record.items():
         if isinstance(value, Image):
-            raw, code, shape = struct.pack("<I", len(value.data)) + value.data, "BYTES", []
+            # Triton wants a dimension beside the batch's.
+            raw, code, shape = struct.pack("<I", len(value.data)) + value.data, "BYTES", [1, 1]
         else:
             raw, code, shape = value.tobytes(), _V2_NAMES[value.dtype.name], list(value.shape)
-        shape = [1, *shape] if batched or not shape else shape
+            shape = [1, *shape] if batched or not shape else shape
         inputs.append({"name": name, "shape": shape, "datatype": code, "parameters": {"binary_data_size": len(raw)}})
         tail += raw
     head = json.dumps({"inputs": inputs, "parameters": {"binary_data_output": True}}).encode()

@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -59,7 +60,12 @@ PEERS = {
         kinds={"jpeg": "v2-json", "vector": "v2-json"},
         prepare=(("python", "server.py", "{folder}"),),
     ),
-    "triton": Peer(path="/v2/models/bench/infer", kinds=_V2, environment={"PYTRITON_HOME": "{folder}"}),
+    "triton": Peer(
+        path="/v2/models/bench/infer",
+        kinds=_V2,
+        # It embeds Python, and has to find the library of this one, not the system's.
+        environment={"PYTRITON_HOME": "{folder}", "LD_LIBRARY_PATH": sysconfig.get_config_var("LIBDIR") or ""},
+    ),
     "torchserve": Peer(
         (
             *("torchserve", "--foreground", "--ncs", "--disable-token-auth", "--model-store", "{folder}"),
