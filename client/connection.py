@@ -62,8 +62,9 @@ def connect(host: str, port: int | str, url: str | None, job: str = "", **option
         options: Further arguments of `redis.Redis`.
 
     Raises:
-        InvalidInput: See `open_redis`.
+        InvalidInput: See `open_redis`; or an argument is one of the original's that means nothing here.
     """
+    _check(host, options)
     retry = Retry(ExponentialBackoff(cap=1, base=0.05), _retries(url))
     settings = _settings(options) | {"retry": retry}
     if url:
@@ -75,6 +76,7 @@ def connect_async(
     host: str = "localhost", port: int | str = 6379, url: str | None = None, job: str = "", **options: Any
 ) -> redis.asyncio.Redis:
     """The asyncio variant of `connect`."""
+    _check(host, options)
     settings = _settings(options) | {"retry": AsyncRetry(ExponentialBackoff(cap=1, base=0.05), _retries(url))}
     # Thousands of coroutines share a few connections, and wait for one.
     settings |= {"max_connections": _ASYNC_CONNECTIONS, "timeout": None}
@@ -111,6 +113,16 @@ def _found(url: str, job: str, settings: dict[str, Any], asynchronous: bool = Fa
 
 def _retries(url: str | None) -> int:
     return _FAILOVER_RETRIES if url and failover.is_failover_url(url) else _RETRIES
+
+
+def _check(host: str, options: dict[str, Any]) -> None:
+    if "://" in host or "frontend_url" in options:
+        raise InvalidInput(
+            f"{options.get('frontend_url', host)!r} is no host: this client asks Redis, at a host and port or url=; "
+            "an HTTP front end is asked with any HTTP client, or with cluster_serving.client.original"
+        )
+    if "sync" in options:
+        raise InvalidInput("there is no sync=; cluster_serving.client.original takes all arguments of the original")
 
 
 def _settings(options: dict[str, Any]) -> dict[str, Any]:

@@ -19,37 +19,29 @@ import json
 import runpy
 import sys
 import urllib.request
-from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from cluster_serving.client import image_stream, queues
+from cluster_serving.client import image_stream, legacy, queues
 from cluster_serving.client.connection import translated
 from cluster_serving.client.convert import inputs_of, to_input
 from cluster_serving.client.errors import DeadlineExceeded, InvalidInput, ResultTimeout, ServingError
-from cluster_serving.client.inputs import Array, Image, Input, SparseTensor
-from cluster_serving.client.legacy import ERROR_VALUE
+from cluster_serving.client.inputs import Array, Image
+from cluster_serving.client.original_values import MISSING, OriginalResult, as_original, as_sent, failed
 from cluster_serving.client.png import encode_png
 from cluster_serving.client.protocol import DEFAULT_JOB
-from cluster_serving.client.results import Result
 
 MODULES = ("zoo.serving.client", "bigdl.serving.client")
 """What the original's client was called: up to 0.11, and from 2.0 on."""
 
-MISSING = "[]"
-"""The original's word for a result that is not there."""
-
-OriginalResult = Array | list[Array] | str
-"""One output, several outputs, or "[]" or "NaN"."""
-
 _HTTP_TIMEOUT = 60.0
 
 
-class OutputQueue:
-    """Reads results as the original's class does.
+class API:
+    """What both queues have: `name`, `host`, `port` and `db`, a redis-py client.
 
     Args:
         host: Redis host, default `localhost`.
@@ -61,16 +53,20 @@ class OutputQueue:
     def __init__(
         self, host: str | None = None, port: int | str | None = None, name: str = DEFAULT_JOB, **redis_options: Any
     ) -> None:
-        self._queue = queues.OutputQueue(host, port, name, **redis_options)
-        self.name, self.host, self.port, self.db = name, self._queue.host, self._queue.port, self._queue.db
+        self._results = queues.OutputQueue(host, port, name, **redis_options)
+        self.name, self.host, self.port, self.db = name, self._results.host, self._results.port, self._results.db
+
+
+class OutputQueue(API):
+    """Reads results as the original's class does; arguments as of `API`."""
 
     def query(self, uri: str, delete: bool = False) -> OriginalResult:
         """Result of a request; "[]" if there is none, "NaN" if it failed, text if `enqueue_image` queued it."""
         try:
-            result = self._queue.query(uri, delete)
+            result = self._results.query(uri, delete)
         except ServingError as error:
-            return _failed(error)
-        return self._image_result(uri, delete) if result is None else _as_original(result)
+            return failed(error)
+        return self._image_result(uri, delete) if result is None else as_original(result)
 
     def query_and_delete(self, uri: str) -> OriginalResult:
         """Like `query`, and delete the result."""
@@ -79,8 +75,8 @@ class OutputQueue:
     def dequeue(self) -> dict[str, OriginalResult]:
         """All results by uri, which are then deleted."""
         results = {
-            uri: _failed(result) if isinstance(result, ServingError) else _as_original(result)
-            for uri, result in self._queue.dequeue().items()
+            uri: failed(result) if isinstance(result, ServingError) else as_original(result)
+            for uri, result in self._results.dequeue().items()
         }
         prefix = image_stream.result_key("")
         with translated(self.db):
@@ -100,8 +96,13 @@ class OutputQueue:
             value: bytes | None = pipeline.execute()[0]
         return MISSING if value is None else value.decode()
 
+    def get_ndarray_from_b64(self, b64str: str | bytes) -> Array | list[Array]:
+        """Read the field `value` of a result hash."""
+        outputs = legacy.decode_result(b64str)
+        return outputs[0] if len(outputs) == 1 else outputs
 
-class InputQueue:
+
+class InputQueue(API):
     """Queues requests as the original's class does.
 
     Args:
@@ -126,8 +127,8 @@ class InputQueue:
         if frontend_url and "://" not in frontend_url:
             host, frontend_url = frontend_url, None
         self.frontend_url = frontend_url
+        super().__init__(host, port, name, **redis_options)
         self._queue = queues.InputQueue(host, port, name, **redis_options)
-        self.name, self.host, self.port, self.db = name, self._queue.host, self._queue.port, self._queue.db
         self.output_queue = OutputQueue(host, port, name, **redis_options)
 
     def enqueue(self, uri: str, /, **data: object) -> None:
@@ -136,7 +137,7 @@ class InputQueue:
         Raises:
             ServingError: It was not queued; the original printed a message and went on.
         """
-        self._queue.enqueue(uri, **_as_sent(data))
+        self._queue.enqueue(uri, **as_sent(data))
 
     def enqueue_image(self, uri: str, data: object) -> None:
         """Queue an image for the job `image_stream`, as in 0.7 and 0.8: its path, or the array of `cv2.imread`."""
@@ -159,21 +160,40 @@ class InputQueue:
         """
         if self.frontend_url:
             return self._ask_front_end(str(request_data))
-        inputs = _as_sent(inputs_of(request_data))
+        inputs = as_sent(inputs_of(request_data))
         try:
-            return _as_original(self._queue.predict(inputs, timeout))
+            return as_original(self._queue.predict(inputs, timeout))
         except (ResultTimeout, DeadlineExceeded):
             return MISSING
         except ServingError as error:
-            return _failed(error)
+            return failed(error)
+
+    def data_to_b64(self, **data: object) -> str:
+        """What the original puts into the field `data` of a request."""
+        return legacy.encode_request(as_sent(data))
+
+    @staticmethod
+    def base64_encode_image(img: bytes) -> str:
+        """Base64 text of any bytes."""
+        return base64.b64encode(img).decode()
 
     def _ask_front_end(self, body: str) -> str:
-        # Our front end writes predictions in the original's form if it is asked to; the original's ignores that.
-        url = f"{str(self.frontend_url).rstrip('/')}/predict?responseFormat=zoo-0.9"
-        request = urllib.request.Request(url, body.encode(), {"Content-Type": "application/json"})  # noqa: S310
-        with urllib.request.urlopen(request, timeout=_HTTP_TIMEOUT) as response:  # noqa: S310
-            prediction: str = json.load(response)["predictions"][0]
+        prediction: str = json.loads(_post(str(self.frontend_url), body))["predictions"][0]
         return prediction.removeprefix("{value=").removesuffix("}") if prediction.startswith("{value=") else prediction
+
+
+def perdict(frontend_url: str, request_str: str) -> None:
+    """Send a front end a request; nothing comes back, as in the original, whose name for it this is."""
+    _post(frontend_url, request_str)
+
+
+def _post(frontend_url: str, body: str) -> bytes:
+    # Our front end writes predictions in the original's form if it is asked to; the original's ignores that.
+    url = f"{frontend_url.rstrip('/')}/predict?responseFormat=zoo-0.9"
+    request = urllib.request.Request(url, body.encode(), {"Content-Type": "application/json"})  # noqa: S310
+    with urllib.request.urlopen(request, timeout=_HTTP_TIMEOUT) as response:  # noqa: S310
+        answer: bytes = response.read()
+    return answer
 
 
 def http_json_to_ndarray(json_str: str) -> Array:
@@ -210,54 +230,6 @@ def _ensure_package(name: str) -> None:
     parent, _, child = name.rpartition(".")
     if parent:
         setattr(sys.modules[parent], child, module)
-
-
-def _as_sent(values: Mapping[str, object]) -> dict[str, Input]:
-    """Inputs as the original's server gets them: numbers as float32, an array under "path" as an image."""
-    inputs: dict[str, Input] = {}
-    for name, value in values.items():
-        if isinstance(value, Mapping) and isinstance(value.get("path"), np.ndarray):
-            inputs[name] = encode_png(name, value["path"])
-            continue
-        made = to_input(name, value)
-        if isinstance(made, SparseTensor):
-            inputs[name] = SparseTensor(made.indices, _as_float32(made.values), made.shape)
-        else:
-            inputs[name] = _as_float32(made) if isinstance(made, np.ndarray) else made
-    return inputs
-
-
-def _as_float32(array: Array) -> Array:
-    if array.dtype.kind not in "biuf" or array.dtype == np.float32:
-        return array
-    with np.errstate(over="ignore"):
-        numbers = array.astype("f4")
-    # The original sent other whole numbers than it was given; a model that takes integers gets these unchanged.
-    return numbers if array.dtype.kind == "f" or np.array_equal(numbers, array) else array
-
-
-def _as_original(result: Result | None) -> OriginalResult:
-    if result is None:
-        return MISSING
-    if isinstance(result, str):
-        return result
-    if isinstance(result, list):
-        if all(isinstance(item, tuple) for item in result):
-            return np.array(result, "f4").reshape(-1, 2)
-        return [np.array(item, "f4").reshape(-1, 2) if isinstance(item, list) else _float(item) for item in result]
-    return _float(result)
-
-
-def _float(output: Any) -> Array:
-    array = np.asarray(output)
-    return array.astype("f4", copy=False) if array.dtype.kind in "biuf" else array
-
-
-def _failed(error: ServingError) -> str:
-    """The word for a failed request; what is wrong with Redis itself is no answer and raises."""
-    if error.code in ("REDIS_UNAVAILABLE", "QUEUE_FULL"):
-        raise error
-    return ERROR_VALUE
 
 
 def main() -> None:

@@ -180,6 +180,11 @@ def discard(folder: bytes, name: bytes) -> None:
             remove(found.locate(name))
 
 
+def too_large(size: int, limit: int) -> RequestTooLarge:
+    """What is wrong with a request of more bytes than the job takes."""
+    return RequestTooLarge(f"the request has {size} bytes, more than maxRequestBytes ({limit})")
+
+
 def read(path: bytes, limit: int) -> bytes:
     """Read a payload.
 
@@ -200,7 +205,7 @@ def read(path: bytes, limit: int) -> bytes:
             if not stat.S_ISREG(status.st_mode):
                 raise InvalidInput("the file that field 'data_file' names is not a plain file")
             if status.st_size > limit:
-                raise RequestTooLarge(f"the request has {status.st_size} bytes, more than maxRequestBytes ({limit})")
+                raise too_large(status.st_size, limit)
             return os.read(file, status.st_size)
         finally:
             os.close(file)

@@ -11,8 +11,8 @@ from dataclasses import replace
 
 import redis
 
-from cluster_serving.client.errors import InvalidInput, RequestTooLarge, ServingError
-from cluster_serving.client.payload_files import PayloadFolder, is_payload, read, remove
+from cluster_serving.client.errors import InvalidInput, ServingError
+from cluster_serving.client.payload_files import PayloadFolder, is_payload, read, remove, too_large
 from cluster_serving.client.priority import stream_of, streams_of
 from cluster_serving.client.protocol import Entry, result_key
 from cluster_serving.client.results import encode_error
@@ -62,7 +62,7 @@ class Payloads:
                 entry = self._with_path(entry)
                 entry = replace(entry, data=read(entry.path, limit))
             if entry.size > limit:
-                raise RequestTooLarge(f"the request has {entry.size} bytes, more than maxRequestBytes ({limit})")
+                raise too_large(entry.size, limit)
         except FileNotFoundError:
             if self._client.exists(result_key(self._job, entry.uri)):
                 # A client that lost its connection queued the request twice: whoever answered one took the file.

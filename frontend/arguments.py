@@ -27,6 +27,14 @@ _CANONICAL = {alias.lower(): alias for alias in _NAMES} | {
 }
 
 
+# Keys of a job that count here: in a flat file, in a nested one of the original's early versions, and the option.
+_SHARED = (
+    ("redisurl", ("data", "src"), "redisUrl"),
+    ("jobname", ("model", "name"), "redisInputQueue"),
+    ("flinkresturl", ("flink", "rest"), "flinkUiUrl"),
+)
+
+
 class OptionError(Exception):
     """An option cannot be used; the message names it, where it is from, and what was expected."""
 
@@ -70,12 +78,16 @@ def read(arguments: Sequence[str], environment: Mapping[str, str]) -> HttpOption
     # What the commands of the job take from the environment counts for the front end too.
     if shared := environment.get("CLUSTER_SERVING_REDIS_URL"):
         values["redisUrl"] = (shared, "environment variable CLUSTER_SERVING_REDIS_URL")
-    for alias, name in _NAMES.items():
-        variable = PREFIX + name.upper()
-        if variable in environment:
-            values[alias] = (environment[variable], f"environment variable {variable}")
-    values |= {alias: (value, f"--{alias}") for alias, value in given.items()}
-    _prefer_address(values, given)
+    variables = {alias: PREFIX + name.upper() for alias, name in _NAMES.items()}
+    _override(
+        values,
+        {
+            alias: (environment[variable], f"environment variable {variable}")
+            for alias, variable in variables.items()
+            if variable in environment
+        },
+    )
+    _override(values, {alias: (value, f"--{alias}") for alias, value in given.items()})
     return checked(values)
 
 
@@ -99,10 +111,11 @@ def checked(values: Mapping[str, tuple[Any, str]]) -> HttpOptions:
     return options
 
 
-def _prefer_address(values: dict[str, Any], given: Mapping[str, Any]) -> None:
-    """Let --redisHost or --redisPort win over a redisUrl from elsewhere."""
-    if given.keys() & {"redisHost", "redisPort"} and "redisUrl" not in given:
+def _override(values: dict[str, tuple[Any, str]], later: Mapping[str, tuple[Any, str]]) -> None:
+    """Let what comes later win, and its redisHost or redisPort over a redisUrl that came before."""
+    if later.keys() & {"redisHost", "redisPort"} and "redisUrl" not in later:
         values.pop("redisUrl", None)
+    values.update(later)
 
 
 def _from_file(path: Path) -> dict[str, tuple[Any, str]]:
@@ -116,18 +129,22 @@ def _from_file(path: Path) -> dict[str, tuple[Any, str]]:
         raise OptionError(f"{path}: expected keys and values")
     keys = {str(key).lower(): value for key, value in (content or {}).items() if value is not None}
     values: dict[str, tuple[Any, str]] = {}
-    for key, shared in (("redisurl", "redisUrl"), ("jobname", "redisInputQueue"), ("flinkresturl", "flinkUiUrl")):
-        if key in keys:
-            values[shared] = (str(keys[key]), f"{path}: {key}")
-    section = keys.get(SECTION, {})
-    if not isinstance(section, dict):
+    for key, (section, inner), shared in _SHARED:
+        nested = keys.get(section)
+        found = keys.get(key) or (nested.get(inner) if isinstance(nested, dict) else None)
+        if found is not None:
+            values[shared] = (str(found), f"{path}: {key if key in keys else f'{section}.{inner}'}")
+    options = keys.get(SECTION, {})
+    if not isinstance(options, dict):
         raise OptionError(f"{path}: {SECTION} is not a mapping; expected options, such as port: 10020")
-    for key, value in section.items():
+    given: dict[str, tuple[Any, str]] = {}
+    for key, value in options.items():
         alias = _CANONICAL.get(str(key).lower())
         if alias is None:
             close = difflib.get_close_matches(str(key).lower(), _CANONICAL, n=1)
             hint = f"; did you mean {_CANONICAL[close[0]]}?" if close else ""
             raise OptionError(f"{path}: {SECTION}.{key} is not an option{hint}")
         if value is not None:
-            values[alias] = (value, f"{path}: {SECTION}.{alias}")
+            given[alias] = (value, f"{path}: {SECTION}.{alias}")
+    _override(values, given)
     return values

@@ -31,9 +31,9 @@ from cluster_serving.frontend.answering import Json, dumps, failures, read_body
 from cluster_serving.frontend.callback import Callbacks
 from cluster_serving.frontend.disconnect import unless_disconnected
 from cluster_serving.frontend.front_end import FrontEnd
-from cluster_serving.frontend.gateway import ServedModel
 from cluster_serving.frontend.guard import note
 from cluster_serving.frontend.original import priority_of
+from cluster_serving.frontend.served_model import ServedModel
 from cluster_serving.frontend.ticket import Ticket
 
 KEPT = 3600

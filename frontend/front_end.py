@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -64,7 +65,7 @@ class FrontEnd:
             names,
             Flight(options.parallelism),
             window=options.time_window / 1000,
-            window_count=options.count_window,
+            window_count=options.count_window or sys.maxsize,
             observe=self.metrics.redis,
             redis_options=settings,
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from cluster_serving.client.connection import translated
@@ -21,44 +20,9 @@ from cluster_serving.client.stats import SEEN, SILENT_AFTER_S
 from cluster_serving.frontend.admission import Flight
 from cluster_serving.frontend.exchanges import Exchanges
 from cluster_serving.frontend.servables import VERSION, Servable
+from cluster_serving.frontend.served_model import ServedModel
 
 _FRESH = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class ServedModel:
-    """A job as its clients see it.
-
-    Attributes:
-        name: Name of the model.
-        reports: What its slots say, by index.
-        version: Its version.
-        job: `jobName`.
-        silent: No slot of it has given a sign of life for a while.
-    """
-
-    name: str
-    reports: tuple[SlotReport, ...]
-    version: str = VERSION
-    job: str = ""
-    silent: bool = False
-
-    @property
-    def loaded(self) -> SlotReport | None:
-        """Report of a slot that has loaded the model; None if there is none."""
-        return next((report for report in self.reports if report.state == "ready"), None)
-
-    @property
-    def described(self) -> SlotReport | None:
-        """What the model expects, also while its job is stopped; None if that is not known."""
-        return self.loaded or next((report for report in self.reports if report.state == "stopped"), None)
-
-    @property
-    def state(self) -> str:
-        """`ready`, `loading`, `failed`, `stopped`, or `unknown` if no slot has ever said anything."""
-        if self.loaded:
-            return "stopped" if self.silent else "ready"
-        return next((report.state for report in self.reports), "unknown")
 
 
 class Gateway:
@@ -216,6 +180,11 @@ class Gateway:
         """
         if self._servables:
             return [await self.model(servable.name, servable.version) for servable in self._servables]
+        models = await self.models()
+        if not self._jobs and self._default_name(models) not in models:
+            # None of several jobs is the default: those that are ready have to answer.
+            ready = [model for name, model in models.items() if "\n" not in name and model.state == "ready"]
+            return ready or [await self.model()]
         return [await self.model(name) for name in self._jobs or ("",)]
 
     async def predict(
@@ -253,7 +222,8 @@ class Gateway:
         if self._default:
             return self._default
         names = [name for name in models if "\n" not in name]
-        return names[0] if len(names) == 1 else DEFAULT_JOB
+        running = [name for name in names if models[name].state != "stopped"]
+        return next((found[0] for found in (names, running) if len(found) == 1), DEFAULT_JOB)
 
     async def _refresh(self) -> None:
         self._models = await self._read()

@@ -12,7 +12,8 @@ import numpy as np
 from cluster_serving.client.errors import RedisUnavailable, ResultTimeout, ServingError
 from cluster_serving.client.inputs import Input
 from cluster_serving.client.slots import SlotReport, TensorSpec
-from cluster_serving.frontend.gateway import Gateway, ServedModel
+from cluster_serving.frontend.gateway import Gateway
+from cluster_serving.frontend.served_model import ServedModel
 
 _UNANSWERED = (ResultTimeout, RedisUnavailable)
 _FORGET = 60.0

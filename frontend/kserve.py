@@ -16,12 +16,13 @@ from cluster_serving.client.inputs import Array
 from cluster_serving.client.priority import NORMAL, PRIORITIES
 from cluster_serving.client.slots import SlotReport
 from cluster_serving.frontend import kserve_batch, kserve_metadata, predictions
-from cluster_serving.frontend.gateway import Gateway, ServedModel
+from cluster_serving.frontend.gateway import Gateway
 from cluster_serving.frontend.health import Health
 from cluster_serving.frontend.kserve_metadata import Counts
 from cluster_serving.frontend.metrics import Metrics
 from cluster_serving.frontend.offload import Offload
 from cluster_serving.frontend.options import HttpOptions
+from cluster_serving.frontend.served_model import ServedModel
 
 _TEXT_BYTES = 32
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from cluster_serving.client.slots import SlotReport, TensorSpec
 from cluster_serving.frontend import datatypes
-from cluster_serving.frontend.gateway import ServedModel
+from cluster_serving.frontend.served_model import ServedModel
 
 _EXTENSIONS = ["binary_tensor_data", "classification", "model_configuration", "statistics"]
 _COUNT = re.compile(r"\((\d+)\)")

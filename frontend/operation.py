@@ -12,9 +12,9 @@ from starlette.routing import Route
 from cluster_serving.client.errors import RedisUnavailable
 from cluster_serving.frontend.answering import Json
 from cluster_serving.frontend.front_end import FrontEnd
-from cluster_serving.frontend.gateway import ServedModel
 from cluster_serving.frontend.guard import note
 from cluster_serving.frontend.metrics import JobLabels
+from cluster_serving.frontend.served_model import ServedModel
 
 _PROMETHEUS = ("text/plain", "openmetrics")
 

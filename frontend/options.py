@@ -81,7 +81,9 @@ class HttpOptions(BaseModel):
 
     parallelism: int = _option(1000, "Most instances in flight; further ones wait.", ge=1)
     time_window: int = _option(0, "Milliseconds for which instances are gathered, to go to Redis together.", ge=0)
-    count_window: int = _option(56, "Most instances that are gathered; with a timeWindow of 0 they never are.", ge=1)
+    count_window: int = _option(
+        56, "Most instances that are gathered, 0 for any number; with a timeWindow of 0 they never are.", ge=0
+    )
     token_bucket_enabled: bool = _option(False, "true: limit the rate of requests.")
     tokens_per_second: float = _option(100, "Requests a second, for each API key, or for all if there are none.", gt=0)
     token_acquire_timeout: int = _option(100, "Milliseconds that a request waits for its turn at most.", ge=0)

@@ -18,9 +18,9 @@ from cluster_serving.frontend import instances, predictions
 from cluster_serving.frontend.answering import Json, error_headers, failures, read_body, worst
 from cluster_serving.frontend.disconnect import unless_disconnected
 from cluster_serving.frontend.front_end import FrontEnd
-from cluster_serving.frontend.gateway import ServedModel
 from cluster_serving.frontend.guard import note
 from cluster_serving.frontend.options import ResponseFormat
+from cluster_serving.frontend.served_model import ServedModel
 
 # Programs look for the line of their version.
 _WELCOME = "welcome to BigDL web serving frontend\nwelcome to analytics zoo web serving frontend\n"

@@ -14,8 +14,8 @@ from cluster_serving.client.protocol import result_key
 from cluster_serving.frontend import instances, predictions
 from cluster_serving.frontend.call import Call
 from cluster_serving.frontend.front_end import FrontEnd
-from cluster_serving.frontend.gateway import ServedModel
 from cluster_serving.frontend.proto import original
+from cluster_serving.frontend.served_model import ServedModel
 
 NAME = "grpc.FrontEndGRPCService"
 

@@ -15,9 +15,9 @@ from cluster_serving.client.stats import LATENCY_BOUNDS_MS, JobStats
 from cluster_serving.frontend import assets
 from cluster_serving.frontend.answering import Json
 from cluster_serving.frontend.front_end import FrontEnd
-from cluster_serving.frontend.gateway import ServedModel
 from cluster_serving.frontend.guard import note
 from cluster_serving.frontend.original import describe
+from cluster_serving.frontend.served_model import ServedModel
 
 _API_DOCS = "/docs"
 

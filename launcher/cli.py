@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
-from rich.status import Status
 from rich.table import Table
 
 from cluster_serving.client.errors import ServingError
@@ -20,7 +18,7 @@ from cluster_serving.launcher.config import Config
 from cluster_serving.launcher.errors import ConfigError, LaunchError
 from cluster_serving.launcher.flink_rest import FlinkRest, Job
 from cluster_serving.launcher.job_options import model_options
-from cluster_serving.launcher.terminal import console, errors
+from cluster_serving.launcher.terminal import Progress, console, errors
 
 _PATH = Path(config_file.FILE_NAME)
 ConfigPath = Annotated[
@@ -31,43 +29,17 @@ JobName = Annotated[
 ]
 
 
-class _Progress:
-    """Says what happens: on a terminal what is done, and beneath it what is going on; elsewhere plain lines."""
-
-    def __init__(self) -> None:
-        self._status: Status | None = console.status("") if console.is_terminal else None
-        self._current = ""
-
-    def __call__(self, text: str) -> None:
-        if self._status is None:
-            console.print(text)
-            return
-        if self._current:
-            console.print(f"✓ {self._current}", style="green")
-        self._current = text
-        self._status.update(escape(text))
-        self._status.start()
-
-    def __enter__(self) -> _Progress:
-        return self
-
-    def __exit__(self, kind: object, *exc: object) -> None:
-        if self._status:
-            self._status.stop()
-            if self._current:
-                console.print("✗" if kind else "✓", self._current, style="red" if kind else "green")
-
-
 def _init(
     config_path: ConfigPath = _PATH,
     force: Annotated[bool, typer.Option("--force", help="Overwrite a file that exists.")] = False,
 ) -> None:
     """Write a configuration file with every key explained, and make a folder for the model."""
-    if config_path.exists() and not force:
-        raise ConfigError(f"{config_path} exists already; edit it, or use --force to overwrite it")
+    text = config_file.template()
     try:
+        if config_path.exists() and not force and config_path.read_bytes() != text.encode():
+            raise ConfigError(f"{config_path} exists already; edit it, or use --force to overwrite it")
         (config_path.parent / "model").mkdir(parents=True, exist_ok=True)
-        config_path.write_text(config_file.template(), "utf8")
+        config_path.write_text(text, "utf8")
     except OSError as error:
         raise LaunchError(f"cannot write {config_path}: {error.strerror}") from None
     console.print(
@@ -78,35 +50,45 @@ def _init(
 def _start(
     config_path: ConfigPath = _PATH,
     http: Annotated[bool, typer.Option("--http", help="Start the HTTP front end too.")] = False,
+    parallelism: Annotated[int | None, typer.Option("-p", "--parallelism", hidden=True, min=1)] = None,
+    omp: Annotated[int | None, typer.Option("-o", "-t", "--omp", hidden=True, min=1)] = None,
 ) -> None:
     """Start a job, and Redis and Flink before it if needed; returns when it answers requests."""
-    config = _read(config_path)
-    _start_job(config)
+    # The original's own options.
+    given = {"model_parallelism": parallelism, "thread_per_model": omp}
+    config = _read(config_path).model_copy(update={key: value for key, value in given.items() if value})
+    if http and lifecycle.is_running(config):
+        console.print(f"Job {config.job_name} runs already.")
+    else:
+        _start_job(config)
     if http:
-        with _Progress() as progress:
-            url = front_end.ensure(config, config_path, progress)
-        console.print(f"    HTTP  {url}/predict")
+        _start_front_end(config, config_path)
 
 
 def _stop(job: JobName = None, config_path: ConfigPath = _PATH) -> None:
     """Stop a job; its queued requests stay in Redis."""
     config = _config(config_path)
     name = job or _default_job(config, config_path)
-    with _Progress() as progress:
+    with Progress() as progress:
         progress(f"Stopping job {name}")
         stopped = lifecycle.stop(config, name, _warn)
     console.print(f"Stopped job {stopped.name}. Its queued requests stay in Redis; Redis and Flink go on.")
 
 
-def _restart(config_path: ConfigPath = _PATH) -> None:
+def _restart(
+    config_path: ConfigPath = _PATH,
+    http: Annotated[bool, typer.Option("--http", help="Start the HTTP front end again, too.")] = False,
+) -> None:
     """Start the job again, with the model and the configuration as they are now."""
     config = _read(config_path)
     check_model(model_options(config))
-    with _Progress() as progress:
+    with Progress() as progress:
         if lifecycle.is_running(config):
             progress(f"Stopping job {config.job_name}")
             lifecycle.stop(config, config.job_name, _warn)
     _start_job(config)
+    if http:
+        _start_front_end(config, config_path, again=True)
 
 
 def _shutdown(config_path: ConfigPath = _PATH) -> None:
@@ -115,7 +97,7 @@ def _shutdown(config_path: ConfigPath = _PATH) -> None:
     Without a configuration file, all that was started here.
     """
     config = None if config_path == _PATH and not config_path.exists() else _read(config_path)
-    with _Progress() as progress:
+    with Progress() as progress:
         if not lifecycle.shutdown(config, progress):
             where = f"at {config.flink_address} and {config.redis_address}" if config else "that was started here"
             console.print(f"Nothing is running {where}.")
@@ -150,9 +132,15 @@ def _status(job: JobName = None, config_path: ConfigPath = _PATH) -> None:
 
 
 def _start_job(config: Config) -> None:
-    with _Progress() as progress:
+    with Progress() as progress:
         started = lifecycle.start(config, progress)
     console.print(report.started(started))
+
+
+def _start_front_end(config: Config, config_path: Path, again: bool = False) -> None:
+    with Progress() as progress:
+        url = front_end.ensure(config, config_path, progress, again)
+    console.print(f"    HTTP  {url}/predict")
 
 
 def _read(path: Path) -> Config:

@@ -17,6 +17,7 @@ from cluster_serving.launcher.values import (
     Divisors,
     Filter,
     FlinkUrl,
+    FolderPath,
     Names,
     Pair,
     RecordKeyText,
@@ -57,9 +58,9 @@ class Config(BaseModel):
         protected_namespaces=(),
     )
 
-    model_path: str = _key(
+    model_path: FolderPath = _key(
         ...,
-        "the path of a folder",
+        "the path of a folder that is mounted here",
         "Folder that holds one model; docs/models.md lists the formats, such as *.xml and *.bin (OpenVINO), *.onnx, "
         "*.pt (TorchScript), *.keras, or saved_model.pb and variables/. A relative path starts at the folder of this "
         "file. On a cluster of several machines, all of them must see the folder under this path. Required.",

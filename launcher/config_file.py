@@ -25,6 +25,7 @@ FILE_NAME = "config.yaml"
 _KEYS: dict[str, FieldInfo] = {field.alias or name: field for name, field in Config.model_fields.items()}
 _CANONICAL = {key.lower(): key for key in _KEYS}
 _VARIABLES = {field.alias or name: f"CLUSTER_SERVING_{name.upper()}" for name, field in Config.model_fields.items()}
+_MISTYPED = {variable.replace("_", ""): variable for variable in _VARIABLES.values()}
 
 FRONT_END = "http"
 """Section of the file with the options of the HTTP front end, which reads and checks them itself."""
@@ -86,6 +87,10 @@ def read(path: Path, warn: Callable[[str], None] = lambda _: None, missing_ok: b
     for key, variable in _VARIABLES.items():
         if variable in os.environ:
             values[key], places[key] = _from_environment(key, os.environ[variable]), f"environment variable {variable}"
+    for variable in sorted(os.environ.keys() - _VARIABLES.values()):
+        # As CLUSTER_SERVING_MAXBATCHSIZE, or in other letters.
+        if meant := _MISTYPED.get(variable.replace("_", "").upper()):
+            warn(f"environment variable {variable} has no effect; did you mean {meant}?")
     try:
         return Config.model_validate(values).located(path.absolute().parent)
     except ValidationError as error:
@@ -149,6 +154,13 @@ def _entries(
             if new is not None:
                 entries.append((new[0], where, new[1]))
                 renamed.append(f"{new[0]}: {_written(*new)} (was {old})")
+    for node, _ in _pairs(path, root):
+        if node.value == old_keys.SPARK:
+            given = {name.lower() for name, _, value in entries if value}
+            implied = {key: value for key, value in old_keys.IMPLIED.items() if key.lower() not in given}
+            entries = [entry for entry in entries if entry[0] not in implied]
+            entries += [(key, _place(path, node), value) for key, value in implied.items()]
+            renamed += [f"{key}: {value} (which went without saying)" for key, value in implied.items()]
     if renamed:
         warn(f"{path} has nested keys of an early version; write instead: {', '.join(renamed)}")
     return entries

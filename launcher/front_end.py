@@ -24,13 +24,14 @@ _REDIS = "redis"
 _SHUTDOWN_TIMEOUT = "CLUSTER_SERVING_HTTP_SHUTDOWN_TIMEOUT"
 
 
-def ensure(config: Config, config_path: Path, say: Callable[[str], None] = lambda _: None) -> str:
+def ensure(config: Config, config_path: Path, say: Callable[[str], None] = lambda _: None, again: bool = False) -> str:
     """Start the front end of a configuration, unless it runs already; it serves all jobs of its Redis.
 
     Args:
         config: The job's configuration.
         config_path: Its file, whose section `http` has the front end's options.
         say: Told what happens.
+        again: If it runs already, end it first, once it has answered what it has accepted.
 
     Returns:
         Its address.
@@ -49,8 +50,10 @@ def ensure(config: Config, config_path: Path, say: Callable[[str], None] = lambd
     url = f"{scheme}://{options.interface}:{port}"
     home = state.folder(SERVICE, Address("localhost", port))
     with locked(home):
-        if Process.read(home / _RECORD):
-            return url
+        if process := Process.read(home / _RECORD):
+            if not again:
+                return url
+            process.stop()
         listening = Address("localhost" if options.interface == "0.0.0.0" else options.interface, port)  # noqa: S104
         if port == 0 or is_listening(listening):
             raise LaunchError(

@@ -77,7 +77,7 @@ class Keeper:
             # The signal came while the process was being started.
             self._child.terminate()
         if after:
-            threading.Thread(target=subprocess.run, args=([sys.executable, "-m", *after],), daemon=True).start()
+            threading.Thread(target=_run_beside, args=([sys.executable, "-m", *after],), daemon=True).start()
         # Not reaped yet, so that nothing else can have its number.
         with contextlib.suppress(ChildProcessError):
             os.waitid(os.P_PID, self._child.pid, os.WEXITED | os.WNOWAIT)
@@ -85,6 +85,10 @@ class Keeper:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._child.pid, signal.SIGKILL)
         return self._child.wait()
+
+
+def _run_beside(command: Sequence[str]) -> None:
+    subprocess.run(command, preexec_fn=_die_with_parent, check=False)  # noqa: S603
 
 
 def _die_with_parent() -> None:

@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-SECTIONS = frozenset({"model", "data", "params", "redis", "flink", "secure", "spark"})
+SPARK = "spark"
+"""Section that only files of 0.7 and 0.8 have."""
+
+SECTIONS = frozenset({"model", "data", "params", "redis", "flink", "secure", SPARK})
 """Top-level keys that held others."""
+
+IMPLIED = {"jobName": "image_stream", "postProcessing": "topN(1)"}
+"""What held in 0.7 and 0.8 without being said: the one stream that their clients write to, and the best class."""
 
 
 def _same(value: Any) -> Any:

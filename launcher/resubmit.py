@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import json
 import sys
+import time
+from itertools import chain, repeat
 from pathlib import Path
 
 from cluster_serving.client.errors import ServingError
@@ -40,26 +42,29 @@ def forget(home: Path, job: str) -> None:
     (_folder(home) / f"{job}.json").unlink(missing_ok=True)
 
 
-def resubmit(address: Address) -> list[str]:
+def resubmit(address: Address) -> tuple[list[str], dict[str, str]]:
     """Submit all remembered jobs that the JobManager does not know.
 
     Args:
         address: REST endpoint of the cluster that was started here.
 
     Returns:
-        Names of the submitted jobs.
+        Names of the submitted jobs, and of those that could not be, with the cause.
     """
     home = FlinkHome(flink_cluster.folder(address))
-    submitted = []
+    submitted, failed = [], {}
     with locked(state.folder("submission", address)), FlinkRest(f"http://{address}") as rest:
         for record in sorted(_folder(home.path).glob("*.json")):
             try:
                 options = JobOptions.from_json(record.read_text("utf8"))
             except FileNotFoundError:
                 continue  # stopped meanwhile: a stop does not wait for this lock
-            if _resubmit(home, rest, address, options, record):
-                submitted.append(options.name)
-    return submitted
+            try:
+                if _resubmit(home, rest, address, options, record):
+                    submitted.append(options.name)
+            except (LaunchError, ServingError) as error:
+                failed[options.name] = str(error)
+    return submitted, failed
 
 
 def _resubmit(home: FlinkHome, rest: FlinkRest, address: Address, options: JobOptions, record: Path) -> bool:
@@ -90,12 +95,15 @@ def _folder(home: Path) -> Path:
 
 
 def main() -> None:
-    """Run for the cluster at the port of the command line; what happens is in the JobManager's log."""
-    try:
-        names = resubmit(Address("localhost", int(sys.argv[1])))
-        print(json.dumps({"resubmitted": names}), flush=True)
-    except (LaunchError, ServingError) as error:
-        sys.exit(f"resubmit: {error}")
+    """Try until all of them run or are stopped; what happens is in the JobManager's log."""
+    address = Address("localhost", int(sys.argv[1]))
+    # What keeps a job from being submitted may take long: its Redis reads its file, or the disk is full.
+    for pause in chain((5, 10, 20, 40), repeat(60)):
+        submitted, failed = resubmit(address)
+        print(json.dumps({"resubmitted": submitted, "failed": failed}), flush=True)
+        if not failed:
+            return
+        time.sleep(pause)
 
 
 if __name__ == "__main__":

@@ -5,10 +5,12 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
 
+from cluster_serving.frontend import arguments
 from cluster_serving.launcher import config_file, container
 from cluster_serving.launcher.config import Config
 from cluster_serving.launcher.values import address, flink_url, redis_url
@@ -40,7 +42,7 @@ def test_every_dependency_is_a_service_and_can_become_true():
                 # A service that Docker starts again never completes.
                 assert other.get("restart", "no") == "no"
             else:
-                assert "healthcheck" in other or other["build"] == "."
+                assert "healthcheck" in other or other["build"]["context"] == "."
 
 
 def test_every_volume_is_declared_and_every_mounted_folder_exists():
@@ -66,6 +68,17 @@ def test_the_model_has_the_same_path_where_it_is_checked_and_where_it_is_loaded(
         return {volume.split(":")[1] for volume in SERVICES[name]["volumes"]}
 
     assert targets("serving") == targets("taskmanager")
+
+
+def test_the_front_end_takes_its_options_and_finds_redis():
+    options = arguments.read(SERVICES["http"]["command"][1:], {})
+    assert urlsplit(options.redis_address).hostname in SERVICES
+    assert [f"127.0.0.1:{options.port}:{options.port}"] == SERVICES["http"]["ports"]
+
+
+def test_the_engines_of_the_image_can_be_chosen():
+    assert SERVICES["serving"]["build"]["args"] == {"EXTRAS": "${EXTRAS:-quickstart}"}
+    assert "EXTRAS=quickstart" in instructions("ARG")
 
 
 def test_addresses_lead_to_services(monkeypatch, tmp_path):

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -90,17 +91,17 @@ def vector_http(session: Session) -> Measured:
 def scaling(session: Session) -> Measured:
     """A model that sleeps 50 ms, one record per batch: throughput over task slots."""
     points = []
-    with Stack() as stack:
-        for slots in session.settings.slots:
-            job = f"sleep-{slots}"
-            with stack.running(job, _models(session)["sleep"], modelParallelism=slots, maxBatchSize=1):
-                where = stack.where(job, payload.random_records("x", (1,), "float32"))
-                load = Load("closed", "async", 4 * slots)
-                found = session.measure(where, load)
-                points.append(
-                    {"slots": slots, "taskmanagers": len(stack.roles().get("TaskManager", ())), "result": found}
-                )
-                session.say(f"  {slots} slots: {found['rate']:.1f}/s")
+    for each, group in groupby(session.settings.slots, key=lambda slots: slots[1]):
+        with Stack() as stack:
+            for slots, _ in group:
+                job = f"sleep-{slots}"
+                settings = {"modelParallelism": slots, "slotsPerTaskManager": each, "maxBatchSize": 1}
+                with stack.running(job, _models(session)["sleep"], **settings):
+                    where = stack.where(job, payload.random_records("x", (1,), "float32"))
+                    found = session.measure(where, Load("closed", "async", 4 * slots))
+                    processes = len(stack.roles().get("TaskManager", ()))
+                    points.append({"slots": slots, "taskmanagers": processes, "result": found})
+                    session.say(f"  {slots} slots: {found['rate']:.1f}/s")
     first = points[0]["result"]["rate"] / points[0]["slots"]  # type: ignore[index]
     for point in points:
         point["of_linear"] = round(point["result"]["rate"] / (first * point["slots"]), 4)  # type: ignore[index]

@@ -38,7 +38,7 @@ class Settings:
         request_counts: Sizes of the curve over requests.
         payload_bytes: Likewise.
         clients: Likewise.
-        slots: Likewise.
+        slots: Likewise, each with how many of them a TaskManager has.
         backlog: Waiting requests.
     """
 
@@ -50,13 +50,13 @@ class Settings:
     request_counts: tuple[int, ...] = (1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
     payload_bytes: tuple[int, ...] = (100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000)
     clients: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)
-    slots: tuple[int, ...] = (1, 2, 4, 8, 16, 32)
+    slots: tuple[tuple[int, int], ...] = ((1, 2), (2, 2), (4, 2), (8, 2), (16, 8), (32, 8))
     backlog: int = 100_000
 
     @classmethod
     def quick(cls, peers: tuple[str, ...]) -> Settings:
         """Seconds instead of minutes, to see that everything runs; the numbers mean little."""
-        return cls(1, 0.5, 0.5, 3, peers, (1, 100, 1_000), (100, 100_000), (1, 8), (1, 2), 2_000)
+        return cls(1, 0.5, 0.5, 3, peers, (1, 100, 1_000), (100, 100_000), (1, 8), ((1, 2), (2, 2)), 2_000)
 
 
 @dataclass

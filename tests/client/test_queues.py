@@ -12,6 +12,7 @@ import pytest
 import redis
 
 from cluster_serving.client import (
+    AsyncInputQueue,
     InputQueue,
     InvalidInput,
     OutputQueue,
@@ -39,6 +40,20 @@ def test_constructor_arguments_are_the_originals(redis_server):
         assert (queue.host, queue.port, queue.name) == ("127.0.0.1", str(redis_server.port), "other")
     with OutputQueue() as queue:
         assert (queue.host, queue.port, queue.name) == ("localhost", "6379", "serving_stream")
+
+
+@pytest.mark.parametrize("queue", [InputQueue, AsyncInputQueue])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"frontend_url": "http://h:1"}, "'http://h:1' is no host: this client asks Redis"),
+        ({"host": "http://h:1"}, "'http://h:1' is no host"),
+        ({"sync": True}, "there is no sync="),
+    ],
+)
+def test_what_only_the_original_takes_is_named(queue, arguments, message):
+    with pytest.raises(InvalidInput, match=message):
+        queue(**arguments)
 
 
 @pytest.mark.usefixtures("echo")

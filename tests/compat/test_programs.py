@@ -48,6 +48,24 @@ def test_tensors_are_answered_and_stay_until_they_are_deleted(run, digits):
     assert (found["gone"], found["never"]) == ("[]", "[]")
 
 
+def test_programs_may_write_and_read_the_fields_of_redis_themselves(run, digits):
+    found = run(
+        *digits,
+        """
+        fields = {"uri": "own", "data": requests.data_to_b64(x=np.array(given["x"]))}
+        requests.db.xadd(requests.name, fields)
+        answers["waited"] = wait("own")
+        value = results.db.hget("cluster-serving_" + results.name + ":own", "value")
+        answers["read"] = results.get_ndarray_from_b64(value)
+        answers["text"] = requests.base64_encode_image(b"image")
+        """,
+        x=digit(0).tolist(),
+    )
+    np.testing.assert_array_equal(found["read"], found["waited"])
+    np.testing.assert_allclose(found["read"], probabilities(0)[0], atol=TOLERANCE)
+    assert found["text"] == "aW1hZ2U="
+
+
 def test_predict_takes_json_and_dicts_and_single_values(run, digits):
     found = run(
         *digits,

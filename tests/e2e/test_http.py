@@ -43,6 +43,27 @@ def served(cluster):
     cluster.stop("http-digits")
 
 
+def test_the_front_end_of_a_running_job_is_started_again_with_its_present_options(served, cluster):
+    folder, port = cluster.folder / "http-digits", free_port()
+    config = yaml.safe_load((folder / "config.yaml").read_text())
+    config["http"] |= {"port": port, "grpcPort": free_port()}
+    (folder / "second.yaml").write_text(yaml.safe_dump(config))
+
+    def most_instances():
+        done = httpx.post(f"http://127.0.0.1:{port}/predict", json={"instances": images(2)[0]})
+        return 1 if done.status_code == 413 else 2
+
+    done = cluster.run("cluster-serving-start", "--http", "-c", "second.yaml", cwd=folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Job http-digits runs already" in done.stdout
+    assert most_instances() == 2
+    config["http"]["maxInstances"] = 1
+    (folder / "second.yaml").write_text(yaml.safe_dump(config))
+    done = cluster.run("cluster-serving-restart", "--http", "-c", "second.yaml", cwd=folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert most_instances() == 1
+
+
 def images(count):
     x, labels = model_zoo.digits_data()
     pixels = np.round(x[:count].reshape(-1, 8, 8) * 255).astype("u1").repeat(4, 1).repeat(4, 2)

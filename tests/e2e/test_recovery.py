@@ -3,6 +3,7 @@
 `make chaos` does much more of this.
 """
 
+import json
 import os
 import signal
 import time
@@ -34,6 +35,21 @@ def double(started, tmp_path):
 def test_every_request_is_answered_though_a_process_is_killed(cluster, double, victim):
     double("thread", 2)
     assert_nothing_is_lost(cluster, lambda: kill_all(kept_processes(cluster, victim)))
+
+
+def test_a_job_that_cannot_come_back_keeps_no_other_from_it_and_is_tried_again(cluster, double):
+    double("thread", 1)
+    (records,) = cluster.state.glob("flink-*/jobs")
+    options = json.loads((records / "recovery.json").read_text())
+    other = options | {"name": "another", "redis": options["redis"] | {"job": "another"}}
+    wrong = other | {"redis": other["redis"] | {"url": "nonsense"}}
+    (records / "another.json").write_text(json.dumps(wrong))
+    kill_all(kept_processes(cluster, "jobmanager"))
+    wait_until(lambda: cluster.state_of("recovery") == "RUNNING", 120)
+    assert not cluster.state_of("another")
+    (records / "another.json").write_text(json.dumps(other))
+    wait_until(lambda: cluster.state_of("another") == "RUNNING", 120)
+    cluster.run("cluster-serving-stop", "another", cwd=cluster.folder / "recovery")
 
 
 def test_a_python_worker_that_dies_costs_no_request_and_no_taskmanager(cluster, double):

@@ -38,6 +38,25 @@ def test_the_command_line_comes_before_the_environment_and_that_before_the_file(
     assert arguments.read(given, shared).redis_address == shared["CLUSTER_SERVING_REDIS_URL"]
 
 
+def test_a_host_comes_before_an_address_from_further_back(tmp_path):
+    file = tmp_path / "config.yaml"
+    file.write_text("redisUrl: file:1\n")
+    given = ["-c", str(file)]
+    variables = {"CLUSTER_SERVING_HTTP_REDIS_HOST": "variable"}
+    assert arguments.read(given, variables).redis_address == "redis://variable:6379"
+    assert arguments.read([*given, "--redisUrl=line:2"], variables).redis_address == "redis://line:2"
+    file.write_text("redisUrl: file:1\nhttp:\n  redisPort: 7\n")
+    assert arguments.read(given, {}).redis_address == "redis://localhost:7"
+
+
+def test_nested_files_of_the_original_are_read_as_the_job_reads_them(tmp_path):
+    file = tmp_path / "config.yaml"
+    file.write_text("model:\n  name: mine\ndata:\n  src: there:6380\nflink:\n  rest: flink:8081\n")
+    options = arguments.read(["-c", str(file)], {})
+    assert (options.redis_address, options.redis_input_queue) == ("redis://there:6380", "mine")
+    assert options.flink_address == "http://flink:8081"
+
+
 def test_the_flink_of_the_file_is_linked_unless_the_options_name_another_page(tmp_path):
     file = tmp_path / "config.yaml"
     file.write_text("flinkRestUrl: flink:8081\n")

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from cluster_serving.client.errors import RedisUnavailable
+from cluster_serving.client.errors import ModelNotFound, RedisUnavailable
 from cluster_serving.client.protocol import slots_key
 from cluster_serving.client.slots import JOBS_KEY, SlotReport
 from cluster_serving.connectors.slots import SlotReporter
@@ -77,3 +77,29 @@ def test_who_gives_up_takes_no_answer_from_the_others(redis_server, model, cance
         return found
 
     assert model in asyncio.run(main())
+
+
+def test_among_several_jobs_the_one_that_runs_is_the_default_and_those_that_run_have_to_answer(redis_server, db, job):
+    names = [f"{job}-{number}" for number in range(3)]
+
+    def report(name, state):
+        db.sadd(JOBS_KEY, name)
+        db.hset(slots_key(name), "0", SlotReport("1", state).to_json())
+
+    async def look():
+        gateway = Gateway(redis_server.url)
+        try:
+            default = await gateway.model()
+        except ModelNotFound:
+            default = None
+        required = await gateway.required() if default is None or default.state == "ready" else []
+        await gateway.close()
+        return default and default.name, [model.name for model in required]
+
+    report(names[0], "stopped")
+    report(names[1], "ready")
+    assert asyncio.run(look()) == (names[1], [names[1]])
+    report(names[2], "ready")
+    assert asyncio.run(look()) == (None, names[1:])
+    db.srem(JOBS_KEY, *names)
+    db.delete(*map(slots_key, names))

@@ -30,6 +30,10 @@ def test_init_writes_a_configuration_and_refuses_to_overwrite_it(commands):
     assert path.read_text().count("modelPath: model") == 1
     assert (commands.home / "model").is_dir()
 
+    # As in a clone, which has the file and no folder.
+    (commands.home / "model").rmdir()
+    assert commands.run("init").returncode == 0
+    assert (commands.home / "model").is_dir()
     path.write_text("mine")
     again = commands.run("init")
     assert again.returncode == 2

@@ -206,6 +206,17 @@ def test_environment_variables_come_before_the_file(read, monkeypatch):
         read("modelPath: m")
 
 
+def test_a_mistyped_variable_is_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("CLUSTER_SERVING_MAXBATCHSIZE", "7")
+    monkeypatch.setenv("CLUSTER_SERVING_HTTP_REDIS_URL", "here")
+    monkeypatch.setenv("CLUSTER_SERVING_HOME", "here")
+    path, warnings = tmp_path / "config.yaml", []
+    path.write_text("modelPath: m")
+    assert config_file.read(path, warnings.append).max_batch_size == 32
+    meant = "did you mean CLUSTER_SERVING_MAX_BATCH_SIZE?"
+    assert warnings == [f"environment variable CLUSTER_SERVING_MAXBATCHSIZE has no effect; {meant}"]
+
+
 def test_images_are_declared_as_the_model_was_trained(tmp_path):
     path = tmp_path / "config.yaml"
     path.write_text(

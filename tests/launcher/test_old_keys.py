@@ -51,6 +51,15 @@ def test_the_earliest_version_counts_classes(tmp_path):
     assert (config.max_batch_size, config.post_processing) == (8, "topN(5)")
 
 
+@pytest.mark.parametrize("top", ["data:\n  filter:\n", "params:\n  top_n:\n", ""])
+def test_what_the_earliest_versions_did_without_being_told_holds(tmp_path, top):
+    config, (warning,) = read(tmp_path, f"spark:\n  master: local[*]\nmodel:\n  path: m\n{top}")
+    assert (config.job_name, config.post_processing) == ("image_stream", "topN(1)")
+    assert "jobName: image_stream (which went without saying)" in warning
+    config, _ = read(tmp_path, "model:\n  path: m\ndata:\n  filter:\n")
+    assert (config.job_name, config.post_processing) == ("serving_stream", "")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
