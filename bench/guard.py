@@ -50,7 +50,7 @@ def guard() -> Measured:
     logs = _FOLDER / "logs"
     right = [np.asarray(answer) for answer in peers.bare_answers(work, logs)]
     load = Load("closed", "async", 8)
-    with Stack() as stack, stack.running("guard", model, modelParallelism=session.cores, postProcessing="topN(1)"):
+    with Stack() as stack, stack.running("guard", model, threadPerModel=session.cores, postProcessing="topN(1)"):
 
         def bare() -> Measured:
             with stack.frozen():
