@@ -222,8 +222,10 @@ class Gateway:
         if self._default:
             return self._default
         names = [name for name in models if "\n" not in name]
-        running = [name for name in names if models[name].state != "stopped"]
-        return next((found[0] for found in (names, running) if len(found) == 1), DEFAULT_JOB)
+        if DEFAULT_JOB not in names:
+            running = [name for name in names if models[name].state != "stopped"]
+            return next((found[0] for found in (names, running) if len(found) == 1), DEFAULT_JOB)
+        return DEFAULT_JOB
 
     async def _refresh(self) -> None:
         self._models = await self._read()

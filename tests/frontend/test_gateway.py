@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from cluster_serving.client.errors import ModelNotFound, RedisUnavailable
-from cluster_serving.client.protocol import slots_key
+from cluster_serving.client.protocol import DEFAULT_JOB, slots_key
 from cluster_serving.client.slots import JOBS_KEY, SlotReport
 from cluster_serving.connectors.slots import SlotReporter
 from cluster_serving.frontend.gateway import Gateway
@@ -101,5 +101,8 @@ def test_among_several_jobs_the_one_that_runs_is_the_default_and_those_that_run_
     assert asyncio.run(look()) == (names[1], [names[1]])
     report(names[2], "ready")
     assert asyncio.run(look()) == (None, names[1:])
+    names.append(DEFAULT_JOB)
+    report(DEFAULT_JOB, "stopped")
+    assert asyncio.run(look()) == (DEFAULT_JOB, [])
     db.srem(JOBS_KEY, *names)
     db.delete(*map(slots_key, names))
