@@ -57,6 +57,7 @@ def test_programs_may_write_and_read_the_fields_of_redis_themselves(run, digits)
         answers["waited"] = wait("own")
         value = results.db.hget("cluster-serving_" + results.name + ":own", "value")
         answers["read"] = results.get_ndarray_from_b64(value)
+        results.query_and_delete("own")
         answers["text"] = requests.base64_encode_image(b"image")
         """,
         x=digit(0).tolist(),
