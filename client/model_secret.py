@@ -12,3 +12,8 @@ def secret_key(job: str) -> str:
     In a Redis Cluster it has to lie with the job's keys: a job whose name has braces has its own.
     """
     return f"{job}:{MODEL_SECRET_KEY}" if job.startswith("{") else MODEL_SECRET_KEY
+
+
+def missing(job: str) -> str:
+    """What is wrong while nobody has stored it, and what to do."""
+    return f"the model is encrypted, and Redis has no secret for it: HSET {secret_key(job)} secret <secret> salt <salt>"

@@ -1,9 +1,8 @@
 """The synchronous client: `InputQueue` takes requests, `OutputQueue` gives results.
 
 Constructor arguments and methods are those of the original's client, without its HTTP mode (`frontend_url`, `sync`).
-Beyond it: results can be waited for, errors are
-exceptions (`client.errors`) instead of the strings "[]" and "NaN", dtypes survive, a uri may hold any character, and
-reading all results scans instead of blocking Redis.
+Beyond it: results can be waited for, errors are exceptions (`client.errors`) instead of the strings "[]" and "NaN",
+dtypes survive, a uri may hold any character, and reading all results scans instead of blocking Redis.
 """
 
 from __future__ import annotations

@@ -20,20 +20,12 @@ import redis
 from redis.exceptions import RedisError
 
 from cluster_serving.client.protocol import Entry
-from cluster_serving.client.scripts import Call, Script, call
+from cluster_serving.connectors.hashes import put
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.reconnect import connect
 
 _KEEP_S = 7 * 24 * 3600
 _MAX_TRACEBACK = 16_000
-
-# A Redis that has reached its memory limit takes it, as its first command needs no memory: what cannot be noted cannot
-# be tried, and every look at a request that is not tried counts as an attempt.
-_NOTE = Script("""
-redis.call('HDEL', KEYS[1], ARGV[2])
-for at = 2, #ARGV, 2 do redis.call('HSET', KEYS[1], ARGV[at], ARGV[at + 1]) end
-redis.call('EXPIRE', KEYS[1], ARGV[1])
-""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +88,10 @@ class Attempts:
         """A request is answered, or given up."""
         self._client.hdel(self._key, _field(entry), entry.id)
 
-    def _write(self, attempts: dict[bytes, Attempt]) -> None:
-        notes = {key: json.dumps(asdict(value)) for key, value in attempts.items()}
-        call(self._client, Call(_NOTE, [self._key], [_KEEP_S, *(part for note in notes.items() for part in note)]))
+    def _write(self, attempts: dict[str, Attempt]) -> None:
+        # What cannot be noted cannot be tried, and every look at a request that is not tried counts as an attempt.
+        put(self._client, self._key, {key: json.dumps(asdict(value)) for key, value in attempts.items()})
+        self._client.expire(self._key, _KEEP_S)
 
 
 @contextlib.contextmanager
@@ -113,9 +106,9 @@ def noted(options: RedisOptions, job: str, entries: Iterable[Entry]) -> Iterator
         raise
 
 
-def _field(entry: Entry) -> bytes:
+def _field(entry: Entry) -> str:
     """An id is unique only in its stream, of which a job has one for each priority."""
-    return entry.priority.encode() + b":" + entry.id
+    return f"{entry.priority}:{entry.id.decode()}"
 
 
 def _attempt(text: str) -> Attempt:

@@ -5,12 +5,8 @@ from __future__ import annotations
 import redis
 
 from cluster_serving.client.limits import MAX_QUEUE_LENGTH, PAYLOAD_FOLDER, RESULT_TTL, limits_key
-from cluster_serving.client.scripts import Call, Script, call, flat
+from cluster_serving.connectors.hashes import put
 from cluster_serving.connectors.options import RedisOptions
-
-# At its memory limit Redis refuses what may need memory, but not to a script that has written something before. Only
-# the job can make room again, so it has to start.
-_PUBLISH = Script("redis.call('DEL', KEYS[1]) redis.call('HSET', KEYS[1], unpack(ARGV))")
 
 
 def publish_limits(client: redis.Redis, job: str, options: RedisOptions) -> None:
@@ -24,4 +20,4 @@ def publish_limits(client: redis.Redis, job: str, options: RedisOptions) -> None
         limits[MAX_QUEUE_LENGTH] = options.max_queue_length
     if options.payload_folder:
         limits[PAYLOAD_FOLDER] = options.payload_folder
-    call(client, Call(_PUBLISH, [limits_key(job)], flat(limits)))
+    put(client, limits_key(job), limits, instead=True)

@@ -13,12 +13,12 @@ from redis.exceptions import RedisError
 from cluster_serving.client.errors import ServingError
 from cluster_serving.client.protocol import slots_key
 from cluster_serving.client.slots import JOBS_KEY, SlotReport
+from cluster_serving.connectors.hashes import put
 from cluster_serving.connectors.reconnect import Backoff
 
 log = logging.getLogger(__name__)
 
-# At its memory limit Redis refuses what may need memory, but not to a script that has written something before.
-_PUT_REPORT = "redis.call('HDEL', KEYS[1], ARGV[1]) redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])"
+# As `hashes.put`, a full Redis takes it.
 _PUT_JOB = "redis.call('SREM', KEYS[1], ARGV[1]) redis.call('SADD', KEYS[1], ARGV[1])"
 
 
@@ -51,14 +51,11 @@ class SlotReporter:
     def _write(self, report: SlotReport) -> None:
         text = replace(report, time=time.time(), index=self._subtask).to_json()
         try:
-            self._backoff.persist(lambda: self._put(_PUT_REPORT, slots_key(self._job), str(self._subtask), text))
+            self._backoff.persist(lambda: put(self._client, slots_key(self._job), {str(self._subtask): text}))
         except RedisError as error:
             log.warning(
                 "slot %d of job %s cannot report that it is %s: %s", self._subtask, self._job, report.state, error
             )
         # In a Redis Cluster this key may be on another node, and jobs are found by their names alone.
         with contextlib.suppress(RedisError):
-            self._put(_PUT_JOB, JOBS_KEY, self._job)
-
-    def _put(self, script: str, key: str, *values: str) -> None:
-        self._client.eval(script, 1, key, *values)
+            self._client.eval(_PUT_JOB, 1, JOBS_KEY, self._job)

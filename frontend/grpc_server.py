@@ -107,7 +107,7 @@ class GrpcServer:
             await self._server.stop(grace)
 
     def _inference(self) -> Any:
-        service = InferenceService(self._front.kserve)
+        service = InferenceService(self._front.kserve, self._front.offload)
         methods = {
             "ServerLive": service.server_live,
             "ServerReady": service.server_ready,

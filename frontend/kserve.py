@@ -98,15 +98,12 @@ class KServe:
         health: Whether the jobs answer.
         metrics: Where records are counted.
         offload: Where work on large requests is done.
-
-    Attributes:
-        offload: The same.
     """
 
     def __init__(
         self, gateway: Gateway, options: HttpOptions, health: Health, metrics: Metrics, offload: Offload
     ) -> None:
-        self.offload = offload
+        self._offload = offload
         self._gateway = gateway
         self._health = health
         self._metrics = metrics
@@ -134,7 +131,7 @@ class KServe:
         counts = self._counts.setdefault((model.name, model.version), Counts())
         started = time.monotonic_ns()
         try:
-            batch = await self.offload.to_thread(
+            batch = await self._offload.to_thread(
                 _loops(request.inputs.values()), kserve_batch.to_records, request.inputs, report, self._max_records
             )
             self._metrics.asked("v2", model.name, len(batch.records))
@@ -143,7 +140,7 @@ class KServe:
             answers = await self._gateway.predict(model.job, batch.records, seconds, _priority(request.parameters))
             good = kserve_batch.succeeded(answers)
             wanted = {output.name: output.classes for output in request.outputs}
-            outputs = await self.offload.to_thread(predictions.size(good), batch.merge, good, report, wanted)
+            outputs = await self._offload.to_thread(predictions.size(good), batch.merge, good, report, wanted)
         except ServingError:
             counts.failed(time.monotonic_ns() - started)
             raise

@@ -12,7 +12,7 @@ from cluster_serving.client.errors import ServingError
 from cluster_serving.frontend import kserve_messages, kserve_metadata, predictions
 from cluster_serving.frontend.call import Call
 from cluster_serving.frontend.kserve import InferRequest, InferResponse, KServe
-from cluster_serving.frontend.offload import LARGE
+from cluster_serving.frontend.offload import LARGE, Offload
 from cluster_serving.frontend.proto import inference
 
 NAME = "inference.GRPCInferenceService"
@@ -26,10 +26,12 @@ class InferenceService:
 
     Args:
         service: What answers.
+        offload: Where work on large messages is done.
     """
 
-    def __init__(self, service: KServe) -> None:
+    def __init__(self, service: KServe, offload: Offload) -> None:
         self._service = service
+        self._offload = offload
 
     async def server_live(self, message: Any, call: Call) -> Any:
         """Answer ServerLive."""
@@ -81,13 +83,13 @@ class InferenceService:
         size = 0 if message.raw_input_contents else message.ByteSize()
         if size < LARGE:
             return kserve_messages.decode(message)
-        return await self._service.offload.to_process(size, kserve_messages.parse, message.SerializeToString())
+        return await self._offload.to_process(size, kserve_messages.parse, message.SerializeToString())
 
     async def _encoded(self, response: InferResponse, raw: bool) -> Any:
         size = 0 if raw else predictions.size([dict(response.outputs)])
         if size < LARGE:
             return kserve_messages.encode(response, raw)
-        text = await self._service.offload.to_process(size, kserve_messages.serialize, response, raw)
+        text = await self._offload.to_process(size, kserve_messages.serialize, response, raw)
         return inference.ModelInferResponse.FromString(text)
 
     async def model_stream_infer(self, messages: AsyncIterator[Any], call: Call) -> AsyncIterator[Any]:

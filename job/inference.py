@@ -13,7 +13,7 @@ from pyflink.datastream import FlatMapFunction, RuntimeContext
 from pyflink.metrics import MetricGroup
 
 from cluster_serving.client.errors import ModelError, ServingError
-from cluster_serving.client.model_secret import secret_key
+from cluster_serving.client.model_secret import missing
 from cluster_serving.connectors.answer import Answer, Answered, write_answers
 from cluster_serving.connectors.attempts import noted
 from cluster_serving.connectors.lane import find
@@ -150,10 +150,7 @@ class Inference(FlatMapFunction):
             return "", ""
         secret = wait_for_secret(client, self._options.name, _SECRET_PATIENCE)
         if secret is None:
-            raise ModelError(
-                "the model is encrypted, and Redis has no secret for it: HSET "
-                f"{secret_key(self._options.name)} secret <secret> salt <salt>"
-            )
+            raise ModelError(missing(self._options.name))
         return secret
 
     def close(self) -> None:

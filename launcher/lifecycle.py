@@ -12,7 +12,7 @@ from redis.exceptions import RedisError
 
 from cluster_serving.client.errors import ServingError
 from cluster_serving.client.limits import PAYLOAD_FOLDER, limits_key
-from cluster_serving.client.model_secret import secret_key
+from cluster_serving.client.model_secret import missing, secret_key
 from cluster_serving.client.protocol import answered_key, slots_key
 from cluster_serving.job.main import check_model
 from cluster_serving.launcher import flink_cluster, front_end, payload_folder, redis_server, resubmit, state
@@ -165,10 +165,7 @@ def _store_secret(client: Redis, config: Config, say: Say) -> None:
     if config.model_secret:
         client.hset(key, mapping=dict(zip(("secret", "salt"), config.model_secret, strict=True)))
     elif not client.exists(key):
-        say(
-            "The model is encrypted and Redis has no secret for it: its slots wait a minute for "
-            f"HSET {key} secret <secret> salt <salt>; or set CLUSTER_SERVING_MODEL_SECRET"
-        )
+        say(f"{missing(config.job_name)}, within a minute; or set CLUSTER_SERVING_MODEL_SECRET")
 
 
 def _cancel(rest: FlinkRest, job: Job, config: Config, say: Say) -> None:

@@ -64,15 +64,6 @@ def _shapes(value: Any) -> Any:
     return value
 
 
-def _record_key(value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
-    if value == "published":
-        return published_key()
-    secret, _, salt = value.rpartition(":")
-    return RecordKey(secret, salt) if value else None
-
-
 def _cores(value: Any) -> Any:
     # The original's word for "not set".
     return None if value == -1 else value
@@ -85,6 +76,13 @@ def _secret_and_salt(value: Any) -> Any:
     if value and not (secret and salt):
         raise ValueError("not two texts")
     return (secret, salt) if value else None
+
+
+def _record_key(value: Any) -> Any:
+    if value == "published":
+        return published_key()
+    pair = _secret_and_salt(value)
+    return RecordKey(*pair) if isinstance(pair, tuple) else pair
 
 
 Size = Annotated[int, BeforeValidator(_size)]
