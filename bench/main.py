@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 from urllib.parse import quote
 
 import httpx
@@ -28,6 +29,8 @@ from cluster_serving.client.connection import connect, translated
 from cluster_serving.client.errors import InvalidInput, ServingError
 from cluster_serving.client.protocol import DEFAULT_JOB, slots_key
 from cluster_serving.client.slots import TensorSpec, read_reports
+
+N = TypeVar("N", int, float)
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 _out = Console(highlight=False, soft_wrap=True)
@@ -120,17 +123,18 @@ def _levels(mode: str, concurrency: str, rate: str) -> list[tuple[int, float]]:
     if mode == "open":
         if not rate:
             raise typer.BadParameter("open mode needs --rate, such as --rate 100,200")
-        return [(0, number) for number in _numbers("--rate", rate)]
-    return [(int(number), 0.0) for number in _numbers("--concurrency", concurrency)]
+        return [(0, number) for number in _numbers("--rate", rate, float)]
+    return [(number, 0.0) for number in _numbers("--concurrency", concurrency, int)]
 
 
-def _numbers(option: str, text: str) -> list[float]:
+def _numbers(option: str, text: str, kind: type[N]) -> list[N]:
     try:
-        numbers = [float(part) for part in text.split(",")]
+        numbers = [kind(part) for part in text.split(",")]
     except ValueError:
         numbers = []
-    if not numbers or min(numbers) <= 0:
-        raise typer.BadParameter(f"{option} is {text!r}; expected positive numbers separated by commas")
+    if not numbers or not 0 < min(numbers) <= max(numbers) < math.inf:
+        whole = "whole " if kind is int else ""
+        raise typer.BadParameter(f"{option} is {text!r}; expected positive {whole}numbers separated by commas")
     return numbers
 
 
@@ -168,7 +172,7 @@ def _records(spec: TensorSpec | None, name: str, shape: str, dtype: str, image: 
     if npy:
         return payload.array_records(name, npy)
     if shape:
-        sizes = [int(size) for size in _numbers("--shape", shape)]
+        sizes = _numbers("--shape", shape, int)
     elif spec and spec.record_shape is not None:
         sizes = [size or 1 for size in spec.record_shape]
     else:

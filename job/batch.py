@@ -46,7 +46,8 @@ def split(outputs: Sequence[Array], rows: Sequence[int], already_batched: bool) 
         Per record, one array per output.
     """
     if not already_batched:
-        return [[output[index] for output in outputs] for index in range(len(rows))]
+        # The dots make an array of a single string, too.
+        return [[output[index, ...] for output in outputs] for index in range(len(rows))]
     ends = np.cumsum(rows)
     return [[output[end - count : end] for output in outputs] for end, count in zip(ends, rows, strict=True)]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from cluster_serving.client import encryption
@@ -21,6 +21,7 @@ from cluster_serving.job.request import Request
 from cluster_serving.job.watched_model import NotComputed, WatchedModel
 
 _LONG = 60.0
+_MOST_BYTES = 256 << 20
 
 
 class Computation:
@@ -130,7 +131,7 @@ class Predictor:
         return self.start(requests, alone=True).answers()
 
     def start(self, requests: Sequence[Request], alone: bool) -> Computation:
-        """Start to compute requests of one signature: one call of the model, unless one of them makes it fail.
+        """Start to compute requests of one signature: one call of the model, unless they are large or make it fail.
 
         If the model `overlaps`, each is started as soon as it is prepared; else they are computed when this returns.
 
@@ -140,24 +141,25 @@ class Predictor:
         """
         answers: dict[int, Answer] = {}
         started: dict[int, Started] = {}
-        ready: list[tuple[int, Arrays]] = []
+        ready: dict[int, Arrays] = {}
+        size = 0
         one_by_one = self.overlaps and not (alone and len(requests) == 1)
         for index, prepared in enumerate(self._prepare_all(requests)):
             if isinstance(prepared, ServingError):
                 answers[index] = requests[index].fail(prepared)
             elif not one_by_one:
-                ready.append((index, prepared))
+                ready[index] = prepared
+                size += sum(array.nbytes for array in prepared)
+                if size > _MOST_BYTES:
+                    # A few hundred bytes may become many megabytes, as sparse tensors and images do.
+                    answers |= self._compute(requests, ready)
+                    ready, size = {}, 0
             else:
                 try:
                     started[index] = self.model.start(prepared)
                 except ServingError as error:
                     answers[index] = requests[index].fail(error)
-        for group in group_by_shape([arrays for _, arrays in ready]):
-            members = [ready[position] for position in group]
-            results = isolate(self._run, [arrays for _, arrays in members])
-            for (index, _), result in zip(members, results, strict=True):
-                if not isinstance(result, NotComputed):
-                    answers[index] = self._to_answer(requests[index], result)
+        answers |= self._compute(requests, ready)
         return Computation(requests, answers, started, self._to_answer)
 
     def _load(self) -> Model:
@@ -195,6 +197,18 @@ class Predictor:
         except Exception as error:
             return InvalidInput(f"the inputs cannot be prepared: {type(error).__name__}: {error}")
 
+    def _compute(self, requests: Sequence[Request], ready: Mapping[int, Arrays]) -> dict[int, Answer]:
+        """Answer those requests, by index, whose inputs are ready."""
+        indices = list(ready)
+        answers = {}
+        for group in group_by_shape(list(ready.values())):
+            members = [indices[position] for position in group]
+            results = isolate(self._run, [ready[index] for index in members])
+            for index, result in zip(members, results, strict=True):
+                if not isinstance(result, NotComputed):
+                    answers[index] = self._to_answer(requests[index], result)
+        return answers
+
     def _run(self, records: Sequence[Arrays]) -> list[Arrays]:
         rows = [record[0].shape[0] if self._already_batched else 1 for record in records]
         # This line is where a batch meets the model.
@@ -210,3 +224,6 @@ class Predictor:
             return request.answer(self._encode(request.entry.native, names, result))
         except ServingError as error:
             return request.fail(error)
+        except Exception as error:
+            # Of whatever type an engine's outputs are, they concern this request alone.
+            return request.fail(InferenceFailed(f"the outputs cannot be sent: {type(error).__name__}: {error}"))

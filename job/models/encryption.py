@@ -7,7 +7,7 @@ import binascii
 import importlib.util
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from cluster_serving.client.errors import EngineMissing, ModelError
@@ -48,7 +48,7 @@ def decrypt_folder(folder: str | Path, secret: str, salt: str) -> Iterator[Path]
     """Decrypt a model folder, and the folders in it, into a private temporary folder that is removed at the end.
 
     The key may have 128 or 256 bits, and the initialization vector may be zero (version 0.9.0 of the original), but all
-    files have to have the same. Files that are not base64 text of whole blocks are taken as they are.
+    encrypted files have to have the same. Other files are taken as they are.
 
     Args:
         folder: The model folder.
@@ -73,9 +73,14 @@ def decrypt_folder(folder: str | Path, secret: str, salt: str) -> Iterator[Path]
     encrypted = {path: data for path, content in contents.items() if (data := _decode(content)) is not None}
     if not encrypted:
         raise ModelError(f"the model in {folder} is not encrypted: no file in it is base64 text of whole blocks")
-    plain = next(filter(None, (_decrypt_all(encrypted, secret, salt, *variant) for variant in _VARIANTS)), None)
+    # A list of labels may look encrypted by chance; the largest file is one of the model's.
+    model = max(encrypted, key=lambda path: len(encrypted[path]))
+    tries = (_decrypt_all(encrypted, secret, salt, *variant) for variant in _VARIANTS)
+    plain = next((found for found in tries if model in found), None)
     if plain is None:
-        raise ModelError(f"the model in {folder} cannot be decrypted: secret or salt is wrong, or a file is damaged")
+        raise ModelError(
+            f"the model in {folder} cannot be decrypted: secret or salt is wrong, or the file {model} is damaged"
+        )
     contents |= plain
     with scratch_folder(sum(map(len, contents.values()))) as scratch:
         for path, content in contents.items():
@@ -96,8 +101,8 @@ def _decode(content: bytes) -> bytes | None:
 
 def _decrypt_all(
     encrypted: dict[Path, bytes], secret: str, salt: str, bits: int, has_vector: bool
-) -> dict[Path, bytes] | None:
-    """Decrypt all files, or none if one of them does not become what `encrypt` starts from."""
+) -> dict[Path, bytes]:
+    """Decrypt the files that become what `encrypt` starts from."""
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
     key = _key(secret, salt, bits)
@@ -108,11 +113,9 @@ def _decrypt_all(
         padded = decryptor.update(blocks) + decryptor.finalize()
         count = padded[-1] if padded else 0
         if not 1 <= count <= _BLOCK or not padded.endswith(bytes([count]) * count):
-            return None
-        try:
+            continue
+        with suppress(UnicodeError):
             result[path] = padded[:-count].decode().encode("latin-1")
-        except UnicodeError:
-            return None
     return result
 
 

@@ -44,10 +44,12 @@ class OnnxModel(Model):
         settings.log_severity_level = 3  # errors, which are raised as well
         # Threads that wait for work would otherwise spin on the cores of the other copies.
         settings.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        _add_external_data(settings, files.paths[0])
+        # ONNX Runtime reads the buffers while it makes the session, and does not keep them alive.
+        buffers = _add_external_data(settings, files.paths[0])
         self._session: Any = onnxruntime.InferenceSession(
             str(files.paths[0]), settings, providers=["CPUExecutionProvider"]
         )
+        del buffers
         available = {port.name: _spec(port) for port in self._session.get_inputs()}
         self.inputs = choose("input", options.inputs, available)
         if sorted(spec.name for spec in self.inputs) != sorted(available):
@@ -70,16 +72,21 @@ class OnnxModel(Model):
         return outputs
 
 
-def _add_external_data(settings: Any, path: Path) -> None:
-    """Read external data into memory: mapped data, when someone overwrites the file, end the process (SIGBUS, seen)."""
+def _add_external_data(settings: Any, path: Path) -> list[bytes]:
+    """Read external data into memory: mapped data, when someone overwrites the file, end the process (SIGBUS, seen).
+
+    Returns:
+        What has to live until the session is made.
+    """
     content = path.read_bytes()
     names = {content[match.end() : match.end() + match.group(1)[0]] for match in _EXTERNAL.finditer(content)}
     found = [name for name in sorted(names) if (path.parent / name.decode("utf-8", "replace")).is_file()]
+    buffers = [(path.parent / name.decode()).read_bytes() for name in found]
     if found:
-        buffers = [(path.parent / name.decode()).read_bytes() for name in found]
         settings.add_external_initializers_from_files_in_memory(
             [name.decode() for name in found], buffers, [len(buffer) for buffer in buffers]
         )
+    return buffers
 
 
 def _spec(port: Any) -> TensorSpec:

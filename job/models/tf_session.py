@@ -78,7 +78,7 @@ class SessionModel(Model):
 
     def _run(self, inputs: Sequence[Array]) -> list[Array]:
         outputs = self._call(*inputs, options=self._options)
-        return [_text(array) if array.dtype == object else array for array in outputs]
+        return [_text(array) if array.dtype.kind in "OS" else array for array in map(np.asarray, outputs)]
 
 
 def tensor_name(name: str) -> str:

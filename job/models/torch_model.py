@@ -46,9 +46,12 @@ class TorchModel(Model):
         with torch.inference_mode():
             named = _named(self._call(tensors))
         arrays = [_to_numpy(tensor) for tensor in choose("output", self._wanted, named)]
+        names = list(self._wanted or named)
         if not self.outputs or not self.outputs[0].dtype:
-            names = self._wanted or list(named)
             self.outputs = [TensorSpec(name, array.dtype.name, None) for name, array in zip(names, arrays, strict=True)]
+        elif names != [spec.name for spec in self.outputs]:
+            known = [spec.name for spec in self.outputs]
+            raise ValueError(f"forward returned the outputs {names}, and at its first call {known}")
         return arrays
 
     def _find_types(self, shapes: Sequence[Sequence[int]]) -> None:
@@ -90,6 +93,7 @@ def _named(result: Any) -> dict[str, torch.Tensor]:
 
 
 def _to_numpy(tensor: torch.Tensor) -> Array:
-    # numpy has no bfloat16. Copied, as the tensor may be an input, or a buffer of the module.
-    array: Array = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
+    # numpy has no bfloat16, and no numbers that are conjugated or negated when they are read. Copied, as the tensor may
+    # be an input, or a buffer of the module.
+    array: Array = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).resolve_conj().resolve_neg().numpy()
     return array.copy()

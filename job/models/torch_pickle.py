@@ -14,8 +14,6 @@ from cluster_serving.job.models.spec import TensorSpec, cause, choose
 from cluster_serving.job.models.torch_model import TorchModel
 from cluster_serving.job.options import ModelOptions
 
-_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-
 
 class PickledModel(TorchModel):
     """The method `forward` of a pickled module; inputs have the names of its arguments without a default value.
@@ -28,7 +26,9 @@ class PickledModel(TorchModel):
         self.engine = "PyTorch"
         self._module = _load(files.paths[0])
         parameters = inspect.signature(self._module.forward).parameters.values()
-        available = {p.name: TensorSpec(p.name, "", None) for p in parameters if p.kind in _POSITIONAL}
+        self._by_position = [p.name for p in parameters if p.kind is p.POSITIONAL_ONLY]
+        possible = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        available = {name: TensorSpec(name, "", None) for name in possible}
         required = [p.name for p in parameters if p.name in available and p.default is inspect.Parameter.empty]
         self.inputs = choose("input", options.inputs or required, available)
         missing = [name for name in required if name not in {spec.name for spec in self.inputs}]
@@ -39,7 +39,9 @@ class PickledModel(TorchModel):
             self._find_types(options.input_shapes)
 
     def _call(self, tensors: list[torch.Tensor]) -> Any:
-        return self._module(**{spec.name: tensor for spec, tensor in zip(self.inputs, tensors, strict=True)})
+        named = {spec.name: tensor for spec, tensor in zip(self.inputs, tensors, strict=True)}
+        first = [named.pop(name) for name in self._by_position if name in named]
+        return self._module(*first, **named)
 
 
 def _load(path: Path) -> Any:

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 from cluster_serving.client.errors import ModelError
 from cluster_serving.client.inputs import Image
@@ -114,3 +115,45 @@ def test_a_record_on_which_an_overlapping_model_fails_is_an_error_of_its_request
     assert ["code" in answer.fields for answer in answers] == [False, False, True, False]
     assert answers[2].fields["code"] == "INFERENCE_FAILED"
     overlapping.close()
+
+
+def test_a_single_string_per_record_is_answered(tmp_path):
+    from onnx import helper
+
+    node = helper.make_node("Identity", ["x"], ["y"])
+    model_zoo.save_onnx(tmp_path, [node], {"x": ("STRING", ["n"])}, {"y": ("STRING", ["n"])})
+    texts = ["cat", "zwölf", ""]
+    requests = [Request(Entry(b"1-0", "u", b"", NATIVE), "", {"x": np.array(text, object)}) for text in texts]
+    answers = predictor(tmp_path, "").answer(requests)
+    assert [_output(answer.fields).item() for answer in answers] == texts
+
+
+class Growing(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> list[torch.Tensor]:
+        found = [x]
+        if bool((x > 1).any()):
+            found.append(x + 1)
+        return found
+
+
+def test_a_model_that_returns_other_outputs_than_at_first_fails_that_request_alone(tmp_path):
+    model_zoo.save_torchscript(tmp_path, Growing())
+    model = predictor(tmp_path, "", input_shapes=((2,),))
+    requests = [Request(Entry(b"1-0", "u", b"", NATIVE), "", {"x": np.full(2, i, "f4")}) for i in (0, 1, 2)]
+    answers = model.answer(requests)
+    assert ["code" in answer.fields for answer in answers] == [False, False, True]
+    assert "output_1" in answers[2].fields["error"]
+
+
+def test_records_that_take_much_memory_are_computed_in_several_calls(tmp_path, monkeypatch):
+    save_doubling(tmp_path, 4)
+    model = predictor(tmp_path, "")
+    sizes = []
+    predict = model.model.predict
+    monkeypatch.setattr(model.model, "predict", lambda inputs: sizes.append(len(inputs[0])) or predict(inputs))
+    monkeypatch.setattr("cluster_serving.job.predictor._MOST_BYTES", 40)
+    records = np.arange(20, dtype="f4").reshape(5, 4)
+    requests = [Request(Entry(b"1-0", str(i), b"", NATIVE), "", {"x": record}) for i, record in enumerate(records)]
+    answers = model.answer(requests)
+    assert sizes == [3, 2]
+    np.testing.assert_array_equal([_output(answer.fields) for answer in answers], 2 * records)

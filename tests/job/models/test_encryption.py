@@ -95,3 +95,12 @@ def test_errors_name_the_folder_that_the_user_knows(tmp_path):
     (tmp_path / "net.onnx").write_bytes(encrypt(b"garbage", "secret", "salt"))
     with pytest.raises(ModelError, match=str(tmp_path / "net.onnx")):
         load_model(ModelOptions(str(tmp_path), encrypted=True), "secret", "salt")
+
+
+def test_labels_that_look_encrypted_are_taken_as_they_are(tmp_path):
+    labels = "\n".join(["abcdefgh"] * 8)  # base64 of 48 bytes
+    (tmp_path / "a.bin").write_bytes(encrypt(BYTES, "secret", "salt"))
+    (tmp_path / "labels.txt").write_text(labels)
+    with decrypt_folder(tmp_path, "secret", "salt") as folder:
+        assert (folder / "a.bin").read_bytes() == BYTES
+        assert (folder / "labels.txt").read_text() == labels

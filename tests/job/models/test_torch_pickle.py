@@ -81,3 +81,19 @@ def test_garbage_is_refused(tmp_path):
     (tmp_path / "model.pt").write_bytes(b"garbage" * 100)
     with pytest.raises(ModelError, match="is no PyTorch model"):
         load(tmp_path)
+
+
+class ByPosition(torch.nn.Module):
+    def forward(self, x, /, scale):
+        return x * scale
+
+
+def test_an_argument_without_a_name(tmp_path, monkeypatch):
+    holder = type(sys)("by_position")
+    holder.ByPosition = ByPosition
+    monkeypatch.setattr(ByPosition, "__module__", "by_position")
+    monkeypatch.setitem(sys.modules, "by_position", holder)
+    torch.save(ByPosition(), tmp_path / "model.pt")
+    model = load(tmp_path)
+    x = np.ones((2, 3), np.float32)
+    np.testing.assert_array_equal(model.predict([x, 2 * x])[0], 2 * x)

@@ -162,3 +162,16 @@ def test_a_pickle_is_refused_with_advice_and_never_loaded(tmp_path, zipped):
     with pytest.raises(ModelError, match=r"model\.pt is not TorchScript .*: save the model with torch\.jit\.save\("):
         load(folder)
     assert not trace.exists()
+
+
+class Conjugate(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        z = torch.conj(torch.complex(x, x))
+        return z, z.imag
+
+
+def test_numbers_that_are_conjugated_when_read(tmp_path):
+    model_zoo.save_torchscript(tmp_path, Conjugate())
+    conjugate, imaginary = load(tmp_path, input_shapes=((2,),)).predict([ONES])
+    np.testing.assert_array_equal(conjugate, ONES - 1j * ONES)
+    np.testing.assert_array_equal(imaginary, -ONES)
