@@ -28,13 +28,14 @@ class Layout:
         ends = [start + size for start, size in zip(self.starts, self.sizes, strict=True)]
         self._places = [slice(end, start) for end, start in zip([0, *ends], [*self.starts, len(payload)], strict=True)]
         self._constant = [payload[place] for place in self._places]
+        self._parts: list[bytes | memoryview] = [b""] * (2 * len(data) + 1)
+        self._parts[::2] = self._constant
         self._length = len(payload)
 
     def fill(self, data: Sequence[memoryview]) -> list[bytes | memoryview]:
         """Parts of the payload with these numbers, a contiguous view of the right size per column."""
-        parts: list[bytes | memoryview] = [self._constant[0]]
-        for numbers, constant in zip(data, self._constant[1:], strict=True):
-            parts += (numbers, constant)
+        parts = self._parts.copy()
+        parts[1::2] = data
         return parts
 
     def fits(self, payload: bytes) -> bool:

@@ -8,7 +8,7 @@ written in our encoding if the request was, else in the original's.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from cluster_serving.client import legacy, legacy_json, tensors
 from cluster_serving.client.errors import InvalidInput, ServingError
@@ -75,8 +75,7 @@ def answered_key(job: str) -> str:
     return f"{job}:answered"
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One entry of the stream, as read.
 
     Attributes:

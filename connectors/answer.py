@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 import redis
@@ -22,8 +22,7 @@ MAX_PUBLISHED_BYTES = 8192
 """Longer results are not published: Redis would hold them for every subscriber that is slow to read."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """What a request is answered with.
 
     Attributes:
@@ -56,23 +55,26 @@ class Answered(NamedTuple):
 _ANSWER = Script(
     """
 local written = 0
-local lines, arrays = {}, {}
+local done, lines, arrays = {}, {}, {}
 local at = 4
-local function array(values)
-  local parts = {'*' .. #values .. '\\r\\n'}
-  for i, value in ipairs(values) do parts[i + 1] = '$' .. #value .. '\\r\\n' .. value .. '\\r\\n' end
-  return table.concat(parts)
+local function list_of(lists, name)
+  if not lists[name] then lists[name] = {} end
+  return lists[name]
 end
-local function note(messages, channel, text)
-  if not messages[channel] then messages[channel] = {} end
-  table.insert(messages[channel], text)
+-- Numbers take long to become text, and most answers are alike.
+local function headers(mark)
+  return setmetatable({}, {__index = function(known, size)
+    known[size] = mark .. size .. '\\r\\n'
+    return known[size]
+  end})
 end
+local array, bulk = headers('*'), headers('$')
 for i = 3, #KEYS, 2 do
   local stream, key = KEYS[i], KEYS[i + 1]
   local id, channel, uri, told, fields, letter = unpack(ARGV, at, at + 5)
   fields, letter, at = tonumber(fields), tonumber(letter), at + 6
   if redis.call('XACK', stream, ARGV[1], id) == 1 then
-    redis.call('XDEL', stream, id)
+    table.insert(list_of(done, stream), id)
     -- A hash left by an earlier request of the same uri may hold fields that this one does not.
     redis.call('DEL', key)
     redis.call('HSET', key, unpack(ARGV, at, at + fields - 1))
@@ -81,13 +83,23 @@ for i = 3, #KEYS, 2 do
       redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[3], '*', unpack(ARGV, at + fields, at + fields + letter - 1))
     end
     if told == 'line' then
-      note(lines, channel, uri)
+      table.insert(list_of(lines, channel), uri)
     else
-      note(arrays, channel, array(told == 'uri' and {uri} or {uri, unpack(ARGV, at, at + fields - 1)}))
+      local list, last = list_of(arrays, channel), told == 'uri' and at - 1 or at + fields - 1
+      local n = #list
+      list[n + 1], list[n + 2], list[n + 3], list[n + 4] = array[last - at + 2], bulk[#uri], uri, '\\r\\n'
+      for j = at, last do
+        n = n + 3
+        list[n + 2], list[n + 3], list[n + 4] = bulk[#ARGV[j]], ARGV[j], '\\r\\n'
+      end
     end
     written = written + 1
   end
   at = at + fields + letter
+end
+-- One command for many entries costs a fraction of many commands; unpack takes some thousand values.
+for stream, ids in pairs(done) do
+  for i = 1, #ids, 1000 do redis.call('XDEL', stream, unpack(ids, i, math.min(i + 999, #ids))) end
 end
 if written > 0 then redis.call('INCRBY', KEYS[2], written) end
 for channel, uris in pairs(lines) do redis.call('PUBLISH', channel, table.concat(uris, '\\n')) end
@@ -126,7 +138,8 @@ def write_answers(
         (stream_of(job, letter.request.priority), letter.request.id): flat(letter.fields()) for letter in letters
     }
     for write in writes:
-        fields, letter = flat(write.fields), letter_of.get((write.stream, write.entry_id), [])
+        fields = flat(write.fields)
+        letter = letter_of.get((write.stream, write.entry_id), []) if letters else []
         keys += [write.stream, write.key]
         arguments += [write.entry_id, write.channel, write.uri, write.told, len(fields), len(letter), *fields, *letter]
     written = int(call(client, Call(_ANSWER, keys, arguments)))
@@ -136,6 +149,11 @@ def write_answers(
             if answer.entry.path:
                 remove(answer.entry.path)
     return written
+
+
+@lru_cache
+def _prefix(job: str) -> bytes:
+    return result_key(job, "").encode()
 
 
 class _Write(NamedTuple):
@@ -153,7 +171,7 @@ class _Write(NamedTuple):
     def of(cls, job: str, answer: Answer) -> _Write:
         entry = answer.entry
         uri = entry.uri.encode("utf8", "surrogateescape")
-        key, fields = result_key(job, "").encode() + uri, answer.fields
+        key, fields = _prefix(job) + uri, answer.fields
         if image_stream.sent(job, entry):
             key, fields = image_stream.result_key("").encode() + uri, image_stream.result_fields(fields)
         channel = entry.reply_to.encode("utf8", "surrogateescape") or key

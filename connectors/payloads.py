@@ -7,7 +7,6 @@ import os
 import stat
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 
 import redis
 
@@ -60,7 +59,7 @@ class Payloads:
         try:
             if entry.file:
                 entry = self._with_path(entry)
-                entry = replace(entry, data=read(entry.path, limit))
+                entry = entry._replace(data=read(entry.path, limit))
             if entry.size > limit:
                 raise too_large(entry.size, limit)
         except FileNotFoundError:
@@ -97,7 +96,7 @@ class Payloads:
     def _with_path(self, entry: Entry) -> Entry:
         if self._folder is None:
             raise InvalidInput("field 'data_file' names a file, but this job has no folder for them (payloadFolder)")
-        return replace(entry, path=self._folder.locate(entry.file))
+        return entry._replace(path=self._folder.locate(entry.file))
 
     def _refuse(self, entry: Entry, error: ServingError) -> None:
         answer = Answer(entry, "", encode_error(error))

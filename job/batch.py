@@ -56,7 +56,7 @@ def group_by_shape(records: Sequence[Arrays]) -> list[list[int]]:
     """Indices of records that can be merged: images of one signature still differ in size once they are decoded."""
     groups: dict[tuple[tuple[int, ...], ...], list[int]] = {}
     for index, arrays in enumerate(records):
-        groups.setdefault(tuple(array.shape for array in arrays), []).append(index)
+        groups.setdefault(tuple([array.shape for array in arrays]), []).append(index)
     return list(groups.values())
 
 

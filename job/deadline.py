@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from cluster_serving.client.errors import DeadlineExceeded
 from cluster_serving.connectors.redis_clock import RedisClock
@@ -52,7 +51,7 @@ class Deadlines:
         error = DeadlineExceeded(
             f"the request waited for {waited:.0f} ms and may wait for {allowed} ms; it was not computed"
         )
-        return replace(request, error=error)
+        return request._replace(error=error)
 
     def _allowed_ms(self, request: Request) -> int:
         return int(request.entry.deadline) if request.entry.deadline else self._default_ms

@@ -76,6 +76,18 @@ class Preprocessor:
             raise InvalidInput(f"the inputs of the request differ in their batch dimension: {sizes}")
         return arrays
 
+    def untouched(self, record: Mapping[str, Input]) -> list[str] | None:
+        """Which arrays are what the model takes, for this record and all others of its signature.
+
+        Returns:
+            Their names, in the order of the model's inputs; None if `prepare` has to look at each record.
+        """
+        if self._already_batched or len(record) != len(self._rules):
+            return None
+        names = [rule.name for rule in self._rules] if record.keys() == self._names else list(record)
+        takes = all(rule.takes(record[name]) for rule, name in zip(self._rules, names, strict=True))
+        return names if takes else None
+
 
 class _Rule:
     """What one input of the model takes."""
@@ -96,6 +108,15 @@ class _Rule:
 
     def __str__(self) -> str:
         return self._text
+
+    def takes(self, value: Input) -> bool:
+        return (
+            isinstance(value, np.ndarray)
+            and not self._is_text
+            and value.dtype.kind not in "OU"
+            and (self._dtype is None or value.dtype == self._dtype)
+            and _fits(value.shape, self._shape)
+        )
 
     def apply(self, name: str, value: Input) -> Array:
         if isinstance(value, Image):

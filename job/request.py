@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from cluster_serving.client.errors import ServingError
 from cluster_serving.client.inputs import Input
@@ -12,8 +12,7 @@ from cluster_serving.client.results import encode_error
 from cluster_serving.connectors.answer import Answer
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """A decoded stream entry.
 
     Attributes:

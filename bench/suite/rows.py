@@ -62,16 +62,36 @@ def vector_latency(session: Session) -> Measured:
 
 
 def vector_pipelined(session: Session) -> Measured:
-    """The same, as fast as possible with 512 on their way; Mosec with 32 connections beside it."""
-    work = Work("vector", _models(session)["mlp"], _vectors(), 1, 1)
-    with Stack() as stack, stack.running("vector", work.model, maxBatchSize=_LARGE_BATCH):
-        where = stack.where("vector", _vectors())
-        load = Load("pipelined", "sync", PIPELINE, check_every=16)
-        ours = partial(session.measure, where, load, stack.roles())
-        chosen = [name for name in ("mosec",) if name in session.settings.peers]
-        return session.compare(
-            ours, {name: partial(_peer, session, stack, name, work, HTTP_IN_FLIGHT) for name in chosen}
-        )
+    """The same, as fast as possible with 1,024 on their way, or over as many connections as suit Mosec."""
+    model = _models(session)["mlp"]
+    copies = dict.fromkeys((1, session.cores))
+    with Stack() as stack, ExitStack() as jobs:
+
+        def ours() -> Measured:
+            load = Load("pipelined", "sync", 2 * PIPELINE, check_every=16)
+            return session.measure(stack.where("vector", _vectors()), load, stack.roles())
+
+        def serve(copies: int) -> Measured:
+            jobs.close()
+            # A TaskManager each: copies in one share Python's lock.
+            settings = {"modelParallelism": copies, "slotsPerTaskManager": 1, "maxBatchSize": _LARGE_BATCH}
+            jobs.enter_context(stack.running("vector", model, **settings))
+            return ours()
+
+        tries = {f"{count}x1": partial(serve, count) for count in copies}
+        layouts = {"ours": best(tries, session.say)}
+        tries[layouts["ours"]]()
+        others: dict[str, Callable[[], Measured]] = {}
+        for name in {"mosec"}.intersection(session.settings.peers):
+            works = {f"{count}x1": Work("vector", model, _vectors(), count, 1) for count in copies}
+            tries = {
+                f"{layout}, {in_flight} connections": partial(_peer, session, stack, name, work, in_flight)
+                for layout, work in works.items()
+                for in_flight in (HTTP_IN_FLIGHT, 4 * HTTP_IN_FLIGHT)
+            }
+            layouts[name] = best(tries, session.say)
+            others[name] = tries[layouts[name]]
+        return session.compare(ours, others) | {"layouts": layouts}
 
 
 def vector_http(session: Session) -> Measured:

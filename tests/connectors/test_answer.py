@@ -90,3 +90,18 @@ def test_a_full_redis_is_emptied_by_answering(db, job):
     assert db.hgetall(result_key(job, "c")) == {b"value": b"c", b"code": b"X"}
     assert db.ttl(result_key(job, "a")) > 0
     assert db.getdel(answered_key(job)) == b"3"
+
+
+def test_a_batch_of_thousands(db, job):
+    create_group(db, job)
+    with db.pipeline(transaction=False) as pipeline:
+        for number in range(2500):
+            # The last two are of one uri.
+            pipeline.xadd(job, {"uri": str(min(number, 2498)), "data": b"x"})
+        pipeline.execute()
+    entries = StreamReader(db, job, "c", 60_000).read(3000, None)
+    answers = [Answer(entry, "", {"value": entry.id, f"only{index}": ""}) for index, entry in enumerate(entries)]
+    assert write_answers(db, job, 60, answers) == 2500
+    assert db.xlen(job) == 0
+    assert db.xpending(job, GROUP)["pending"] == 0
+    assert db.hgetall(result_key(job, "2498")) == {b"value": entries[-1].id, b"only2499": b""}

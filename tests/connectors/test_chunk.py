@@ -7,7 +7,12 @@ from cluster_serving.client.protocol import Entry
 from cluster_serving.connectors.chunk import Chunk, by_size, lane_key
 
 entries = st.builds(
-    Entry, st.binary(min_size=1), st.text(), st.binary(), st.binary(), st.text(), st.binary(), st.text()
+    Entry,
+    *(st.binary(min_size=1), st.text(), st.binary(), st.binary(), st.text(), st.binary(), st.text()),
+    reply_with=st.binary(),
+    # What crosses the exchange is where it is, not how the client called it.
+    file=st.just(b""),
+    path=st.binary(),
 )
 
 

@@ -2,7 +2,6 @@
 
 import json
 import re
-from dataclasses import replace
 
 import pytest
 import redis
@@ -43,7 +42,7 @@ def test_letter_and_answer_are_one_step(db, job, entry):
             seen.append(monitor.next_command()["command"].split()[0])
     # What a script does is one step.
     assert seen[-9] in ("EVAL", "EVALSHA")
-    assert seen[-8:] == ["XACK", "XDEL", "DEL", "HSET", "EXPIRE", "XADD", "INCRBY", "PUBLISH"]
+    assert seen[-8:] == ["XACK", "DEL", "HSET", "EXPIRE", "XADD", "XDEL", "INCRBY", "PUBLISH"]
 
 
 def test_a_full_redis_takes_the_letter_too(db, job, entry):
@@ -84,17 +83,17 @@ def test_a_full_redis_takes_notes(redis_server, db, job, entry):
     db.config_set("maxmemory", 1)
     try:
         attempts.begin(entry)
-        with pytest.raises(ValueError), noted(RedisOptions(redis_server.url), job, [entry, replace(entry, id=b"2-0")]):
+        with pytest.raises(ValueError), noted(RedisOptions(redis_server.url), job, [entry, entry._replace(id=b"2-0")]):
             raise ValueError("interrupted")
     finally:
         db.config_set("maxmemory", 0)
     assert attempts.last(entry).traceback.endswith("ValueError: interrupted\n")
-    assert attempts.last(replace(entry, id=b"2-0")).traceback
+    assert attempts.last(entry._replace(id=b"2-0")).traceback
     assert db.ttl(attempts_key(job)) > 0
 
 
 def test_entries_of_the_same_id_in_two_streams_are_told_apart(db, job, entry):
-    attempts, other = Attempts(db, job), replace(entry, priority="high")
+    attempts, other = Attempts(db, job), entry._replace(priority="high")
     attempts.begin(entry)
     assert str(attempts.last(other)) == ""
     attempts.begin(other)

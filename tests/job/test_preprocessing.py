@@ -47,6 +47,36 @@ def two() -> Preprocessor:
 A, B = np.zeros(1, np.float32), np.zeros(2, np.float32)
 
 
+@pytest.mark.parametrize(
+    ("record", "names"),
+    [
+        ({"b": B, "a": A}, ["a", "b"]),
+        ({"first": A, "second": B}, ["first", "second"]),
+        ({"a": A}, None),
+        ({"a": A, "b": A}, None),
+        ({"a": A, "b": B.astype("f8")}, None),
+        ({"a": A, "b": PNG}, None),
+        ({"a": A, "b": text("x", "y")}, None),
+        ({"a": A, "b": SparseTensor(np.zeros((1, 1), "i8"), A, (2,))}, None),
+    ],
+)
+def test_arrays_that_the_model_takes_pass_untouched(two, record, names):
+    assert two.untouched(record) == names
+    if names:
+        assert all(array is record[name] for array, name in zip(two.prepare(record), names, strict=True))
+
+
+@pytest.mark.parametrize("dtype", ["", "str"])
+def test_texts_are_looked_at_even_if_the_model_takes_anything(dtype):
+    preprocessor = Preprocessor([TensorSpec("x", dtype, None)], "CHW", ImageOptions())
+    assert preprocessor.untouched({"x": text("a")}) is None
+    assert preprocessor.untouched({"x": A}) == (None if dtype else ["x"])
+
+
+def test_batches_of_a_client_are_looked_at():
+    assert Preprocessor([VECTOR], "CHW", ImageOptions(), True).untouched({"x": np.zeros((1, 3), "f4")}) is None
+
+
 def test_inputs_are_matched_by_name(two):
     assert [array.shape for array in two.prepare({"b": B, "a": A})] == [(1,), (2,)]
 
