@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import traceback
 from collections.abc import Callable
@@ -179,14 +180,15 @@ _COMMANDS: dict[str, Callable[..., None]] = {
 
 
 def _run(app: Callable[[], None]) -> None:
+    # As Ctrl-C does, so that what has been begun is undone; not if they are ignored, as under nohup.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _end)
     try:
         app()
     except (LaunchError, ServingError) as error:
         errors.print(f"error: {error}", style="red")
         sys.exit(error.exit_code if isinstance(error, LaunchError) else 1)
-    except KeyboardInterrupt:
-        errors.print("interrupted", style="red")
-        sys.exit(130)
     except OSError as error:
         errors.print(f"error: {error}", style="red")
         sys.exit(1)
@@ -196,6 +198,13 @@ def _run(app: Callable[[], None]) -> None:
         log.write_text(traceback.format_exc(), "utf8")
         errors.print(f"error: unexpected {type(error).__name__}: {error} (see {log})", style="red")
         sys.exit(1)
+
+
+def _end(number: int, _: object) -> None:
+    # A terminal that closes sends two, systemd one of each: the second must not end what undoes what was begun.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    sys.exit(128 + number)
 
 
 def _single(command: Callable[..., None]) -> Callable[[], None]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic.alias_generators import to_camel
 
 from cluster_serving.client import failover
-from cluster_serving.client.encryption import RecordKey
+from cluster_serving.launcher import checks
 from cluster_serving.launcher.values import (
     Address,
     Channels,
@@ -143,11 +143,13 @@ class Config(BaseModel):
     )
     image_scale: float = _key(1.0, "a number", "Pixels, from 0 to 255, are multiplied by this,", gt=0)
     image_mean: Channels = _key(
-        [0], "a list of one or three numbers", "then this is subtracted, per channel or one for all,"
+        [0],
+        "a list of one number, or of three unless imageColor is GRAY",
+        "then this is subtracted, per channel or one for all,",
     )
     image_std: Divisors = _key(
         [1],
-        "a list of one or three numbers, none of them 0",
+        "a list of one number, or of three unless imageColor is GRAY, none of them 0",
         "then they are divided by this, per channel or one for all.",
     )
     max_image_pixels: int = _key(50_000_000, _COUNT, "Larger images are refused before they are decoded.", ge=1)
@@ -255,19 +257,9 @@ class Config(BaseModel):
         120, "a whole number of seconds, at least 1", "Seconds that each step of cluster-serving-start may take.", ge=1
     )
 
-    @field_validator("record_key")
-    @classmethod
-    def _has_a_key(cls, value: RecordKey | None, info: ValidationInfo) -> RecordKey | None:
-        if value is None and info.data.get("record_encrypted"):
-            raise ValueError("no key to decrypt with")
-        return value
-
-    @field_validator("redis_url")
-    @classmethod
-    def _keys_in_one_slot(cls, value: str, info: ValidationInfo) -> str:
-        if "+cluster://" in value and not str(info.data.get("job_name", "{")).startswith("{"):
-            raise ValueError("jobName has no braces")
-        return value
+    _fits_color = field_validator("image_mean", "image_std")(checks.fits_color)
+    _has_a_key = field_validator("record_key")(checks.has_a_key)
+    _keys_in_one_slot = field_validator("redis_url")(checks.keys_in_one_slot)
 
     @property
     def redis_address(self) -> Address:

@@ -8,12 +8,13 @@ import re
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_origin
 
 import yaml
 from pydantic import ValidationError
 from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo
+from yaml.reader import ReaderError
 
 from cluster_serving.launcher import old_keys
 from cluster_serving.launcher.config import Config
@@ -85,8 +86,9 @@ def read(path: Path, warn: Callable[[str], None] = lambda _: None, missing_ok: b
         raise ConfigError(f"{path} cannot be read: {error}") from None
     values, places = _parse(path, text, warn)
     for key, variable in _VARIABLES.items():
-        if variable in os.environ:
-            values[key], places[key] = _from_environment(key, os.environ[variable]), f"environment variable {variable}"
+        # An empty one is none: docker compose sets one for ${NAME:-}.
+        if given := os.environ.get(variable):
+            values[key], places[key] = _from_environment(key, given), f"environment variable {variable}"
     for variable in sorted(os.environ.keys() - _VARIABLES.values()):
         # As CLUSTER_SERVING_MAXBATCHSIZE, or in other letters.
         if meant := _MISTYPED.get(variable.replace("_", "").upper()):
@@ -100,13 +102,16 @@ def read(path: Path, warn: Callable[[str], None] = lambda _: None, missing_ok: b
 
 def _parse(path: Path, text: str, warn: Callable[[str], None]) -> tuple[dict[str, Any], dict[str, str]]:
     """Values by canonical key, and the place of each; keys without a value keep their default."""
-    loader = yaml.SafeLoader(text)
     try:
+        loader = yaml.SafeLoader(text)
         root = loader.get_single_node()
         pairs = _entries(path, root, loader, warn)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         raise ConfigError(f"{path}, line {mark.line + 1 if mark else '?'}: not valid YAML: {error.problem}") from None
+    except ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise ConfigError(f"{path}, line {line}: not valid YAML: a character of code {error.character}") from None
     except (yaml.YAMLError, ValueError) as error:
         raise ConfigError(f"{path}: not valid YAML: {error}") from None
 
@@ -185,13 +190,15 @@ def _pairs(path: Path, root: yaml.Node | None) -> list[tuple[yaml.Node, yaml.Nod
 
 
 def _from_environment(key: str, text: str) -> Any:
-    """A value as YAML would read it; addresses and secrets are text, whatever characters they have."""
-    if key in ("redisUrl", *_SECRETS):
+    """A value as YAML would read it; names, paths, addresses and secrets are text, whatever characters they have."""
+    kind = _KEYS[key].annotation
+    if kind is str or get_origin(kind) is Literal or key in _SECRETS:
         return text
     try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError:
+        value = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError):
         return text
+    return text if kind == tuple[str, ...] and not isinstance(value, list) else value
 
 
 def _wrong_keys(error: ValidationError) -> list[str]:

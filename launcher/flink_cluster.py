@@ -6,7 +6,8 @@ import hashlib
 import math
 import shutil
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from importlib import resources
 from pathlib import Path
 
@@ -21,6 +22,9 @@ from cluster_serving.launcher.values import Address
 
 SERVICE = "flink"
 """Name of the service in the state folder."""
+
+JOBS = "jobs"
+"""Folder, in that of the cluster, with what its jobs were started with; see `launcher.resubmit`."""
 
 _JOBMANAGER = "jobmanager.json"
 
@@ -47,16 +51,22 @@ class FlinkCluster:
         """
         self.check_usable()
         with locked(self.home.path):
-            if not is_listening(self.address):
+            if self.is_ours:
+                # Its keeper may be starting it again, and its jobs; to start another would end them.
+                self._wait(lambda found: found.slots > 0 or not any(map(Process.read, self._taskmanagers())))
+                if self._is_outdated():
+                    self._replace()
+            elif not is_listening(self.address):
                 self._start()
-            elif self._is_outdated():
-                self._replace()
-            elif not self.is_ours:
-                # `flink run` needs a home of its own to talk to a cluster that has another one.
+        if not self.is_ours:
+            # `flink run` needs a home of its own to talk to a cluster that has another one; one may be using it.
+            with submitting(self.address):
                 self._prepare({})
 
     def check_usable(self) -> None:
         """Check, before anything is started, that the cluster can be used, or started."""
+        if self.is_ours:
+            return
         if is_listening(self.address):
             self.check()
         elif not self.address.is_local:
@@ -92,8 +102,7 @@ class FlinkCluster:
         """
         overview = self.check()
         # A TaskManager that was killed counts until its heartbeat is missed; it is replaced at once.
-        records = list(self.home.path.glob("taskmanager-*.json"))
-        dead = sum(Process.read(record) is None for record in records)
+        dead = sum(Process.read(record) is None for record in self._taskmanagers())
         missing = needed - overview.free
         if missing <= 0 and not (dead and self.is_ours):
             return
@@ -130,10 +139,16 @@ class FlinkCluster:
         # Said to each, as the jobs of a cluster may want different ones.
         self._spawn("taskmanager", number, f"-Dtaskmanager.numberOfTaskSlots={self._config.slots_per_task_manager}")
 
+    def _taskmanagers(self) -> list[Path]:
+        return list(self.home.path.glob("taskmanager-*.json"))
+
     def _spawn(self, role: str, number: int | None = None, *arguments: str) -> Process:
         name = f"{role}-{number}" if number else role
         home = self.home
-        environment = home.environment() | {"STD_REDIRECT_TO_FILE": "true", "FLINK_IDENT_STRING": name}
+        environment = home.environment() | {"FLINK_IDENT_STRING": name}
+        # Log messages are in a file already. What else is printed is added to the keeper's log: Flink's own redirection
+        # would begin a new file with each start, without what a process said when it died.
+        environment["JVM_ARGS"] += " -Dconsole.log.level=OFF"
         command = [str(home.path / "bin" / f"{role}.sh"), "start-foreground", *arguments]
         after = ["cluster_serving.launcher.resubmit", str(self.address.port)] if role == "jobmanager" else []
         return spawn(command, home.path / f"{name}.json", home.logs / f"{name}.out", home.work, environment, after)
@@ -141,23 +156,27 @@ class FlinkCluster:
     def _wait(self, condition: Callable[[Overview], bool]) -> None:
         def is_ready() -> bool:
             if not self.is_ours:
-                raise LaunchError(f"Flink did not start: {self._last_error()} (logs: {self.home.logs})")
+                raise LaunchError(f"Flink did not start: {self._last_error(before)} (logs: {self.home.logs})")
             overview = rest.overview()
             return overview is not None and condition(overview)
 
+        # By inode, as logs are renamed.
+        before = {file.stat().st_ino: file.stat().st_size for file in self.home.logs.iterdir()}
         with FlinkRest(self._config.flink_rest_url) as rest:
             if not wait_until(is_ready, self._config.start_timeout):
                 raise LaunchError(
                     f"Flink has no free task slots after {self._config.start_timeout} s (startTimeout): "
-                    f"{self._last_error()} (logs: {self.home.logs})"
+                    f"{self._last_error(before)} (logs: {self.home.logs})"
                 )
 
-    def _last_error(self) -> str:
+    def _last_error(self, before: Mapping[int, int]) -> str:
         found = "no error is in the logs"
         for log in sorted(self.home.logs.iterdir(), key=lambda path: path.stat().st_mtime):
-            for line in log.read_text("utf8", "replace").splitlines():
-                if "ERROR" in line or "Exception: " in line:
-                    found = line.strip()
+            with log.open("rb") as file:
+                file.seek(before.get(log.stat().st_ino, 0))
+                for line in file.read().decode("utf8", "replace").splitlines():
+                    if "ERROR" in line or "Exception: " in line:
+                        found = line.strip()
         return found
 
     @property
@@ -195,6 +214,11 @@ def stop(address: Address) -> bool:
     return found
 
 
+def submitting(address: Address) -> AbstractContextManager[None]:
+    """Let one command at a time submit to a cluster: two would count on the same slots, or start the same job twice."""
+    return locked(state.folder("submission", address))
+
+
 def folder(address: Address) -> Path:
     """Where the files of the cluster are."""
     return state.folder(SERVICE, address)
@@ -208,6 +232,8 @@ def _stop_processes(home: Path) -> bool:
         process.stop()
     for record in records:
         record.unlink(missing_ok=True)
+    # Its jobs end with it: after a reboot, say, the next JobManager does not bring back what nobody started again.
+    shutil.rmtree(home / JOBS, ignore_errors=True)
     return bool(processes)
 
 

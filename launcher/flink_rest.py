@@ -17,6 +17,8 @@ MARK = "cluster-serving"
 """Job parameter that tells our jobs from others on a shared cluster; its value is the submission."""
 
 _CANCEL_TIMEOUT = 60.0
+# A job has no parameters while it initializes, and Flink shows what it knew for web.refresh-interval, 3 s by default.
+_NEW_MS = 5000
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +98,16 @@ class FlinkRest:
         Args:
             name: Only those of this name.
         """
-        raw = sorted(self._get("/jobs/overview")["jobs"], key=lambda job: -job["start-time"])
+        raw = sorted(self._listed(), key=lambda job: -job["start-time"])
         jobs = [Job(job["jid"], job["name"], job["state"], job["duration"] / 1000) for job in raw]
         found = [job for job in jobs if job.state not in ENDED and name in (None, job.name)]
         marks = [self._parameters(job.id).get(MARK) for job in found]
         return [replace(job, submission=mark) for job, mark in zip(found, marks, strict=True) if mark is not None]
+
+    def knows_little_of(self, name: str) -> bool:
+        """Whether there is a job of that name so new that `jobs` may not tell yet whether it is one of ours."""
+        running = [job for job in self._listed() if job["name"] == name and job["state"] not in ENDED]
+        return any(job["state"] == "INITIALIZING" or job["duration"] < _NEW_MS for job in running)
 
     def state(self, job_id: str) -> str:
         """State of a job."""
@@ -132,6 +139,9 @@ class FlinkRest:
             raise LaunchError(
                 f"job {job_id} has not stopped after {_CANCEL_TIMEOUT:.0f} s; see {self.url}/#/job/running/{job_id}"
             )
+
+    def _listed(self) -> list[dict[str, Any]]:
+        return list(self._get("/jobs/overview")["jobs"])
 
     def _parameters(self, job_id: str) -> dict[str, str]:
         return dict(self._get(f"/jobs/{job_id}/config")["execution-config"]["user-config"])

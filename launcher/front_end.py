@@ -37,7 +37,7 @@ def ensure(config: Config, config_path: Path, say: Callable[[str], None] = lambd
         Its address.
 
     Raises:
-        LaunchError: It cannot be started.
+        LaunchError: It cannot be started, or one that serves another Redis has its port.
     """
     # Only here: the other commands do without its packages.
     from cluster_serving.frontend import main
@@ -51,6 +51,11 @@ def ensure(config: Config, config_path: Path, say: Callable[[str], None] = lambd
     home = state.folder(SERVICE, Address("localhost", port))
     with locked(home):
         if process := Process.read(home / _RECORD):
+            if not _serves(home, config.redis_address):
+                raise LaunchError(
+                    f"the front end on port {port} serves the jobs of Redis at {_redis_of(home)}, and not of "
+                    f"{config.redis_address}; set http.port in {config_path} to another port"
+                )
             if not again:
                 return url
             process.stop()
@@ -62,7 +67,7 @@ def ensure(config: Config, config_path: Path, say: Callable[[str], None] = lambd
         home.mkdir(mode=0o700, exist_ok=True)
         (home / _REDIS).write_text(str(config.redis_address), "utf8")
         say(f"Starting the HTTP front end on port {port}")
-        command = [sys.executable, "-m", "cluster_serving.frontend.main", "-c", str(config_path.absolute())]
+        command = [sys.executable, "-P", "-m", "cluster_serving.frontend.main", "-c", str(config_path.absolute())]
         # It has to be done before its keeper loses patience.
         environment = {_SHUTDOWN_TIMEOUT: "6"} | os.environ
         process = spawn(command, home / _RECORD, home / _LOG, config_path.absolute().parent, environment)
@@ -91,9 +96,17 @@ def stop(address: Address, redis: Address | None = None) -> bool:
     home = state.folder(SERVICE, address)
     with locked(home):
         process = Process.read(home / _RECORD)
-        if process and redis is not None and (home / _REDIS).read_text("utf8") != str(redis):
+        if process and redis is not None and not _serves(home, redis):
             return False
         if process:
             process.stop()
         shutil.rmtree(home, ignore_errors=True)
     return process is not None
+
+
+def _serves(home: Path, redis: Address) -> bool:
+    return _redis_of(home) in map(str, redis.spellings)
+
+
+def _redis_of(home: Path) -> str:
+    return (home / _REDIS).read_text("utf8")

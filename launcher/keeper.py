@@ -30,6 +30,7 @@ GRACE = 8.0
 """Seconds that the process gets to end before it is killed; less than the launcher gives its keeper."""
 
 _PR_SET_PDEATHSIG = 1
+_NOT_STARTED = 127  # as a shell says it
 
 
 class Keeper:
@@ -58,7 +59,7 @@ class Keeper:
                 return code
             first = False
             pause = min(2 * pause, LONGEST_PAUSE) if failed else FIRST_PAUSE
-            print(f"keeper: {self._command[0]} ended with {code}; starting it again in {pause:.1f} s", flush=True)
+            _say(f"{self._command[0]} ended with {code}; starting it again in {pause:.1f} s")
             time.sleep(pause)
 
     def stop(self, number: int, frame: FrameType | None) -> None:
@@ -72,12 +73,16 @@ class Keeper:
         if self._stopping:
             return 0
         # In a group of its own, which ends with it.
-        self._child = subprocess.Popen(self._command, preexec_fn=_die_with_parent, process_group=0)  # noqa: S603
+        try:
+            self._child = subprocess.Popen(self._command, preexec_fn=_die_with_parent, process_group=0)  # noqa: S603
+        except OSError as error:
+            _say(str(error))
+            return _NOT_STARTED
         if self._stopping:
             # The signal came while the process was being started.
             self._child.terminate()
         if after:
-            threading.Thread(target=_run_beside, args=([sys.executable, "-m", *after],), daemon=True).start()
+            threading.Thread(target=_run_beside, args=([sys.executable, "-P", "-m", *after],), daemon=True).start()
         # Not reaped yet, so that nothing else can have its number.
         with contextlib.suppress(ChildProcessError):
             os.waitid(os.P_PID, self._child.pid, os.WEXITED | os.WNOWAIT)
@@ -85,6 +90,12 @@ class Keeper:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._child.pid, signal.SIGKILL)
         return self._child.wait()
+
+
+def _say(text: str) -> None:
+    # A full disk must not end what is kept alive.
+    with contextlib.suppress(OSError):
+        print(f"keeper: {text}", flush=True)
 
 
 def _run_beside(command: Sequence[str]) -> None:

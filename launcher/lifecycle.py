@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,12 +22,14 @@ from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.flink_cluster import FlinkCluster
 from cluster_serving.launcher.flink_rest import FlinkRest, Job
 from cluster_serving.launcher.job_options import job_options, model_options, sized_for
-from cluster_serving.launcher.process import locked
+from cluster_serving.launcher.process import wait_until
 from cluster_serving.launcher.readiness import note_stopped, wait_ready
 from cluster_serving.launcher.submission import submit
 from cluster_serving.launcher.values import address
 
 Say = Callable[[str], None]
+
+_LISTED_WITHIN, _INITIALIZED_WITHIN = 2.0, 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +68,8 @@ def start(config: Config, say: Say = lambda _: None) -> Started:
     cluster.check_usable()
     redis_server.ensure(config, say)
     cluster.ensure()
-    # One at a time per cluster: two would count on the same free slots, or start the same job twice.
     with (
-        locked(state.folder("submission", cluster.address)),
+        flink_cluster.submitting(cluster.address),
         FlinkRest(config.flink_rest_url) as rest,
         redis_server.connect(config) as client,
     ):
@@ -85,15 +87,16 @@ def start(config: Config, say: Say = lambda _: None) -> Started:
         say(f"Submitting job {config.job_name}")
         earlier = os.fsdecode(client.hget(limits_key(config.job_name), PAYLOAD_FOLDER) or b"")
         options = job_options(config, submission, payload_folder.ensure(config, earlier))
-        job_id = submit(cluster.home, cluster.address, options, config.start_timeout)
         try:
+            job_id = submit(cluster.home, cluster.address, options, config.start_timeout)
             slot = wait_ready(client, rest, config, job_id, submission, say)
+            if cluster.is_ours:
+                resubmit.remember(cluster.home.path, options)
         except BaseException:
             # Also when the user gives up: a half started job would refuse the next start.
-            rest.cancel(job_id)
+            resubmit.forget(cluster.home.path, config.job_name)
+            _give_up(rest, config.job_name, submission, say)
             raise
-        if cluster.is_ours:
-            resubmit.remember(cluster.home.path, options)
         return Started(config, job_id, rest.page(job_id), engine, slot.model)
 
 
@@ -157,6 +160,26 @@ def shutdown(config: Config | None, say: Say = lambda _: None) -> bool:
             say(f"Stopped Redis on port {redis.port} and removed its data: queued requests and results")
             found = True
     return found
+
+
+def _give_up(rest: FlinkRest, name: str, submission: str, say: Say) -> None:
+    """Cancel what a start has left behind, even if it was cut short before it knew the job's id."""
+    say(f"Cancelling job {name}")
+    found: list[Job] = []
+    listed_by = time.monotonic() + _LISTED_WITHIN
+
+    def is_settled() -> bool:
+        found[:] = [job for job in rest.jobs(name) if job.submission == submission]
+        # Flink may have taken a job that it does not list yet.
+        return bool(found) or (time.monotonic() > listed_by and not rest.knows_little_of(name))
+
+    try:
+        wait_until(is_settled, _INITIALIZED_WITHIN)
+        for job in found:
+            rest.cancel(job.id)
+    except LaunchError as error:
+        # What made the start fail is what has to be told last.
+        say(f"job {name} may still run: {error}")
 
 
 def _store_secret(client: Redis, config: Config, say: Say) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+from fnmatch import fnmatchcase
 from pathlib import Path
 
-from cluster_serving.client.payload_files import folder_name
+from cluster_serving.client.payload_files import folder_name, is_payload
 from cluster_serving.launcher import redis_server
 from cluster_serving.launcher.config import NO_FOLDER, Config
 from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.values import Address
 
 
 def ensure(config: Config, earlier: str = "") -> str:
@@ -18,7 +20,8 @@ def ensure(config: Config, earlier: str = "") -> str:
 
     Args:
         config: The job.
-        earlier: Folder of the job's last start; if the configuration names another place now, what waits moves there.
+        earlier: Folder of the job's last start, as its Redis has it; if the configuration names another place now, what
+            waits moves there.
 
     Returns:
         Its path; empty if the job has none.
@@ -27,7 +30,9 @@ def ensure(config: Config, earlier: str = "") -> str:
         LaunchError: It cannot be made, or there shall be none, and inputs are waiting in the earlier one.
     """
     parent = _parent(config)
-    waiting = _files(earlier)
+    if not _is_earlier(config, Path(earlier)):
+        earlier = ""
+    waiting = _waiting(earlier)
     if parent is None:
         if waiting:
             raise LaunchError(
@@ -36,8 +41,8 @@ def ensure(config: Config, earlier: str = "") -> str:
             )
         return ""
     try:
-        folder = _own(parent, folder_name(f"{config.job_name} {config.redis_address}", "*"))
-        if earlier and Path(earlier) != folder:
+        folder = _own(parent, _pattern(config, config.redis_address))
+        if earlier and not folder.samefile(earlier):
             for file in waiting:
                 shutil.move(file, folder)
             shutil.rmtree(earlier, ignore_errors=True)
@@ -49,7 +54,7 @@ def ensure(config: Config, earlier: str = "") -> str:
 def _own(parent: Path, pattern: str) -> Path:
     """The folder of that pattern which belongs to this user; others may have put theirs, or links, beside it."""
     for path in sorted(parent.glob(pattern)):
-        if not path.is_symlink() and path.is_dir() and path.stat().st_uid == os.geteuid():
+        if _is_ours(path):
             return path
     # No other machine knows the token: who finds a folder of that name has found this one.
     path = parent / pattern.replace("*", secrets.token_hex(16))
@@ -57,12 +62,27 @@ def _own(parent: Path, pattern: str) -> Path:
     return path
 
 
-def _files(folder: str) -> list[str]:
+def _pattern(config: Config, redis: Address) -> str:
+    return folder_name(f"{config.job_name} {redis}", "*")
+
+
+def _is_earlier(config: Config, path: Path) -> bool:
+    # Clients may write to the hash that names it, and what is in it moves.
+    patterns = [_pattern(config, address) for address in config.redis_address.spellings]
+    return any(fnmatchcase(path.name, pattern) for pattern in patterns) and _is_ours(path)
+
+
+def _is_ours(path: Path) -> bool:
     try:
-        return [entry.path for entry in os.scandir(folder)] if folder else []
+        return not path.is_symlink() and path.is_dir() and path.stat().st_uid == os.geteuid()
     except OSError:
         # On another machine, or gone with the Redis that was started here.
-        return []
+        return False
+
+
+def _waiting(folder: str) -> list[str]:
+    entries = os.scandir(folder) if folder else ()
+    return [entry.path for entry in entries if is_payload(entry.name) and entry.is_file(follow_symlinks=False)]
 
 
 def _parent(config: Config) -> Path | None:

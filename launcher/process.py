@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from cluster_serving.launcher import state
+
 _INTERVAL = 0.1
 
 # Popen warns when it is forgotten while its process lives, which here is the normal case.
@@ -81,7 +83,8 @@ def spawn(
         env: Its environment.
         after: Python module and its arguments to run whenever the keeper has started the process again.
     """
-    keeper = [sys.executable, "-m", "cluster_serving.launcher.keeper"]
+    # Not what lies in its folder (-P): that may have the name of a module.
+    keeper = [sys.executable, "-P", "-m", "cluster_serving.launcher.keeper"]
     if after:
         keeper += ["--after", ",".join(after)]
     with log.open("ab") as output:
@@ -91,12 +94,18 @@ def spawn(
             stdout=output,
             stderr=output,
             cwd=cwd,
-            env=env,
+            # As it is from here: the path may be relative.
+            env={**env, state.HOME: str(state.root())},
             start_new_session=True,
         )
-    _started.append(child)
     process = Process(child.pid, _start_time(child.pid) or 0)
-    record.write_text(json.dumps(asdict(process)), "utf8")
+    try:
+        _started.append(child)
+        record.write_text(json.dumps(asdict(process)), "utf8")
+    except BaseException:
+        # Without its record nobody would find it again.
+        process.stop()
+        raise
     return process
 
 

@@ -159,6 +159,11 @@ def _start(config: Config, say: Callable[[str], None]) -> None:
     address = config.redis_address
     home = folder(address)
     with locked(home):
+        if keeper := Process.read(home / _RECORD):
+            # It may be starting Redis again, and two keepers would fight for the port and the data.
+            wait_until(lambda: is_listening(address) or not keeper.is_alive, config.start_timeout)
+            if not is_listening(address):
+                keeper.stop()
         if is_listening(address):
             return
         home.mkdir(mode=0o700, exist_ok=True)
@@ -192,7 +197,7 @@ def _settings(config: Config, home: Path) -> str:
     }
     if password:
         settings["requirepass"] = unquote(password)
-    return "".join(f"{key} {json.dumps(str(value))}\n" for key, value in settings.items())
+    return "".join(f"{key} {json.dumps(str(value), ensure_ascii=False)}\n" for key, value in settings.items())
 
 
 def _executable() -> Path:

@@ -11,16 +11,16 @@ from __future__ import annotations
 import json
 import sys
 import time
+from contextlib import suppress
 from itertools import chain, repeat
 from pathlib import Path
 
-from cluster_serving.client.errors import ServingError
 from cluster_serving.job.options import JobOptions
-from cluster_serving.launcher import flink_cluster, state
+from cluster_serving.launcher import flink_cluster
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.flink_home import FlinkHome
 from cluster_serving.launcher.flink_rest import FlinkRest
-from cluster_serving.launcher.process import locked, wait_until
+from cluster_serving.launcher.process import wait_until
 from cluster_serving.launcher.submission import submit
 from cluster_serving.launcher.values import Address
 
@@ -32,9 +32,11 @@ def remember(home: Path, options: JobOptions) -> None:
     """Keep what a job was started with, in the cluster's private folder."""
     record = _folder(home) / f"{options.name}.json"
     record.parent.mkdir(mode=0o700, exist_ok=True)
+    unfinished = record.with_suffix(".new")
     # Made private before it is filled: the address of Redis may hold a password.
-    record.touch(0o600)
-    record.write_text(options.to_json(), "utf8")
+    unfinished.touch(0o600)
+    unfinished.write_text(options.to_json(), "utf8")
+    unfinished.replace(record)
 
 
 def forget(home: Path, job: str) -> None:
@@ -53,17 +55,16 @@ def resubmit(address: Address) -> tuple[list[str], dict[str, str]]:
     """
     home = FlinkHome(flink_cluster.folder(address))
     submitted, failed = [], {}
-    with locked(state.folder("submission", address)), FlinkRest(f"http://{address}") as rest:
+    with flink_cluster.submitting(address), FlinkRest(f"http://{address}") as rest:
         for record in sorted(_folder(home.path).glob("*.json")):
             try:
                 options = JobOptions.from_json(record.read_text("utf8"))
-            except FileNotFoundError:
-                continue  # stopped meanwhile: a stop does not wait for this lock
-            try:
                 if _resubmit(home, rest, address, options, record):
                     submitted.append(options.name)
-            except (LaunchError, ServingError) as error:
-                failed[options.name] = str(error)
+            except Exception as error:
+                # Whatever it is, the other jobs come back. One that was stopped meanwhile is no failure.
+                if record.exists():
+                    failed[record.stem] = f"{type(error).__name__}: {error}"
     return submitted, failed
 
 
@@ -91,7 +92,7 @@ def _resubmit(home: FlinkHome, rest: FlinkRest, address: Address, options: JobOp
 
 
 def _folder(home: Path) -> Path:
-    return home / "jobs"
+    return home / flink_cluster.JOBS
 
 
 def main() -> None:
@@ -100,7 +101,8 @@ def main() -> None:
     # What keeps a job from being submitted may take long: its Redis reads its file, or the disk is full.
     for pause in chain((5, 10, 20, 40), repeat(60)):
         submitted, failed = resubmit(address)
-        print(json.dumps({"resubmitted": submitted, "failed": failed}), flush=True)
+        with suppress(OSError):
+            print(json.dumps({"resubmitted": submitted, "failed": failed}), flush=True)
         if not failed:
             return
         time.sleep(pause)

@@ -10,13 +10,16 @@ from pathlib import Path
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.values import Address
 
+HOME = "CLUSTER_SERVING_HOME"
+"""Environment variable with the path of the state folder."""
+
 
 def root() -> Path:
     """The state folder: $CLUSTER_SERVING_HOME, or ~/.cluster-serving.
 
     Flink's scripts cannot take a path with spaces; for such a one there is a folder of this user under /tmp.
     """
-    chosen = Path(os.environ.get("CLUSTER_SERVING_HOME") or Path.home() / ".cluster-serving").absolute()
+    chosen = Path(os.environ.get(HOME) or Path.home() / ".cluster-serving").absolute()
     if not any(character.isspace() for character in str(chosen)):
         return chosen
     name = hashlib.sha256(os.fsencode(chosen)).hexdigest()[:12]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
+import signal
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from cluster_serving.job.options import JobOptions
@@ -44,24 +48,35 @@ def submit(home: FlinkHome, address: Address, options: JobOptions, timeout: floa
         # A module, not a file: the folder of a file would come first on sys.path.
         command += ["-pym", "cluster_serving.job.main", "--options-file", file.name]
         try:
-            ran = subprocess.run(  # noqa: S603 - Flink's own script, no shell
-                command,
-                cwd=home.work,
-                env=home.environment(),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                timeout=timeout,
-                check=False,
-            )
+            code, printed = _run(command, home, timeout)
         except subprocess.TimeoutExpired as error:
             log.write_bytes(error.stdout or b"")
             raise LaunchError(
                 f"Flink did not take the job within {timeout:.0f} s (startTimeout); output: {log}"
             ) from None
-    output = ran.stdout.decode("utf8", "replace")
+    output = printed.decode("utf8", "replace")
     log.write_text(output, "utf8")
     match = _JOB_ID.search(output)
-    if ran.returncode or not match:
+    if code or not match:
         raise LaunchError(f"the job was not accepted: {cause(output)} (output: {log})")
     return match[1]
+
+
+def _run(command: Sequence[str | Path], home: FlinkHome, timeout: float) -> tuple[int, bytes]:
+    # In a group of its own: it ends with its Python, and Ctrl-C is for this process alone, which then undoes the rest.
+    with subprocess.Popen(  # noqa: S603 - Flink's own script, no shell
+        command,
+        cwd=home.work,
+        env=home.environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        process_group=0,
+    ) as process:
+        try:
+            output, _ = process.communicate(timeout=timeout)
+        except BaseException:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return process.returncode, output

@@ -118,7 +118,7 @@ SecretAndSalt = Annotated[tuple[str, str] | None, BeforeValidator(_secret_and_sa
 _TLS = frozenset(f"ssl_{name}" for name in ("ca_certs", "certfile", "keyfile", "cert_reqs", "check_hostname"))
 _SENTINEL = frozenset({"sentinel_username", "sentinel_password"})
 _SECRET = re.compile(r"(sentinel_password=)[^&]*")
-_LOCAL = {"localhost", "127.0.0.1"}
+_LOCAL = ("localhost", "127.0.0.1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +137,11 @@ class Address:
     def is_local(self) -> bool:
         """Whether it is on this machine, so that the launcher may start the service."""
         return self.host in _LOCAL
+
+    @property
+    def spellings(self) -> tuple[Address, ...]:
+        """All ways to write it that the launcher knows."""
+        return tuple(Address(host, self.port) for host in _LOCAL) if self.is_local else (self,)
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"

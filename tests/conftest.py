@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from unittest import mock
 
@@ -164,6 +165,16 @@ class Cluster:
         config = {key: str(value) if isinstance(value, Path) else value for key, value in settings.items()}
         (folder / "config.yaml").write_text(yaml.safe_dump(self._addresses | config))
         return folder
+
+    @contextmanager
+    def starting(self, **settings):
+        """The command that starts a job, while it runs."""
+        command = [BIN / "cluster-serving-start"]
+        folder = self.configure(**settings)
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        with subprocess.Popen(command, cwd=folder, env=self._environment, text=True, **pipes) as process:
+            yield process
+            process.kill()
 
     def start(self, **settings):
         """Start a job; returns the finished command."""

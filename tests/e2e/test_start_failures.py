@@ -1,10 +1,12 @@
 """A start that cannot work says why on the terminal, within seconds, and leaves nothing running."""
 
+import signal
 import time
 
 import pytest
 
 from tests import model_zoo
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -70,3 +72,19 @@ def test_a_job_of_the_same_name_is_not_started_twice(cluster, started, tmp_path)
     assert again.returncode != 0
     assert "restart" in again.stdout + again.stderr
     assert time.monotonic() - before < 30
+
+
+@pytest.mark.parametrize(("number", "moment"), [(signal.SIGTERM, "submitted"), (signal.SIGINT, "taken by Flink")])
+def test_a_start_that_is_ended_leaves_no_job(cluster, tmp_path, number, moment):
+    model_zoo.save_openvino_digits(tmp_path)
+    name = f"ended-{moment.split()[0]}"
+    with cluster.starting(jobName=name, modelPath=tmp_path) as process:
+        if moment == "submitted":
+            assert any(line.startswith("Submitting") for line in process.stdout)
+        else:
+            wait_until(lambda: cluster.state_of(name))
+        process.send_signal(number)
+        assert process.wait(60) == 128 + number
+    assert cluster.state_of(name) in (None, "CANCELED")
+    listed = cluster.run("cluster-serving-cli", "list", cwd=cluster.folder / name).stdout
+    assert name not in listed

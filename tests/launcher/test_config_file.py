@@ -117,6 +117,7 @@ def test_all_wrong_values_are_named_at_once(read):
         ("- a\n- b", "line 1: expected keys and values"),
         ("modelPath: m\n x: [", "line 2: not valid YAML"),
         ("modelPath: m\n\tjobName: a", "line 2: not valid YAML"),
+        ("modelPath: m\njobName: a\x07", "line 2: not valid YAML: a character of code 7"),
     ],
 )
 def test_a_file_that_is_no_configuration_is_refused(read, text, expected):
@@ -233,6 +234,13 @@ def test_images_cannot_be_declared_otherwise(tmp_path, line):
     path.write_text(f"modelPath: m\n{line}\n")
     with pytest.raises(ConfigError, match=f"line 2.*{line.partition(':')[0]}"):
         config_file.read(path)
+
+
+@pytest.mark.parametrize("line", ["imageStd: [1, 2, 3]", "imageMean: [1, 2, 3]"])
+def test_a_single_channel_has_a_single_mean(read, line):
+    with pytest.raises(ConfigError, match=r"line 3.*or of three unless imageColor is GRAY"):
+        read(f"modelPath: m\nimageColor: GRAY\n{line}")
+    assert read("modelPath: m\nimageColor: GRAY\nimageMean: [1]").image_mean == (1,)
 
 
 @pytest.mark.parametrize("secret", ["*s3cret", "redis://host/0?password=s3cret", "s3cret!@", "{s3cret"])

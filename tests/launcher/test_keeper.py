@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -51,23 +52,43 @@ def is_gone(pid):
 LATER = "import time; time.sleep(1000)"
 
 
-def test_a_killed_process_comes_back():
-    keeper = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            f"import sys; sys.argv = ['keeper', sys.executable, '-c', {LATER!r}]\n"
-            "from cluster_serving.launcher import keeper\nkeeper.SOON = 0.0\nkeeper.main()",
-        ]
+@contextmanager
+def keeping(command, stdout=None):
+    """A keeper whose first start has not failed, however soon the process dies."""
+    code = (
+        f"import sys; sys.argv = ['keeper', *{command!r}]\n"
+        "from cluster_serving.launcher import keeper\nkeeper.SOON = 0.0\nkeeper.main()"
     )
+    keeper = subprocess.Popen([sys.executable, "-c", code], stdout=stdout)
     try:
+        yield keeper
+    finally:
+        keeper.terminate()
+        assert keeper.wait(20) is not None
+
+
+@pytest.mark.parametrize("output", [os.devnull, "/dev/full"])
+def test_a_killed_process_comes_back(output):
+    with open(output, "w") as stdout, keeping([sys.executable, "-c", LATER], stdout) as keeper:
         first = child(keeper)
         os.kill(first, signal.SIGKILL)
         assert is_gone(first)
         assert child(keeper) != first
-    finally:
-        keeper.terminate()
-        assert keeper.wait(20) is not None
+
+
+def test_a_process_that_cannot_be_started_for_a_while_comes_back(tmp_path):
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\nexec sleep 1000")
+    program.chmod(0o700)
+    with keeping([str(program)]) as keeper:
+        first = child(keeper)
+        program.rename(tmp_path / "away")
+        os.kill(first, signal.SIGKILL)
+        assert is_gone(first)
+        time.sleep(1)
+        assert keeper.poll() is None
+        (tmp_path / "away").rename(program)
+        assert child(keeper) != first
 
 
 def test_what_a_killed_process_has_started_ends_with_it(keep):

@@ -57,6 +57,39 @@ def test_inputs_that_wait_move_with_the_folder(config, parent, tmp_path):
     assert payload_folder.ensure(config(payloadFolder="none"), "/gone") == ""
 
 
+def test_inputs_that_wait_are_found_however_this_machine_is_called(config):
+    earlier = payload_folder.ensure(config(redisUrl="localhost:6379"))
+    Path(earlier, "a" * 32).write_text("waiting")
+    folder = payload_folder.ensure(config(redisUrl="127.0.0.1:6379"), earlier)
+    assert Path(folder, "a" * 32).read_text() == "waiting"
+
+
+def test_only_a_folder_of_the_job_moves_and_only_inputs_do(config, tmp_path):
+    # A client may have written any name to Redis.
+    (tmp_path / "home").mkdir()
+    (tmp_path / "new").mkdir()
+    moved = config(payloadFolder=tmp_path / "new")
+    another = payload_folder.ensure(config(jobName="another"))
+    earlier = payload_folder.ensure(config())
+    os.symlink(tmp_path / "home", Path(tmp_path, Path(earlier).name))
+    for folder in (tmp_path / "home", Path(another), tmp_path / Path(earlier).name):
+        Path(folder, "a" * 32).touch()
+        assert os.listdir(payload_folder.ensure(moved, str(folder))) == []
+        assert Path(folder, "a" * 32).exists()
+
+    Path(earlier, "key.pem").touch()
+    Path(earlier, "a" * 32).symlink_to(tmp_path / "home")
+    Path(earlier, "b" * 32).touch()
+    assert os.listdir(payload_folder.ensure(moved, earlier)) == ["b" * 32]
+
+
+def test_a_folder_that_is_written_in_another_way_stays(config, parent):
+    folder = payload_folder.ensure(config())
+    Path(folder, "a" * 32).touch()
+    assert payload_folder.ensure(config(), f"{parent}/../{parent.name}/{Path(folder).name}") == folder
+    assert Path(folder, "a" * 32).exists()
+
+
 def test_without_a_folder_inputs_that_wait_are_not_lost(config):
     earlier = payload_folder.ensure(config())
     assert payload_folder.ensure(config(payloadFolder="none"), earlier) == ""

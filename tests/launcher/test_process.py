@@ -1,10 +1,12 @@
 import json
 import os
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
-from cluster_serving.launcher.process import Process, spawn
+from cluster_serving.launcher.process import Process, spawn, wait_until
 
 
 @pytest.fixture
@@ -48,3 +50,36 @@ def test_a_process_that_ignores_the_request_to_end_is_killed(tmp_path):
 def test_a_damaged_record_means_no_process(tmp_path, text):
     (tmp_path / "record").write_text(text)
     assert Process.read(tmp_path / "record") is None
+
+
+def test_a_process_whose_record_cannot_be_written_is_ended(tmp_path):
+    command = [sys.executable, "-c", "import time; time.sleep(60)", str(tmp_path)]
+    with pytest.raises(FileNotFoundError):
+        spawn(command, tmp_path / "none" / "record", tmp_path / "log", tmp_path, os.environ)
+    assert str(tmp_path) not in "".join(map(command_line, Path("/proc").glob("[0-9]*")))
+
+
+def command_line(process):
+    try:
+        return (process / "cmdline").read_text("utf8", "replace")
+    except OSError:
+        return ""
+
+
+def test_what_lies_in_the_folder_of_a_process_is_not_executed(tmp_path):
+    (tmp_path / "signal.py").write_text("raise SystemExit('executed')")
+    process = spawn(["sleep", "60"], tmp_path / "record", tmp_path / "log", tmp_path, os.environ)
+    time.sleep(1)
+    try:
+        assert process.is_alive
+    finally:
+        process.stop()
+
+
+def test_a_process_finds_the_state_folder_from_where_it_runs(tmp_path, monkeypatch):
+    (tmp_path / "there").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CLUSTER_SERVING_HOME", "state")
+    process = spawn(["env"], tmp_path / "record", tmp_path / "log", tmp_path / "there", os.environ)
+    assert wait_until(lambda: not process.is_alive, 20)
+    assert f"CLUSTER_SERVING_HOME={tmp_path}/state\n" in (tmp_path / "log").read_text()

@@ -1,4 +1,5 @@
 import http.server
+import os
 import threading
 
 import pytest
@@ -6,6 +7,7 @@ import pytest
 from cluster_serving.launcher import redis_server
 from cluster_serving.launcher.config import Config
 from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.process import Process, spawn
 
 
 @pytest.fixture
@@ -53,6 +55,39 @@ def test_a_password_in_the_address_protects_it(config, commands):
         assert client.ping()
     with pytest.raises(LaunchError, match="refuses the user and password"):
         ensure(config())
+
+
+def keep(config, *command):
+    """A keeper that is in the record of the Redis."""
+    home = redis_server.folder(config.redis_address)
+    home.mkdir(parents=True)
+    record = home / "process.json"
+    return spawn(command, record, home / "redis.log", home, os.environ), record
+
+
+def test_a_redis_that_is_being_started_again_is_waited_for(config, commands):
+    command = f"sleep 1; exec {redis_server._executable()} --port {commands.redis_port}"
+    keeper, record = keep(config(), "sh", "-c", command)
+    assert ensure(config()) == []
+    assert Process.read(record) == keeper
+
+
+def test_a_redis_that_does_not_come_back_is_replaced(config):
+    keeper, record = keep(config(), "sleep", "1000")
+    redis_server.ensure(config(startTimeout=3), lambda _: None)
+    assert not keeper.is_alive
+    assert Process.read(record)
+
+
+def test_paths_and_passwords_may_have_any_letters(config, commands, monkeypatch):
+    monkeypatch.setenv("CLUSTER_SERVING_HOME", str(commands.home / "état"))
+    accented = config(f"redis://:p%C3%A4ss@localhost:{commands.redis_port}")
+    try:
+        ensure(accented)
+        with redis_server.connect(accented) as client:
+            assert client.config_get("dir") == {"dir": str(redis_server.folder(accented.redis_address))}
+    finally:
+        redis_server.stop(accented.redis_address)
 
 
 def test_a_port_that_something_else_uses_is_named_with_its_setting(config, commands):

@@ -1,0 +1,77 @@
+"""The Flink that is started here, when it ends in the middle of other things."""
+
+import json
+import os
+import re
+import signal
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cluster_serving.client import InputQueue
+from cluster_serving.launcher import flink_cluster
+from cluster_serving.launcher.config import Config
+from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.flink_cluster import FlinkCluster
+from cluster_serving.launcher.process import spawn, wait_until
+from cluster_serving.launcher.values import Address
+
+
+@pytest.fixture
+def home(commands, monkeypatch):
+    monkeypatch.setenv("CLUSTER_SERVING_HOME", str(commands.home / "state"))
+    return flink_cluster.folder(Address("localhost", commands.flink_port))
+
+
+def test_an_error_of_days_ago_is_not_why_it_does_not_start(home, commands):
+    logs = home / "log"
+    logs.mkdir(parents=True)
+    (logs / "flink.log").write_text("ERROR of days ago\n")
+    code = "import time; time.sleep(2); print('ERROR of now', flush=True)"
+    spawn([sys.executable, "-c", code], home / "jobmanager.json", logs / "jobmanager.out", home, os.environ)
+    config = Config.model_validate({"modelPath": "m", "flinkRestUrl": f"localhost:{commands.flink_port}"})
+    with pytest.raises(LaunchError, match=r"did not start: ERROR of now \(logs"):
+        FlinkCluster(config).ensure()
+
+
+def test_a_start_while_flink_is_being_started_again_costs_no_other_job(home, commands, model, tmp_path):
+    stale = home / "jobs" / "of-before-a-reboot.json"
+    stale.parent.mkdir(parents=True)
+    stale.write_text("{}")
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        config = commands.config(tmp_path / name, model, f"jobName: {name}")
+        ran = commands.run("start", "-c", config)
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+        assert not stale.exists()
+        if name == "first":
+            keepers = (home / "jobmanager.json").read_text()
+            os.kill(_child(json.loads(keepers)["pid"]), signal.SIGKILL)
+    assert (home / "jobmanager.json").read_text() == keepers
+    assert wait_until(lambda: len(re.findall("RUNNING", _listed(commands, config))) == 2, 90)
+    answer = InputQueue(port=commands.redis_port, name="first").predict({"x": np.ones(4, np.float32)})
+    np.testing.assert_array_equal(answer, [2, 2, 2, 2])
+    assert len(list(home.glob("taskmanager-*.json"))) == 1
+
+    # What a process says when it ends outlives its next start.
+    manager = json.loads((home / "taskmanager-1.json").read_text())["pid"]
+    output = home / "log" / "taskmanager-1.out"
+    os.kill(_child(manager), signal.SIGQUIT)
+    assert wait_until(lambda: "Full thread dump" in output.read_text("utf8", "replace"), 20)
+    before = _child(manager)
+    os.kill(before, signal.SIGKILL)
+    assert wait_until(lambda: _child(manager) not in (None, before), 20)
+    wait_until(lambda: output.read_text("utf8", "replace").count("Starting taskexecutor") == 2, 20)
+    assert "Full thread dump" in output.read_text("utf8", "replace")
+    assert "INFO" not in output.read_text("utf8", "replace")
+
+
+def _child(keeper):
+    numbers = Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split()
+    return int(numbers[0]) if numbers else None
+
+
+def _listed(commands, config):
+    return commands.run("cli", "list", "-c", config).stdout

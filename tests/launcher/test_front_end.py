@@ -1,0 +1,38 @@
+"""The front end that is started beside a job."""
+
+import httpx
+import pytest
+
+from cluster_serving.launcher import config_file, front_end
+from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.values import Address
+from tests.launcher.conftest import free_port
+
+
+@pytest.fixture
+def ensure(tmp_path, monkeypatch):
+    """Starts the front end of a Redis that does not run, in a folder whose files have the names of modules."""
+    monkeypatch.setenv("CLUSTER_SERVING_HOME", str(tmp_path / "state"))
+    port = free_port()
+    for name in ("http", "signal", "socket"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('executed')")
+
+    def ensure(redis, again=False):
+        path = tmp_path / "config.yaml"
+        path.write_text(f"modelPath: m\nredisUrl: {redis}\nhttp: {{port: {port}}}\n")
+        return front_end.ensure(config_file.read(path), path, again=again)
+
+    yield ensure
+    front_end.stop(Address("localhost", port))
+
+
+def test_a_front_end_serves_one_redis(ensure):
+    url = ensure("localhost:1")
+    assert httpx.get(f"{url}/health/live").status_code == 200
+    assert ensure("127.0.0.1:1") == url
+    for again in (False, True):
+        with pytest.raises(LaunchError, match=r"Redis at localhost:1, and not of localhost:2; set http.port in"):
+            ensure("localhost:2", again)
+    server = Address("localhost", httpx.URL(url).port)
+    assert not front_end.stop(server, Address("localhost", 2))
+    assert front_end.stop(server, Address("127.0.0.1", 1))

@@ -1,0 +1,47 @@
+"""What jobs were started with, as it is kept and read again."""
+
+import subprocess
+import sys
+
+import pytest
+
+from cluster_serving.job.options import JobOptions, ModelOptions, RedisOptions
+from cluster_serving.launcher import flink_cluster, resubmit
+from cluster_serving.launcher.values import Address
+
+OPTIONS = JobOptions("kept", "start-1", ModelOptions("m"), RedisOptions("redis://:secret@localhost:1"))
+
+FULL_DISK = """
+import resource, sys
+from pathlib import Path
+from cluster_serving.launcher import resubmit
+from tests.launcher.test_resubmit import OPTIONS
+
+resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))
+try:
+    resubmit.remember(Path(sys.argv[1]), OPTIONS)
+except OSError:
+    sys.exit(3)
+"""
+
+
+def test_what_was_kept_is_whole_and_private(tmp_path):
+    resubmit.remember(tmp_path, OPTIONS)
+    (record,) = (tmp_path / "jobs").iterdir()
+    assert record.stat().st_mode & 0o777 == 0o600
+    assert subprocess.run([sys.executable, "-c", FULL_DISK, tmp_path]).returncode == 3
+    assert JobOptions.from_json(record.read_text()) == OPTIONS
+    resubmit.forget(tmp_path, "kept")
+    assert not record.exists()
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", "null", "\udce9"])
+def test_a_damaged_record_is_no_concern_of_other_jobs(tmp_path, monkeypatch, text):
+    monkeypatch.setenv("CLUSTER_SERVING_HOME", str(tmp_path))
+    address = Address("localhost", 1)
+    folder = flink_cluster.folder(address) / "jobs"
+    folder.mkdir(parents=True)
+    for name in "ab":
+        (folder / f"{name}.json").write_bytes(text.encode("utf8", "surrogateescape"))
+    submitted, failed = resubmit.resubmit(address)
+    assert (submitted, list(failed)) == ([], ["a", "b"])
