@@ -24,8 +24,8 @@ from cluster_serving.client.mailbox import RECHECK
 from cluster_serving.client.payload_files import PayloadFolders
 from cluster_serving.client.pending import Fields
 from cluster_serving.client.priority import NORMAL
-from cluster_serving.client.protocol import DEFAULT_JOB, result_key, result_pattern, uri_of
-from cluster_serving.client.queues import result_or_error
+from cluster_serving.client.protocol import DEFAULT_JOB, result_key, result_pattern
+from cluster_serving.client.queues import SCAN_COUNT, batched, results_of
 from cluster_serving.client.request_options import RequestOptions, split
 from cluster_serving.client.results import Result, decode_result
 from cluster_serving.client.scripts import run_async
@@ -64,8 +64,8 @@ class _AsyncQueue:
         await self._exchange.close()
 
     async def _fetch(self, uri: str, delete: bool) -> Fields | None:
-        key = result_key(self.name, uri)
-        fields: Fields = await self.db.hgetall(key)  # type: ignore[misc]
+        key = result_key(self.name, uri).encode("utf8", "surrogateescape")
+        fields: Fields = await self.db.hgetall(key)  # type: ignore[arg-type,misc]
         # Only when it has arrived: a lost reply must not lose the result. Nor must a failure to delete: it expires.
         if fields and delete:
             with contextlib.suppress(RedisError):
@@ -95,13 +95,16 @@ class AsyncOutputQueue(_AsyncQueue):
 
     async def dequeue(self) -> dict[str, Result | ServingError]:
         """Take all results that are there; see `OutputQueue.dequeue`."""
-        results: dict[str, Result | ServingError] = {}
+        found: dict[bytes, Fields] = {}
         with translated(self.db):
-            async for key in self.db.scan_iter(match=result_pattern(self.name), count=500, _type="HASH"):
-                uri = uri_of(self.name, key.decode("utf8", "surrogateescape"))
-                if fields := await self._fetch(uri, delete=True):
-                    results[uri] = result_or_error(fields)
-        return results
+            async for key in self.db.scan_iter(match=result_pattern(self.name), count=SCAN_COUNT, _type="HASH"):
+                if fields := await self.db.hgetall(key):  # type: ignore[misc]
+                    found[key] = fields
+        # As in the synchronous one: only when all have arrived.
+        with contextlib.suppress(RedisError):
+            for chunk in batched(found, SCAN_COUNT):
+                await self.db.delete(*chunk)
+        return results_of(self.name, found)
 
 
 class AsyncInputQueue(_AsyncQueue):

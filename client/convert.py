@@ -67,12 +67,13 @@ def to_input(name: str, value: object) -> Input:
     """
     if isinstance(value, np.ndarray | SparseTensor | Image):
         return value
-    if isinstance(value, bool | int | float | np.generic):
-        return np.asarray(value)
+    # Before numpy's values: those of a numpy array of texts are both.
     if isinstance(value, str | PathLike):
         return _read_image(name, value)
     if isinstance(value, bytes | bytearray | memoryview):
         return Image(bytes(value))
+    if isinstance(value, bool | int | float | np.generic):
+        return np.asarray(value)
     if isinstance(value, Mapping):
         return _from_mapping(name, value)
     if isinstance(value, list | tuple):

@@ -52,10 +52,14 @@ def replies_in(message: object) -> dict[bytes, Fields]:
     reader = hiredis.Reader()
     reader.feed(message)
     replies = {}
-    while (answer := reader.gets()) is not False:
-        uri, *fields = answer
-        replies[uri] = dict(zip(fields[::2], fields[1::2], strict=True))
-    return replies
+    try:
+        while (answer := reader.gets()) is not False:
+            uri, *fields = answer
+            replies[uri] = dict(zip(fields[::2], fields[1::2], strict=True))
+    except (ValueError, TypeError, hiredis.HiredisError):
+        replies = {}
+    # A uri may begin like an array.
+    return replies or {uri: {} for uri in uris_in(message)}
 
 
 class _Subscription(redis.client.PubSub):

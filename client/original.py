@@ -19,11 +19,13 @@ import json
 import runpy
 import sys
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
+from redis.exceptions import RedisError
 
 from cluster_serving.client import image_stream, legacy, queues
 from cluster_serving.client.connection import translated
@@ -74,23 +76,25 @@ class OutputQueue(API):
 
     def dequeue(self) -> dict[str, OriginalResult]:
         """All results by uri, which are then deleted."""
+        prefix = image_stream.result_key("")
+        with translated(self.db):
+            keys = list(self.db.scan_iter(f"{prefix}*", _type="HASH"))
+        uris = [key.decode("utf8", "surrogateescape").removeprefix(prefix) for key in keys]
+        images = {uri: self._image_result(uri, delete=False) for uri in uris}
         results = {
             uri: failed(result) if isinstance(result, ServingError) else as_original(result)
             for uri, result in self._results.dequeue().items()
         }
-        prefix = image_stream.result_key("")
-        with translated(self.db):
-            for key in self.db.scan_iter(f"{prefix}*", _type="HASH"):
-                uri = key.decode("utf8", "surrogateescape").removeprefix(prefix)
-                # SCAN may name a key twice.
-                if (result := self._image_result(uri, delete=True)) != MISSING:
-                    results[uri] = result
-        return results
+        # Last: what fails before must not lose results.
+        with suppress(RedisError):
+            for key in keys:
+                self.db.delete(key)
+        return results | {uri: result for uri, result in images.items() if result != MISSING}
 
     def _image_result(self, uri: str, delete: bool) -> str:
-        key = image_stream.result_key(uri)
+        key = image_stream.result_key(uri).encode("utf8", "surrogateescape")
         with translated(self.db), self.db.pipeline() as pipeline:
-            pipeline.hget(key, "value")
+            pipeline.hget(key, "value")  # type: ignore[arg-type]
             if delete:
                 pipeline.delete(key)
             value: bytes | None = pipeline.execute()[0]

@@ -15,6 +15,7 @@ from cluster_serving.client.errors import InvalidInput, ServingError
 from cluster_serving.client.inputs import Input
 from cluster_serving.client.payload_files import PayloadFolder
 from cluster_serving.client.priority import NORMAL
+from cluster_serving.client.signature import Signature, signature
 
 GROUP = "serving"
 """Consumer group of every job, as the original names it."""
@@ -117,7 +118,7 @@ class Entry(NamedTuple):
         """When Redis took the request, by its own clock: milliseconds since the epoch."""
         return int(self.id.partition(b"-")[0])
 
-    def decode(self) -> tuple[tensors.Signature, dict[str, Input]]:
+    def decode(self) -> tuple[Signature, dict[str, Input]]:
         """Decode the inputs.
 
         Raises:
@@ -137,7 +138,7 @@ class Entry(NamedTuple):
             # Whatever Arrow or numpy make of a hostile payload, it concerns its sender alone.
             raise InvalidInput(f"the payload cannot be read: {type(error).__name__}: {error}") from error
 
-    def _decode(self) -> tuple[tensors.Signature, dict[str, Input]]:
+    def _decode(self) -> tuple[Signature, dict[str, Input]]:
         if self.native:
             return tensors.decode(self.data)
         if self.serde == JSON:
@@ -148,7 +149,7 @@ class Entry(NamedTuple):
             raise InvalidInput(f"field 'serde' is {self.serde!r}; expected 'arrow', 'stream', or no such field")
         else:
             inputs = legacy.decode_request(self.data)
-        return tensors.signature(inputs), inputs
+        return signature(inputs), inputs
 
 
 def request_fields(

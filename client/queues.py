@@ -10,8 +10,9 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from itertools import islice
 from types import TracebackType
 from typing import Any, Self
 
@@ -24,6 +25,7 @@ from cluster_serving.client.enqueueing import enqueueing
 from cluster_serving.client.errors import ServingError
 from cluster_serving.client.mailbox import Mailbox
 from cluster_serving.client.payload_files import PayloadFolders
+from cluster_serving.client.pending import Fields
 from cluster_serving.client.priority import NORMAL
 from cluster_serving.client.protocol import DEFAULT_JOB, result_key, result_pattern, uri_of
 from cluster_serving.client.request_options import RequestOptions, split
@@ -31,7 +33,7 @@ from cluster_serving.client.results import Result, decode_result
 from cluster_serving.client.scripts import run
 from cluster_serving.client.timeouts import result_timeout
 
-_SCAN_COUNT = 500
+SCAN_COUNT = 500
 
 
 class _Queue:
@@ -78,8 +80,8 @@ class _Queue:
         return mailbox
 
     def _fetch(self, uri: str, delete: bool) -> dict[bytes, bytes] | None:
-        key = result_key(self.name, uri)
-        fields: dict[bytes, bytes] = self.db.hgetall(key)  # type: ignore[assignment]
+        key = result_key(self.name, uri).encode("utf8", "surrogateescape")
+        fields: dict[bytes, bytes] = self.db.hgetall(key)  # type: ignore[assignment,arg-type]
         # Only when it has arrived: a lost reply must not lose the result. Nor must a failure to delete: it expires.
         if fields and delete:
             with suppress(RedisError):
@@ -139,21 +141,21 @@ class OutputQueue(_Queue):
         Raises:
             RedisUnavailable: Redis cannot be reached.
         """
-        results: dict[str, Result | ServingError] = {}
+        found: dict[bytes, Fields] = {}
         with translated(self.db):
-            keys = list(self.db.scan_iter(match=result_pattern(self.name), count=_SCAN_COUNT, _type="HASH"))
-            for start in range(0, len(keys), _SCAN_COUNT):
-                chunk = keys[start : start + _SCAN_COUNT]
+            keys = list(self.db.scan_iter(match=result_pattern(self.name), count=SCAN_COUNT, _type="HASH"))
+            for start in range(0, len(keys), SCAN_COUNT):
+                chunk = keys[start : start + SCAN_COUNT]
                 with self.db.pipeline(transaction=False) as pipeline:
                     for key in chunk:
                         pipeline.hgetall(key)
                     answers = pipeline.execute()
-                for key, fields in zip(chunk, answers, strict=True):
-                    if fields:
-                        results[uri_of(self.name, key.decode("utf8", "surrogateescape"))] = result_or_error(fields)
-                # Only when they have arrived: a lost reply must not lose results.
+                found |= {key: fields for key, fields in zip(chunk, answers, strict=True) if fields}
+        # Only when all have arrived: a lost reply must not lose results. Nor must a failure to delete: they expire.
+        with suppress(RedisError):
+            for chunk in batched(found, SCAN_COUNT):
                 self.db.delete(*chunk)
-        return results
+        return results_of(self.name, found)
 
     def _wait(self, uri: str, delete: bool, timeout: float) -> dict[bytes, bytes] | None:
         channel = result_key(self.name, uri)
@@ -251,6 +253,20 @@ class InputQueue(_Queue):
     def _add(self, uri: str, data: Mapping[str, object], options: RequestOptions, reply_to: str = "") -> Place:
         with translated(self.db):
             return run(self.db, enqueueing(self.name, uri, to_inputs(data), options, self._folders, reply_to))
+
+
+def batched(keys: Iterable[bytes], size: int) -> Iterator[list[bytes]]:
+    """Lists of at most so many keys."""
+    left = iter(keys)
+    while part := list(islice(left, size)):
+        yield part
+
+
+def results_of(job: str, found: Mapping[bytes, Fields]) -> dict[str, Result | ServingError]:
+    """Read result hashes by their keys; gives results by uri."""
+    return {
+        uri_of(job, key.decode("utf8", "surrogateescape")): result_or_error(fields) for key, fields in found.items()
+    }
 
 
 def result_or_error(fields: Mapping[bytes, bytes]) -> Result | ServingError:

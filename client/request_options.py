@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -53,8 +54,18 @@ class RequestOptions:
 
     @classmethod
     def waiting(cls, timeout: float, priority: str = NORMAL) -> RequestOptions:
-        """Options of a request whose caller waits for so many seconds and then no more."""
-        return cls(deadline=max(float(timeout), _SHORTEST), priority=priority)
+        """Options of a request whose caller waits for so many seconds and then no more.
+
+        Raises:
+            InvalidInput: The timeout is no number; or see `RequestOptions`.
+        """
+        try:
+            seconds = float(timeout) if isinstance(timeout, Real) else math.nan
+        except OverflowError:
+            seconds = math.inf
+        if math.isnan(seconds):
+            raise InvalidInput(f"timeout is {str(timeout)[:64]!r} ({type(timeout).__name__}); expected seconds")
+        return cls(deadline=max(seconds, _SHORTEST), priority=priority)
 
     @property
     def patience(self) -> float:

@@ -14,74 +14,37 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from cluster_serving.client.arrow import refuse_compression
-from cluster_serving.client.errors import InvalidInput, RequestTooLarge
-from cluster_serving.client.inputs import MAX_STRINGS, Array, Image, Input, SparseTensor
+from cluster_serving.client.errors import InvalidInput
+from cluster_serving.client.inputs import Array, Image, Input, SparseTensor
 from cluster_serving.client.layout import Layout
-
-DTYPES = frozenset(
-    {"bool", "float16", "float32", "float64", "complex64", "complex128"}
-    | {f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)}
+from cluster_serving.client.signature import (
+    LITTLE_ENDIAN,
+    NAMES,
+    SPARSE_TYPE,
+    Column,
+    Signature,
+    column_of,
+    field_of,
+    signature,
 )
-"""Numeric dtypes that travel, by numpy name."""
 
 _END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 _CONTINUATION = b"\xff\xff\xff\xff"
 _MAX_SCHEMA_BYTES = 1 << 16
 _MAX_LAYOUT_BYTES = 1 << 24
-_LITTLE_ENDIAN = {name: np.dtype(name).newbyteorder("<") for name in DTYPES}
-_NAMES = {dtype: name for name in DTYPES for dtype in (np.dtype(name).newbyteorder(">"), _LITTLE_ENDIAN[name])}
+# Of a signature that is remembered: 256 of them take some 40 MiB at most.
+_MOST_REMEMBERED_NAMES, _MOST_REMEMBERED_CHARACTERS, _MOST_REMEMBERED_BYTES = 64, 1024, 1 << 14
 _ONLY_ARRAYS = {np.ndarray}
-_TRAVEL_AS_THEY_ARE = frozenset(_LITTLE_ENDIAN.values())
+_TRAVEL_AS_THEY_ARE = frozenset(LITTLE_ENDIAN.values())
 _MAX_BYTES = (1 << 31) - 1
-_SPARSE_TYPE = pa.struct([("indices", pa.binary()), ("values", pa.binary())])
-
-
-class Column(NamedTuple):
-    """What one column holds; the columns together are the signature of a request.
-
-    Attributes:
-        name: Name of the input or output.
-        kind: `tensor`, `string`, `image` or `sparse`.
-        dtype: numpy name for `tensor` and `sparse`, else "".
-        shape: Dense shape; empty for images.
-    """
-
-    name: str
-    kind: str
-    dtype: str
-    shape: tuple[int, ...]
-
-
-Signature = tuple[Column, ...]
-"""Requests of equal signature can be stacked into one batch."""
-
-
-def describe(name: str, value: Input) -> Column:
-    """Say what column a value becomes.
-
-    Raises:
-        InvalidInput: The value is of a dtype that does not travel.
-    """
-    if isinstance(value, Image):
-        return Column(name, "image", "", ())
-    if isinstance(value, SparseTensor):
-        return Column(name, "sparse", _dtype_name(name, value.values), tuple(value.shape))
-    if value.dtype.kind in "OU":
-        return Column(name, "string", "", value.shape)
-    return Column(name, "tensor", _dtype_name(name, value), value.shape)
-
-
-def signature(tensors: Mapping[str, Input]) -> Signature:
-    """Signature of a request's inputs, in their order."""
-    return tuple(describe(name, value) for name, value in tensors.items())
 
 
 def encode(tensors: Mapping[str, Input]) -> bytes:
@@ -104,7 +67,7 @@ def encode_parts(tensors: Mapping[str, Input]) -> Sequence[bytes | memoryview]:
     if not tensors:
         raise InvalidInput("the request has no inputs: pass at least one, such as x=numpy.zeros(3)")
     values: list[Any] = list(tensors.values())
-    if set(map(type, values)) == _ONLY_ARRAYS:
+    if set(map(type, values)) == _ONLY_ARRAYS and _is_usual(tensors):
         kinds = [(name, value.dtype, value.shape) for name, value in zip(tensors, values, strict=True)]
         layout = _layout_of(tuple(kinds))
         if layout is not None:
@@ -124,7 +87,8 @@ def decode(data: bytes) -> tuple[Signature, dict[str, Input]]:
         length = 8 + struct.unpack_from("<i", data, 4)[0]
         if not 8 < length <= min(len(data), _MAX_SCHEMA_BYTES):
             raise InvalidInput(f"the Arrow schema claims {length - 8} bytes in a payload of {len(data)}")
-        schema, columns, layout, places = _columns(data[:length])
+        read = _columns if length <= _MOST_REMEMBERED_BYTES else _columns.__wrapped__
+        schema, columns, layout, places = read(data[:length], len(data).bit_length())
         if layout is not None and layout.fits(data):
             return columns, {name: np.ndarray(shape, dtype, data, start) for name, shape, dtype, start in places}
         refuse_compression(data[length + 8 :])
@@ -132,7 +96,7 @@ def decode(data: bytes) -> tuple[Signature, dict[str, Input]]:
         batch.validate(full=True)
     except InvalidInput:
         raise
-    except (pa.ArrowException, OSError, ValueError) as error:
+    except (pa.ArrowException, EOFError, OSError, ValueError) as error:
         raise InvalidInput(f"the payload is not a readable Arrow IPC stream: {error}") from None
     if batch.num_rows != 1:
         raise InvalidInput(f"the Arrow record batch has {batch.num_rows} rows, expected 1")
@@ -140,25 +104,29 @@ def decode(data: bytes) -> tuple[Signature, dict[str, Input]]:
 
 
 def _encode(columns: Signature, values: Sequence[Input]) -> bytes:
-    schema, head = _schema(columns)
+    schema, head = _schema(columns) if _is_usual([c.name for c in columns]) else _schema.__wrapped__(columns)
     arrays = [_to_arrow(column, value) for column, value in zip(columns, values, strict=True)]
     body = pa.RecordBatch.from_arrays(arrays, schema=schema).serialize()
     return b"".join((head, body, _END_OF_STREAM))
 
 
-@lru_cache(maxsize=1024)
+def _is_usual(names: Collection[str]) -> bool:
+    """Whether to remember what comes of inputs of these names: those who send choose them."""
+    return len(names) <= _MOST_REMEMBERED_NAMES and sum(map(len, names)) <= _MOST_REMEMBERED_CHARACTERS
+
+
+@lru_cache(maxsize=256)
 def _layout_of(arrays: tuple[tuple[str, np.dtype[Any], tuple[int, ...]], ...]) -> Layout | None:
     """`_layout` of arrays by name, dtype and shape, which takes less time to look up."""
-    if any(dtype not in _NAMES for _, dtype, _ in arrays):
+    if any(dtype not in NAMES for _, dtype, _ in arrays):
         return None
-    return _layout(tuple(Column(name, "tensor", _NAMES[dtype], shape) for name, dtype, shape in arrays))
+    return _layout(tuple(Column(name, "tensor", NAMES[dtype], shape) for name, dtype, shape in arrays))
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=256)
 def _layout(columns: Signature) -> Layout | None:
     """Layout of payloads of a signature; None if they hold anything but numbers, or too many."""
-    size = sum(math.prod(column.shape) * np.dtype(column.dtype or "u1").itemsize for column in columns)
-    if any(column.kind != "tensor" or 0 in column.shape for column in columns) or size > _MAX_LAYOUT_BYTES:
+    if any(column.kind != "tensor" or 0 in column.shape for column in columns) or _size(columns) > _MAX_LAYOUT_BYTES:
         return None
     payload = _encode(columns, [np.zeros(column.shape, column.dtype) for column in columns])
     schema, head = _schema(columns)
@@ -167,69 +135,37 @@ def _layout(columns: Signature) -> Layout | None:
     return Layout(payload, batch.columns, buffer)
 
 
-def _dtype_name(name: str, array: Array) -> str:
-    # numpy puts the name together anew at every access.
-    dtype = _NAMES.get(array.dtype)
-    if dtype is None:
-        raise InvalidInput(
-            f"input {name!r} has dtype {array.dtype}, which cannot be sent; expected one of {', '.join(sorted(DTYPES))}"
-        )
-    return dtype
+def _size(columns: Signature) -> int:
+    return sum(math.prod(column.shape) * np.dtype(column.dtype or "u1").itemsize for column in columns)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=256)
 def _schema(columns: Signature) -> tuple[pa.Schema, bytes]:
     # Building and serializing a schema costs more than the rest of a small request, and clients repeat theirs.
-    types = {"tensor": pa.binary(), "image": pa.binary(), "string": pa.list_(pa.utf8()), "sparse": _SPARSE_TYPE}
-    fields = []
-    for column in columns:
-        metadata = {"kind": column.kind}
-        if column.dtype:
-            metadata["dtype"] = column.dtype
-        if column.kind != "image":
-            metadata["shape"] = ",".join(map(str, column.shape))
-        fields.append(pa.field(column.name, types[column.kind], nullable=False, metadata=metadata))
-    schema = pa.schema(fields)
+    schema = pa.schema([field_of(column) for column in columns])
     return schema, schema.serialize().to_pybytes()
 
 
 _Places = Sequence[tuple[str, tuple[int, ...], "np.dtype[Any]", int]]
 
 
-@lru_cache(maxsize=1024)
-def _columns(head: bytes) -> tuple[pa.Schema, Signature, Layout | None, _Places]:
-    """What a schema says; and of payloads that have a layout, name, shape, dtype and start of each array."""
+@lru_cache(maxsize=256)
+def _columns(head: bytes, bits: int) -> tuple[pa.Schema, Signature, Layout | None, _Places]:
+    """What a schema says; and of payloads that have a layout, name, shape, dtype and start of each array.
+
+    Args:
+        head: The schema.
+        bits: Of the payload's length. One that is shorter than it claims must not cost what it claims.
+    """
     schema = pa.ipc.read_schema(pa.py_buffer(head))
     names = [field.name for field in schema]
     if not names or len(set(names)) != len(names):
         raise InvalidInput(f"the request needs one or more inputs of different names, it has {names}")
-    columns = tuple(_column(field) for field in schema)
-    layout = _layout(columns)
+    columns = tuple(column_of(field) for field in schema)
+    layout = _layout(columns) if _is_usual(names) and _size(columns) < 1 << bits else None
     starts = layout.starts if layout is not None else []
-    places = [(c.name, c.shape, _LITTLE_ENDIAN[c.dtype], start) for c, start in zip(columns, starts, strict=False)]
+    places = [(c.name, c.shape, LITTLE_ENDIAN[c.dtype], start) for c, start in zip(columns, starts, strict=False)]
     return schema, columns, layout, places
-
-
-def _column(field: pa.Field) -> Column:
-    metadata = {key.decode(): value.decode() for key, value in (field.metadata or {}).items()}
-    kind, dtype, shape = metadata.get("kind", ""), metadata.get("dtype", ""), metadata.get("shape", "")
-    expected = {"tensor": pa.binary(), "image": pa.binary(), "string": pa.list_(pa.utf8()), "sparse": _SPARSE_TYPE}
-    if kind not in expected or field.type != expected[kind]:
-        raise InvalidInput(
-            f"input {field.name!r} is an Arrow {field.type} of kind {kind!r}; expected kind tensor or image (binary), "
-            f"string (list<utf8>) or sparse (struct of binary indices and values)"
-        )
-    if kind in ("tensor", "sparse") and dtype not in DTYPES:
-        raise InvalidInput(f"input {field.name!r} has dtype {dtype!r}; expected one of {', '.join(sorted(DTYPES))}")
-    try:
-        dimensions = tuple(int(part) for part in shape.split(",")) if shape else ()
-    except ValueError:
-        raise InvalidInput(f"input {field.name!r} has shape {shape!r}; expected numbers and commas") from None
-    if kind == "string" and math.prod(dimensions) > MAX_STRINGS:
-        raise RequestTooLarge(f"input {field.name!r} has shape {shape}; at most {MAX_STRINGS} strings are taken")
-    if len(dimensions) > 32 or any(d < 0 for d in dimensions):
-        raise InvalidInput(f"input {field.name!r} has shape {shape!r}; expected up to 32 numbers, none negative")
-    return Column(field.name, kind, dtype if kind in ("tensor", "sparse") else "", dimensions)
 
 
 def _to_arrow(column: Column, value: Input) -> pa.Array:
@@ -237,7 +173,7 @@ def _to_arrow(column: Column, value: Input) -> pa.Array:
         return _binary(value.data)
     if isinstance(value, SparseTensor):
         indices = np.ascontiguousarray(value.indices, "<i8").tobytes()
-        return pa.array([{"indices": indices, "values": _little_endian(value.values).tobytes()}], _SPARSE_TYPE)
+        return pa.array([{"indices": indices, "values": _little_endian(value.values).tobytes()}], SPARSE_TYPE)
     if column.kind == "string":
         strings = value.ravel().tolist()
         if not all(isinstance(item, str) for item in strings):
@@ -257,7 +193,7 @@ def _binary(data: bytes | Array) -> pa.Array:
 def _little_endian(array: Array) -> Array:
     if array.flags.c_contiguous and array.dtype in _TRAVEL_AS_THEY_ARE:
         return array
-    return np.asarray(array, _LITTLE_ENDIAN[_NAMES[array.dtype]], order="C")
+    return np.asarray(array, LITTLE_ENDIAN[NAMES[array.dtype]], order="C")
 
 
 def _from_arrow(column: Column, array: pa.Array) -> Input:
@@ -278,7 +214,7 @@ def _from_arrow(column: Column, array: pa.Array) -> Input:
 
 
 def _numbers(name: str, buffer: pa.Buffer, dtype: str, shape: tuple[int, ...]) -> Array:
-    little_endian = _LITTLE_ENDIAN[dtype]
+    little_endian = LITTLE_ENDIAN[dtype]
     expected = math.prod(shape) * little_endian.itemsize
     if buffer.size != expected:
         raise InvalidInput(f"input {name!r} has {buffer.size} bytes; {dtype} of shape {list(shape)} needs {expected}")

@@ -63,10 +63,11 @@ class Wakeups:
             confirmed = self._confirmed[channel] = asyncio.Event()
             try:
                 async with self._commands:
-                    pubsub = self._pubsub or self._client.pubsub()
-                    await pubsub.subscribe(channel)
-                    # Only now: the listener cannot read from one that has never been connected.
-                    self._pubsub = pubsub
+                    if self._pubsub is None:
+                        # Only then: the listener cannot read from one that has never been connected.
+                        self._pubsub = await self._connected()
+                    else:
+                        await self._pubsub.subscribe(channel)
             except BaseException:
                 # Or everyone after this one would wait for a confirmation that never comes.
                 self._confirmed.pop(channel, None)
@@ -88,10 +89,7 @@ class Wakeups:
                     async with self._commands:
                         # Who made the first subscription may just have finished.
                         if self._pubsub is None:
-                            pubsub = self._client.pubsub()
-                            await pubsub.subscribe(*self._confirmed)
-                            self._pubsub = pubsub
-                            self._wake_all()
+                            self._pubsub = await self._connected()
                 message = await self._pubsub.get_message(timeout=RECHECK)
             except (RedisError, OSError):
                 if self._pubsub is not None:
@@ -109,7 +107,11 @@ class Wakeups:
                 for waiter in self._waiting.get(message["channel"], ()):
                     waiter.set()
 
-    def _wake_all(self) -> None:
+    async def _connected(self) -> redis.asyncio.client.PubSub:
+        """Subscribe to all channels; what was announced before may have been missed."""
+        pubsub = self._client.pubsub()
+        await pubsub.subscribe(*self._confirmed)
         for waiters in self._waiting.values():
             for waiter in waiters:
                 waiter.set()
+        return pubsub

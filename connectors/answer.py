@@ -80,7 +80,7 @@ for i = 3, #KEYS, 2 do
     redis.call('HSET', key, unpack(ARGV, at, at + fields - 1))
     redis.call('EXPIRE', key, ARGV[2])
     if letter > 0 then
-      redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[3], '*', unpack(ARGV, at + fields, at + fields + letter - 1))
+      redis.pcall('XADD', KEYS[1], 'MAXLEN', '~', ARGV[3], '*', unpack(ARGV, at + fields, at + fields + letter - 1))
     end
     if told == 'line' then
       table.insert(list_of(lines, channel), uri)
@@ -143,12 +143,15 @@ def write_answers(
         keys += [write.stream, write.key]
         arguments += [write.entry_id, write.channel, write.uri, write.told, len(fields), len(letter), *fields, *letter]
     written = int(call(client, Call(_ANSWER, keys, arguments)))
-    if written == len(answers):
-        # Otherwise a request may still have to be computed: if its group was lost, it is not pending, nor answered.
-        for answer in answers:
-            if answer.entry.path:
-                remove(answer.entry.path)
+    # What was not pending may still have to be computed, if its group was lost; then it is in the stream.
+    for write, answer in zip(writes, answers, strict=True):
+        if answer.entry.path and (written == len(answers) or not _is_there(client, write)):
+            remove(answer.entry.path)
     return written
+
+
+def _is_there(client: redis.Redis, write: _Write) -> bool:
+    return bool(client.xrange(write.stream, write.entry_id.decode(), write.entry_id.decode()))
 
 
 @lru_cache

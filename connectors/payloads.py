@@ -63,14 +63,17 @@ class Payloads:
             if entry.size > limit:
                 raise too_large(entry.size, limit)
         except FileNotFoundError:
-            if self._client.exists(result_key(self._job, entry.uri)):
+            if self._client.exists(result_key(self._job, entry.uri).encode("utf8", "surrogateescape")):
                 # A client that lost its connection queued the request twice: whoever answered one took the file.
-                log.warning("request %s was queued twice and is answered already", entry.uri)
+                log.warning("request %r was queued twice and is answered already", entry.uri)
                 drop(self._client, stream_of(self._job, entry.priority), entry.id)
             else:
                 self._refuse(entry, InvalidInput("the file that field 'data_file' names is not there (any more)"))
         except ServingError as error:
             self._refuse(entry, error)
+        except OSError as error:
+            # It must not come back again and again.
+            self._refuse(entry, InvalidInput(f"the file that field 'data_file' names cannot be read: {error}"))
         else:
             return entry
         return None

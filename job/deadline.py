@@ -40,8 +40,8 @@ class Deadlines:
         return checked, sum(before is not after for before, after in zip(requests, checked, strict=True))
 
     def _has_expired(self, request: Request) -> bool:
-        allowed = self._allowed_ms(request)
-        if request.error is not None or not allowed:
+        # First: what is wrong with a request may be its deadline.
+        if request.error is not None or not (allowed := self._allowed_ms(request)):
             return False
         waited = self._clock.waited_ms(request.entry.queued_ms)
         return waited is not None and waited > allowed

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from cluster_serving.client import legacy, tensors
 from cluster_serving.client.inputs import Image
+from cluster_serving.client.signature import SPARSE_TYPE
 
 Fields = dict[bytes, bytes]
 """Of a stream entry, without its uri."""
@@ -78,7 +79,7 @@ def _native_tensors() -> Iterator[tuple[str, Fields]]:
     yield (
         "sparse of a huge shape",
         native(
-            pa.array([{"indices": b"", "values": b""}], tensors._SPARSE_TYPE),
+            pa.array([{"indices": b"", "values": b""}], SPARSE_TYPE),
             kind="sparse",
             dtype="float32",
             shape="9" * 18,
@@ -87,7 +88,7 @@ def _native_tensors() -> Iterator[tuple[str, Fields]]:
     yield (
         "sparse outside its shape",
         native(
-            pa.array([{"indices": struct.pack("<q", 1 << 62), "values": b"\0" * 4}], tensors._SPARSE_TYPE),
+            pa.array([{"indices": struct.pack("<q", 1 << 62), "values": b"\0" * 4}], SPARSE_TYPE),
             kind="sparse",
             dtype="float32",
             shape="3",

@@ -6,7 +6,7 @@ import importlib
 from dataclasses import replace
 
 from cluster_serving.client.errors import ModelError
-from cluster_serving.client.tensors import DTYPES
+from cluster_serving.client.signature import DTYPES
 from cluster_serving.job.models.detect import ModelFiles, check, detect, require_engine
 from cluster_serving.job.models.encryption import decrypt_folder
 from cluster_serving.job.models.spec import Layout, Model, TensorSpec, cause, dummy_inputs

@@ -4,6 +4,7 @@ import asyncio
 
 import numpy as np
 import pytest
+import redis
 
 from cluster_serving.client import (
     AsyncInputQueue,
@@ -12,6 +13,8 @@ from cluster_serving.client import (
     RedisUnavailable,
     ResultTimeout,
 )
+from cluster_serving.client.protocol import result_key
+from cluster_serving.client.results import encode_result
 
 
 @pytest.mark.usefixtures("echo")
@@ -79,3 +82,57 @@ def test_a_client_that_came_before_redis_works_once_redis_is_there(redis_server,
             assert (await requests.predict({"x": np.ones(1)}, timeout=30)).item() == 1
 
     asyncio.run(main())
+
+
+def test_dequeue_takes_results_of_any_name(redis_server, db, job):
+    key = result_key(job, "").encode() + b"\xff"
+    for name in (key, result_key(job, "a").encode()):
+        db.hset(name, mapping=encode_result(True, ["y"], [np.ones(1)]))
+
+    async def main():
+        async with AsyncOutputQueue(port=redis_server.port, name=job) as results:
+            taken = await results.dequeue()
+            assert set(taken) == {"a", "\udcff"}
+            assert await results.dequeue() == {}
+            db.hset(key, mapping=encode_result(True, ["y"], [np.ones(1)]))
+            assert (await results.query_and_delete("\udcff")).item() == 1
+
+    asyncio.run(main())
+    assert not db.exists(key)
+
+
+def test_who_comes_while_the_subscription_is_gone_renews_that_of_the_others(redis_server, db, job):
+    async def lost(timeout):
+        raise redis.ConnectionError("lost")
+
+    async def main():
+        async with AsyncOutputQueue(port=redis_server.port, name=job) as results:
+            waiting = [asyncio.create_task(results.query("old", timeout=30))]
+            while not db.pubsub_channels(result_key(job, "old")):
+                await asyncio.sleep(0.01)
+            results._wakeups._pubsub.get_message = lost
+            db.publish(result_key(job, "old"), "nothing")
+            while results._wakeups._pubsub is not None:
+                await asyncio.sleep(0.01)
+            waiting.append(asyncio.create_task(results.query("new", timeout=30)))
+            while not db.pubsub_channels(result_key(job, "new")):
+                await asyncio.sleep(0.01)
+            assert db.pubsub_channels(result_key(job, "old"))
+            for uri in ("old", "new"):
+                db.hset(result_key(job, uri), mapping=encode_result(True, ["y"], [np.ones(1)]))
+                db.publish(result_key(job, uri), uri)
+            async with asyncio.timeout(4):
+                await asyncio.gather(*waiting)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("timeout", [None, "5", float("nan")])
+def test_a_timeout_that_is_no_number_is_refused(redis_server, db, job, timeout):
+    async def main():
+        async with AsyncInputQueue(port=redis_server.port, name=job) as requests:
+            with pytest.raises(InvalidInput, match="timeout is .* expected seconds"):
+                await requests.predict(np.zeros(1), timeout=timeout)
+
+    asyncio.run(main())
+    assert not db.exists(job)

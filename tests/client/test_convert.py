@@ -14,7 +14,8 @@ def test_images_may_be_a_path_bytes_or_base64(tmp_path):
     path = tmp_path / "a b.png"
     path.write_bytes(b"image file")
     text = base64.b64encode(b"image file").decode()
-    for value in (str(path), path, {"path": str(path)}, b"image file", bytearray(b"image file"), {"b64": text}):
+    texts = np.array([str(path)])[0], np.array([b"image file"])[0]
+    for value in (str(path), path, {"path": str(path)}, b"image file", bytearray(b"image file"), {"b64": text}, *texts):
         assert to_input("img", value) == Image(b"image file")
 
 

@@ -9,6 +9,7 @@ from cluster_serving.client.connection import connect_async
 from cluster_serving.client.errors import InvalidInput, QueueFull, RedisUnavailable, ResultTimeout
 from cluster_serving.client.exchange import Exchange
 from cluster_serving.client.limits import limits_key
+from cluster_serving.client.mailbox import replies_in
 from cluster_serving.client.protocol import result_pattern
 from cluster_serving.client.results import decode_result
 from cluster_serving.connectors.answer import MAX_PUBLISHED_BYTES
@@ -155,3 +156,8 @@ def test_a_lost_subscription_loses_no_result(redis_server, job):
         await exchange.close()
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("uri", [b"*2\r\n$1\r\na\r\n$1\r\nb\r\n", b"*1\r\n*0\r\n", b"*x", b":1"])
+def test_a_uri_that_looks_like_an_answer_is_a_uri(uri):
+    assert uri in replies_in(uri)

@@ -168,3 +168,13 @@ def test_responses_of_a_front_end_become_arrays():
     assert original.http_json_to_ndarray(text).tolist() == [[1, 2], [3, 4]]
     assert original.http_response_to_ndarray(SimpleNamespace(status_code=200, text=text)).shape == (2, 2)
     assert original.http_response_to_ndarray(SimpleNamespace(status_code=400, text="")) == "[]"
+
+
+def test_results_of_the_oldest_clients_may_have_any_name(queues, db):
+    _, results = queues
+    db.hset(b"result:\xff", "value", "[1]")
+    try:
+        assert results.dequeue() == {"\udcff": "[1]"}
+        assert not db.exists(b"result:\xff")
+    finally:
+        db.delete(b"result:\xff")

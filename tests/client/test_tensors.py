@@ -13,19 +13,18 @@ from cluster_serving.client import tensors
 from cluster_serving.client.errors import InvalidInput
 from cluster_serving.client.inputs import Image, SparseTensor
 from cluster_serving.client.protocol import NATIVE, Entry
+from cluster_serving.client.signature import DTYPES, signature
 
 GOLDEN = Path(__file__).parent / "golden" / "native.arrow"
 
-arrays = hnp.arrays(
-    st.sampled_from(sorted(tensors.DTYPES)), hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4)
-)
+arrays = hnp.arrays(st.sampled_from(sorted(DTYPES)), hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4))
 
 
 @given(st.dictionaries(st.text(min_size=1), arrays, min_size=1, max_size=4))
 def test_numbers_survive_with_their_dtype_shape_name_and_order(inputs):
-    signature, decoded = tensors.decode(tensors.encode(inputs))
+    found, decoded = tensors.decode(tensors.encode(inputs))
     assert list(decoded) == list(inputs)
-    assert signature == tensors.signature(inputs)
+    assert found == signature(inputs)
     for name, array in inputs.items():
         assert decoded[name].dtype == array.dtype
         assert decoded[name].shape == array.shape
@@ -116,3 +115,22 @@ def test_a_null_cell_is_the_senders_error():
             writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
         with pytest.raises(InvalidInput, match="cannot be read"):
             Entry(b"1-0", "u", sink.getvalue().to_pybytes(), NATIVE).decode()
+
+
+def test_names_of_a_stranger_are_not_remembered():
+    before = [cache.cache_info().currsize for cache in (tensors._schema, tensors._layout, tensors._columns)]
+    for number in range(3):
+        _, decoded = tensors.decode(tensors.encode({f"{number}" * 20_000: np.ones(2)}))
+        many = tensors.encode({f"{number}-{index}": np.ones(1) for index in range(100)})
+        assert [array.tolist() for array in decoded.values()] == [[1, 1]]
+        assert len(tensors.decode(many)[1]) == 100
+    assert [cache.cache_info().currsize for cache in (tensors._schema, tensors._layout, tensors._columns)] == before
+
+
+def test_a_payload_that_claims_more_than_it_holds_costs_no_more_than_it_holds():
+    claimed = tensors.encode({"claimed": np.zeros(1 << 20)})
+    before = tensors._layout.cache_info().currsize
+    for length in (len(claimed) // 3, 1000):
+        with pytest.raises(InvalidInput):
+            tensors.decode(claimed.replace(b"claimed", b"hostile")[:length])
+    assert tensors._layout.cache_info().currsize == before

@@ -70,6 +70,22 @@ def test_a_file_stays_while_its_request_may_have_to_be_computed(db, job, folder,
     assert len(list(folder.iterdir())) == 1
 
 
+def test_a_file_goes_though_another_request_of_the_batch_is_answered_already(db, job, folder, requests, read, payloads):
+    requests.enqueue("a", x=LARGE)
+    requests.enqueue("b", x=LARGE)
+    loaded = [payloads.load(entry) for entry in read()]
+    write_answers(db, job, 60, [Answer(loaded[0], "", {"value": "1"})])
+    assert len(list(folder.iterdir())) == 1
+    assert write_answers(db, job, 60, [Answer(entry, "", {"value": "2"}) for entry in loaded]) == 1
+    assert not list(folder.iterdir())
+
+
+def test_a_uri_that_is_no_text_is_answered_for_its_missing_file(db, job, requests, read, payloads):
+    db.xadd(job, {"uri": b"\xff", "serde": "arrow", "data_file": "0" * 32})
+    assert list(map(payloads.load, read())) == [None]
+    assert db.hget(result_key(job, "").encode() + b"\xff", "code") == b"INVALID_INPUT"
+
+
 def refused(results, uri, error, match):
     with pytest.raises(error, match=match):
         results.query(uri)

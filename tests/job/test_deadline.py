@@ -39,8 +39,9 @@ def test_the_jobs_deadline_holds_for_requests_without_one(db, request_of):
 
 def test_a_request_that_has_failed_already_keeps_its_error(db, request_of):
     error = InvalidInput("reason")
-    checked, expired = Deadlines(RedisClock(db), 0).check([request_of(5000, b"1", error)])
-    assert (expired, checked[0].error) == (0, error)
+    for deadline in (b"1", b"1.5", b"soon"):
+        checked, expired = Deadlines(RedisClock(db), 0).check([request_of(5000, deadline, error)])
+        assert (expired, checked[0].error) == (0, error)
 
 
 def test_without_deadlines_redis_is_not_asked(db, request_of):
