@@ -173,8 +173,10 @@ class Cluster:
         folder = self.configure(**settings)
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
         with subprocess.Popen(command, cwd=folder, env=self._environment, text=True, **pipes) as process:
-            yield process
-            process.kill()
+            try:
+                yield process
+            finally:
+                process.kill()
 
     def start(self, **settings):
         """Start a job; returns the finished command."""

@@ -3,6 +3,7 @@
 import signal
 import time
 
+import psutil
 import pytest
 
 from tests import model_zoo
@@ -79,11 +80,14 @@ def test_a_start_that_is_ended_leaves_no_job(cluster, tmp_path, number, moment):
     model_zoo.save_openvino_digits(tmp_path)
     name = f"ended-{moment.split()[0]}"
     with cluster.starting(jobName=name, modelPath=tmp_path) as process:
-        if moment == "submitted":
-            assert any(line.startswith("Submitting") for line in process.stdout)
-        else:
+        assert any(line.startswith("Submitting") for line in process.stdout)
+        if moment == "taken by Flink":
+            # It hears neither that Flink has taken the job nor that the job is ready.
+            wait_until(lambda: any("run" in child.cmdline() for child in psutil.Process(process.pid).children()))
+            process.send_signal(signal.SIGSTOP)
             wait_until(lambda: cluster.state_of(name))
         process.send_signal(number)
+        process.send_signal(signal.SIGCONT)
         assert process.wait(60) == 128 + number
     assert cluster.state_of(name) in (None, "CANCELED")
     listed = cluster.run("cluster-serving-cli", "list", cwd=cluster.folder / name).stdout

@@ -168,7 +168,8 @@ there is a single channel, whatever comes.
 
 {tables[0]}
 
-A *yes* is for a model whose input is of that type. A number of another type is converted where it keeps its value.
+A *yes* is for a model whose input is of that type. Numbers of another type are converted (see
+[models](models.md)), where they are not too large for it.
 
 ## Client and input
 

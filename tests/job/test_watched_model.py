@@ -123,4 +123,5 @@ def test_a_model_that_cannot_be_loaded_leaves_no_thread():
     deadline = time.monotonic() + 10
     while threading.active_count() > before and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert threading.active_count() == before
+    # Threads of other tests may have ended meanwhile.
+    assert threading.active_count() <= before

@@ -18,8 +18,12 @@ from cluster_serving.launcher.submission import submit
 from cluster_serving.launcher.values import Address
 
 COMMAND = """
+import signal
 import time
 from cluster_serving.launcher import cli
+
+# Whoever runs the tests may ignore it.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 def app():
     try:
