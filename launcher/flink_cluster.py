@@ -27,6 +27,8 @@ JOBS = "jobs"
 """Folder, in that of the cluster, with what its jobs were started with; see `launcher.resubmit`."""
 
 _JOBMANAGER = "jobmanager.json"
+# As Flink's scripts call them.
+_SERVICES = {"jobmanager": "standalonesession", "taskmanager": "taskexecutor"}
 
 
 class FlinkCluster:
@@ -145,13 +147,15 @@ class FlinkCluster:
     def _spawn(self, role: str, number: int | None = None, *arguments: str) -> Process:
         name = f"{role}-{number}" if number else role
         home = self.home
-        environment = home.environment() | {"FLINK_IDENT_STRING": name}
+        host = socket.gethostname()
+        environment = home.environment() | {"FLINK_IDENT_STRING": name, "HOSTNAME": host}
         # Log messages are in a file already. What else is printed is added to the keeper's log: Flink's own redirection
-        # would begin a new file with each start, without what a process said when it died.
+        # would begin a new file with each start, without what a process said when it died. Its UI looks for this name.
+        log = home.logs / f"flink-{name}-{_SERVICES[role]}-0-{host}.out"
         environment["JVM_ARGS"] += " -Dconsole.log.level=OFF"
         command = [str(home.path / "bin" / f"{role}.sh"), "start-foreground", *arguments]
         after = ["cluster_serving.launcher.resubmit", str(self.address.port)] if role == "jobmanager" else []
-        return spawn(command, home.path / f"{name}.json", home.logs / f"{name}.out", home.work, environment, after)
+        return spawn(command, home.path / f"{name}.json", log, home.work, environment, after)
 
     def _wait(self, condition: Callable[[Overview], bool]) -> None:
         def is_ready() -> bool:

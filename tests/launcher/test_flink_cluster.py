@@ -7,6 +7,7 @@ import signal
 import sys
 from pathlib import Path
 
+import httpx
 import numpy as np
 import pytest
 
@@ -57,9 +58,13 @@ def test_a_start_while_flink_is_being_started_again_costs_no_other_job(home, com
 
     # What a process says when it ends outlives its next start.
     manager = json.loads((home / "taskmanager-1.json").read_text())["pid"]
-    output = home / "log" / "taskmanager-1.out"
+    (output,) = (home / "log").glob("flink-taskmanager-1-*.out")
     os.kill(_child(manager), signal.SIGQUIT)
     assert wait_until(lambda: "Full thread dump" in output.read_text("utf8", "replace"), 20)
+    # Flink's UI shows it, too.
+    with httpx.Client(base_url=f"http://localhost:{commands.flink_port}", trust_env=False) as ui:
+        (shown,) = ui.get("/taskmanagers").raise_for_status().json()["taskmanagers"]
+        assert "Full thread dump" in ui.get(f"/taskmanagers/{shown['id']}/stdout").raise_for_status().text
     before = _child(manager)
     os.kill(before, signal.SIGKILL)
     assert wait_until(lambda: _child(manager) not in (None, before), 20)
