@@ -13,6 +13,8 @@ import json
 import reprlib
 from collections.abc import Mapping
 from contextlib import suppress
+from itertools import chain
+from typing import cast
 
 import numpy as np
 
@@ -26,6 +28,9 @@ MAX_DIMENSIONS = 32
 
 MAX_VALUES, MAX_LISTS, MAX_KEYS = 1 << 22, 1 << 20, 1 << 16
 """Most commas, brackets and colons of a body, wherever they stand: each costs far more to parse than its byte."""
+
+NUMBERS = frozenset({int, float, bool})
+"""What JSON's numbers become; numpy counts truth values among them."""
 
 _EXPECTED = 'expected {"instances": [{"name": value, …}]}'
 _SPARSE = ("shape", "data", "indices")
@@ -78,6 +83,24 @@ def check_size(data: bytes) -> None:
             raise RequestTooLarge(
                 f"the JSON text ({len(data)} bytes) holds more than {most} {what}; send it in parts, or in binary form"
             )
+
+
+def leaf_types(values: list[object]) -> set[type]:
+    """Types of what nested lists hold, to be known before numpy gets them.
+
+    It would give every element as much room as the longest text needs: a text of 500 KB among 4,000 others is 8 GB.
+
+    Args:
+        values: The lists; what is nested deeper than a tensor counts as a list.
+    """
+    found: set[type] = set(map(type, values))
+    for _ in range(MAX_DIMENSIONS - 1):
+        if list not in found:
+            break
+        lists = values if len(found) == 1 else [value for value in values if type(value) is list]
+        values = list(chain.from_iterable(cast("list[list[object]]", lists)))
+        found = (found - {list}) | set(map(type, values))
+    return found
 
 
 def to_input(name: str, value: object, expected: TensorSpec | None = None) -> Input:
@@ -153,12 +176,13 @@ def _tensor(name: str, value: list[object], expected: TensorSpec | None = None) 
         raise InvalidInput(f"input {name!r} holds {reprlib.repr(sample)}; expected numbers, texts or lists of them")
     text = isinstance(sample, str)
     array = None
-    with suppress(ValueError):
-        array = np.array(value, object if text else None)
+    if text or leaf_types(value) <= NUMBERS:
+        with suppress(ValueError):
+            array = np.array(value, object if text else None)
     if array is not None and array.ndim == depth:
         if text and all(isinstance(item, str) for item in array.flat):
             return array
-        # A list of numbers and texts has become one of texts.
+        # Integers of more than 64 bits have become objects.
         if not text and array.dtype.kind in "biuf":
             keeps = expected is not None and expected.dtype not in ("", "float32", "float16", "str")
             return array if keeps else _float32(name, array)
@@ -194,7 +218,7 @@ def _numbers(name: str, value: object) -> Array:
     if value == []:
         return np.zeros(0, "i8")
     array = np.array(None)
-    if isinstance(value, list):
+    if isinstance(value, list) and leaf_types(value) <= NUMBERS:
         with suppress(ValueError):
             array = np.array(value)
     if array.dtype.kind not in "iuf":

@@ -17,17 +17,23 @@ from cluster_serving.frontend.options import HttpOptions
 _RETRY_AFTER = {"QUEUE_FULL": 1, "OVERLOADED": 1, "REDIS_UNAVAILABLE": 1}
 
 
-async def read_body(request: Request, options: HttpOptions) -> bytes:
+async def read_body(request: Request, options: HttpOptions, most: int | None = None) -> bytes:
     """Read the body of a request.
+
+    Args:
+        request: The request.
+        options: Limits.
+        most: Most bytes, if they are fewer than usual.
 
     Raises:
         RequestTooLarge: It is larger than allowed.
         BodyTimeout: It did not arrive in time.
         ClientDisconnect: The client went away.
     """
-    message = f"the body is larger than {options.max_body_bytes} bytes (maxBodyBytes)"
+    limit = options.max_body_bytes if most is None else min(most, options.max_body_bytes)
+    message = f"the body is larger than {limit} bytes{' (maxBodyBytes)' if limit == options.max_body_bytes else ''}"
     declared = request.headers.get("content-length", "")
-    if declared.isdecimal() and int(declared) > options.max_body_bytes:
+    if declared.isdecimal() and int(declared) > limit:
         raise RequestTooLarge(message)
     chunks: list[bytes] = []
     size = 0
@@ -39,7 +45,7 @@ async def read_body(request: Request, options: HttpOptions) -> bytes:
                     raise ClientDisconnect
                 chunk: bytes = part.get("body", b"")
                 size += len(chunk)
-                if size > options.max_body_bytes:
+                if size > limit:
                     raise RequestTooLarge(message)
                 chunks.append(chunk)
                 if not part.get("more_body", False):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -22,10 +22,11 @@ from cluster_serving.client.cancellation import Place, clear_withdrawn, withdraw
 from cluster_serving.client.connection import translated
 from cluster_serving.client.errors import InvalidInput, RedisUnavailable, RequestNotFound, ServingError
 from cluster_serving.client.inputs import Input
+from cluster_serving.client.pending import Fields
 from cluster_serving.client.priority import NORMAL, stream_of
 from cluster_serving.client.protocol import result_key
 from cluster_serving.client.results import Outputs, decode_outputs
-from cluster_serving.client.scripts import call_all
+from cluster_serving.client.scripts import Call, Script, call_all
 from cluster_serving.frontend import instances, predictions
 from cluster_serving.frontend.answering import Json, dumps, failures, read_body
 from cluster_serving.frontend.callback import Callbacks
@@ -43,6 +44,9 @@ _MOST_WAIT = 300.0
 _CHECK_EVERY = 5.0
 _REDIS_PAUSE = 1.0
 _PRIORITY = "priority"
+
+# A script, as the entry itself is not wanted, which may be large.
+_IS_THERE = Script("return #redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[1])")
 
 
 class Requests:
@@ -92,20 +96,45 @@ class Requests:
         Raises:
             RequestNotFound: The request is unknown, or forgotten.
         """
-        if wait and not await self.known(ticket):
-            # Its results may outlive it, but nothing more will come.
-            wait = 0.0
-        exchange = self._exchanges.of(ticket.job)
-        fields = await asyncio.gather(*(exchange.look(ticket.job, uri, wait) for uri in ticket.uris))
-        if not all(fields) and not await self.known(ticket):
-            raise RequestNotFound("there is no such request, or its result is no longer kept")
+        fields = await self._look(ticket, 0.0)
+        if not all(fields):
+            # One tells for all: they expire together.
+            index = fields.index({})
+            fields[index] = await self.result(ticket, ticket.uris[index], 0.0)
+            if wait:
+                fields = await self._look(ticket, wait)
         return [_decoded(found) if found else None for found in fields]
 
-    async def known(self, ticket: Ticket) -> bool:
-        """Whether a request was queued, and neither cancelled nor forgotten since."""
+    async def result(self, ticket: Ticket, uri: str, wait: float) -> Fields:
+        """The result of one of the instances, empty if it is not there yet.
+
+        Raises:
+            RequestNotFound: It will not come: the request was cancelled, or the result has expired.
+        """
+        exchange = self._exchanges.of(ticket.job)
+        if found := await exchange.look(ticket.job, uri, wait):
+            return found
+        # What is waiting no more may just have been answered.
+        if await self._waits(ticket, uri) or (found := await exchange.look(ticket.job, uri)):
+            return found
+        raise RequestNotFound("there is no such request, or its result is no longer kept")
+
+    async def _look(self, ticket: Ticket, wait: float) -> list[Fields]:
+        exchange = self._exchanges.of(ticket.job)
+        return await asyncio.gather(*(exchange.look(ticket.job, uri, wait) for uri in ticket.uris))
+
+    async def _waits(self, ticket: Ticket, uri: str) -> bool:
+        """Whether a request is in the stream, where it stays until it is answered or cancelled."""
         db: Any = self._exchanges.of(ticket.job).db
         with translated(db):
-            return bool(await db.exists(ticket.key))
+            known = await db.hgetall(ticket.key)
+            entry = known.get(uri.encode())
+            if entry is None:
+                return bool(known)
+            (there,) = await call_all(db, [Call(_IS_THERE, [_stream(ticket, known)], [entry])])
+            if isinstance(there, RedisError):
+                raise there
+            return bool(there)
 
     async def cancel(self, ticket: Ticket) -> None:
         """Take a request out of the queue and forget its results.
@@ -118,7 +147,8 @@ class Requests:
             known = await db.hgetall(ticket.key)
             if not known:
                 raise RequestNotFound("there is no such request, or its result is no longer kept")
-            stream = stream_of(ticket.job, known.pop(_PRIORITY.encode(), NORMAL.encode()).decode())
+            stream = _stream(ticket, known)
+            known.pop(_PRIORITY.encode(), None)
             # What is being computed goes on: if its slot died meanwhile, nobody would know of it any more.
             for reply in await call_all(
                 db, [withdrawal(ticket.job, uri.decode(), Place(stream, entry)) for uri, entry in known.items()]
@@ -127,6 +157,10 @@ class Requests:
                     raise reply
                 clear_withdrawn(reply)
             await db.unlink(ticket.key, *(result_key(ticket.job, uri) for uri in ticket.uris))
+
+
+def _stream(ticket: Ticket, known: Mapping[bytes, bytes]) -> str:
+    return stream_of(ticket.job, known.get(_PRIORITY.encode(), NORMAL.encode()).decode())
 
 
 def _decoded(fields: dict[bytes, bytes]) -> Outputs | ServingError:
@@ -200,12 +234,11 @@ class _Asynchronous:
 
     async def _events(self, ticket: Ticket) -> AsyncIterator[bytes]:
         """An event `prediction` for each instance, in the order in which they are answered, and then `done`."""
-        exchange = self._front.gateway.exchanges.of(ticket.job)
 
         async def outcome(index: int, uri: str) -> tuple[int, Outputs | ServingError]:
-            while not (fields := await exchange.look(ticket.job, uri, _CHECK_EVERY)):
-                if not await self._requests.known(ticket):
-                    raise RequestNotFound("the request was cancelled, or is no longer kept")
+            fields: Fields = {}
+            while not fields:
+                fields = await self._requests.result(ticket, uri, _CHECK_EVERY)
             return index, _decoded(fields)
 
         tasks = [asyncio.create_task(outcome(index, uri)) for index, uri in enumerate(ticket.uris)]

@@ -17,6 +17,8 @@ log = logging.getLogger(__name__)
 
 _PAUSES = (0.5, 2.0, 8.0)
 _TIMEOUT = 10.0
+_NOT_NOW = (408, 429)
+"""Statuses below 500 of which another try may have a better one."""
 
 
 class Callbacks:
@@ -78,9 +80,11 @@ class Callbacks:
         for pause in (*_PAUSES, None):
             try:
                 response = await self._client.post(url, content=body, headers={"content-type": "application/json"})
-                if response.status_code < 500:
+                if response.is_success:
                     return
                 problem = f"status {response.status_code}"
+                if response.status_code < 500 and response.status_code not in _NOT_NOW:
+                    break
             except (httpx.HTTPError, httpx.InvalidURL) as error:
                 problem = type(error).__name__
             if pause is not None:

@@ -15,6 +15,7 @@ import numpy as np
 
 from cluster_serving.client.errors import InferenceFailed, InvalidInput, RequestTooLarge
 from cluster_serving.client.inputs import MAX_STRINGS, Array
+from cluster_serving.client.legacy_json import NUMBERS, leaf_types
 
 BYTES = "BYTES"
 
@@ -27,6 +28,8 @@ _NAMES = {
 }
 DTYPES = {datatype: np.dtype(name).newbyteorder("<") for name, datatype in _NAMES.items() if name not in ("str", "")}
 """v2 datatype → numpy dtype, of all that are numbers."""
+
+_NUMBERS = NUMBERS | {type(None)}
 
 MAX_DIMENSIONS = 32
 _MAX_ELEMENTS = 1 << 48
@@ -154,6 +157,8 @@ def from_numbers(name: str, datatype: str, shape: tuple[int, ...], values: Any) 
         InvalidInput: The values are of another kind or shape, or do not fit the datatype.
     """
     dtype = DTYPES[datatype]
+    if isinstance(values, list) and not leaf_types(values) <= _NUMBERS:
+        raise InvalidInput(f"input {name!r} is {datatype} and has values that are not numbers")
     try:
         given = np.asarray(values)
         if given.dtype.kind not in "biu" and dtype.kind in "biu" and given.size:

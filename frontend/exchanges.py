@@ -10,7 +10,7 @@ from typing import Any
 
 from cluster_serving.client.connection import connect_async, translated
 from cluster_serving.client.deferred import DeferredExchange
-from cluster_serving.client.errors import ModelNotFound, RedisUnavailable
+from cluster_serving.client.errors import ModelNotFound, ServingError
 from cluster_serving.client.failover import is_cluster_url
 
 
@@ -57,9 +57,7 @@ class Exchanges:
         """All of them."""
         return list(self._of_job.values())
 
-    async def ask(
-        self, jobs: Sequence[str], commands: Callable[[Any, str], object]
-    ) -> list[list[Any] | RedisUnavailable]:
+    async def ask(self, jobs: Sequence[str], commands: Callable[[Any, str], object]) -> list[list[Any] | ServingError]:
         """Ask Redis about jobs; those of one Redis together, and different ones at the same time.
 
         Args:
@@ -67,12 +65,12 @@ class Exchanges:
             commands: Puts what is asked about a job into a pipeline.
 
         Returns:
-            The replies about each job, or why there are none.
+            The replies about each job, or why there are none; what Redis refuses of one concerns no other.
         """
         positions: dict[DeferredExchange, list[int]] = {}
         for position, job in enumerate(jobs):
             positions.setdefault(self.of(job), []).append(position)
-        found: list[list[Any] | RedisUnavailable] = [[] for _ in jobs]
+        found: list[list[Any] | ServingError] = [[] for _ in jobs]
 
         async def ask_one(exchange: DeferredExchange, asked: Sequence[int]) -> None:
             # redis-py types its commands as if they might not be awaitable.
@@ -85,13 +83,13 @@ class Exchanges:
                             before = len(pipeline)
                             commands(pipeline, jobs[position])
                             counts.append(len(pipeline) - before)
-                        replies = iter(await pipeline.execute())
-            except RedisUnavailable as error:
+                        replies = iter(await pipeline.execute(raise_on_error=False))
+            except ServingError as error:
                 for position in asked:
                     found[position] = error
                 return
             for position, count in zip(asked, counts, strict=True):
-                found[position] = list(islice(replies, count))
+                found[position] = _checked(db, list(islice(replies, count)))
 
         await asyncio.gather(*(ask_one(exchange, asked) for exchange, asked in positions.items()))
         return found
@@ -101,10 +99,11 @@ class Exchanges:
 
         Raises:
             RedisUnavailable: A Redis cannot be reached.
+            ServingError: It refuses what is asked.
         """
         found = []
         for replies in await self.ask(jobs, commands):
-            if isinstance(replies, RedisUnavailable):
+            if isinstance(replies, ServingError):
                 raise replies
             found.append(replies)
         return found
@@ -113,3 +112,15 @@ class Exchanges:
         """Close the connections."""
         for exchange in self._of_job.values():
             await exchange.close()
+
+
+def _checked(db: Any, replies: list[Any]) -> list[Any] | ServingError:
+    """Replies, or the first error among them."""
+    try:
+        with translated(db):
+            for reply in replies:
+                if isinstance(reply, Exception):
+                    raise reply
+    except ServingError as error:
+        return error
+    return replies

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from cluster_serving.client.connection import translated
-from cluster_serving.client.errors import ModelNotFound, RedisUnavailable, ServingError
+from cluster_serving.client.errors import ModelNotFound, ServingError
 from cluster_serving.client.failover import is_cluster_url
 from cluster_serving.client.inputs import Input
 from cluster_serving.client.model_secret import secret_key
@@ -21,6 +22,8 @@ from cluster_serving.frontend.admission import Flight
 from cluster_serving.frontend.exchanges import Exchanges
 from cluster_serving.frontend.servables import VERSION, Servable
 from cluster_serving.frontend.served_model import ServedModel
+
+log = logging.getLogger(__name__)
 
 _FRESH = 1.0
 
@@ -64,6 +67,7 @@ class Gateway:
         self._default = default
         self._servables = tuple(servables)
         self._models: dict[str, ServedModel] = {}
+        self._problems: Mapping[str, ServingError] = {}
         self._read_at = 0.0
         self._look: asyncio.Task[None] | None = None
 
@@ -243,22 +247,23 @@ class Gateway:
             pipeline.time()
 
         answers = await self.exchanges.ask([servable.job for servable in servables], state)
-        problems = [answer for answer in answers if isinstance(answer, RedisUnavailable)]
-        if problems and len(problems) == len(answers):
-            raise problems[0]
+        found = [_served(servable, answer) for servable, answer in zip(servables, answers, strict=True)]
+        problems = {
+            row.job: error for row, error in zip(servables, found, strict=True) if isinstance(error, ServingError)
+        }
+        if problems and all(isinstance(model, ServingError) for model in found):
+            raise next(iter(problems.values()))
+        for job in problems.keys() - self._problems.keys():
+            log.warning("nothing is known of job %s: %s", job, problems[job])
+        self._problems = problems
         models: dict[str, ServedModel] = {}
-        for servable, answer in zip(servables, answers, strict=True):
+        for servable, model in zip(servables, found, strict=True):
             key = f"{servable.name}\n{servable.version}"
-            if isinstance(answer, RedisUnavailable):
-                # A node of a cluster is away: its jobs stay what they were, and those of others are not concerned.
+            if isinstance(model, ServingError):
+                # A node of a cluster is away, say: its jobs stay what they were, and those of others are not concerned.
                 model = self._models.get(key, ServedModel(servable.name, (), servable.version, servable.job))
-            else:
-                fields, seen_ms, (now, _) = answer
-                if not fields and not self._jobs and not self._servables:
-                    continue
-                silent = seen_ms is not None and now - int(seen_ms) / 1000 > SILENT_AFTER_S
-                reports = tuple(read_reports(fields))
-                model = ServedModel(servable.name, reports, servable.version, servable.job, silent)
+            elif not model.reports and not self._jobs and not self._servables:
+                continue
             models[servable.name] = models[key] = model
         return models
 
@@ -267,3 +272,16 @@ class Gateway:
         db: Any = exchange.db
         with translated(db):
             return sorted(name.decode() for name in await db.smembers(JOBS_KEY))
+
+
+def _served(servable: Servable, answer: list[Any] | ServingError) -> ServedModel | ServingError:
+    """The model of a job of which Redis has answered; an error if that makes no sense."""
+    if isinstance(answer, ServingError):
+        return answer
+    fields, seen_ms, (now, _) = answer
+    try:
+        silent = seen_ms is not None and now - int(seen_ms) / 1000 > SILENT_AFTER_S
+        reports = tuple(read_reports(fields))
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        return ServingError(f"what the slots of job {servable.job!r} report cannot be read: {error!r}")
+    return ServedModel(servable.name, reports, servable.version, servable.job, silent)

@@ -16,13 +16,14 @@ from cluster_serving.frontend import kserve_grpc, original_grpc, tls
 from cluster_serving.frontend.call import Call
 from cluster_serving.frontend.front_end import FrontEnd
 from cluster_serving.frontend.kserve_grpc import InferenceService
+from cluster_serving.frontend.kserve_messages import message_of
 from cluster_serving.frontend.original_grpc import OriginalService
 from cluster_serving.frontend.proto import inference, original
 
 log = logging.getLogger(__name__)
 
 Method = Callable[[Any, Call], Awaitable[Any]]
-StreamMethod = Callable[[AsyncIterator[Any], Call], AsyncIterator[Any]]
+StreamMethod = Callable[[AsyncIterator[bytes], Call], AsyncIterator[Any]]
 
 _OPEN = frozenset({"ServerLive", "ServerReady"})
 """Methods that need no key: whether a server is alive is no secret, and probes have none."""
@@ -97,14 +98,15 @@ class GrpcServer:
         await self._server.start()
         self.url = f"{'grpc' if self._credentials is None else 'grpcs'}://{host}:{port}"
 
-    async def stop(self, grace: float) -> None:
-        """Take no more calls, and wait for those that are there.
+    def begin_stop(self, grace: float) -> None:
+        """Take no more calls; the front end is not closed before those that are there have ended.
 
         Args:
             grace: Seconds until they are cancelled.
         """
         if self._server is not None:
-            await self._server.stop(grace)
+            stopping = asyncio.create_task(self._server.stop(grace))
+            self._front.on_close.insert(0, lambda: stopping)
 
     def _inference(self) -> Any:
         service = InferenceService(self._front.kserve, self._front.offload)
@@ -117,14 +119,12 @@ class GrpcServer:
             "ModelConfig": service.model_config,
             "ModelStatistics": service.model_statistics,
             "RepositoryIndex": service.repository_index,
-            "ModelInfer": service.model_infer,
         }
         handlers = {
             name: self._unary(name, method, getattr(inference, f"{name}Request")) for name, method in methods.items()
         }
-        handlers["ModelStreamInfer"] = self._stream(
-            "ModelStreamInfer", service.model_stream_infer, inference.ModelInferRequest
-        )
+        handlers["ModelInfer"] = self._unary("ModelInfer", service.model_infer)
+        handlers["ModelStreamInfer"] = self._stream("ModelStreamInfer", service.model_stream_infer)
         return grpc.method_handlers_generic_handler(kserve_grpc.NAME, handlers)
 
     def _original(self) -> Any:
@@ -141,20 +141,22 @@ class GrpcServer:
         }
         return grpc.method_handlers_generic_handler(original_grpc.NAME, handlers)
 
-    def _unary(self, name: str, method: Method, message_type: Any) -> Any:
-        async def answer(message: Any, context: Any) -> Any:
+    # gRPC does not read the messages: that costs time and memory, and comes after the question who may ask.
+
+    def _unary(self, name: str, method: Method, message_type: Any = None) -> Any:
+        async def answer(text: bytes, context: Any) -> Any:
             async with self._around(name, context) as call:
-                return await method(message, call)
+                return await method(message_of(message_type, text) if message_type else text, call)
 
-        return grpc.unary_unary_rpc_method_handler(answer, message_type.FromString, _serialized)
+        return grpc.unary_unary_rpc_method_handler(answer, None, _serialized)
 
-    def _stream(self, name: str, method: StreamMethod, message_type: Any) -> Any:
-        async def answer(messages: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
+    def _stream(self, name: str, method: StreamMethod) -> Any:
+        async def answer(messages: AsyncIterator[bytes], context: Any) -> AsyncIterator[Any]:
             async with self._around(name, context) as call:
                 async for reply in method(messages, call):
                     yield reply
 
-        return grpc.stream_stream_rpc_method_handler(answer, message_type.FromString, _serialized)
+        return grpc.stream_stream_rpc_method_handler(answer, None, _serialized)
 
     @asynccontextmanager
     async def _around(self, name: str, context: Any) -> AsyncIterator[Call]:

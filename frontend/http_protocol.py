@@ -34,6 +34,7 @@ class _LimitedProtocol(HttpToolsProtocol):
     most_connections: int
     _timer: asyncio.TimerHandle | None = None
     _bytes = 0
+    _moved = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -44,19 +45,36 @@ class _LimitedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        self._moved = False
         super().data_received(data)
+        # What completes nothing and is no body belongs to a head, to a trailer or to the extension of a chunk.
+        self._bytes = 0 if self._moved else self._bytes + len(data)
+        if self._bytes > self.most:
+            self._end()
+            self._refuse(_TOO_LARGE)
+        elif self.cycle is not None and self.cycle.response_complete:
+            # It ends the wait for a next request (keepAliveTimeout), also if it is the rest of one that is answered.
+            self._begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        # Trailers, which come behind a body, are none of the headers, and nobody asks for them.
         if self._timer is not None:
-            # All of it belongs to the head, as that is still not complete.
-            self._bytes += len(data)
-            if self._bytes > self.most:
-                self._end()
-                self._refuse(_TOO_LARGE)
+            super().on_header(name, value)
+
+    def on_body(self, body: bytes) -> None:
+        self._moved = True
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._moved = True
+        super().on_message_complete()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._begin()
 
     def on_headers_complete(self) -> None:
+        self._moved = True
         self._end()
         served = self.app
         # A head that arrives in one piece is complete before its bytes are counted.
@@ -72,7 +90,6 @@ class _LimitedProtocol(HttpToolsProtocol):
 
     def _begin(self) -> None:
         if self._timer is None:
-            self._bytes = 0
             self._timer = self.loop.call_later(self.longest, self._too_slow)
 
     def _end(self) -> None:
@@ -86,7 +103,10 @@ class _LimitedProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def _refuse(self, error: ServingError) -> None:
-        if not self.transport.is_closing():
+        if self.cycle is not None and self.cycle.response_started and not self.cycle.response_complete:
+            # In the middle of an answer there is no room for another one.
+            self.transport.close()
+        elif not self.transport.is_closing():
             body = bytes(error_response(error).body)
             head = (
                 b"HTTP/1.1 %d %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"

@@ -57,7 +57,9 @@ def instances_of(content: Mapping[str, Any], most: int) -> list[Any]:
     if not instances:
         raise InvalidInput(f"'instances' is empty; {EXPECTED}")
     if len(instances) > most:
-        raise RequestTooLarge(f"the body has {len(instances)} instances; at most {most} are taken (maxInstances)")
+        raise RequestTooLarge(
+            f"the body has {len(instances)} instances; at most {most} are taken (maxInstances, parallelism)"
+        )
     return instances
 
 

@@ -89,6 +89,11 @@ def classes_of(name: str, value: object) -> int:
     return value
 
 
+def text_bytes(arrays: Iterable[Array]) -> int:
+    """How much of tensors is looked at one by one, as if each element were a text of some bytes."""
+    return sum(_TEXT_BYTES * array.size for array in arrays if array.dtype == object)
+
+
 class KServe:
     """Answers the calls of the protocol.
 
@@ -108,7 +113,7 @@ class KServe:
         self._health = health
         self._metrics = metrics
         self._timeout = options.request_timeout / 1000
-        self._max_records = options.max_instances
+        self._max_records = options.most_records
         self._counts: dict[tuple[str, str], Counts] = {}
 
     async def infer(self, model: ServedModel, request: InferRequest, timeout: float | None = None) -> InferResponse:
@@ -132,7 +137,7 @@ class KServe:
         started = time.monotonic_ns()
         try:
             batch = await self._offload.to_thread(
-                _loops(request.inputs.values()), kserve_batch.to_records, request.inputs, report, self._max_records
+                text_bytes(request.inputs.values()), kserve_batch.to_records, request.inputs, report, self._max_records
             )
             self._metrics.asked("v2", model.name, len(batch.records))
             _check_outputs(request.outputs, report)
@@ -222,11 +227,6 @@ def _priority(parameters: Mapping[str, Any]) -> str:
     if type(asked) is not int or asked < 0:
         raise InvalidInput(f"the parameter priority is {str(asked)[:32]!r}; expected an integer from 0 up")
     return PRIORITIES[min(asked, len(PRIORITIES)) - 1] if asked else NORMAL
-
-
-def _loops(arrays: Iterable[Array]) -> int:
-    """How much of tensors is looked at one by one, as if each element were a text of some bytes."""
-    return sum(_TEXT_BYTES * array.size for array in arrays if array.dtype == object)
 
 
 def _check_outputs(outputs: Sequence[RequestedOutput], report: SlotReport) -> None:

@@ -11,7 +11,7 @@ from google.protobuf.json_format import ParseDict
 from cluster_serving.client.errors import ServingError
 from cluster_serving.frontend import kserve_messages, kserve_metadata, predictions
 from cluster_serving.frontend.call import Call
-from cluster_serving.frontend.kserve import InferRequest, InferResponse, KServe
+from cluster_serving.frontend.kserve import InferRequest, InferResponse, KServe, text_bytes
 from cluster_serving.frontend.offload import LARGE, Offload
 from cluster_serving.frontend.proto import inference
 
@@ -22,7 +22,7 @@ _MOST_AHEAD = 64
 
 
 class InferenceService:
-    """The methods of the service; each takes a message, and the call that it came with.
+    """The methods of the service; each takes a message, those that infer as it was sent, and the call of it.
 
     Args:
         service: What answers.
@@ -69,30 +69,35 @@ class InferenceService:
         """Answer RepositoryIndex."""
         return ParseDict({"models": await self._service.index(message.ready)}, inference.RepositoryIndexResponse())
 
-    async def model_infer(self, message: Any, call: Call) -> Any:
+    async def model_infer(self, text: bytes, call: Call) -> Any:
         """Answer ModelInfer."""
+        return await self._infer(*_opened(text), text, call)
+
+    async def _infer(self, message: Any, tensors: int, text: bytes, call: Call) -> Any:
         model = await self._service.model(message.model_name, message.model_version)
         call.model = model.name
-        request = await self._decoded(message)
+        request = await self._decoded(message, tensors, text)
         response = await self._service.infer(model, request, call.timeout)
         return await self._encoded(response, raw=bool(message.raw_input_contents))
 
-    # Typed contents are read and written number by number; raw ones are not looked into.
+    # Typed contents are read and written number by number; of raw ones, texts are taken apart in a loop.
 
-    async def _decoded(self, message: Any) -> InferRequest:
-        size = 0 if message.raw_input_contents else message.ByteSize()
-        if size < LARGE:
+    async def _decoded(self, message: Any, tensors: int, text: bytes) -> InferRequest:
+        if len(text) < LARGE:
             return kserve_messages.decode(message)
-        return await self._offload.to_process(size, kserve_messages.parse, message.SerializeToString())
+        if tensors < LARGE:
+            return await self._offload.to_thread(len(text), kserve_messages.parse, text)
+        return await self._offload.to_process(tensors, kserve_messages.parse, text)
 
     async def _encoded(self, response: InferResponse, raw: bool) -> Any:
         size = 0 if raw else predictions.size([dict(response.outputs)])
         if size < LARGE:
-            return kserve_messages.encode(response, raw)
+            loops = text_bytes(response.outputs.values())
+            return await self._offload.to_thread(loops, kserve_messages.encode, response, raw)
         text = await self._offload.to_process(size, kserve_messages.serialize, response, raw)
         return inference.ModelInferResponse.FromString(text)
 
-    async def model_stream_infer(self, messages: AsyncIterator[Any], call: Call) -> AsyncIterator[Any]:
+    async def model_stream_infer(self, messages: AsyncIterator[bytes], call: Call) -> AsyncIterator[Any]:
         """Answer ModelStreamInfer: many requests at a time, in their order; a failing one does not end the stream."""
         tasks: asyncio.Queue[asyncio.Task[Any] | None] = asyncio.Queue(_MOST_AHEAD)
         reader = asyncio.create_task(self._read(messages, call, tasks))
@@ -107,11 +112,11 @@ class InferenceService:
                     task.cancel()
 
     async def _read(
-        self, messages: AsyncIterator[Any], call: Call, tasks: asyncio.Queue[asyncio.Task[Any] | None]
+        self, messages: AsyncIterator[bytes], call: Call, tasks: asyncio.Queue[asyncio.Task[Any] | None]
     ) -> None:
         try:
-            async for message in messages:
-                task = asyncio.create_task(self._answer(message, call))
+            async for text in messages:
+                task = asyncio.create_task(self._answer(text, call))
                 try:
                     await tasks.put(task)
                 except asyncio.CancelledError:
@@ -121,9 +126,19 @@ class InferenceService:
         finally:
             await tasks.put(None)
 
-    async def _answer(self, message: Any, call: Call) -> Any:
+    async def _answer(self, text: bytes, call: Call) -> Any:
+        message = inference.ModelInferRequest()
         try:
-            return inference.ModelStreamInferResponse(infer_response=await self.model_infer(message, call))
+            message, tensors = _opened(text)
+            response = await self._infer(message, tensors, text, call)
+            return inference.ModelStreamInferResponse(infer_response=response)
         except ServingError as error:
             failed = inference.ModelInferResponse(model_name=message.model_name, id=message.id)
             return inference.ModelStreamInferResponse(error_message=str(error), infer_response=failed)
+
+
+def _opened(text: bytes) -> tuple[Any, int]:
+    """A request, without its tensors if it is large; see `kserve_messages.envelope`."""
+    if len(text) < LARGE:
+        return kserve_messages.message_of(inference.ModelInferRequest, text), 0
+    return kserve_messages.envelope(text)

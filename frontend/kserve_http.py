@@ -13,6 +13,7 @@ from cluster_serving.frontend.answering import Json, read_body
 from cluster_serving.frontend.disconnect import unless_disconnected
 from cluster_serving.frontend.front_end import FrontEnd
 from cluster_serving.frontend.guard import note
+from cluster_serving.frontend.kserve import text_bytes
 from cluster_serving.frontend.offload import LARGE
 
 
@@ -89,7 +90,11 @@ class _Api:
         response = await unless_disconnected(request, self._service.infer(model, asked, timeout))
         asked = replace(asked, inputs={})
         size = kserve_body.json_size(response, asked)
-        content, json_length = await offload.to_process(size, kserve_body.encode, response, asked)
+        if size < LARGE:
+            loops = text_bytes(response.outputs.values())
+            content, json_length = await offload.to_thread(loops, kserve_body.encode, response, asked)
+        else:
+            content, json_length = await offload.to_process(size, kserve_body.encode, response, asked)
         if json_length is None:
             return Response(content, media_type="application/json")
         headers = {kserve_body.HEADER_LENGTH: str(json_length)}

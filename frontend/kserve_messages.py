@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from google.protobuf.message import DecodeError
 
-from cluster_serving.client.errors import InvalidInput
+from cluster_serving.client.errors import InvalidInput, RequestTooLarge
 from cluster_serving.client.inputs import MAX_INPUTS, Array
 from cluster_serving.frontend import datatypes
 from cluster_serving.frontend.datatypes import BYTES
@@ -39,6 +40,15 @@ _ELEMENTS = {
     "fp32_contents": "f4",
     "fp64_contents": "f8",
 }
+
+# How protobuf writes them. All fields of a request have a length.
+_DELIMITED, _MAX_VARINT = 2, 10
+_TENSORS = frozenset(
+    inference.ModelInferRequest.DESCRIPTOR.fields_by_name[name].number for name in ("inputs", "outputs")
+)
+_RAW = inference.ModelInferRequest.DESCRIPTOR.fields_by_name["raw_input_contents"].number
+_EMPTY_RAW = bytes([_RAW << 3 | _DELIMITED, 0])
+_MAX_FIELDS = 4 * MAX_INPUTS
 
 
 def decode(message: Any) -> InferRequest:
@@ -75,9 +85,46 @@ def decode(message: Any) -> InferRequest:
     return InferRequest(inputs, outputs, message.id, _parameters(message.parameters))
 
 
+def message_of(message_type: Any, text: bytes) -> Any:
+    """Read a message of any type.
+
+    Raises:
+        InvalidInput: It is none of this type.
+    """
+    try:
+        return message_type.FromString(text)
+    except DecodeError:
+        raise InvalidInput(f"what was sent is no {message_type.DESCRIPTOR.name}") from None
+
+
+def envelope(text: bytes) -> tuple[Any, int]:
+    """Read a `ModelInferRequest` without its tensors, at little cost however many it has.
+
+    Returns:
+        The message, whose tensors are missing and whose raw contents are empty, and the bytes of its tensors without
+        their raw contents: protobuf makes objects of them, of which each takes far more memory than it has bytes.
+
+    Raises:
+        InvalidInput: It is not such a message.
+        RequestTooLarge: It has more fields than any request.
+    """
+    kept: list[bytes] = []
+    tensors = 0
+    for count, (number, start, end) in enumerate(_fields(text)):
+        if count == _MAX_FIELDS:
+            raise RequestTooLarge(f"the request has more than {_MAX_FIELDS} fields")
+        if number == _RAW:
+            kept.append(_EMPTY_RAW)
+        elif number in _TENSORS:
+            tensors += end - start
+        else:
+            kept.append(text[start:end])
+    return message_of(inference.ModelInferRequest, b"".join(kept)), tensors
+
+
 def parse(text: bytes) -> InferRequest:
-    """Read a `ModelInferRequest` as it was sent; raises as `decode`."""
-    return decode(inference.ModelInferRequest.FromString(text))
+    """Read a `ModelInferRequest` as it was sent; raises as `message_of` and `decode`."""
+    return decode(message_of(inference.ModelInferRequest, text))
 
 
 def serialize(response: InferResponse, raw: bool) -> bytes:
@@ -106,6 +153,28 @@ def encode(response: InferResponse, raw: bool) -> Any:
         else:
             getattr(tensor.contents, _FIELDS[names[name]]).extend(_elements(array, names[name]))
     return message
+
+
+def _fields(text: bytes) -> Iterator[tuple[int, int, int]]:
+    """Number, start and end of each field of a message that is one of texts and messages."""
+    position = 0
+    while position < len(text):
+        start = position
+        key, position = _varint(text, position)
+        size, position = _varint(text, position)
+        position += size
+        if key & 7 != _DELIMITED or position > len(text):
+            raise InvalidInput("what was sent is no ModelInferRequest")
+        yield key >> 3, start, position
+
+
+def _varint(text: bytes, position: int) -> tuple[int, int]:
+    value = 0
+    for index, byte in enumerate(text[position : position + _MAX_VARINT]):
+        value |= (byte & 127) << 7 * index
+        if byte < 128:
+            return value, position + index + 1
+    raise InvalidInput("what was sent is no ModelInferRequest")
 
 
 def _from_contents(name: str, datatype: str, shape: tuple[int, ...], contents: Any) -> Array:

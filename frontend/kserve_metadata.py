@@ -138,6 +138,7 @@ def _tensor(spec: TensorSpec) -> dict[str, Any]:
 
 def _config_tensor(spec: TensorSpec, batched: bool) -> dict[str, Any]:
     datatype = datatypes.of_name(spec.dtype)
-    kind = {"BYTES": "STRING", "": "INVALID"}.get(datatype, datatype)
+    # What v2 does not have, such as complex numbers, gRPC could not write.
+    kind = "STRING" if datatype == datatypes.BYTES else datatype if datatype in datatypes.DTYPES else "INVALID"
     dims = _sizes(spec.record_shape or ())
     return {"name": spec.name, "data_type": f"TYPE_{kind}", "dims": dims if batched else [-1, *dims]}

@@ -28,7 +28,9 @@ def main(given: Sequence[str] | None = None) -> None:
     """
     words = list(sys.argv[1:] if given is None else given)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    # httpx would log the addresses of callbacks, in whose query there may be a secret.
+    for name in ("uvicorn", "httpx"):
+        logging.getLogger(name).setLevel(logging.WARNING)
     try:
         if words[:1] == ["hash-key"]:
             _hash_key(words[1:])

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from cluster_serving.client.errors import RedisUnavailable
+from cluster_serving.client.errors import ServingError
 from cluster_serving.frontend.answering import Json
 from cluster_serving.frontend.front_end import FrontEnd
 from cluster_serving.frontend.guard import note
@@ -42,7 +42,7 @@ class _Operation:
         front, gateway = self._front, self._front.gateway
         queues: dict[JobLabels, int] = {}
         # Without Redis there are none to tell of; the rest matters then more than ever.
-        with suppress(RedisUnavailable):
+        with suppress(ServingError):
             models = await gateway.listed()
             lengths = await gateway.queue_lengths(models)
             queues = {_labels(model): length for model, length in zip(models, lengths, strict=True)}

@@ -14,6 +14,8 @@ from cluster_serving.client.protocol import DEFAULT_JOB, result_key
 ResponseFormat = Literal["json", "bigdl", "zoo-0.9"]
 """How predictions are written: as plain JSON, or as the texts of the original's 0.10 and later, or 0.9."""
 
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+"""Names of this machine for itself."""
 
 _SCHEMES = tuple(f"{scheme}{kind}" for scheme in ("redis", "rediss") for kind in ("", "+sentinel", "+cluster"))
 
@@ -130,7 +132,12 @@ class HttpOptions(BaseModel):
     @property
     def is_local(self) -> bool:
         """Whether only this machine can connect."""
-        return self.interface in ("127.0.0.1", "localhost", "::1")
+        return self.interface in LOOPBACK
+
+    @property
+    def most_records(self) -> int:
+        """Most instances of a request that is answered at once: so many can be in flight or wait for it."""
+        return min(self.max_instances, 2 * self.parallelism)
 
     def problem(self) -> str | None:
         """What is wrong with the options together; None if nothing is."""

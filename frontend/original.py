@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any, cast, get_args
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlsplit
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -19,13 +19,14 @@ from cluster_serving.frontend.answering import Json, error_headers, failures, re
 from cluster_serving.frontend.disconnect import unless_disconnected
 from cluster_serving.frontend.front_end import FrontEnd
 from cluster_serving.frontend.guard import note
-from cluster_serving.frontend.options import ResponseFormat
+from cluster_serving.frontend.options import LOOPBACK, ResponseFormat
 from cluster_serving.frontend.served_model import ServedModel
 
 # Programs look for the line of their version.
 _WELCOME = "welcome to BigDL web serving frontend\nwelcome to analytics zoo web serving frontend\n"
 # Letter for letter the original's.
 _SECURED = "model secured secrect and salt succeed to put in redis"
+_MAX_SECRET_BYTES = 64 << 10
 _ANY_METHOD = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 _FORMATS: tuple[str, ...] = get_args(ResponseFormat)
 
@@ -148,7 +149,7 @@ class _Original:
         model = await self._front.gateway.model(path.get("name", ""), path.get("version", ""))
         note(request, "original", model.name)
         records = await self._front.offload.to_process(
-            len(body), instances.read, body, options.max_instances, model.described
+            len(body), instances.read, body, options.most_records, model.described
         )
         self._front.metrics.asked("original", model.name, len(records))
         outcomes = await answer(self._front, request, model, records)
@@ -172,17 +173,32 @@ class _Original:
             raise Forbidden(
                 "anybody could replace the secret of the models: configure apiKeysFile, or set modelSecureEnabled"
             )
-        if request.headers.get("origin") not in (None, *options.cors_origins):
+        origin = request.headers.get("origin")
+        if origin not in (None, *options.cors_origins) and not _is_own(str(origin), request, options.interface):
             # A browser lets every web page send a form here, from the machine of a developer, say.
             raise Forbidden("a page of another origin may not replace the secret of the models; see corsOrigins")
+        body = await read_body(request, options, _MAX_SECRET_BYTES)
         try:
-            fields = parse_qs((await read_body(request, options)).decode(), strict_parsing=True)
+            fields = parse_qs(body.decode(), strict_parsing=True, max_num_fields=16)
             secret, salt = fields["secret"][-1], fields["salt"][-1]
         except (ValueError, KeyError):
             # What was sent may be a secret, so it is not repeated.
             raise InvalidInput("the body is not secret=…&salt=…, both with a value") from None
         await self._front.gateway.store_secret({"secret": secret, "salt": salt})
         return PlainTextResponse(_SECURED)
+
+
+def _is_own(origin: str, request: Request, interface: str) -> bool:
+    """Whether a page of this server asks.
+
+    The header Host is no help: a page of another server may give that a name which leads here.
+    """
+    try:
+        parts = urlsplit(origin)
+        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    except ValueError:
+        return False
+    return parts.hostname in (*LOOPBACK, interface) and port == request.scope["server"][1]
 
 
 def _asked_format(request: Request, default: ResponseFormat) -> ResponseFormat:

@@ -71,7 +71,7 @@ class OriginalService:
         model = await self._front.gateway.model(message.modelName, message.modelVersion)
         call.model = model.name
         body = message.input.encode()
-        most = self._front.options.max_instances
+        most = self._front.options.most_records
         records = []
         for record in await self._front.offload.to_process(len(body), instances.read, body, most, model.described):
             if isinstance(record, ServingError):

@@ -84,11 +84,10 @@ class HttpServer(Server):
         self._ready(self.urls)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Take no more requests, and answer those that are there."""
-        for listening in self.servers:
-            listening.close()
+        """Take no more requests, and answer those that are there; HTTP and gRPC at the same time."""
         if self._grpc is not None:
-            await self._grpc.stop(self._options.shutdown_timeout)
+            self._grpc.begin_stop(self._options.shutdown_timeout)
+        # Its last step closes the front end, which waits for gRPC.
         await super().shutdown(sockets)
 
     def _protocol(self) -> asyncio.Protocol:

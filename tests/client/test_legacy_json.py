@@ -3,6 +3,7 @@
 import base64
 import json
 import time
+import tracemalloc
 from contextlib import suppress
 
 import numpy as np
@@ -130,6 +131,18 @@ def test_any_json_is_read_or_refused(value):
     for body in (value, {"instances": value}, {"instances": [{"x": value}]}):
         with suppress(InvalidInput):
             legacy_json.decode_request(json.dumps(body).encode())
+
+
+@pytest.mark.parametrize("values", [[1, "x" * 100_000, *[""] * 1000], [[1.5], ["x" * 100_000], *[[""]] * 1000]])
+def test_a_long_text_among_numbers_costs_no_more_than_itself(values):
+    tracemalloc.start()
+    with pytest.raises(InvalidInput, match="other things than numbers"):
+        legacy_json.to_input("x", values)
+    with pytest.raises(InvalidInput, match="expected a list of numbers"):
+        legacy_json.to_input("x", {"shape": values, "data": values, "indices": values})
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1 << 20
 
 
 def test_an_entry_with_serde_stream_is_such_a_body():

@@ -1,12 +1,18 @@
 """Requests that are queued now and asked for later."""
 
 import json
+import logging
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import httpx
 import pytest
 
+from cluster_serving.client.protocol import result_key
+from cluster_serving.client.results import encode_result
+from cluster_serving.connectors.answer import Answer, write_answers
+from cluster_serving.connectors.stream import StreamReader, create_group
+from cluster_serving.frontend.main import main
 from tests.waiting import wait_until
 
 INSTANCES = [{"x": [1, 2]}, {"x": [3, 4]}]
@@ -120,37 +126,78 @@ def test_an_id_that_is_none_is_404(serve, text):
     assert httpx.get(f"{url}?wait=x").status_code in (400, 404)
 
 
-class Receiver(BaseHTTPRequestHandler):
-    """Fails once, and then takes what is posted."""
+@pytest.mark.usefixtures("vectors")
+def test_an_expired_result_is_not_pending(serve, db, job):
+    place = submit(serve().url)
+    create_group(db, job)
+    first, second = StreamReader(db, job, "test-0", claim_idle_ms=60_000).read(10, block_ms=5000)
+    fields = encode_result(True, ["x"], list(first.decode()[1].values()))
+    write_answers(db, job, 60, [Answer(first, "", fields)])
+    assert httpx.get(place).json()["answered"] == 1
+    db.delete(result_key(job, first.uri))
+    # The other one is being computed, so only the first tells.
+    assert httpx.get(f"{place}?wait=60", timeout=30).status_code == 404
+    with httpx.stream("GET", f"{place}/events", timeout=30) as response:
+        assert response.status_code == 404
+    write_answers(db, job, 60, [Answer(second, "", fields)])
+    assert httpx.get(place).json()["code"] == "REQUEST_NOT_FOUND"
 
-    posts: list  # of the server, set by the test
+
+class Receiver(BaseHTTPRequestHandler):
+    """Answers what is posted with one status after the other."""
 
     def do_POST(self):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         self.server.posts.append(json.loads(body))
-        self.send_response(503 if len(self.server.posts) == 1 else 200)
+        self.send_response(self.server.statuses.pop(0))
         self.end_headers()
 
     def log_message(self, *_):
         """Print nothing."""
 
 
-@pytest.mark.usefixtures("vectors", "echo")
-def test_the_result_is_posted_to_a_host_that_is_allowed_until_it_takes_it(serve, job):
+@pytest.fixture
+def receiver():
     with HTTPServer(("127.0.0.1", 0), Receiver) as receiver:
-        receiver.posts = []
+        receiver.posts, receiver.statuses = [], []
         thread = threading.Thread(target=receiver.serve_forever)
         thread.start()
-        try:
-            place = f"127.0.0.1:{receiver.server_port}"
-            submit(serve(f"--callbackHosts={place}").url, callback=f"http://{place}/done")
-            wait_until(lambda: len(receiver.posts) == 2)
-        finally:
-            receiver.shutdown()
-            thread.join()
+        yield receiver
+        receiver.shutdown()
+        thread.join()
+
+
+@pytest.mark.usefixtures("vectors", "echo")
+@pytest.mark.parametrize("not_now", [503, 429, 408])
+def test_the_result_is_posted_to_a_host_that_is_allowed_until_it_takes_it(serve, job, receiver, not_now):
+    receiver.statuses = [not_now, 204]
+    place = f"127.0.0.1:{receiver.server_port}"
+    submit(serve(f"--callbackHosts={place}").url, callback=f"http://{place}/done")
+    wait_until(lambda: len(receiver.posts) == 2)
     first, second = receiver.posts
     assert first == second
     assert (first["model"], first["status"], first["predictions"]) == (job, "done", PREDICTIONS)
+
+
+@pytest.mark.usefixtures("vectors", "echo")
+@pytest.mark.parametrize("status", [302, 404])
+def test_a_callback_that_is_refused_is_said_without_its_address(serve, receiver, caplog, status):
+    receiver.statuses = [status]
+    place = f"127.0.0.1:{receiver.server_port}"
+    submit(serve(f"--callbackHosts={place}").url, callback=f"http://{place}/done?token=hidden")
+    warnings = "cluster_serving.frontend.callback"
+    wait_until(lambda: any(record.name == warnings for record in caplog.records))
+    (message,) = [record.getMessage() for record in caplog.records if record.name == warnings]
+    assert message == f"a result was not posted to 127.0.0.1: status {status}"
+    assert len(receiver.posts) == 1
+
+
+def test_the_command_logs_no_addresses_of_callbacks(monkeypatch):
+    logger = logging.getLogger("httpx")
+    monkeypatch.setattr(logger, "level", logging.NOTSET)
+    with pytest.raises(SystemExit):
+        main(["--no-such-option"])
+    assert logger.level == logging.WARNING
 
 
 @pytest.mark.usefixtures("vectors")

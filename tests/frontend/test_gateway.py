@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from cluster_serving.client.errors import ModelNotFound, RedisUnavailable
+from cluster_serving.client.errors import ModelNotFound, RedisUnavailable, ServingError
 from cluster_serving.client.protocol import DEFAULT_JOB, slots_key
 from cluster_serving.client.slots import JOBS_KEY, SlotReport
 from cluster_serving.connectors.slots import SlotReporter
@@ -62,6 +62,18 @@ def test_all_are_told_that_redis_is_away():
     found, _ = ask("redis://127.0.0.1:1", ("some",))
     assert all(isinstance(error, RedisUnavailable) for error in found)
     assert len(set(map(id, found))) == MANY
+
+
+def test_a_job_of_which_nothing_can_be_read_keeps_no_other_from_being_asked(redis_server, db, model):
+    wrong, odd = f"{model}-wrong", f"{model}-odd"
+    db.set(slots_key(wrong), "no hash")
+    db.hset(slots_key(odd), "0", "no report")
+    found, _ = ask(redis_server.url, (wrong, model, odd))
+    assert all(names == sorted([wrong, model, odd] + [f"{name}\n1" for name in (wrong, model, odd)]) for names in found)
+    for name, reason in ((wrong, "WRONGTYPE"), (odd, "cannot be read")):
+        found, _ = ask(redis_server.url, (name,))
+        assert all(type(error) is ServingError and reason in str(error) for error in found)
+    db.delete(slots_key(wrong), slots_key(odd))
 
 
 @pytest.mark.parametrize("cancelled", [0, 1])

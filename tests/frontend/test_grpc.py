@@ -214,6 +214,14 @@ def test_hostile_messages_are_read_or_refused(tensors, contents):
         assert str(error)
 
 
+def test_a_model_of_a_dtype_that_v2_does_not_have_is_described(serve, report, job):
+    report(("x", "complex64", (None, 2)))
+    with grpc.insecure_channel(serve().grpc) as channel:
+        call = caller(channel, "inference.GRPCInferenceService")
+        reply = call("ModelConfig", inference.ModelConfigRequest(name=job), inference.ModelConfigResponse)
+        assert inference.DataType.Name(reply.config.input[0].data_type) == "TYPE_INVALID"
+
+
 def test_text_travels_as_bytes():
     texts = np.array(["ä", "b"], object)
     reply = kserve_messages.encode(InferResponse("m", "1", "", {"y": texts}), raw=False)

@@ -3,6 +3,7 @@
 import base64
 import gzip
 import json
+import tracemalloc
 import zlib
 
 import numpy as np
@@ -146,6 +147,16 @@ def test_what_is_wrong_with_a_tensor_is_said(tensor, binary, message):
     header = json.dumps({"inputs": [tensor]}).encode()
     with pytest.raises(InvalidInput, match=message):
         kserve_body.decode(header + binary, str(len(header)))
+
+
+@pytest.mark.parametrize("datatype", ["FP32", "INT8", "BOOL"])
+def test_a_long_text_among_numbers_costs_no_more_than_itself(datatype):
+    tracemalloc.start()
+    with pytest.raises(InvalidInput, match="not numbers"):
+        datatypes.from_numbers("x", datatype, (1001,), ["x" * 100_000, *[""] * 1000])
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1 << 20
 
 
 @pytest.mark.parametrize(

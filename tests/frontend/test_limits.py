@@ -3,6 +3,7 @@
 import asyncio
 import json
 import socket
+import time
 
 import httpx
 import pytest
@@ -39,6 +40,16 @@ def test_too_many_instances_are_413(serve):
     response = httpx.post(f"{serve('--maxInstances=2').url}/predict", json={"instances": [{"x": [1]}] * 3})
     assert response.status_code == 413
     assert "3 instances; at most 2" in response.json()["error"]
+
+
+@pytest.mark.usefixtures("echo", "vectors")
+def test_more_instances_than_can_be_in_flight_or_wait_are_413(serve, job):
+    url = serve("--parallelism=2").url
+    for count, status in ((4, 200), (5, 413)):
+        instances = {"instances": [{"x": [1]}] * count}
+        tensor = {"name": "x", "datatype": "FP32", "shape": [count, 1], "data": [1] * count}
+        assert httpx.post(f"{url}/predict", json=instances, timeout=30).status_code == status
+        assert httpx.post(f"{url}/v2/models/{job}/infer", json={"inputs": [tensor]}, timeout=30).status_code == status
 
 
 @pytest.mark.usefixtures("vectors")
@@ -89,6 +100,44 @@ def test_endless_headers_are_refused(serve):
         answer = connection.recv(1000)
     assert answer.startswith(b"HTTP/1.1 431")
     assert b'"HEADERS_TOO_LARGE"' in answer
+
+
+CHUNKED = b"POST /predict HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize("endless", [b"0\r\nx: ", b"0\r\nx: y\r\nx: ", b"1;x="])
+def test_endless_trailers_and_chunk_extensions_are_refused(serve, endless):
+    with connect(serve("--maxHeaderBytes=2000").url) as connection:
+        connection.sendall(CHUNKED + endless)
+        for _ in range(3):
+            time.sleep(0.05)
+            connection.sendall(b"y" * 900)
+        assert connection.recv(1000).startswith(b"HTTP/1.1 431")
+
+
+@pytest.mark.usefixtures("echo", "vectors")
+def test_trailers_are_not_taken_for_headers(serve):
+    with connect(serve().url) as connection:
+        connection.sendall(CHUNKED + b"%x\r\n%b\r\n0\r\nx-timeout-ms: soon\r\n\r\n" % (len(BODY), BODY))
+        assert connection.recv(1000).startswith(b"HTTP/1.1 200")
+
+
+def test_who_is_answered_before_the_body_has_no_more_time_for_it_than_for_headers(serve):
+    with connect(serve("--headerTimeout=0.2").url) as connection:
+        connection.sendall(b"POST /nowhere HTTP/1.1\r\nhost: a\r\ncontent-length: 10000\r\n\r\n")
+        assert connection.recv(1000).startswith(b"HTTP/1.1 404")
+        connection.sendall(b"123")
+        assert connection.recv(1000) == b""
+
+
+def test_the_rest_of_a_body_does_not_count_as_the_head_behind_it(serve):
+    with connect(serve("--maxHeaderBytes=2000").url) as connection:
+        connection.sendall(b"POST /nowhere HTTP/1.1\r\nhost: a\r\ncontent-length: 3000\r\n\r\n")
+        assert connection.recv(1000).startswith(b"HTTP/1.1 404")
+        connection.sendall(b"x" * 3000 + b"GET /health/live HTT")
+        time.sleep(0.05)
+        connection.sendall(b"P/1.1\r\nhost: a\r\n\r\n")
+        assert connection.recv(1000).startswith(b"HTTP/1.1 200")
 
 
 def test_large_headers_are_refused_also_if_they_come_at_once(serve):

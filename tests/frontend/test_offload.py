@@ -11,6 +11,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import grpc
 import httpx
 import numpy as np
 import orjson
@@ -18,8 +19,9 @@ import pytest
 import tritonclient.http as triton
 
 from cluster_serving.client.errors import InvalidInput, Overloaded
-from cluster_serving.frontend import instances, kserve_batch, kserve_body, predictions
+from cluster_serving.frontend import datatypes, instances, kserve_batch, kserve_body, predictions
 from cluster_serving.frontend.offload import LARGE, Offload
+from cluster_serving.frontend.proto import inference
 from tests.waiting import wait_until
 
 VALUES = 400_000
@@ -133,6 +135,8 @@ def event_loop_only(monkeypatch, front):
         guard(kserve_body, name)
     guard(predictions, "written")
     guard(kserve_batch, "_strings")
+    for name in ("_split", "to_raw"):
+        guard(datatypes, name)
 
 
 @pytest.mark.usefixtures("event_loop_only")
@@ -165,3 +169,10 @@ def test_texts_in_binary_form_are_read_apart_from_the_event_loop(front, report, 
         tensor = triton.InferInput("s", list(words.shape), "BYTES")
         tensor.set_data_from_numpy(words)
         assert (client.infer(job, [tensor]).as_numpy("s") == words).all()
+    raw = datatypes.to_raw(words, "BYTES")
+    request = inference.ModelInferRequest(model_name=job, raw_input_contents=[raw])
+    request.inputs.add(name="s", datatype="BYTES", shape=words.shape)
+    with grpc.insecure_channel(front.grpc, [("grpc.max_receive_message_length", -1)]) as channel:
+        call = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer", None, None)
+        answer = inference.ModelInferResponse.FromString(call(request.SerializeToString(), timeout=60))
+    assert list(answer.raw_output_contents) == [raw]

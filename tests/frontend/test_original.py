@@ -146,9 +146,26 @@ def test_the_secret_of_encrypted_models_reaches_redis_and_no_message(ask, db):
     page = ask.post("/model-secure", content="secret=a&salt=b", headers={"Origin": "https://evil.example"})
     assert page.status_code == 403
     assert "another origin" in page.json()["error"]
-    wrong = ask.post("/model-secure", content="secret=hidden")
-    assert wrong.status_code == 400
-    assert "hidden" not in wrong.text
+    for body, status in (
+        ("secret=hidden", 400),
+        ("secret=hidden&salt=b" + "&a=b" * 16, 400),
+        ("a=" + "b" * 65536, 413),
+    ):
+        wrong = ask.post("/model-secure", content=body)
+        assert wrong.status_code == status
+        assert "hidden" not in wrong.text
+    db.delete(MODEL_SECRET_KEY)
+
+
+def test_the_servers_own_page_may_send_a_secret_and_none_that_calls_itself_so(serve, db):
+    url = serve().url
+    port = int(url.rpartition(":")[2])
+    own = [url, f"http://localhost:{port}", f"http://[::1]:{port}"]
+    others = [f"http://evil.example:{port}", f"http://localhost:{port + 1}", "http://localhost", "http://[", "null", ""]
+    for origin in (*own, *others):
+        headers = {"Origin": origin, "Host": origin.removeprefix("http://") or "a"}
+        done = httpx.post(f"{url}/model-secure", content="secret=a&salt=b", headers=headers)
+        assert done.status_code == (200 if origin in own else 403), origin
     db.delete(MODEL_SECRET_KEY)
 
 
