@@ -3,6 +3,7 @@
 import os
 import secrets
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -171,8 +172,13 @@ class Cluster:
         """The command that starts a job, while it runs."""
         command = [BIN / "cluster-serving-start"]
         folder = self.configure(**settings)
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-        with subprocess.Popen(command, cwd=folder, env=self._environment, text=True, **pipes) as process:
+        options = {
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.STDOUT,
+            # Of a shell's background processes, as tests may be, Ctrl-C is ignored.
+            "preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        }
+        with subprocess.Popen(command, cwd=folder, env=self._environment, text=True, **options) as process:
             try:
                 yield process
             finally:
