@@ -87,8 +87,8 @@ class OutputQueue(API):
         }
         # Last: what fails before must not lose results.
         with suppress(RedisError):
-            for key in keys:
-                self.db.delete(key)
+            for chunk in queues.batched(keys, queues.SCAN_COUNT):
+                self.db.delete(*chunk)
         return results | {uri: result for uri, result in images.items() if result != MISSING}
 
     def _image_result(self, uri: str, delete: bool) -> str:

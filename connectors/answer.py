@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
 import redis
@@ -138,8 +137,7 @@ def write_answers(
         (stream_of(job, letter.request.priority), letter.request.id): flat(letter.fields()) for letter in letters
     }
     for write in writes:
-        fields = flat(write.fields)
-        letter = letter_of.get((write.stream, write.entry_id), []) if letters else []
+        fields, letter = flat(write.fields), letter_of.get((write.stream, write.entry_id), [])
         keys += [write.stream, write.key]
         arguments += [write.entry_id, write.channel, write.uri, write.told, len(fields), len(letter), *fields, *letter]
     written = int(call(client, Call(_ANSWER, keys, arguments)))
@@ -152,11 +150,6 @@ def write_answers(
 
 def _is_there(client: redis.Redis, write: _Write) -> bool:
     return bool(client.xrange(write.stream, write.entry_id.decode(), write.entry_id.decode()))
-
-
-@lru_cache
-def _prefix(job: str) -> bytes:
-    return result_key(job, "").encode()
 
 
 class _Write(NamedTuple):
@@ -174,7 +167,7 @@ class _Write(NamedTuple):
     def of(cls, job: str, answer: Answer) -> _Write:
         entry = answer.entry
         uri = entry.uri.encode("utf8", "surrogateescape")
-        key, fields = _prefix(job) + uri, answer.fields
+        key, fields = result_key(job, "").encode() + uri, answer.fields
         if image_stream.sent(job, entry):
             key, fields = image_stream.result_key("").encode() + uri, image_stream.result_fields(fields)
         channel = entry.reply_to.encode("utf8", "surrogateescape") or key

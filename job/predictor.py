@@ -13,7 +13,7 @@ from cluster_serving.connectors.answer import Answer
 from cluster_serving.job.batch import Arrays, group_by_shape, isolate, merge, split
 from cluster_serving.job.batch_memory import BatchMemory
 from cluster_serving.job.models import load_model
-from cluster_serving.job.models.spec import Model, Started, TensorSpec
+from cluster_serving.job.models.spec import Model, Started
 from cluster_serving.job.options import JobOptions
 from cluster_serving.job.postprocessing import Encoder, make_encoder
 from cluster_serving.job.preprocessing import Preprocessor
@@ -93,8 +93,6 @@ class Predictor:
         threads = options.model.threads
         self._decoders = ThreadPoolExecutor(threads, "decoder") if threads > 1 else None
         self._memories = [BatchMemory(spec.numpy_dtype) for spec in self.model.inputs]
-        self._outputs: Sequence[TensorSpec] = []
-        self._names: list[str] = []
         self._preprocessor = Preprocessor(
             self.model.inputs, self.model.layout, options.image, options.batch.inputs_already_batched
         )
@@ -224,11 +222,9 @@ class Predictor:
         if isinstance(result, ServingError):
             return request.fail(result)
         try:
-            if self._outputs is not self.model.outputs:
-                # Only now: some models name their outputs at the first call.
-                self._outputs = self.model.outputs
-                self._names = [spec.name for spec in self._outputs]
-            return request.answer(self._encode(request.entry.native, self._names, result))
+            # Only now: some models name their outputs at the first call.
+            names = [spec.name for spec in self.model.outputs]
+            return request.answer(self._encode(request.entry.native, names, result))
         except ServingError as error:
             return request.fail(error)
         except Exception as error:

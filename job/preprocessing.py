@@ -69,7 +69,7 @@ class Preprocessor:
                 f"the request has {len(record)} inputs ({', '.join(map(repr, islice(record, _MOST_NAMED)))}); "
                 f"the model expects {len(self._rules)}: {', '.join(map(str, self._rules))}"
             )
-        names = [rule.name for rule in self._rules] if record.keys() == self._names else record
+        names = self._order(record)
         arrays = [rule.apply(name, record[name]) for rule, name in zip(self._rules, names, strict=True)]
         if self._already_batched and len({len(array) for array in arrays}) > 1:
             sizes = ", ".join(f"{name!r} {len(array)}" for name, array in zip(names, arrays, strict=True))
@@ -84,9 +84,13 @@ class Preprocessor:
         """
         if self._already_batched or len(record) != len(self._rules):
             return None
-        names = [rule.name for rule in self._rules] if record.keys() == self._names else list(record)
+        names = self._order(record)
         takes = all(rule.takes(record[name]) for rule, name in zip(self._rules, names, strict=True))
         return names if takes else None
+
+    def _order(self, record: Mapping[str, Input]) -> list[str]:
+        """Which inputs of a record are the model's, in the model's order."""
+        return [rule.name for rule in self._rules] if record.keys() == self._names else list(record)
 
 
 class _Rule:

@@ -87,6 +87,7 @@ def start(config: Config, say: Say = lambda _: None) -> Started:
         say(f"Submitting job {config.job_name}")
         earlier = os.fsdecode(client.hget(limits_key(config.job_name), PAYLOAD_FOLDER) or b"")
         options = job_options(config, submission, payload_folder.ensure(config, earlier))
+        job_id = ""
         try:
             job_id = submit(cluster.home, cluster.address, options, config.start_timeout)
             slot = wait_ready(client, rest, config, job_id, submission, say)
@@ -95,7 +96,7 @@ def start(config: Config, say: Say = lambda _: None) -> Started:
         except BaseException:
             # Also when the user gives up: a half started job would refuse the next start.
             resubmit.forget(cluster.home.path, config.job_name)
-            _give_up(rest, config.job_name, submission, say)
+            _give_up(rest, config.job_name, job_id, submission, say)
             raise
         return Started(config, job_id, rest.page(job_id), engine, slot.model)
 
@@ -162,24 +163,29 @@ def shutdown(config: Config | None, say: Say = lambda _: None) -> bool:
     return found
 
 
-def _give_up(rest: FlinkRest, name: str, submission: str, say: Say) -> None:
-    """Cancel what a start has left behind, even if it was cut short before it knew the job's id."""
+def _give_up(rest: FlinkRest, name: str, job_id: str, submission: str, say: Say) -> None:
+    """Cancel what a start has left behind; `job_id` is empty if it was cut short before it knew that."""
     say(f"Cancelling job {name}")
-    found: list[Job] = []
-    listed_by = time.monotonic() + _LISTED_WITHIN
-
-    def is_settled() -> bool:
-        found[:] = [job for job in rest.jobs(name) if job.submission == submission]
-        # Flink may have taken a job that it does not list yet.
-        return bool(found) or (time.monotonic() > listed_by and not rest.knows_little_of(name))
-
     try:
-        wait_until(is_settled, _INITIALIZED_WITHIN)
-        for job in found:
-            rest.cancel(job.id)
+        for found in [job_id] if job_id else _submitted(rest, name, submission):
+            rest.cancel(found)
     except LaunchError as error:
         # What made the start fail is what has to be told last.
         say(f"job {name} may still run: {error}")
+
+
+def _submitted(rest: FlinkRest, name: str, submission: str) -> list[str]:
+    """Ids of the jobs of a submission, of which nobody has been told."""
+    found: list[str] = []
+    listed_by = time.monotonic() + _LISTED_WITHIN
+
+    def is_settled() -> bool:
+        found[:] = [job.id for job in rest.jobs(name) if job.submission == submission]
+        # Flink may have taken a job that it does not list yet.
+        return bool(found) or (time.monotonic() > listed_by and not rest.knows_little_of(name))
+
+    wait_until(is_settled, _INITIALIZED_WITHIN)
+    return found
 
 
 def _store_secret(client: Redis, config: Config, say: Say) -> None:

@@ -19,8 +19,8 @@ from cluster_serving.bench.generator import Load
 from cluster_serving.bench.payload import Record
 from cluster_serving.bench.suite import models, peers
 from cluster_serving.bench.suite.peers import Work
-from cluster_serving.bench.suite.session import Measured, Session, best
-from cluster_serving.bench.suite.stack import Stack, Unavailable
+from cluster_serving.bench.suite.session import Measured, Session, best, best_peers
+from cluster_serving.bench.suite.stack import Stack
 from cluster_serving.bench.target import references
 from cluster_serving.client.inputs import Array
 
@@ -64,34 +64,36 @@ def vector_latency(session: Session) -> Measured:
 def vector_pipelined(session: Session) -> Measured:
     """The same, as fast as possible with 1,024 on their way, or over as many connections as suit Mosec."""
     model = _models(session)["mlp"]
-    copies = dict.fromkeys((1, session.cores))
+    works = {f"{copies}x1": Work("vector", model, _vectors(), copies, 1) for copies in (1, session.cores)}
     with Stack() as stack, ExitStack() as jobs:
 
         def ours() -> Measured:
             load = Load("pipelined", "sync", 2 * PIPELINE, check_every=16)
             return session.measure(stack.where("vector", _vectors()), load, stack.roles())
 
-        def serve(copies: int) -> Measured:
+        def serve(layout: str) -> None:
             jobs.close()
             # A TaskManager each: copies in one share Python's lock.
-            settings = {"modelParallelism": copies, "slotsPerTaskManager": 1, "maxBatchSize": _LARGE_BATCH}
-            jobs.enter_context(stack.running("vector", model, **settings))
+            settings = {"modelParallelism": works[layout].workers, "slotsPerTaskManager": 1}
+            jobs.enter_context(stack.running("vector", model, maxBatchSize=_LARGE_BATCH, **settings))
+
+        def candidate(layout: str) -> Measured:
+            serve(layout)
             return ours()
 
-        tries = {f"{count}x1": partial(serve, count) for count in copies}
-        layouts = {"ours": best(tries, session.say)}
-        tries[layouts["ours"]]()
-        others: dict[str, Callable[[], Measured]] = {}
-        for name in {"mosec"}.intersection(session.settings.peers):
-            works = {f"{count}x1": Work("vector", model, _vectors(), count, 1) for count in copies}
-            tries = {
-                f"{layout}, {in_flight} connections": partial(_peer, session, stack, name, work, in_flight)
-                for layout, work in works.items()
+        layout = best({name: partial(candidate, name) for name in works}, session.say)
+        serve(layout)
+        tries = {
+            peer: {
+                f"{name}, {in_flight} connections": partial(_peer, session, stack, peer, work, in_flight)
+                for name, work in works.items()
                 for in_flight in (HTTP_IN_FLIGHT, 4 * HTTP_IN_FLIGHT)
             }
-            layouts[name] = best(tries, session.say)
-            others[name] = tries[layouts[name]]
-        return session.compare(ours, others) | {"layouts": layouts}
+            for peer in ("mosec",)
+            if peer in session.settings.peers
+        }
+        others, layouts = best_peers(tries, session.say)
+        return session.compare(ours, others) | {"layouts": {"ours": layout} | layouts}
 
 
 def vector_http(session: Session) -> Measured:
@@ -259,19 +261,13 @@ def _against_bare(session: Session, kind: str, chosen: tuple[str, ...], precisio
                 _SINGLE: partial(_frozen, stack, singles[single]),
             }
             layouts_of = {"ours": layout, "bare loop": loop, _SINGLE: single}
-            for peer in chosen:
-                tries = {
-                    name: partial(_peer, session, stack, peer, work, IN_FLIGHT, right) for name, work in layouts.items()
-                }
-                try:
-                    layouts_of[peer] = best(tries, session.say)
-                except Unavailable as error:
-                    session.say(f"  {peer}: {error}")
-                    layouts_of[peer] = f"failed: {error}"
-                    continue
-                others[peer] = tries[layouts_of[peer]]
-            found = session.compare(partial(ours, layout), others)
-    return found | {"layouts": layouts_of, "bytes": payload.size(records[0])}
+            tries = {
+                peer: {n: partial(_peer, session, stack, peer, work, IN_FLIGHT, right) for n, work in layouts.items()}
+                for peer in chosen
+            }
+            best_of_others, layouts_of_others = best_peers(tries, session.say)
+            found = session.compare(partial(ours, layout), others | best_of_others)
+    return found | {"layouts": layouts_of | layouts_of_others, "bytes": payload.size(records[0])}
 
 
 def _bare(work: Work, logs: Path, seconds: float, batch: int) -> Measured:

@@ -173,6 +173,22 @@ def best(candidates: Mapping[str, Callable[[], Measured]], say: Say) -> str:
     return max(rates, key=lambda name: rates[name])
 
 
+def best_peers(
+    tries: Mapping[str, Mapping[str, Callable[[], Measured]]], say: Say
+) -> tuple[dict[str, Callable[[], Measured]], dict[str, str]]:
+    """Of each peer the fastest candidate, and its name; for one that does not start, why."""
+    chosen, names = {}, {}
+    for peer, candidates in tries.items():
+        try:
+            names[peer] = best(candidates, say)
+        except Unavailable as error:
+            say(f"  {peer}: {error}")
+            names[peer] = f"failed: {error}"
+            continue
+        chosen[peer] = candidates[names[peer]]
+    return chosen, names
+
+
 def middle(runs: Sequence[Mapping[str, Any]], *path: str) -> float:
     """Median over runs of a number, found by its keys."""
     values = []
