@@ -13,6 +13,7 @@ RUN useradd --create-home --uid 1000 serving \
 WORKDIR /opt/cluster-serving
 COPY pyproject.toml README.md LICENSE ./
 COPY client client
+COPY protocol protocol
 COPY connectors connectors
 COPY job job
 COPY launcher launcher

@@ -1,7 +1,6 @@
 # What people run and what CI runs are the same targets. Only relative paths: the clone may lie in a path with spaces.
 PYTHON ?= python3.11
 BIN := .venv/bin
-SOURCES := pyproject.toml $(shell find client connectors job launcher frontend bench flink-conf -type f -not -name '*.pyc')
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .PHONY: help quickstart stop test chaos check fuzz bench bench-guard format proto clean
@@ -66,8 +65,7 @@ clean:  ## Remove the environment and the quickstart's files
 	@$(PIP) install --quiet '.[fuzz]'
 	@touch .venv/fuzz .venv/installed
 
-# Not an editable install: Flink's embedded interpreter does not read the .pth files that those consist of. So what runs
-# here is what a user's installation contains.
-.venv/installed: $(SOURCES) | .venv/bin/python
-	@$(PIP) install --quiet --no-deps --force-reinstall .
+# Editable: Flink's interpreter finds the package in the clone, by the links in cluster_serving/.
+.venv/installed: pyproject.toml | .venv/bin/python
+	@$(PIP) install --quiet --no-deps --editable .
 	@touch .venv/installed

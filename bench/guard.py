@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from cluster_serving.bench import payload
-from cluster_serving.bench.generator import Load
-from cluster_serving.bench.output import machine
+from cluster_serving.bench.load import payload
+from cluster_serving.bench.load.generator import Load
+from cluster_serving.bench.load.output import machine
 from cluster_serving.bench.suite import models, peers
 from cluster_serving.bench.suite.session import Measured, Session, Settings, middle
 from cluster_serving.bench.suite.stack import Stack

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cluster_serving.bench import svg
+from cluster_serving.bench.load import svg
 from cluster_serving.bench.suite.session import middle
 
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"

@@ -1,7 +1,8 @@
 """The application's side: queues, wire protocol, errors."""
 
 from cluster_serving.client.aio import AsyncInputQueue, AsyncOutputQueue
-from cluster_serving.client.errors import (
+from cluster_serving.client.queues import InputQueue, OutputQueue
+from cluster_serving.protocol.errors import (
     DeadlineExceeded,
     EngineMissing,
     InferenceFailed,
@@ -16,8 +17,7 @@ from cluster_serving.client.errors import (
     ResultTimeout,
     ServingError,
 )
-from cluster_serving.client.inputs import Image, SparseTensor
-from cluster_serving.client.queues import InputQueue, OutputQueue
+from cluster_serving.protocol.inputs import Image, SparseTensor
 
 __all__ = [
     "AsyncInputQueue",

@@ -14,23 +14,21 @@ from typing import Any, Self
 
 from redis.exceptions import RedisError
 
-from cluster_serving.client.cancellation import Place, RecentEntries, cancelling
-from cluster_serving.client.connection import connect_async, translated
+from cluster_serving.client.cancel import Place, RecentEntries, cancelling
 from cluster_serving.client.convert import inputs_of, to_inputs
-from cluster_serving.client.enqueueing import enqueueing
-from cluster_serving.client.errors import ServingError
-from cluster_serving.client.exchange import Exchange
+from cluster_serving.client.dispatcher import Dispatcher
+from cluster_serving.client.enqueue import enqueueing
 from cluster_serving.client.mailbox import RECHECK
-from cluster_serving.client.payload_files import PayloadFolders
-from cluster_serving.client.pending import Fields
-from cluster_serving.client.priority import NORMAL
-from cluster_serving.client.protocol import DEFAULT_JOB, result_key, result_pattern
 from cluster_serving.client.queues import SCAN_COUNT, batched, results_of
 from cluster_serving.client.request_options import RequestOptions, split
-from cluster_serving.client.results import Result, decode_result
-from cluster_serving.client.scripts import run_async
-from cluster_serving.client.timeouts import result_timeout_async
 from cluster_serving.client.wakeups import Wakeups
+from cluster_serving.protocol.connection import connect_async, translated
+from cluster_serving.protocol.errors import ServingError
+from cluster_serving.protocol.keys import DEFAULT_JOB, NORMAL, result_key, result_pattern
+from cluster_serving.protocol.payload_files import PayloadFolders
+from cluster_serving.protocol.results import Fields, Result, decode_result
+from cluster_serving.protocol.scripts import run_async
+from cluster_serving.protocol.timeouts import result_timeout_async
 
 
 class _AsyncQueue:
@@ -46,7 +44,7 @@ class _AsyncQueue:
         self.name = name
         self.db = connect_async(host or "localhost", port or 6379, url, name, **redis_options)
         self._wakeups = Wakeups(self.db)
-        self._exchange = Exchange(self.db, name)
+        self._exchange = Dispatcher(self.db, name)
         self._recent = RecentEntries()
         self._folders = PayloadFolders()
 

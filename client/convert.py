@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from cluster_serving.client.errors import InvalidInput
-from cluster_serving.client.inputs import Image, Input, SparseTensor
+from cluster_serving.protocol.errors import InvalidInput
+from cluster_serving.protocol.inputs import Image, Input, SparseTensor
 
 _ACCEPTED = (
     "a numpy array, a number, a path of an image file (str or Path), bytes of an image file, {'path': …}, {'b64': …}, "

@@ -11,7 +11,7 @@ from typing import Any
 import redis.asyncio
 from redis.exceptions import ConnectionError, ResponseError, TimeoutError
 
-from cluster_serving.client.scripts import Call, with_texts
+from cluster_serving.protocol.scripts import Call, with_texts
 
 
 class Line:
@@ -69,6 +69,6 @@ class Line:
             return error
 
     async def _failed(self, error: Exception) -> None:
-        # A Redis that hangs is not asked again, see `client.connection`.
+        # A Redis that hangs is not asked again, see `protocol.connection`.
         if not isinstance(error, ConnectionError):
             raise error

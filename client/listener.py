@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 import redis.asyncio
 from redis.exceptions import ConnectionError, RedisError
 
-from cluster_serving.client.connection import translated
-from cluster_serving.client.errors import RedisUnavailable
 from cluster_serving.client.mailbox import RECHECK, RECONNECT_PAUSE
+from cluster_serving.protocol.connection import translated
+from cluster_serving.protocol.errors import RedisUnavailable
 
 _SUBSCRIBE_TIMEOUT = 5.0
 

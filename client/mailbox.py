@@ -17,7 +17,7 @@ import hiredis
 import redis
 from redis.exceptions import ConnectionError, TimeoutError
 
-from cluster_serving.client.pending import Fields
+from cluster_serving.protocol.results import Fields
 
 T = TypeVar("T")
 

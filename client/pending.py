@@ -6,11 +6,9 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cluster_serving.client.payload_files import PayloadFolder
-from cluster_serving.client.priority import NORMAL
-
-Fields = dict[bytes, bytes]
-"""Of a result hash."""
+from cluster_serving.protocol.keys import NORMAL
+from cluster_serving.protocol.payload_files import PayloadFolder
+from cluster_serving.protocol.results import Fields
 
 
 @dataclass(slots=True, eq=False)

@@ -1,7 +1,7 @@
 """The synchronous client: `InputQueue` takes requests, `OutputQueue` gives results.
 
 Constructor arguments and methods are those of the original's client, without its HTTP mode (`frontend_url`, `sync`).
-Beyond it: results can be waited for, errors are exceptions (`client.errors`) instead of the strings "[]" and "NaN",
+Beyond it: results can be waited for, errors are exceptions (`protocol.errors`) instead of the strings "[]" and "NaN",
 dtypes survive, a uri may hold any character, and reading all results scans instead of blocking Redis.
 """
 
@@ -18,20 +18,18 @@ from typing import Any, Self
 
 from redis.exceptions import RedisError
 
-from cluster_serving.client.cancellation import Place, RecentEntries, cancelling
-from cluster_serving.client.connection import connect, translated
+from cluster_serving.client.cancel import Place, RecentEntries, cancelling
 from cluster_serving.client.convert import inputs_of, to_inputs
-from cluster_serving.client.enqueueing import enqueueing
-from cluster_serving.client.errors import ServingError
+from cluster_serving.client.enqueue import enqueueing
 from cluster_serving.client.mailbox import Mailbox
-from cluster_serving.client.payload_files import PayloadFolders
-from cluster_serving.client.pending import Fields
-from cluster_serving.client.priority import NORMAL
-from cluster_serving.client.protocol import DEFAULT_JOB, result_key, result_pattern, uri_of
 from cluster_serving.client.request_options import RequestOptions, split
-from cluster_serving.client.results import Result, decode_result
-from cluster_serving.client.scripts import run
-from cluster_serving.client.timeouts import result_timeout
+from cluster_serving.protocol.connection import connect, translated
+from cluster_serving.protocol.errors import ServingError
+from cluster_serving.protocol.keys import DEFAULT_JOB, NORMAL, result_key, result_pattern, uri_of
+from cluster_serving.protocol.payload_files import PayloadFolders
+from cluster_serving.protocol.results import Fields, Result, decode_result
+from cluster_serving.protocol.scripts import run
+from cluster_serving.protocol.timeouts import result_timeout
 
 SCAN_COUNT = 500
 
@@ -97,7 +95,7 @@ class OutputQueue(_Queue):
         port: Redis port, default 6379.
         name: The job's `jobName`, default `serving_stream`.
         url: Instead of host and port: `redis://[user:password@]host:port/db`, `rediss://` for TLS, or one of
-            Sentinels or of a cluster (`client.failover.FailoverUrl`).
+            Sentinels or of a cluster (`protocol.failover.FailoverUrl`).
         redis_options: Further arguments of `redis.Redis`, such as `password` or `ssl_ca_certs`.
     """
 
@@ -178,7 +176,7 @@ class InputQueue(_Queue):
         port: Redis port, default 6379.
         name: The job's `jobName`, default `serving_stream`.
         url: Instead of host and port: `redis://[user:password@]host:port/db`, `rediss://` for TLS, or one of
-            Sentinels or of a cluster (`client.failover.FailoverUrl`).
+            Sentinels or of a cluster (`protocol.failover.FailoverUrl`).
         redis_options: Further arguments of `redis.Redis`, such as `password` or `ssl_ca_certs`.
     """
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from cluster_serving.client.errors import InvalidInput
-from cluster_serving.client.priority import NORMAL, PRIORITIES
+from cluster_serving.protocol.errors import InvalidInput
+from cluster_serving.protocol.keys import NORMAL, PRIORITIES
 
 _SHORTEST = 0.001
 _LONGEST_MS = 10**14
@@ -29,7 +29,7 @@ class RequestOptions:
     Attributes:
         deadline: Seconds that the request may wait before it is computed; None for the job's `requestDeadline`, `inf`
             for as long as it takes.
-        priority: One of `client.priority.PRIORITIES`.
+        priority: One of `protocol.keys.PRIORITIES`.
         block: Whether to wait for room if the queue is full; None: if there is a timeout.
         timeout: Seconds to wait for room at most; None for as long as it takes.
 

@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 import redis
 
-from cluster_serving.client import image_stream
-from cluster_serving.client.dead_letters import DeadLetter
-from cluster_serving.client.payload_files import remove
-from cluster_serving.client.priority import stream_of
-from cluster_serving.client.protocol import GROUP, RESULT, Entry, answered_key, dead_letters_key, result_key
-from cluster_serving.client.scripts import Call, Script, call, flat
+from cluster_serving.protocol.dead_letters import DeadLetter
+from cluster_serving.protocol.entry import RESULT, Entry
+from cluster_serving.protocol.keys import GROUP, answered_key, dead_letters_key, result_key, stream_of
+from cluster_serving.protocol.original import image_stream
+from cluster_serving.protocol.payload_files import remove
+from cluster_serving.protocol.scripts import Call, Script, call, flat
 
 MAX_DEAD_LETTERS = 1000
 """The oldest dead letters make room for new ones."""

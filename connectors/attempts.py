@@ -19,10 +19,10 @@ from typing import Any
 import redis
 from redis.exceptions import RedisError
 
-from cluster_serving.client.protocol import Entry
 from cluster_serving.connectors.hashes import put
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.reconnect import connect
+from cluster_serving.protocol.entry import Entry
 
 _KEEP_S = 7 * 24 * 3600
 _MAX_TRACEBACK = 16_000

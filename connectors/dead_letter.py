@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import redis
 
-from cluster_serving.client.dead_letters import DeadLetter
-from cluster_serving.client.errors import ServingError
-from cluster_serving.client.protocol import Entry
-from cluster_serving.client.results import encode_error
 from cluster_serving.connectors.answer import Answer, write_answers
+from cluster_serving.protocol.dead_letters import DeadLetter
+from cluster_serving.protocol.entry import Entry
+from cluster_serving.protocol.errors import ServingError
+from cluster_serving.protocol.results import encode_error
 
 
 def bury(client: redis.Redis, job: str, ttl_s: int, entry: Entry, error: ServingError, traceback: str = "") -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import redis
 
-from cluster_serving.client.scripts import Call, Script, call, flat
+from cluster_serving.protocol.scripts import Call, Script, call, flat
 
 # At its memory limit Redis refuses what may need memory, but not to a script that has written something before. Only
 # the job can make room again, so it has to start and to go on.

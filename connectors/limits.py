@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import redis
 
-from cluster_serving.client.limits import MAX_QUEUE_LENGTH, PAYLOAD_FOLDER, RESULT_TTL, limits_key
 from cluster_serving.connectors.hashes import put
 from cluster_serving.connectors.options import RedisOptions
+from cluster_serving.protocol.keys import MAX_QUEUE_LENGTH, PAYLOAD_FOLDER, RESULT_TTL, limits_key
 
 
 def publish_limits(client: redis.Redis, job: str, options: RedisOptions) -> None:

@@ -10,7 +10,7 @@ class RedisOptions:
     """Where requests come from and results go.
 
     Attributes:
-        url: `redis://host:port/db` (or `rediss://`, or a `client.failover.FailoverUrl`); never logged, it may hold a
+        url: `redis://host:port/db` (or `rediss://`, or a `protocol.failover.FailoverUrl`); never logged, it may hold a
             password.
         job: `jobName`; where its keys are, in a Redis Cluster.
         timeout_ms: Longest wait for one Redis answer, in milliseconds.

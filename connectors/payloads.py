@@ -1,4 +1,4 @@
-"""Inputs that clients left in files (`client.payload_files`): reading them, and sweeping up what nobody refers to."""
+"""Inputs that clients left in files (`protocol.payload_files`): reading them, and sweeping up what nobody refers to."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from collections.abc import Iterator
 
 import redis
 
-from cluster_serving.client.errors import InvalidInput, ServingError
-from cluster_serving.client.payload_files import PayloadFolder, is_payload, read, remove, too_large
-from cluster_serving.client.priority import stream_of, streams_of
-from cluster_serving.client.protocol import Entry, result_key
-from cluster_serving.client.results import encode_error
-from cluster_serving.client.scripts import call
-from cluster_serving.client.searching import NEWEST, page
 from cluster_serving.connectors.answer import Answer, write_answers
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.stream import drop
+from cluster_serving.protocol.entry import Entry
+from cluster_serving.protocol.errors import InvalidInput, ServingError
+from cluster_serving.protocol.keys import result_key, stream_of, streams_of
+from cluster_serving.protocol.payload_files import PayloadFolder, is_payload, read, remove, too_large
+from cluster_serving.protocol.results import encode_error
+from cluster_serving.protocol.scripts import call
+from cluster_serving.protocol.searching import NEWEST, page
 
 SWEEP_AGE = 3600.0
 """Seconds that a file is left alone; its client may still wait for room in the queue."""

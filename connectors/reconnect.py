@@ -10,8 +10,8 @@ from typing import TypeVar
 import redis
 from redis.exceptions import RedisError
 
-from cluster_serving.client.connection import open_redis
 from cluster_serving.connectors.options import RedisOptions
+from cluster_serving.protocol.connection import open_redis
 
 T = TypeVar("T")
 

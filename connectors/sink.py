@@ -9,7 +9,7 @@ from pyflink.datastream import FlatMapFunction, RuntimeContext
 
 from cluster_serving.connectors.answer import Answered, write_answers
 from cluster_serving.connectors.attempts import noted
-from cluster_serving.connectors.lane import find
+from cluster_serving.connectors.flow_control import find
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.reconnect import Backoff, connect
 from cluster_serving.connectors.redis_clock import RedisClock

@@ -1,4 +1,4 @@
-"""Writes what a task slot reports of itself; `client.slots` says what for."""
+"""Writes what a task slot reports of itself; `protocol.slots` says what for."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from dataclasses import replace
 import redis
 from redis.exceptions import RedisError
 
-from cluster_serving.client.errors import ServingError
-from cluster_serving.client.protocol import slots_key
-from cluster_serving.client.slots import JOBS_KEY, SlotReport
 from cluster_serving.connectors.hashes import put
 from cluster_serving.connectors.reconnect import Backoff
+from cluster_serving.protocol.errors import ServingError
+from cluster_serving.protocol.keys import JOBS_KEY, slots_key
+from cluster_serving.protocol.slots import SlotReport
 
 log = logging.getLogger(__name__)
 

@@ -16,18 +16,18 @@ from pyflink.datastream import DataStream, FlatMapFunction, RuntimeContext, Stre
 from pyflink.datastream.connectors.number_seq import NumberSequenceSource
 from redis.exceptions import RedisError
 
-from cluster_serving.client.errors import PoisonRequest
-from cluster_serving.client.protocol import Entry
 from cluster_serving.connectors.attempts import Attempts
-from cluster_serving.connectors.chunk import Chunk, by_size
 from cluster_serving.connectors.dead_letter import bury
-from cluster_serving.connectors.lane import open_lane
+from cluster_serving.connectors.entry_batch import Chunk, by_size
+from cluster_serving.connectors.flow_control import open_lane
 from cluster_serving.connectors.limits import publish_limits
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.payloads import Payloads
 from cluster_serving.connectors.reconnect import Backoff, connect
 from cluster_serving.connectors.runtime import closing, nothing, records_out, subtask_index
 from cluster_serving.connectors.stream import StreamReader
+from cluster_serving.protocol.entry import Entry
+from cluster_serving.protocol.errors import PoisonRequest
 
 NAME = "Redis Streams source"
 

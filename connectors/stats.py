@@ -1,4 +1,4 @@
-"""Writes the totals of a task slot to Redis; `client.stats` says which."""
+"""Writes the totals of a task slot to Redis; `protocol.stats` says which."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from collections import Counter
 import redis
 from redis.exceptions import RedisError
 
-from cluster_serving.client.protocol import stats_key
-from cluster_serving.client.stats import SEEN, SEEN_EVERY_S, add_batch
 from cluster_serving.connectors.answer import Answered
 from cluster_serving.connectors.redis_clock import RedisClock
+from cluster_serving.protocol.keys import stats_key
+from cluster_serving.protocol.stats import SEEN, SEEN_EVERY_S, add_batch
 
 _INTERVAL = 1.0
 _CLOSE_PATIENCE = 2.0
@@ -42,7 +42,7 @@ class StatsWriter:
         self._thread.start()
 
     def add(self, batch: Answered, write_us: int) -> None:
-        """Count a batch; see `client.stats.add_batch`."""
+        """Count a batch; see `protocol.stats.add_batch`."""
         failures = sum("code" in answer.fields for answer in batch.answers)
         with self._lock:
             add_batch(

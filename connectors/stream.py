@@ -15,11 +15,11 @@ from typing import Any, TypeVar
 import redis
 from redis.exceptions import ResponseError
 
-from cluster_serving.client import image_stream
-from cluster_serving.client.errors import InvalidInput
-from cluster_serving.client.priority import PRIORITIES, stream_of, streams_of
-from cluster_serving.client.protocol import GROUP, Entry, parse_entry
 from cluster_serving.connectors.shares import Shares
+from cluster_serving.protocol.entry import Entry, parse_entry
+from cluster_serving.protocol.errors import InvalidInput
+from cluster_serving.protocol.keys import GROUP, PRIORITIES, stream_of, streams_of
+from cluster_serving.protocol.original import image_stream
 
 T = TypeVar("T")
 

@@ -20,7 +20,7 @@ from rich.progress import track
 from rich.table import Table
 
 from cluster_serving.client import InputQueue
-from cluster_serving.launcher import state
+from cluster_serving.launcher.services import state
 
 FOLDER = Path(".quickstart")
 CONFIG = FOLDER / "config.yaml"

@@ -12,11 +12,14 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from cluster_serving.client.errors import MethodNotAllowed, PathNotFound, ServingError
-from cluster_serving.frontend import asynchronous, kserve_http, openapi, operation, original, page
-from cluster_serving.frontend.answering import Json, error_response
-from cluster_serving.frontend.front_end import FrontEnd
-from cluster_serving.frontend.guard import Guard
+from cluster_serving.frontend.api import monitoring, openapi, page
+from cluster_serving.frontend.api.original import http as original_http
+from cluster_serving.frontend.api.requests import routes as requests
+from cluster_serving.frontend.api.v2 import http as v2_http
+from cluster_serving.frontend.context import FrontEnd
+from cluster_serving.frontend.server.middleware import Guard
+from cluster_serving.frontend.server.responses import Json, error_response
+from cluster_serving.protocol.errors import MethodNotAllowed, PathNotFound, ServingError
 
 
 def make(front: FrontEnd) -> ASGIApp:
@@ -30,10 +33,10 @@ def make(front: FrontEnd) -> ASGIApp:
     app = Starlette(
         # The first that fits is taken, so what is asked most comes first.
         routes=[
-            *original.routes(front),
-            *kserve_http.routes(front),
-            *asynchronous.routes(front),
-            *operation.routes(front),
+            *original_http.routes(front),
+            *v2_http.routes(front),
+            *requests.routes(front),
+            *monitoring.routes(front),
             *openapi.routes(front),
             *page.routes(front),
         ],

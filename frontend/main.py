@@ -7,15 +7,16 @@ import os
 import sys
 from collections.abc import Sequence
 
-from cluster_serving.client.errors import ServingError
-from cluster_serving.frontend import app, arguments, server
+from cluster_serving.frontend import app, arguments
 from cluster_serving.frontend.arguments import OptionError
-from cluster_serving.frontend.front_end import FrontEnd
-from cluster_serving.frontend.grpc_server import GrpcServer, ListenError
-from cluster_serving.frontend.keys import KeysError, new_key
+from cluster_serving.frontend.context import FrontEnd
+from cluster_serving.frontend.models.servables import ServablesError
 from cluster_serving.frontend.options import HttpOptions
-from cluster_serving.frontend.servables import ServablesError
-from cluster_serving.frontend.tls import TlsError
+from cluster_serving.frontend.server import http as http_server
+from cluster_serving.frontend.server.grpc import GrpcServer, ListenError
+from cluster_serving.frontend.server.keys import KeysError, new_key
+from cluster_serving.frontend.server.tls import TlsError
+from cluster_serving.protocol.errors import ServingError
 
 __all__ = ["HttpOptions", "OptionError", "main", "read_options"]
 
@@ -38,8 +39,8 @@ def main(given: Sequence[str] | None = None) -> None:
         options = read_options(words)
         front = FrontEnd(options)
         grpc = GrpcServer(front) if options.grpc_enabled else None
-        http = server.HttpServer(app.make(front), options, _say, grpc)
-        server.run(http)
+        http = http_server.HttpServer(app.make(front), options, _say, grpc)
+        http_server.run(http)
     except OptionError as error:
         _fail(str(error), 2)
     except (KeysError, ServablesError, ServingError, TlsError, ListenError) as error:

@@ -8,8 +8,8 @@ from urllib.parse import quote, urlsplit
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 from pydantic.alias_generators import to_camel
 
-from cluster_serving.client.failover import is_cluster_url
-from cluster_serving.client.protocol import DEFAULT_JOB, result_key
+from cluster_serving.protocol.failover import is_cluster_url
+from cluster_serving.protocol.keys import DEFAULT_JOB, result_key
 
 ResponseFormat = Literal["json", "bigdl", "zoo-0.9"]
 """How predictions are written: as plain JSON, or as the texts of the original's 0.10 and later, or 0.9."""

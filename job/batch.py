@@ -7,9 +7,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from cluster_serving.client.errors import InferenceFailed, InferenceTimeout, ServingError
-from cluster_serving.client.inputs import Array
 from cluster_serving.job.batch_memory import BatchMemory
+from cluster_serving.protocol.errors import InferenceFailed, InferenceTimeout, ServingError
+from cluster_serving.protocol.inputs import Array
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from cluster_serving.client.inputs import Array
+from cluster_serving.protocol.inputs import Array
 
 _MOST_KEPT = 64 << 20
 # In CPython: the attribute, and the argument of getrefcount.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cluster_serving.client.errors import DeadlineExceeded
 from cluster_serving.connectors.redis_clock import RedisClock
 from cluster_serving.job.request import Request
+from cluster_serving.protocol.errors import DeadlineExceeded
 
 
 class Deadlines:

@@ -9,10 +9,10 @@ import cv2
 import numpy as np
 from numpy.typing import DTypeLike
 
-from cluster_serving.client.errors import InvalidInput, RequestTooLarge
-from cluster_serving.client.inputs import Array
-from cluster_serving.job.models.spec import Layout
+from cluster_serving.job.models.base import Layout
 from cluster_serving.job.options import ImageOptions
+from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
+from cluster_serving.protocol.inputs import Array
 
 FORMATS = "JPEG, PNG, BMP, WebP or TIFF"
 """Accepted formats; OpenCV reads more, but the size of others is not known before they are decoded."""

@@ -12,12 +12,9 @@ import redis
 from pyflink.datastream import FlatMapFunction, RuntimeContext
 from pyflink.metrics import MetricGroup
 
-from cluster_serving.client.errors import ModelError, ServingError
-from cluster_serving.client.model_secret import missing
 from cluster_serving.connectors.answer import Answer, Answered, write_answers
 from cluster_serving.connectors.attempts import noted
-from cluster_serving.connectors.lane import find
-from cluster_serving.connectors.model_secret import wait_for_secret
+from cluster_serving.connectors.flow_control import find
 from cluster_serving.connectors.reconnect import connect
 from cluster_serving.connectors.redis_clock import RedisClock
 from cluster_serving.connectors.runtime import closing, nothing, subtask_index
@@ -27,6 +24,9 @@ from cluster_serving.job.options import JobOptions
 from cluster_serving.job.overlap import Overlap
 from cluster_serving.job.predictor import Computation, Predictor
 from cluster_serving.job.request import Request
+from cluster_serving.job.secret import wait_for_secret
+from cluster_serving.protocol.errors import ModelError, ServingError
+from cluster_serving.protocol.keys import missing_secret
 
 NAME = "Inference"
 
@@ -150,7 +150,7 @@ class Inference(FlatMapFunction):
             return "", ""
         secret = wait_for_secret(client, self._options.name, _SECRET_PATIENCE)
         if secret is None:
-            raise ModelError(missing(self._options.name))
+            raise ModelError(missing_secret(self._options.name))
         return secret
 
     def close(self) -> None:

@@ -6,8 +6,8 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from cluster_serving.client.encryption import RecordKey
 from cluster_serving.connectors.options import RedisOptions
+from cluster_serving.protocol.encryption import RecordKey
 
 __all__ = ["BatchOptions", "ImageOptions", "JobOptions", "ModelOptions", "RedisOptions"]
 

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, Protocol, TypeVar
 
-from cluster_serving.connectors.lane import Lane
+from cluster_serving.connectors.flow_control import Lane
 from cluster_serving.job.request import Request
 
 _LOOK_EVERY = 0.001

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from cluster_serving.client.errors import InferenceFailed, ModelError
-from cluster_serving.client.inputs import Array
-from cluster_serving.client.results import RankedClasses, encode_ranked, encode_result, encode_rows
+from cluster_serving.protocol.errors import InferenceFailed, ModelError
+from cluster_serving.protocol.inputs import Array
+from cluster_serving.protocol.results import RankedClasses, encode_ranked, encode_result, encode_rows
 
 Fields = dict[str, str | bytes]
 Encoder = Callable[[bool, Sequence[str], Sequence[Array]], Fields]

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from cluster_serving.client import encryption
-from cluster_serving.client.errors import InferenceFailed, InvalidInput, ModelError, ServingError
-from cluster_serving.client.inputs import Image
-from cluster_serving.client.slots import SlotReport
 from cluster_serving.connectors.answer import Answer
 from cluster_serving.job.batch import Arrays, group_by_shape, isolate, merge, split
 from cluster_serving.job.batch_memory import BatchMemory
 from cluster_serving.job.models import load_model
-from cluster_serving.job.models.spec import Model, Started
+from cluster_serving.job.models.base import Model, Started
 from cluster_serving.job.options import JobOptions
 from cluster_serving.job.postprocessing import Encoder, make_encoder
 from cluster_serving.job.preprocessing import Preprocessor
 from cluster_serving.job.request import Request
-from cluster_serving.job.watched_model import NotComputed, WatchedModel
+from cluster_serving.job.timeout import NotComputed, WatchedModel
+from cluster_serving.protocol import encryption
+from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, ModelError, ServingError
+from cluster_serving.protocol.inputs import Image
+from cluster_serving.protocol.slots import SlotReport
 
 _LONG = 60.0
 _MOST_BYTES = 256 << 20

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from cluster_serving.client.encryption import decrypt
-from cluster_serving.client.errors import InvalidInput, RequestTooLarge
-from cluster_serving.client.inputs import Array, Image, Input, SparseTensor
 from cluster_serving.job import images
-from cluster_serving.job.models.spec import Layout, TensorSpec, type_text
+from cluster_serving.job.models.base import Layout, TensorSpec, type_text
 from cluster_serving.job.options import ImageOptions
+from cluster_serving.protocol.encryption import decrypt
+from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
+from cluster_serving.protocol.inputs import Array, Image, Input, SparseTensor
 
 MAX_DENSE_ELEMENTS = 1 << 24
 """Most elements of a sparse tensor made dense: 64 MiB of float32, out of a request of a few bytes."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from cluster_serving.client.errors import ServingError
-from cluster_serving.client.inputs import Input
-from cluster_serving.client.protocol import Entry
-from cluster_serving.client.results import encode_error
 from cluster_serving.connectors.answer import Answer
+from cluster_serving.protocol.entry import Entry
+from cluster_serving.protocol.errors import ServingError
+from cluster_serving.protocol.inputs import Input
+from cluster_serving.protocol.results import encode_error
 
 
 class Request(NamedTuple):

@@ -7,7 +7,7 @@ from pyflink.datastream import StreamExecutionEnvironment
 from pyflink.java_gateway import get_gateway
 
 from cluster_serving.connectors import sink
-from cluster_serving.connectors.chunk import lane_key
+from cluster_serving.connectors.entry_batch import lane_key
 from cluster_serving.connectors.sink import RedisHashSink
 from cluster_serving.connectors.source import RedisStreamsSource, from_redis
 from cluster_serving.job import inference, window

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 
 from pyflink.datastream import KeyedProcessFunction, RuntimeContext
 
-from cluster_serving.client.errors import ServingError
-from cluster_serving.connectors.chunk import Chunk
-from cluster_serving.connectors.lane import find
+from cluster_serving.connectors.entry_batch import Chunk
+from cluster_serving.connectors.flow_control import find
 from cluster_serving.job.batcher import Batcher
 from cluster_serving.job.options import BatchOptions
 from cluster_serving.job.request import Request
+from cluster_serving.protocol.errors import ServingError
 
 NAME = "Batching window"
 

@@ -12,14 +12,17 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from cluster_serving.client.errors import ServingError
 from cluster_serving.job.main import check_model
-from cluster_serving.launcher import config_file, dead_commands, front_end, lifecycle, redis_server, report, state
-from cluster_serving.launcher.config import Config
+from cluster_serving.launcher import dead_commands, report
+from cluster_serving.launcher.config import file as config_file
+from cluster_serving.launcher.config.job_options import model_options
+from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import ConfigError, LaunchError
-from cluster_serving.launcher.flink_rest import FlinkRest, Job
-from cluster_serving.launcher.job_options import model_options
+from cluster_serving.launcher.jobs import lifecycle
+from cluster_serving.launcher.jobs.flink_rest import FlinkRest, Job
+from cluster_serving.launcher.services import front_end, redis_server, state
 from cluster_serving.launcher.terminal import Progress, console, errors
+from cluster_serving.protocol.errors import ServingError
 
 _PATH = Path(config_file.FILE_NAME)
 ConfigPath = Annotated[
@@ -249,7 +252,7 @@ def _http(context: typer.Context) -> None:
 def _bench(context: typer.Context) -> None:
     """Measure a running job: what cluster-serving-bench does."""
     try:
-        from cluster_serving.bench.main import main
+        from cluster_serving.bench.load.main import main
     except ModuleNotFoundError as error:
         raise LaunchError(f"{error.name} is not installed; pip install 'cluster-serving[bench]'") from None
     main(context.args)

@@ -11,10 +11,11 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from cluster_serving.launcher import config_file, redis_server
-from cluster_serving.launcher.config import Config
-from cluster_serving.launcher.dead_letters import DeadLetters, details, summary
+from cluster_serving.launcher.config import file as config_file
+from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.jobs.dead_letters import DeadLetters, details, summary
+from cluster_serving.launcher.services import redis_server
 from cluster_serving.launcher.terminal import console, printable
 
 ConfigPath = Annotated[Path, typer.Option("-c", "--config-path", help="The configuration file.")]

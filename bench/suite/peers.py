@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cluster_serving.bench.payload import Record, raw_body
+from cluster_serving.bench.load.payload import Record, raw_body
+from cluster_serving.bench.load.target import Failed, Lost, Where, references
 from cluster_serving.bench.suite.stack import Unavailable, free_port, stop_tree, wait_for_port
-from cluster_serving.bench.target import Failed, Lost, Where, references
 
 SOURCES = Path("bench/peers")
 

@@ -14,15 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from cluster_serving.bench import payload
-from cluster_serving.bench.generator import Load
-from cluster_serving.bench.payload import Record
+from cluster_serving.bench.load import payload
+from cluster_serving.bench.load.generator import Load
+from cluster_serving.bench.load.payload import Record
+from cluster_serving.bench.load.target import references
 from cluster_serving.bench.suite import models, peers
 from cluster_serving.bench.suite.peers import Work
 from cluster_serving.bench.suite.session import Measured, Session, best, best_peers
 from cluster_serving.bench.suite.stack import Stack
-from cluster_serving.bench.target import references
-from cluster_serving.client.inputs import Array
+from cluster_serving.protocol.inputs import Array
 
 IN_FLIGHT = 8
 HTTP_IN_FLIGHT = 32

@@ -11,14 +11,14 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from cluster_serving.bench.generator import Load
-from cluster_serving.bench.measure import Plan, measure
-from cluster_serving.bench.output import machine
-from cluster_serving.bench.result import Result
-from cluster_serving.bench.stats import Ratio
+from cluster_serving.bench.load.generator import Load
+from cluster_serving.bench.load.measure import Plan, measure
+from cluster_serving.bench.load.output import machine
+from cluster_serving.bench.load.result import Result
+from cluster_serving.bench.load.stats import Ratio
+from cluster_serving.bench.load.target import Where
 from cluster_serving.bench.suite.stack import Unavailable
-from cluster_serving.bench.target import Where
-from cluster_serving.client.inputs import Array
+from cluster_serving.protocol.inputs import Array
 
 Say = Callable[[str], None]
 Measured = dict[str, Any]

@@ -19,10 +19,10 @@ from typing import Any, Self
 
 import psutil
 
-from cluster_serving.bench.flink import taskmanager_ports
-from cluster_serving.bench.payload import Record
-from cluster_serving.bench.processes import listener, listeners, resume, suspend
-from cluster_serving.bench.target import Where
+from cluster_serving.bench.load.flink import taskmanager_ports
+from cluster_serving.bench.load.payload import Record
+from cluster_serving.bench.load.processes import listener, listeners, resume, suspend
+from cluster_serving.bench.load.target import Where
 
 _BIN = Path(sys.executable).parent
 _COMMAND_TIMEOUT = 300

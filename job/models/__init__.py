@@ -5,12 +5,12 @@ from __future__ import annotations
 import importlib
 from dataclasses import replace
 
-from cluster_serving.client.errors import ModelError
-from cluster_serving.client.signature import DTYPES
+from cluster_serving.job.models.base import Layout, Model, TensorSpec, cause, dummy_inputs
 from cluster_serving.job.models.detect import ModelFiles, check, detect, require_engine
 from cluster_serving.job.models.encryption import decrypt_folder
-from cluster_serving.job.models.spec import Layout, Model, TensorSpec, cause, dummy_inputs
 from cluster_serving.job.options import ModelOptions
+from cluster_serving.protocol.errors import ModelError
+from cluster_serving.protocol.signature import DTYPES
 
 __all__ = ["Layout", "Model", "TensorSpec", "check", "detect", "dummy_inputs", "load_model"]
 

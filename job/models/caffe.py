@@ -8,12 +8,12 @@ from typing import Any
 
 import cv2
 
-from cluster_serving.client.errors import ModelError
-from cluster_serving.client.inputs import Array
 from cluster_serving.job.models import prototxt
+from cluster_serving.job.models.base import Model, TensorSpec, cause, choose
 from cluster_serving.job.models.detect import ModelFiles
-from cluster_serving.job.models.spec import Model, TensorSpec, cause, choose
 from cluster_serving.job.options import ModelOptions
+from cluster_serving.protocol.errors import ModelError
+from cluster_serving.protocol.inputs import Array
 
 _WITH_WEIGHTS = {"Convolution", "Deconvolution", "InnerProduct"}
 

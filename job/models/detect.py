@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from cluster_serving.client.errors import EngineMissing, ModelError
 from cluster_serving.job.options import ModelOptions
+from cluster_serving.protocol.errors import EngineMissing, ModelError
 
 _MAX_LISTED = 20
 
@@ -39,23 +39,29 @@ class Format:
 
 
 FORMATS = (
-    Format("OpenVINO", "openvino_ir", "openvino", "openvino", (("*.xml",), ("*.bin",))),
-    Format("TensorFlow", "saved_model", "tensorflow", "tensorflow", (("saved_model.pb",), ("variables/",))),
+    Format("OpenVINO", "openvino.ir", "openvino", "openvino", (("*.xml",), ("*.bin",))),
+    Format("TensorFlow", "tensorflow.saved_model", "tensorflow", "tensorflow", (("saved_model.pb",), ("variables/",))),
     Format(
         "TensorFlow frozen graph",
-        "frozen_graph",
+        "tensorflow.frozen_graph",
         "tensorflow",
         "tensorflow",
         (("*.pb",), ("graph_meta.json",)),
         frozenset({"saved_model.pb", "fingerprint.pb", "keras_metadata.pb"}),
     ),
-    Format("TensorFlow checkpoint", "checkpoint", "tensorflow", "tensorflow", (("*.meta",), ("*.index", "*.ckpt"))),
-    Format("Keras", "keras_model", "tensorflow", "tensorflow", (("*.keras", "*.h5"),)),
-    Format("TorchScript", "torchscript", "torch", "torch", (("*.pt", "*.pth"),)),
-    Format("torch.export", "exported_program", "torch", "torch", (("*.pt2",),)),
-    Format("ONNX Runtime", "onnx_runtime", "onnxruntime", "onnx", (("*.onnx",),)),
+    Format(
+        "TensorFlow checkpoint",
+        "tensorflow.checkpoint",
+        "tensorflow",
+        "tensorflow",
+        (("*.meta",), ("*.index", "*.ckpt")),
+    ),
+    Format("Keras", "tensorflow.keras", "tensorflow", "tensorflow", (("*.keras", "*.h5"),)),
+    Format("TorchScript", "torch.script", "torch", "torch", (("*.pt", "*.pth"),)),
+    Format("torch.export", "torch.exported", "torch", "torch", (("*.pt2",),)),
+    Format("ONNX Runtime", "onnx", "onnxruntime", "onnx", (("*.onnx",),)),
     Format("Caffe", "caffe", "cv2", "caffe", (("*.prototxt",), ("*.caffemodel",))),
-    Format("BigDL", "bigdl", "threadpoolctl", "bigdl", (("*.model", "*.bigdl"),)),
+    Format("BigDL", "bigdl.model", "threadpoolctl", "bigdl", (("*.model", "*.bigdl"),)),
 )
 """Every kind of model that can be served."""
 

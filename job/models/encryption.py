@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from cluster_serving.client.errors import EngineMissing, ModelError
 from cluster_serving.job.models.scratch import scratch_folder
+from cluster_serving.protocol.errors import EngineMissing, ModelError
 
 _BLOCK = 16
 _ITERATIONS = 65536

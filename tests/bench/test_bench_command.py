@@ -5,8 +5,8 @@ import subprocess
 
 import pytest
 
-from tests import model_zoo
-from tests.conftest import BIN
+from tests.support import model_zoo
+from tests.support.cluster import BIN
 
 
 @pytest.fixture(scope="module")

@@ -3,8 +3,8 @@ import json
 import numpy as np
 import pytest
 
-from cluster_serving.bench import payload
-from cluster_serving.client.inputs import Image
+from cluster_serving.bench.load import payload
+from cluster_serving.protocol.inputs import Image
 
 
 def test_random_requests_differ_and_are_the_same_every_time():

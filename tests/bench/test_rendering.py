@@ -5,11 +5,12 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from cluster_serving.bench import html, output, report, svg
+from cluster_serving.bench import report
 from cluster_serving.bench.guard import problems
-from cluster_serving.bench.processes import Snapshot
-from cluster_serving.bench.result import Result, cost
-from cluster_serving.bench.stats import Latency
+from cluster_serving.bench.load import html, output, svg
+from cluster_serving.bench.load.processes import Snapshot
+from cluster_serving.bench.load.result import Result, cost
+from cluster_serving.bench.load.stats import Latency
 
 RESULT = Result(
     mode="closed", client="sync", concurrency=8, generators=1, offered=101.0, sent_rate=101.0, achieved=100.0,

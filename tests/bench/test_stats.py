@@ -4,7 +4,7 @@ from itertools import pairwise, takewhile
 import numpy as np
 import pytest
 
-from cluster_serving.bench.stats import Latency, Ratio, is_stable, poisson_arrivals
+from cluster_serving.bench.load.stats import Latency, Ratio, is_stable, poisson_arrivals
 
 
 def test_percentiles_are_latencies_that_were_measured():

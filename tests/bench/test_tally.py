@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_serving.bench.tally import Tally
+from cluster_serving.bench.load.tally import Tally
 
 
 def test_what_is_not_answered_is_lost():

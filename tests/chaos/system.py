@@ -7,9 +7,10 @@ import subprocess
 import numpy as np
 import redis
 
-from tests import model_zoo
 from tests.chaos.proxy import Proxy
-from tests.conftest import Cluster, free_port
+from tests.support import model_zoo
+from tests.support.cluster import Cluster
+from tests.support.redis_server import free_port
 
 JOBS = {"chaos": "thread", "workers": "process"}
 """Jobs by their execution mode; the first reaches Redis through a proxy."""

@@ -13,8 +13,8 @@ from cluster_serving.client import (
     RedisUnavailable,
     ResultTimeout,
 )
-from cluster_serving.client.protocol import result_key
-from cluster_serving.client.results import encode_result
+from cluster_serving.protocol.keys import result_key
+from cluster_serving.protocol.results import encode_result
 
 
 @pytest.mark.usefixtures("echo")

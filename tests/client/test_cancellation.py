@@ -6,13 +6,14 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from cluster_serving.client import AsyncInputQueue, InputQueue, OutputQueue, RequestCancelled, image_stream
-from cluster_serving.client.cancellation import Place, RecentEntries
-from cluster_serving.client.protocol import GROUP, result_key
+from cluster_serving.client import AsyncInputQueue, InputQueue, OutputQueue, RequestCancelled
+from cluster_serving.client.cancel import Place, RecentEntries
 from cluster_serving.connectors.limits import publish_limits
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.stream import StreamReader, create_group
-from tests.waiting import wait_until
+from cluster_serving.protocol.keys import GROUP, result_key
+from cluster_serving.protocol.original import image_stream
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from cluster_serving.client.convert import to_input
-from cluster_serving.client.errors import InvalidInput
-from cluster_serving.client.inputs import Image, SparseTensor
+from cluster_serving.protocol.errors import InvalidInput
+from cluster_serving.protocol.inputs import Image, SparseTensor
 
 
 def test_images_may_be_a_path_bytes_or_base64(tmp_path):

@@ -10,15 +10,13 @@ import numpy as np
 import pytest
 
 from cluster_serving.client import AsyncInputQueue, InputQueue, InvalidInput, OutputQueue, QueueFull, ResultTimeout
-from cluster_serving.client.connection import connect_async
-from cluster_serving.client.exchange import Exchange
-from cluster_serving.client.limits import limits_key
-from cluster_serving.client.priority import PRIORITIES, streams_of
-from cluster_serving.client.protocol import result_key
+from cluster_serving.client.dispatcher import Dispatcher
 from cluster_serving.connectors.limits import publish_limits
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.stream import StreamReader, create_group
-from tests.waiting import wait_until
+from cluster_serving.protocol.connection import connect_async
+from cluster_serving.protocol.keys import PRIORITIES, limits_key, result_key, streams_of
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -115,7 +113,7 @@ def test_asyncio_and_front_ends_keep_to_the_limit(redis_server, db, job):
             with pytest.raises(QueueFull):
                 await requests.enqueue("late", x=np.zeros(1))
             waiting = asyncio.create_task(requests.enqueue("patient", x=np.zeros(1), block=True))
-            exchange = Exchange(connect_async(url=redis_server.url))
+            exchange = Dispatcher(connect_async(url=redis_server.url))
             errors = await asyncio.gather(
                 *(exchange.request(job, {"x": np.zeros(1)}, 30) for _ in range(5)), return_exceptions=True
             )
@@ -150,7 +148,7 @@ def test_a_restarted_redis_is_sent_the_script_again(redis_server, db, job, reque
     db.script_flush()
 
     async def main():
-        exchange = Exchange(connect_async(url=redis_server.url))
+        exchange = Dispatcher(connect_async(url=redis_server.url))
         unanswered = (exchange.request(job, {"x": np.zeros(1)}, 0.5) for _ in range(5))
         errors = await asyncio.gather(*unanswered, return_exceptions=True)
         assert {type(error) for error in errors} == {ResultTimeout}

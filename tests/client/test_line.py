@@ -5,9 +5,9 @@ import asyncio
 import pytest
 from redis.exceptions import ResponseError, TimeoutError
 
-from cluster_serving.client.connection import connect_async
 from cluster_serving.client.line import Line
-from cluster_serving.client.scripts import Call, Script
+from cluster_serving.protocol.connection import connect_async
+from cluster_serving.protocol.scripts import Call, Script
 
 ECHO = Script("return ARGV[1]")
 FAIL = Script("return redis.error_reply('NO reason')")

@@ -11,9 +11,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from cluster_serving.client import RedisUnavailable, original, original_values
-from cluster_serving.client.errors import InvalidInput
-from cluster_serving.client.png import encode_png
+from cluster_serving.client import RedisUnavailable, original
+from cluster_serving.client.original import values
+from cluster_serving.client.original.png import encode_png
+from cluster_serving.protocol.errors import InvalidInput
 
 GUIDE = """
 from {package}.serving.client import InputQueue
@@ -99,7 +100,7 @@ def test_numbers_are_float32_unless_that_would_change_them(queues, echo):
         answer = requests.predict({"x": np.array(value)})
         assert answer.dtype == np.float32
         np.testing.assert_array_equal(answer, np.array(value, "f4"))
-    assert original_values.as_sent({"x": np.array([2**24 + 1])})["x"].tolist() == [2**24 + 1]
+    assert values.as_sent({"x": np.array([2**24 + 1])})["x"].tolist() == [2**24 + 1]
 
 
 def test_enqueue_returns_nothing_and_predict_takes_every_form(queues, echo):

@@ -22,8 +22,9 @@ from cluster_serving.client import (
     ServingError,
 )
 from cluster_serving.client.mailbox import Mailbox, uris_in
-from cluster_serving.client.protocol import GROUP, parse_entry, result_key, slots_key
-from cluster_serving.client.results import encode_error
+from cluster_serving.protocol.entry import parse_entry
+from cluster_serving.protocol.keys import GROUP, result_key, slots_key
+from cluster_serving.protocol.results import encode_error
 
 
 @pytest.fixture

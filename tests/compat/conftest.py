@@ -8,8 +8,8 @@ import textwrap
 import numpy as np
 import pytest
 
-from tests import model_zoo
-from tests.environments import python_with
+from tests.support import model_zoo
+from tests.support.environments import python_with
 
 # The libraries of the last clients' time: on later ones part of those clients fails by itself.
 LIBRARIES = ["redis==4.6.0", "pyarrow==10.0.1", "numpy==1.23.5", "httpx==0.13.3", "opencv-python-headless==4.7.0.72"]

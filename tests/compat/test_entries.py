@@ -6,9 +6,10 @@ import time
 
 import cv2
 
-from cluster_serving.client import legacy, original
-from cluster_serving.client.protocol import GROUP, result_key
+from cluster_serving.client import original
 from cluster_serving.connectors.stream import StreamReader, create_group
+from cluster_serving.protocol.keys import GROUP, result_key
+from cluster_serving.protocol.original import arrow as original_arrow
 from tests.compat.conftest import digit_pixels
 
 
@@ -27,7 +28,7 @@ def test_json_of_the_http_front_end_is_answered(mixed, cluster_db):
         sparse = {"shape": [6, 7], "data": [0.5, 1.5, 2.5], "indices": indices}
         body = json.dumps({"instances": [{"a": [1, 2], "b": [[1, 2], [3, 4]], "c": sparse}]})
         cluster_db.xadd(job, {"uri": uri, "data": body, "serde": "stream"})
-        outputs = legacy.decode_result(wait_for(cluster_db, result_key(job, uri))[b"value"])
+        outputs = original_arrow.decode_result(wait_for(cluster_db, result_key(job, uri))[b"value"])
         assert [output.tolist() for output in outputs] == [[2, 4], 10, [0.5, 1.5, 0, 0, 0, 2.5]]
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from cluster_serving.frontend import arguments
-from tests import model_zoo
-from tests.frontend.conftest import Running
+from tests.support import model_zoo
+from tests.support.front_end import Running
 
 PROGRAM = """
     import json, sys

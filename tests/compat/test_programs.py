@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from cluster_serving.client import OutputQueue, legacy
-from cluster_serving.client.errors import InvalidInput
-from cluster_serving.client.protocol import result_key
-from cluster_serving.client.results import encode_error, encode_ranked, encode_rows
-from tests import model_zoo
+from cluster_serving.client import OutputQueue
+from cluster_serving.protocol.errors import InvalidInput
+from cluster_serving.protocol.keys import result_key
+from cluster_serving.protocol.original import arrow as original_arrow
+from cluster_serving.protocol.results import encode_error, encode_ranked, encode_rows
 from tests.compat.conftest import ORIGINALS, OURS, digit_pixels
+from tests.support import model_zoo
 
 # OpenVINO computes in bfloat16 on the CPUs that have it.
 TOLERANCE = 0.02
@@ -235,7 +236,7 @@ SHAPES = [(), (1,), (3,), (1, 5), (1, 1), (2, 1, 1), (1, 1, 2), (1, 1, 1, 3, 1),
 
 def test_results_of_every_shape_can_be_read(run, redis_server, db, job):
     for shape in SHAPES:
-        value = legacy.encode_result([np.arange(np.prod(shape, dtype=int)).reshape(shape)])
+        value = original_arrow.encode_result([np.arange(np.prod(shape, dtype=int)).reshape(shape)])
         db.hset(result_key(job, str(list(shape))), "value", value)
     found = run(
         redis_server.port,
@@ -310,4 +311,4 @@ def test_our_client_also_mends_what_the_original_cannot(run, mixed, images):
 
 def test_the_original_encoding_has_no_place_for_an_empty_output():
     with pytest.raises(InvalidInput, match=r"\[0, 4\] is empty"):
-        legacy.encode_result([np.zeros((0, 4))])
+        original_arrow.encode_result([np.zeros((0, 4))])

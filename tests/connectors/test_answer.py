@@ -1,9 +1,9 @@
 """What makes a request answered, on a real Redis."""
 
 from cluster_serving.client.mailbox import replies_in
-from cluster_serving.client.protocol import GROUP, answered_key, result_key
 from cluster_serving.connectors.answer import MAX_PUBLISHED_BYTES, Answer, write_answers
 from cluster_serving.connectors.stream import StreamReader, create_group
+from cluster_serving.protocol.keys import GROUP, answered_key, result_key
 
 
 def test_result_expiry_ack_delete_and_wake_up_happen_together(db, job):

@@ -1,8 +1,8 @@
 """What a job tells its clients, on a real Redis."""
 
-from cluster_serving.client.limits import limits_key
 from cluster_serving.connectors.limits import publish_limits
 from cluster_serving.connectors.options import RedisOptions
+from cluster_serving.protocol.keys import limits_key
 
 
 def test_a_full_redis_takes_the_limits(db, job):

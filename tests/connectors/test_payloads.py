@@ -7,14 +7,13 @@ import numpy as np
 import pytest
 
 from cluster_serving.client import InputQueue, InvalidInput, OutputQueue, RequestTooLarge
-from cluster_serving.client.payload_files import MIN_BYTES
-from cluster_serving.client.priority import PRIORITIES
-from cluster_serving.client.protocol import GROUP, result_key
 from cluster_serving.connectors.answer import Answer, write_answers
 from cluster_serving.connectors.limits import publish_limits
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.payloads import SWEEP_AGE, Payloads
 from cluster_serving.connectors.stream import StreamReader, create_groups
+from cluster_serving.protocol.keys import GROUP, PRIORITIES, result_key
+from cluster_serving.protocol.payload_files import MIN_BYTES
 
 LARGE = np.arange(MIN_BYTES // 4, dtype="f4")
 

@@ -4,12 +4,11 @@ import time
 
 import pytest
 
-from cluster_serving.client.errors import PoisonRequest
-from cluster_serving.client.priority import PRIORITIES, stream_of, streams_of
-from cluster_serving.client.protocol import GROUP, result_key
 from cluster_serving.connectors.answer import Answer, write_answers
 from cluster_serving.connectors.dead_letter import bury
 from cluster_serving.connectors.stream import StreamReader, create_groups
+from cluster_serving.protocol.errors import PoisonRequest
+from cluster_serving.protocol.keys import GROUP, PRIORITIES, result_key, stream_of, streams_of
 
 
 @pytest.fixture

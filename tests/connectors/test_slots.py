@@ -4,10 +4,10 @@ import threading
 
 import redis
 
-from cluster_serving.client.protocol import slots_key
-from cluster_serving.client.slots import JOBS_KEY, SlotReport, read_reports
 from cluster_serving.connectors.slots import SlotReporter
-from tests.conftest import RedisServer
+from cluster_serving.protocol.keys import JOBS_KEY, slots_key
+from cluster_serving.protocol.slots import SlotReport, read_reports
+from tests.support.redis_server import RedisServer
 
 
 def test_a_full_redis_takes_reports(db, job):

@@ -5,12 +5,13 @@ import time
 import pytest
 import redis
 
-from cluster_serving.client.protocol import Entry, stats_key
-from cluster_serving.client.stats import BATCH_SIZES, LATENCY_BOUNDS_MS, JobStats
 from cluster_serving.connectors.answer import Answer, Answered
 from cluster_serving.connectors.redis_clock import RedisClock
 from cluster_serving.connectors.stats import StatsWriter
-from tests.waiting import wait_until
+from cluster_serving.protocol.entry import Entry
+from cluster_serving.protocol.keys import stats_key
+from cluster_serving.protocol.stats import BATCH_SIZES, LATENCY_BOUNDS_MS, JobStats
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture

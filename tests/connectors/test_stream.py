@@ -5,8 +5,8 @@ import time
 import pytest
 import redis
 
-from cluster_serving.client.protocol import GROUP
 from cluster_serving.connectors.stream import StreamReader, create_group
+from cluster_serving.protocol.keys import GROUP
 
 
 @pytest.fixture

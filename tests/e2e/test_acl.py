@@ -12,14 +12,14 @@ import redis
 
 from cluster_serving.client import InputQueue, OutputQueue
 from cluster_serving.client.aio import AsyncInputQueue
-from cluster_serving.client.errors import PoisonRequest, RequestCancelled, ServingError
-from cluster_serving.client.protocol import DEFAULT_JOB, dead_letters_key
 from cluster_serving.connectors.dead_letter import bury
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.reconnect import connect
 from cluster_serving.connectors.stream import StreamReader, create_group
-from tests import model_zoo
-from tests.redis_topologies import Server, servers
+from cluster_serving.protocol.errors import PoisonRequest, RequestCancelled, ServingError
+from cluster_serving.protocol.keys import DEFAULT_JOB, dead_letters_key
+from tests.support import model_zoo
+from tests.support.redis_topologies import Server, servers
 
 DOCS = Path(__file__).parents[2] / "docs" / "operations.md"
 JOB = "restricted"

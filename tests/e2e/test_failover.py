@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from cluster_serving.client import InputQueue
-from cluster_serving.client.errors import RedisUnavailable, ResultTimeout
-from tests import model_zoo
-from tests.redis_topologies import Cluster, Sentinels, eventually, servers
+from cluster_serving.protocol.errors import RedisUnavailable, ResultTimeout
+from tests.support import model_zoo
+from tests.support.redis_topologies import Cluster, Sentinels, eventually, servers
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 import yaml
 
-from tests import model_zoo
 from tests.chaos.faults import kept_processes
-from tests.conftest import free_port
-from tests.waiting import wait_until
+from tests.support import model_zoo
+from tests.support.redis_server import free_port
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture(scope="module")

@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from cluster_serving.client import InferenceTimeout
-from cluster_serving.client.protocol import dead_letters_key
-from tests import model_zoo
-from tests.waiting import wait_until
+from cluster_serving.protocol.keys import dead_letters_key
+from tests.support import model_zoo
+from tests.support.waiting import wait_until
 
 
 class Looping(torch.nn.Module):

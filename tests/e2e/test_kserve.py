@@ -10,8 +10,9 @@ import pytest
 import tritonclient.http as triton
 
 from cluster_serving.frontend.proto import inference
-from tests import model_zoo
-from tests.conftest import BIN, free_port
+from tests.support import model_zoo
+from tests.support.cluster import BIN
+from tests.support.redis_server import free_port
 
 COUNT = 20
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from cluster_serving.client import InvalidInput
-from cluster_serving.client.limits import PAYLOAD_FOLDER, limits_key
-from cluster_serving.client.payload_files import MIN_BYTES
-from tests import model_zoo
-from tests.waiting import wait_until
+from cluster_serving.protocol.keys import PAYLOAD_FOLDER, limits_key
+from cluster_serving.protocol.payload_files import MIN_BYTES
+from tests.support import model_zoo
+from tests.support.waiting import wait_until
 
 LARGE = np.arange(MIN_BYTES // 4, dtype="f4")
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from cluster_serving.client import PoisonRequest
-from cluster_serving.client.protocol import dead_letters_key
 from cluster_serving.connectors.attempts import attempts_key
-from tests.waiting import wait_until
+from cluster_serving.protocol.keys import dead_letters_key
+from tests.support.waiting import wait_until
 
 
 class Panic(BaseException):

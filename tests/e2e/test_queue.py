@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from cluster_serving.client import DeadlineExceeded, QueueFull, RequestCancelled
-from cluster_serving.client.protocol import GROUP
-from tests.waiting import wait_until
+from cluster_serving.protocol.keys import GROUP
+from tests.support.waiting import wait_until
 
 
 class Sleeper(torch.nn.Module):

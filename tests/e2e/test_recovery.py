@@ -11,10 +11,10 @@ import time
 import numpy as np
 import pytest
 
-from tests import model_zoo
 from tests.chaos.faults import kept_processes, python_workers
 from tests.chaos.load import Load
-from tests.waiting import wait_until
+from tests.support import model_zoo
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture

@@ -10,11 +10,12 @@ import httpx
 import numpy as np
 import pytest
 
-from cluster_serving.client import InferenceFailed, InputQueue, InvalidInput, legacy
-from cluster_serving.client.protocol import GROUP, result_key
+from cluster_serving.client import InferenceFailed, InputQueue, InvalidInput
 from cluster_serving.job.models.encryption import encrypt
-from tests import model_zoo
-from tests.waiting import wait_until
+from cluster_serving.protocol.keys import GROUP, result_key
+from cluster_serving.protocol.original import arrow as original_arrow
+from tests.support import model_zoo
+from tests.support.waiting import wait_until
 
 # OpenVINO computes in bfloat16 on the CPUs that have it.
 TOLERANCE = 0.02
@@ -117,11 +118,11 @@ def test_a_bad_record_is_told_why_and_its_neighbours_are_answered(models, starte
 def test_original_clients_are_answered_in_their_encoding(models, started, cluster_db):
     started(jobName="original", modelPath=models / "openvino")
     digit = model_zoo.digits_data()[0][0]
-    cluster_db.xadd("original", {"uri": "ok", "data": legacy.encode_request({"x": digit})})
-    cluster_db.xadd("original", {"uri": "no", "data": legacy.encode_request({"x": digit[:3]})})
+    cluster_db.xadd("original", {"uri": "ok", "data": original_arrow.encode_request({"x": digit})})
+    cluster_db.xadd("original", {"uri": "no", "data": original_arrow.encode_request({"x": digit[:3]})})
     ok, no = (result_key("original", uri) for uri in ("ok", "no"))
     wait_until(lambda: cluster_db.exists(ok, no) == 2)
-    decoded = legacy.decode_result(cluster_db.hget(ok, "value"))[0]
+    decoded = original_arrow.decode_result(cluster_db.hget(ok, "value"))[0]
     np.testing.assert_allclose(decoded, model_zoo.digits_mlp(digit[np.newaxis])[0], atol=TOLERANCE)
     assert cluster_db.hget(no, "value") == b"NaN"
     assert b"float32[64]" in cluster_db.hget(no, "error")
@@ -215,7 +216,7 @@ def test_filters_rank_for_both_kinds_of_client(models, started, cluster_db):
     expected = model_zoo.digits_mlp(digit[np.newaxis])[0]
     ranking = queue.predict({"x": digit}, timeout=30)
     assert [index for index, _ in ranking] == np.argsort(-expected)[:2].tolist()
-    cluster_db.xadd("ranked", {"uri": "text", "data": legacy.encode_request({"x": digit})})
+    cluster_db.xadd("ranked", {"uri": "text", "data": original_arrow.encode_request({"x": digit})})
     key = result_key("ranked", "text")
     wait_until(lambda: cluster_db.exists(key))
     text = cluster_db.hget(key, "topN").decode()

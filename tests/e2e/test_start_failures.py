@@ -6,8 +6,8 @@ import time
 import psutil
 import pytest
 
-from tests import model_zoo
-from tests.waiting import wait_until
+from tests.support import model_zoo
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture

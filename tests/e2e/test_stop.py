@@ -5,10 +5,10 @@ import time
 import numpy as np
 import pytest
 
-from cluster_serving.client.protocol import stats_key
-from cluster_serving.client.stats import SEEN, SEEN_EVERY_S
-from tests import model_zoo
-from tests.waiting import wait_until
+from cluster_serving.protocol.keys import stats_key
+from cluster_serving.protocol.stats import SEEN, SEEN_EVERY_S
+from tests.support import model_zoo
+from tests.support.waiting import wait_until
 
 
 @pytest.mark.parametrize("mode", ["thread", "process"])

@@ -4,8 +4,9 @@ import httpx
 import numpy as np
 import pytest
 
-from tests.conftest import Cluster, free_port
-from tests.job.test_predictor import save_doubling
+from tests.support.cluster import Cluster
+from tests.support.predictor import save_doubling
+from tests.support.redis_server import free_port
 
 
 @pytest.fixture

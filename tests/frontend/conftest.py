@@ -1,44 +1,14 @@
 """A real server on a free port, in front of a real Redis with an echoing consumer."""
 
-import threading
 from contextlib import suppress
 
 import httpx
 import pytest
 
-from cluster_serving.client.protocol import slots_key
-from cluster_serving.client.slots import JOBS_KEY, SlotReport, TensorSpec
-from cluster_serving.frontend import app, arguments
-from cluster_serving.frontend.front_end import FrontEnd
-from cluster_serving.frontend.grpc_server import GrpcServer
-from cluster_serving.frontend.server import HttpServer
-
-
-class Running:
-    """A front end in a thread of its own, with an event loop of its own."""
-
-    def __init__(self, options):
-        listening = threading.Event()
-        self.front = FrontEnd(options)
-        self.server = HttpServer(app.make(self.front), options, lambda urls: listening.set(), GrpcServer(self.front))
-        self._thread = threading.Thread(target=self.server.run)
-        self._thread.start()
-        assert listening.wait(30)
-        self.urls = self.server.urls
-
-    @property
-    def url(self):
-        return self.urls[0]
-
-    @property
-    def grpc(self):
-        """Address of gRPC, as gRPC clients write it."""
-        return self.urls[-1].partition("://")[2]
-
-    def stop(self):
-        self.server.should_exit = True
-        self._thread.join(60)
-        assert not self._thread.is_alive()
+from cluster_serving.frontend import arguments
+from cluster_serving.protocol.keys import JOBS_KEY, slots_key
+from cluster_serving.protocol.slots import SlotReport, TensorSpec
+from tests.support.front_end import Running
 
 
 @pytest.fixture

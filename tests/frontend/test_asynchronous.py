@@ -8,12 +8,12 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import httpx
 import pytest
 
-from cluster_serving.client.protocol import result_key
-from cluster_serving.client.results import encode_result
 from cluster_serving.connectors.answer import Answer, write_answers
 from cluster_serving.connectors.stream import StreamReader, create_group
 from cluster_serving.frontend.main import main
-from tests.waiting import wait_until
+from cluster_serving.protocol.keys import result_key
+from cluster_serving.protocol.results import encode_result
+from tests.support.waiting import wait_until
 
 INSTANCES = [{"x": [1, 2]}, {"x": [3, 4]}]
 PREDICTIONS = [{"value": [1, 2]}, {"value": [3, 4]}]
@@ -185,7 +185,7 @@ def test_a_callback_that_is_refused_is_said_without_its_address(serve, receiver,
     receiver.statuses = [status]
     place = f"127.0.0.1:{receiver.server_port}"
     submit(serve(f"--callbackHosts={place}").url, callback=f"http://{place}/done?token=hidden")
-    warnings = "cluster_serving.frontend.callback"
+    warnings = "cluster_serving.frontend.api.requests.callback"
     wait_until(lambda: any(record.name == warnings for record in caplog.records))
     (message,) = [record.getMessage() for record in caplog.records if record.name == warnings]
     assert message == f"a result was not posted to 127.0.0.1: status {status}"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cluster_serving.frontend.options import HttpOptions
-from tests.conftest import BIN
+from tests.support.cluster import BIN
 
 DOCS = Path(__file__).parents[2] / "docs" / "http.md"
 

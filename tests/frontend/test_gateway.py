@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from cluster_serving.client.errors import ModelNotFound, RedisUnavailable, ServingError
-from cluster_serving.client.protocol import DEFAULT_JOB, slots_key
-from cluster_serving.client.slots import JOBS_KEY, SlotReport
 from cluster_serving.connectors.slots import SlotReporter
-from cluster_serving.frontend.gateway import Gateway
+from cluster_serving.frontend.models.gateway import Gateway
+from cluster_serving.protocol.errors import ModelNotFound, RedisUnavailable, ServingError
+from cluster_serving.protocol.keys import DEFAULT_JOB, JOBS_KEY, slots_key
+from cluster_serving.protocol.slots import SlotReport
 
 MANY = 300
 

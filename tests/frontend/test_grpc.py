@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_serving.client.errors import InvalidInput
-from cluster_serving.frontend import kserve_messages
-from cluster_serving.frontend.datatypes import DTYPES
-from cluster_serving.frontend.grpc_server import ListenError
-from cluster_serving.frontend.keys import new_key
-from cluster_serving.frontend.kserve import InferResponse
+from cluster_serving.frontend.api.v2 import messages as v2_messages
+from cluster_serving.frontend.api.v2.datatypes import DTYPES
+from cluster_serving.frontend.api.v2.service import InferResponse
 from cluster_serving.frontend.proto import inference, original
-from tests.waiting import wait_until
+from cluster_serving.frontend.server.grpc import ListenError
+from cluster_serving.frontend.server.keys import new_key
+from cluster_serving.protocol.errors import InvalidInput
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -209,7 +209,7 @@ def test_hostile_messages_are_read_or_refused(tensors, contents):
         tensor = message.inputs.add(name=name, datatype=datatype, shape=shape)
         tensor.contents.int_contents.extend(numbers)
     try:
-        kserve_messages.decode(message)
+        v2_messages.decode(message)
     except InvalidInput as error:
         assert str(error)
 
@@ -224,9 +224,9 @@ def test_a_model_of_a_dtype_that_v2_does_not_have_is_described(serve, report, jo
 
 def test_text_travels_as_bytes():
     texts = np.array(["ä", "b"], object)
-    reply = kserve_messages.encode(InferResponse("m", "1", "", {"y": texts}), raw=False)
+    reply = v2_messages.encode(InferResponse("m", "1", "", {"y": texts}), raw=False)
     assert list(reply.outputs[0].contents.bytes_contents) == ["ä".encode(), b"b"]
-    half = kserve_messages.encode(InferResponse("m", "1", "", {"y": texts, "h": np.zeros(2, "f2")}), raw=False)
+    half = v2_messages.encode(InferResponse("m", "1", "", {"y": texts, "h": np.zeros(2, "f2")}), raw=False)
     assert list(half.raw_output_contents) == [b"\x02\0\0\0\xc3\xa4\x01\0\0\0b", b"\0\0\0\0"]
 
 
@@ -294,9 +294,9 @@ def test_deadlines_and_cancelled_calls_end_their_requests(serve, report, job, db
 def test_stopping_waits_for_calls(serve, report, job, redis_server):
     import redis
 
-    from cluster_serving.client.results import encode_result
     from cluster_serving.connectors.answer import Answer, write_answers
     from cluster_serving.connectors.stream import StreamReader, create_group
+    from cluster_serving.protocol.results import encode_result
 
     report(("x", "", (None, None)))
     front = serve()
@@ -324,8 +324,8 @@ def test_a_taken_port_is_said(front, serve):
     import asyncio
 
     from cluster_serving.frontend import arguments
-    from cluster_serving.frontend.front_end import FrontEnd
-    from cluster_serving.frontend.grpc_server import GrpcServer
+    from cluster_serving.frontend.context import FrontEnd
+    from cluster_serving.frontend.server.grpc import GrpcServer
 
     port = front.grpc.rpartition(":")[2]
 

@@ -7,12 +7,12 @@ import grpc
 import httpx
 import pytest
 
-from cluster_serving.client.errors import InvalidInput, RequestTooLarge
-from cluster_serving.frontend import kserve_messages
-from cluster_serving.frontend.keys import new_key
-from cluster_serving.frontend.offload import LARGE
+from cluster_serving.frontend.api.v2 import messages as v2_messages
 from cluster_serving.frontend.proto import inference
-from tests.waiting import wait_until
+from cluster_serving.frontend.server.keys import new_key
+from cluster_serving.frontend.server.offload import LARGE
+from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
+from tests.support.waiting import wait_until
 
 INFER = "/inference.GRPCInferenceService/ModelInfer"
 STREAM = "/inference.GRPCInferenceService/ModelStreamInfer"
@@ -48,7 +48,7 @@ def test_an_envelope_has_all_but_the_tensors():
     request.parameters["timeout"].int64_param = 5
     request.inputs.add(name="x" * 200, datatype="FP32", shape=[1])
     request.outputs.add(name="y")
-    message, tensors = kserve_messages.envelope(request.SerializeToString())
+    message, tensors = v2_messages.envelope(request.SerializeToString())
     assert 200 < tensors < 230
     assert list(message.raw_input_contents) == [b""]
     for field in ("inputs", "outputs", "raw_input_contents"):
@@ -60,9 +60,9 @@ def test_an_envelope_has_all_but_the_tensors():
 @pytest.mark.parametrize("text", [NO_MESSAGE, b"\x0a\x05m", b"\x0a", b"\x08\x01", b"\x0a\x01\xff"])
 def test_an_envelope_that_is_none_is_refused(text):
     with pytest.raises(InvalidInput, match="is no ModelInferRequest"):
-        kserve_messages.envelope(text)
+        v2_messages.envelope(text)
     with pytest.raises(RequestTooLarge):
-        kserve_messages.envelope(b"\x2a\x00" * 5000)
+        v2_messages.envelope(b"\x2a\x00" * 5000)
 
 
 def test_stopping_takes_no_longer_for_two_protocols_than_for_one(serve, report, job, db):

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from cluster_serving.client.errors import InferenceFailed, InvalidInput, RequestTooLarge
-from cluster_serving.client.inputs import Image
-from cluster_serving.client.results import decode_outputs, encode_ranked
-from cluster_serving.client.slots import SlotReport, TensorSpec
-from cluster_serving.frontend.datatypes import from_bytes
-from cluster_serving.frontend.kserve_batch import Batch, succeeded, to_records
+from cluster_serving.frontend.api.v2.batch import Batch, succeeded, to_records
+from cluster_serving.frontend.api.v2.datatypes import from_bytes
+from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, RequestTooLarge
+from cluster_serving.protocol.inputs import Image
+from cluster_serving.protocol.results import decode_outputs, encode_ranked
+from cluster_serving.protocol.slots import SlotReport, TensorSpec
 
 
 def report(*specs, **changes):

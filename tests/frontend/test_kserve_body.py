@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from cluster_serving.client.errors import InvalidInput, RequestTooLarge
-from cluster_serving.frontend import datatypes, kserve_body
-from cluster_serving.frontend.kserve import InferRequest, InferResponse
+from cluster_serving.frontend.api.v2 import body as v2_body
+from cluster_serving.frontend.api.v2 import datatypes
+from cluster_serving.frontend.api.v2.service import InferRequest, InferResponse
+from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
 
 SHAPES = hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4)
 NUMBERS = st.sampled_from(sorted(datatypes.DTYPES)).flatmap(
@@ -42,7 +43,7 @@ def tensor_of(name, datatype, array, binary):
 @given(st.lists(NUMBERS | BYTES, min_size=1, max_size=3))
 def test_binary_tensors_of_every_datatype_and_shape_come_through(tensors):
     body = body_of(*(tensor_of(str(index), *tensor, True) for index, tensor in enumerate(tensors)))
-    decoded = kserve_body.decode(*body).inputs
+    decoded = v2_body.decode(*body).inputs
     for index, (datatype, array) in enumerate(tensors):
         assert decoded[str(index)].shape == array.shape
         assert datatypes.to_raw(decoded[str(index)], datatype) == datatypes.to_raw(array, datatype)
@@ -58,7 +59,7 @@ def test_json_numbers_of_every_datatype_and_shape_come_through(tensor, flat):
         made["data"] = data
     elif array.dtype.kind == "f" or not array.ndim:
         return
-    decoded = kserve_body.decode(json.dumps({"inputs": [made]}).encode(), None).inputs["x"]
+    decoded = v2_body.decode(json.dumps({"inputs": [made]}).encode(), None).inputs["x"]
     assert decoded.dtype == array.dtype
     np.testing.assert_array_equal(decoded, expected)
 
@@ -67,7 +68,7 @@ def test_json_numbers_of_every_datatype_and_shape_come_through(tensor, flat):
 def test_responses_are_of_the_form_that_is_asked_for(tensor, binary):
     datatype, array = tensor
     response = InferResponse("m", "1", "id-1", {"y": array})
-    body, length = kserve_body.encode(response, InferRequest({}, parameters={"binary_data_output": binary}))
+    body, length = v2_body.encode(response, InferRequest({}, parameters={"binary_data_output": binary}))
     written = json.loads(body[:length])
     output = written["outputs"][0]
     assert (written["id"], output["datatype"], output["shape"]) == ("id-1", datatype, list(array.shape))
@@ -90,7 +91,7 @@ def test_text_and_base64_fill_tensors_of_bytes():
         "parameters": {"content_type": "base64"},
         "data": [base64.b64encode(b"\xff\x00").decode()],
     }
-    inputs = kserve_body.decode(json.dumps({"inputs": [tensor, encoded]}).encode(), None).inputs
+    inputs = v2_body.decode(json.dumps({"inputs": [tensor, encoded]}).encode(), None).inputs
     assert inputs["x"].tolist() == [["ä".encode()], [b"b"]]
     assert inputs["y"].tolist() == [b"\xff\x00"]
 
@@ -146,7 +147,7 @@ WORDS = {"name": "x", "datatype": "BYTES", "shape": [2], "parameters": {"binary_
 def test_what_is_wrong_with_a_tensor_is_said(tensor, binary, message):
     header = json.dumps({"inputs": [tensor]}).encode()
     with pytest.raises(InvalidInput, match=message):
-        kserve_body.decode(header + binary, str(len(header)))
+        v2_body.decode(header + binary, str(len(header)))
 
 
 @pytest.mark.parametrize("datatype", ["FP32", "INT8", "BOOL"])
@@ -190,7 +191,7 @@ def test_a_long_text_among_numbers_costs_no_more_than_itself(datatype):
 )
 def test_what_is_wrong_with_a_body_is_said(body, length, message):
     with pytest.raises(InvalidInput, match=message):
-        kserve_body.decode(body, length)
+        v2_body.decode(body, length)
 
 
 JSON = st.recursive(
@@ -221,20 +222,20 @@ def test_hostile_bodies_are_read_or_refused(tensor, binary, length):
     header = json.dumps({"inputs": [tensor]}).encode()
     for given_length in (str(len(header)), length):
         try:
-            kserve_body.decode(header + binary, given_length)
+            v2_body.decode(header + binary, given_length)
         except InvalidInput as error:
             assert str(error)
 
 
 def test_compressed_bodies_are_bounded():
     data = b"0" * 10_000
-    assert kserve_body.decompress(gzip.compress(data), "gzip", 10_000) == data
-    assert kserve_body.decompress(zlib.compress(data), "deflate", 10_000) == data
+    assert v2_body.decompress(gzip.compress(data), "gzip", 10_000) == data
+    assert v2_body.decompress(zlib.compress(data), "deflate", 10_000) == data
     with pytest.raises(RequestTooLarge, match="9999"):
-        kserve_body.decompress(gzip.compress(data), "gzip", 9_999)
+        v2_body.decompress(gzip.compress(data), "gzip", 9_999)
     with pytest.raises(InvalidInput, match="ends early"):
-        kserve_body.decompress(gzip.compress(data)[:-9], "gzip", 10_000)
+        v2_body.decompress(gzip.compress(data)[:-9], "gzip", 10_000)
     with pytest.raises(InvalidInput, match="not gzip"):
-        kserve_body.decompress(data, "gzip", 10_000)
+        v2_body.decompress(data, "gzip", 10_000)
     with pytest.raises(InvalidInput, match="br"):
-        kserve_body.decompress(data, "br", 10_000)
+        v2_body.decompress(data, "br", 10_000)

@@ -9,10 +9,9 @@ import tritonclient.http as triton
 import tritonclient.http.aio as triton_aio
 from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
-from cluster_serving.client.priority import streams_of
-from cluster_serving.client.protocol import result_pattern, slots_key
-from cluster_serving.client.slots import SlotReport
-from tests.waiting import wait_until
+from cluster_serving.protocol.keys import result_pattern, slots_key, streams_of
+from cluster_serving.protocol.slots import SlotReport
+from tests.support.waiting import wait_until
 
 INTEGERS = [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)]
 NUMBERS = ["bool", "float16", "float32", "float64", *INTEGERS]

@@ -18,11 +18,14 @@ import orjson
 import pytest
 import tritonclient.http as triton
 
-from cluster_serving.client.errors import InvalidInput, Overloaded
-from cluster_serving.frontend import datatypes, instances, kserve_batch, kserve_body, predictions
-from cluster_serving.frontend.offload import LARGE, Offload
+from cluster_serving.frontend.api.original import instances, predictions
+from cluster_serving.frontend.api.v2 import batch as v2_batch
+from cluster_serving.frontend.api.v2 import body as v2_body
+from cluster_serving.frontend.api.v2 import datatypes
 from cluster_serving.frontend.proto import inference
-from tests.waiting import wait_until
+from cluster_serving.frontend.server.offload import LARGE, Offload
+from cluster_serving.protocol.errors import InvalidInput, Overloaded
+from tests.support.waiting import wait_until
 
 VALUES = 400_000
 
@@ -132,9 +135,9 @@ def event_loop_only(monkeypatch, front):
     for name in ("parse", "to_records"):
         guard(instances, name)
     for name in ("decode", "_numbers"):
-        guard(kserve_body, name)
+        guard(v2_body, name)
     guard(predictions, "written")
-    guard(kserve_batch, "_strings")
+    guard(v2_batch, "_strings")
     for name in ("_split", "to_raw"):
         guard(datatypes, name)
 

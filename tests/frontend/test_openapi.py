@@ -11,13 +11,16 @@ import httpx
 import numpy as np
 import pytest
 
-from cluster_serving.client.errors import ERRORS
-from cluster_serving.client.results import encode_result
 from cluster_serving.connectors.answer import Answer, write_answers
 from cluster_serving.connectors.stream import StreamReader, create_group
-from cluster_serving.frontend import assets, asynchronous, kserve_http, openapi, operation, original, page
+from cluster_serving.frontend.api import assets, monitoring, openapi, page
+from cluster_serving.frontend.api.original import http as original_http
+from cluster_serving.frontend.api.requests import routes as requests
+from cluster_serving.frontend.api.v2 import http as v2_http
+from cluster_serving.protocol.errors import ERRORS
+from cluster_serving.protocol.results import encode_result
 
-APIS = (original, kserve_http, asynchronous, operation, openapi, page)
+APIS = (original_http, v2_http, requests, monitoring, openapi, page)
 DOCS = Path(__file__).parents[2] / "docs"
 PROTOCOL, HTTP = DOCS / "protocol.md", DOCS / "http.md"
 

@@ -23,16 +23,18 @@ from cryptography.hazmat.primitives.serialization import (
     pkcs12,
 )
 
-from cluster_serving.client.protocol import parse_entry, slots_key, stats_key
-from cluster_serving.client.slots import SlotReport, read_reports
-from cluster_serving.client.stats import SEEN
 from cluster_serving.connectors.answer import Answer, write_answers
 from cluster_serving.connectors.stream import StreamReader, create_group
-from cluster_serving.frontend import arguments, tls
-from cluster_serving.frontend.gateway import Gateway
-from cluster_serving.frontend.health import Health
-from cluster_serving.frontend.timers import Timer
-from tests.waiting import wait_until
+from cluster_serving.frontend import arguments
+from cluster_serving.frontend.api.timers import Timer
+from cluster_serving.frontend.models.gateway import Gateway
+from cluster_serving.frontend.models.health import Health
+from cluster_serving.frontend.server import tls
+from cluster_serving.protocol.entry import parse_entry
+from cluster_serving.protocol.keys import slots_key, stats_key
+from cluster_serving.protocol.slots import SlotReport, read_reports
+from cluster_serving.protocol.stats import SEEN
+from tests.support.waiting import wait_until
 
 BODY = json.dumps({"instances": [{"x": [1, 2]}, {"x": [3, 4]}]})
 FIELDS = ["name", "count", "meanRate", "min", "max", "mean", "median", "stdDev"]
@@ -146,7 +148,7 @@ def test_a_job_is_watched_once_however_many_ask(redis_server, report, job):
 
 
 def test_a_redis_that_is_away_is_not_ready_but_alive():
-    from tests.frontend.conftest import Running
+    from tests.support.front_end import Running
 
     running = Running(arguments.read(["--redisUrl=redis://127.0.0.1:1", "--port=0"], {}))
     try:

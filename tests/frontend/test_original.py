@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cluster_serving.client import original
-from cluster_serving.client.model_secret import MODEL_SECRET_KEY
+from cluster_serving.protocol.keys import MODEL_SECRET_KEY
 
 MIXED = {
     "intScalar": 12345,

@@ -8,18 +8,17 @@ import pytest
 import tritonclient.http as triton
 from redis.crc import key_slot
 
-from cluster_serving.client.connection import open_redis
-from cluster_serving.client.model_secret import secret_key
-from cluster_serving.client.protocol import slots_key
-from cluster_serving.client.slots import SlotReport, TensorSpec
 from cluster_serving.connectors.stream import create_group
 from cluster_serving.frontend import arguments
 from cluster_serving.frontend.arguments import OptionError
-from cluster_serving.frontend.front_end import FrontEnd
-from tests.client.test_failover import Echo
-from tests.frontend.conftest import Running
-from tests.redis_topologies import Cluster, eventually, servers
-from tests.waiting import wait_until
+from cluster_serving.frontend.context import FrontEnd
+from cluster_serving.protocol.connection import open_redis
+from cluster_serving.protocol.keys import secret_key, slots_key
+from cluster_serving.protocol.slots import SlotReport, TensorSpec
+from tests.support.echo import Echo
+from tests.support.front_end import Running
+from tests.support.redis_topologies import Cluster, eventually, servers
+from tests.support.waiting import wait_until
 
 SPEC = TensorSpec("x", "float32", (None, None))
 BODY = {"instances": [{"x": [1, 2]}, {"x": [3, 4]}]}

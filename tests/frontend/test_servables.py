@@ -5,11 +5,12 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import NoEncryption, pkcs12
 
-from cluster_serving.frontend import arguments, servables
-from cluster_serving.frontend.servables import ServablesError
-from tests.client.test_tls import TLSProxy, write_certificates
-from tests.conftest import free_port
-from tests.frontend.conftest import Running
+from cluster_serving.frontend import arguments
+from cluster_serving.frontend.models import servables
+from cluster_serving.frontend.models.servables import ServablesError
+from tests.support.front_end import Running
+from tests.support.redis_server import free_port
+from tests.support.tls import TLSProxy, write_certificates
 
 ENTRY = """\
  - !<ClusterServingMetaData>

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.environments import python_with
+from tests.support.environments import python_with
 
 
 @pytest.fixture(scope="session")

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from playwright.sync_api import expect
 
-from cluster_serving.client.protocol import stats_key
-from cluster_serving.client.stats import JobStats
 from cluster_serving.frontend import arguments
-from tests import browser, model_zoo
-from tests.frontend.conftest import Running
-from tests.waiting import wait_until
+from cluster_serving.protocol.keys import stats_key
+from cluster_serving.protocol.stats import JobStats
+from tests.support import browser, model_zoo
+from tests.support.front_end import Running
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture(scope="module")

@@ -4,12 +4,11 @@ import httpx
 import pytest
 from playwright.sync_api import expect
 
-from cluster_serving.client.priority import streams_of
-from cluster_serving.client.protocol import slots_key, stats_key
-from cluster_serving.client.slots import JOBS_KEY, SlotReport
-from cluster_serving.client.stats import SEEN
-from cluster_serving.frontend.keys import new_key
-from tests import browser
+from cluster_serving.frontend.server.keys import new_key
+from cluster_serving.protocol.keys import JOBS_KEY, slots_key, stats_key, streams_of
+from cluster_serving.protocol.slots import SlotReport
+from cluster_serving.protocol.stats import SEEN
+from tests.support import browser
 
 
 @pytest.fixture(scope="module")

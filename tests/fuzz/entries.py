@@ -16,12 +16,13 @@ import cv2
 import numpy as np
 
 with atheris.instrument_imports(include=["cluster_serving.client", "cluster_serving.job"]):
-    from cluster_serving.client import image_stream, legacy, tensors
-    from cluster_serving.client.errors import ERRORS
-    from cluster_serving.client.inputs import Image, SparseTensor
-    from tests import model_zoo
-    from tests.job.test_predictor import predictor, save_doubling
-    from tests.serving_path import answers
+    from cluster_serving.protocol import tensors
+    from cluster_serving.protocol.errors import ERRORS
+    from cluster_serving.protocol.inputs import Image, SparseTensor
+    from cluster_serving.protocol.original import arrow, image_stream
+    from tests.support import model_zoo
+    from tests.support.predictor import predictor, save_doubling
+    from tests.support.serving_path import answers
 
 VECTOR = np.array([1, 2, 3], "f4")
 
@@ -42,7 +43,7 @@ def seeds() -> list[bytes]:
     sparse = SparseTensor(np.array([[0, 2]]), np.array([1, 2], "f4"), (3,))
     values = VECTOR, sparse, np.array(["a", "b"], object)
     found = [(0, tensors.encode({"x": value})) for value in values]
-    found += [(2, base64.b64decode(legacy.encode_request({"x": value}))) for value in values]
+    found += [(2, base64.b64decode(arrow.encode_request({"x": value}))) for value in values]
     picture = np.arange(192, dtype="u1").reshape(8, 8, 3)
     files = [cv2.imencode(suffix, picture)[1].tobytes() for suffix in (".jpg", ".png", ".bmp", ".webp", ".tiff")]
     found += [(kind, data) for data in files for kind in (1, 4)]

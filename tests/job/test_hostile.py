@@ -9,13 +9,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cluster_serving.client import image_stream, legacy, tensors
-from cluster_serving.client.errors import ERRORS, MAX_MESSAGE_BYTES
-from cluster_serving.client.inputs import Image, SparseTensor
-from cluster_serving.client.results import decode_result
-from tests import hostile
-from tests.job.test_predictor import predictor, save_doubling
-from tests.serving_path import answers
+from cluster_serving.protocol import tensors
+from cluster_serving.protocol.errors import ERRORS, MAX_MESSAGE_BYTES
+from cluster_serving.protocol.inputs import Image, SparseTensor
+from cluster_serving.protocol.original import arrow as original_arrow
+from cluster_serving.protocol.original import image_stream
+from cluster_serving.protocol.results import decode_result
+from tests.support import hostile
+from tests.support.predictor import predictor, save_doubling
+from tests.support.serving_path import answers
 
 VECTOR = np.array([1, 2, 3], "f4")
 
@@ -87,7 +89,10 @@ GOOD = [
     {b"serde": b"stream", b"data": b'{"instances": [{"x": [1, 2, 3]}]}'},
     {b"serde": b"stream", b"data": b'{"instances": [{"x": {"shape": [3], "data": [1], "indices": [[0]]}}]}'},
 ]
-RAW = [base64.b64decode(legacy.encode_request({"x": value})) for value in (VECTOR, SPARSE, Image(b"\xff\xd8\xff" * 9))]
+RAW = [
+    base64.b64decode(original_arrow.encode_request({"x": value}))
+    for value in (VECTOR, SPARSE, Image(b"\xff\xd8\xff" * 9))
+]
 MUTATION = st.tuples(st.integers(0, 1 << 20), st.binary(max_size=8), st.integers(0, 16))
 
 

@@ -9,9 +9,9 @@ import cv2
 import numpy as np
 import pytest
 
-from cluster_serving.client.errors import InvalidInput, RequestTooLarge
 from cluster_serving.job.images import decode, read_size
 from cluster_serving.job.options import ImageOptions
+from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
 
 SUFFIXES = [".jpg", ".png", ".bmp", ".webp", ".tiff"]
 HEIGHT, WIDTH = 48, 80

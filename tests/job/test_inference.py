@@ -6,7 +6,7 @@ import weakref
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.job.inference import Inference
 from cluster_serving.job.options import JobOptions, ModelOptions
-from tests import model_zoo
+from tests.support import model_zoo
 
 
 class Context:

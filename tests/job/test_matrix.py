@@ -13,19 +13,20 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from cluster_serving.client import image_stream, legacy
 from cluster_serving.client.convert import to_input
-from cluster_serving.client.inputs import Array, Image, Input, SparseTensor
-from cluster_serving.client.protocol import parse_entry, request_fields
-from cluster_serving.client.results import decode_result
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.job.models import load_model
 from cluster_serving.job.options import JobOptions, ModelOptions
 from cluster_serving.job.predictor import Predictor
 from cluster_serving.job.request import Request
-from tests.early_arrow import reframed
+from cluster_serving.protocol.entry import parse_entry, request_fields
+from cluster_serving.protocol.inputs import Array, Image, Input, SparseTensor
+from cluster_serving.protocol.original import arrow as original_arrow
+from cluster_serving.protocol.original import image_stream
+from cluster_serving.protocol.results import decode_result
 from tests.job.compatibility import CLIENTS, ENGINES, FILTERS, IMAGES, KINDS, document, excluded
 from tests.job.models import direct, doubled, row_means, twice
+from tests.support.early_arrow import reframed
 
 COUNTS = (1, 3, 32)
 SHAPE = (3, 1)  # as its doubling is a vector and a table at once, every filter fits
@@ -141,7 +142,7 @@ def save_keras_words(folder: Path, shape: tuple[int, ...]) -> None:
     """`x` str [?, *shape] → `y` int64 [?, *shape]; Keras can look words up, but not repeat them."""
     import keras
 
-    from tests import model_zoo
+    from tests.support import model_zoo
 
     x = keras.Input(shape, dtype="string", name="x")
     lookup = keras.layers.StringLookup(vocabulary=[f"word {number} ü" for number in range(0, 250, 2)], name="y")
@@ -158,7 +159,7 @@ def request(client: str, uri: str, value: Input) -> dict[str, str | bytes]:
         return {"uri": uri, "image": base64.b64encode(value.data)}
     if client == "JSON":
         return {"uri": uri, "serde": "stream", "data": json.dumps({"instances": [{"x": as_json(value)}]})}
-    data = legacy.encode_request({"x": np.asarray(value) if isinstance(value, np.generic) else value})
+    data = original_arrow.encode_request({"x": np.asarray(value) if isinstance(value, np.generic) else value})
     return {"uri": uri, "data": reframed(data) if client == "early Arrow" else data}
 
 

@@ -8,7 +8,9 @@ ALLOWED_MIB = 16
 
 def test_bad_requests_do_not_fill_the_memory():
     # In a process of its own, as what other tests left behind comes and goes.
-    ran = subprocess.run([sys.executable, "-m", "tests.memory", "3000"], capture_output=True, text=True, check=True)
+    ran = subprocess.run(
+        [sys.executable, "-m", "tests.support.memory", "3000"], capture_output=True, text=True, check=True
+    )
     memory = [float(line.split()[2]) for line in ran.stdout.splitlines() if line.endswith("MiB")]
     assert len(memory) == 10
     # The first rounds fill caches and the allocator's pools.

@@ -4,10 +4,10 @@ import threading
 
 import pytest
 
-from cluster_serving.client.protocol import Entry
-from cluster_serving.connectors.lane import Lane
+from cluster_serving.connectors.flow_control import Lane
 from cluster_serving.job.overlap import Overlap
 from cluster_serving.job.request import Request
+from cluster_serving.protocol.entry import Entry
 
 
 class Running:

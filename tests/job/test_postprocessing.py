@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from cluster_serving.client.errors import InferenceFailed, ModelError
 from cluster_serving.job.postprocessing import make_encoder, pick_top_n, top_n
+from cluster_serving.protocol.errors import InferenceFailed, ModelError
 
 
 def test_top_n_is_descending_and_keeps_the_order_of_equals():

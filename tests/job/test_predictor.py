@@ -4,37 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from cluster_serving.client.errors import ModelError
-from cluster_serving.client.inputs import Image
-from cluster_serving.client.png import encode_png
-from cluster_serving.client.protocol import NATIVE, Entry
-from cluster_serving.client.results import decode_result
-from cluster_serving.connectors.options import RedisOptions
-from cluster_serving.job.options import BatchOptions, JobOptions, ModelOptions
-from cluster_serving.job.predictor import Predictor
+from cluster_serving.client.original.png import encode_png
 from cluster_serving.job.request import Request
-from tests import model_zoo
-
-
-def predictor(folder, post_processing, already_batched=False, **model):
-    return Predictor(
-        JobOptions(
-            "job",
-            "start",
-            ModelOptions(str(folder), **model),
-            RedisOptions("redis://localhost"),
-            BatchOptions(inputs_already_batched=already_batched),
-            post_processing=post_processing,
-        )
-    )
-
-
-def save_doubling(folder, *record_shape):
-    """`x` float32 [?, *record_shape] → `y`, twice that."""
-    from openvino import opset13 as ops
-
-    x = ops.parameter([-1, *record_shape], np.float32, name="x")
-    model_zoo.save_openvino(folder, {"x": x}, {"y": ops.multiply(x, ops.constant(np.float32(2)))})
+from cluster_serving.protocol.entry import NATIVE, Entry
+from cluster_serving.protocol.errors import ModelError
+from cluster_serving.protocol.inputs import Image
+from cluster_serving.protocol.results import decode_result
+from tests.support import model_zoo
+from tests.support.predictor import predictor, save_doubling
 
 
 @pytest.mark.parametrize(

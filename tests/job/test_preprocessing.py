@@ -7,13 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from cluster_serving.client.encryption import RecordKey, encrypt
-from cluster_serving.client.errors import InvalidInput, RequestTooLarge
-from cluster_serving.client.inputs import Image, SparseTensor
 from cluster_serving.job.batch_memory import BatchMemory
 from cluster_serving.job.models import TensorSpec
 from cluster_serving.job.options import ImageOptions
 from cluster_serving.job.preprocessing import MAX_DENSE_ELEMENTS, Preprocessor
+from cluster_serving.protocol.encryption import RecordKey, encrypt
+from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
+from cluster_serving.protocol.inputs import Image, SparseTensor
 
 VECTOR = TensorSpec("x", "float32", (None, 3))
 PNG = Image(cv2.imencode(".png", np.zeros((4, 6, 3), np.uint8))[1].tobytes())

@@ -11,15 +11,15 @@ import pytest
 import redis
 
 from cluster_serving.client import InputQueue
-from cluster_serving.client.protocol import slots_key
-from cluster_serving.client.slots import read_reports
 from cluster_serving.job.options import JobOptions, ModelOptions, RedisOptions
-from cluster_serving.launcher import flink_cluster
+from cluster_serving.launcher.config.values import Address
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.flink_home import FlinkHome
-from cluster_serving.launcher.flink_rest import FlinkRest
-from cluster_serving.launcher.submission import submit
-from cluster_serving.launcher.values import Address
+from cluster_serving.launcher.jobs.flink_rest import FlinkRest
+from cluster_serving.launcher.jobs.submission import submit
+from cluster_serving.launcher.services import flink_cluster
+from cluster_serving.launcher.services.flink_home import FlinkHome
+from cluster_serving.protocol.keys import slots_key
+from cluster_serving.protocol.slots import read_reports
 
 
 def test_init_writes_a_configuration_and_refuses_to_overwrite_it(commands):

@@ -2,12 +2,12 @@ from pathlib import Path
 
 import pytest
 
-from cluster_serving.client.encryption import RecordKey, published_key
 from cluster_serving.job.options import JobOptions
-from cluster_serving.launcher import config_file
-from cluster_serving.launcher.config import Config
+from cluster_serving.launcher.config import file as config_file
+from cluster_serving.launcher.config.job_options import job_options, sized_for
+from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import ConfigError
-from cluster_serving.launcher.job_options import job_options, sized_for
+from cluster_serving.protocol.encryption import RecordKey, published_key
 
 ROOT = Path(__file__).parents[2]
 

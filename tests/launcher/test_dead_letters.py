@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from cluster_serving.client import InputQueue, OutputQueue
-from cluster_serving.client.errors import PoisonRequest
-from cluster_serving.client.protocol import dead_letters_key, result_key
 from cluster_serving.connectors.dead_letter import bury
 from cluster_serving.connectors.stream import StreamReader, create_group
-from cluster_serving.launcher.dead_letters import DeadLetters
+from cluster_serving.launcher.jobs.dead_letters import DeadLetters
+from cluster_serving.protocol.errors import PoisonRequest
+from cluster_serving.protocol.keys import dead_letters_key, result_key
 
 
 @pytest.fixture

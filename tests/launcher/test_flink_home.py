@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cluster_serving.launcher import state
-from cluster_serving.launcher.flink_home import FlinkHome, python_path
-from cluster_serving.launcher.flink_rest import cause
+from cluster_serving.launcher.jobs.flink_rest import cause
+from cluster_serving.launcher.services import state
+from cluster_serving.launcher.services.flink_home import FlinkHome, python_path
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +81,7 @@ Traceback (most recent call last):
     job()
   File "/x/job.py", line 8, in job
     raise ModelError("no such input: y")
-cluster_serving.client.errors.ModelError: no such input: y
+cluster_serving.protocol.errors.ModelError: no such input: y
 
 org.apache.flink.client.program.ProgramAbortException
 	at org.apache.flink.client.python.PythonDriver.main(PythonDriver.java:140)
@@ -98,7 +98,7 @@ Caused by: java.lang.IllegalStateException: broken
 @pytest.mark.parametrize(
     ("trace", "expected"),
     [
-        (PYTHON, "cluster_serving.client.errors.ModelError: no such input: y"),
+        (PYTHON, "cluster_serving.protocol.errors.ModelError: no such input: y"),
         (JAVA, "java.lang.IllegalStateException: broken"),
         ("one line", "one line"),
         ("", "unknown"),

@@ -3,10 +3,11 @@
 import httpx
 import pytest
 
-from cluster_serving.launcher import config_file, front_end
+from cluster_serving.launcher.config import file as config_file
+from cluster_serving.launcher.config.values import Address
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.values import Address
-from tests.launcher.conftest import free_port
+from cluster_serving.launcher.services import front_end
+from tests.support.redis_server import free_port
 
 
 @pytest.fixture

@@ -19,7 +19,9 @@ def keep():
 
     def start(code):
         keepers.append(
-            subprocess.Popen([sys.executable, "-m", "cluster_serving.launcher.keeper", sys.executable, "-c", code])
+            subprocess.Popen(
+                [sys.executable, "-m", "cluster_serving.launcher.services.supervisor", sys.executable, "-c", code]
+            )
         )
         return keepers[-1]
 

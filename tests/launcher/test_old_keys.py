@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster_serving.launcher import config_file
+from cluster_serving.launcher.config import file as config_file
 from cluster_serving.launcher.errors import ConfigError
 
 OLD = """\

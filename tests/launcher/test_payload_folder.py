@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from cluster_serving.launcher import config_file, payload_folder
+from cluster_serving.launcher.config import file as config_file
 from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.jobs import payload_folder
 
 
 @pytest.fixture

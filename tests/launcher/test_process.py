@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster_serving.launcher.process import Process, spawn, wait_until
+from cluster_serving.launcher.services.process import Process, spawn, wait_until
 
 
 @pytest.fixture

@@ -3,9 +3,9 @@
 import pytest
 import redis
 
-from cluster_serving.client.protocol import slots_key
-from cluster_serving.client.slots import SlotReport, TensorSpec
-from cluster_serving.launcher.readiness import note_stopped, read_slots
+from cluster_serving.launcher.jobs.readiness import note_stopped, read_slots
+from cluster_serving.protocol.keys import slots_key
+from cluster_serving.protocol.slots import SlotReport, TensorSpec
 
 
 @pytest.fixture

@@ -4,10 +4,10 @@ import threading
 
 import pytest
 
-from cluster_serving.launcher import redis_server
-from cluster_serving.launcher.config import Config
+from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.process import Process, spawn
+from cluster_serving.launcher.services import redis_server
+from cluster_serving.launcher.services.process import Process, spawn
 
 
 @pytest.fixture

@@ -6,8 +6,9 @@ import sys
 import pytest
 
 from cluster_serving.job.options import JobOptions, ModelOptions, RedisOptions
-from cluster_serving.launcher import flink_cluster, resubmit
-from cluster_serving.launcher.values import Address
+from cluster_serving.launcher.config.values import Address
+from cluster_serving.launcher.jobs import resubmit
+from cluster_serving.launcher.services import flink_cluster
 
 OPTIONS = JobOptions("kept", "start-1", ModelOptions("m"), RedisOptions("redis://:secret@localhost:1"))
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import model_zoo
+from tests.support import model_zoo
 
 SAVERS: dict[str, Callable[[Path], None]] = {
     "OpenVINO": model_zoo.save_openvino_digits,

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tests import model_zoo
+from tests.support import model_zoo
 
 
 def _openvino(folder: Path, x: np.ndarray, output: str) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tests import model_zoo
+from tests.support import model_zoo
 
 
 def save_openvino(folder: Path) -> None:

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from cluster_serving.client.errors import InferenceFailed, ModelError
 from cluster_serving.job.models import load_model
-from cluster_serving.job.models.bigdl_layers import LAYERS
+from cluster_serving.job.models.bigdl.layers import LAYERS
 from cluster_serving.job.options import ModelOptions
-from tests import model_zoo
+from cluster_serving.protocol.errors import InferenceFailed, ModelError
 from tests.job.models.writers import bigdl_graph, bigdl_module, save_bigdl
+from tests.support import model_zoo
 
 RNG = np.random.default_rng(0)
 PADS = [0, 1, -1]

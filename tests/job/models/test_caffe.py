@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 import torch
 
-from cluster_serving.client.errors import ModelError
 from cluster_serving.job.models import load_model, prototxt
 from cluster_serving.job.options import ModelOptions
+from cluster_serving.protocol.errors import ModelError
 from tests.job.models import writers
 
 RNG = np.random.default_rng(0)

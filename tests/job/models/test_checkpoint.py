@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from cluster_serving.client.errors import ModelError
 from cluster_serving.job.models import load_model
 from cluster_serving.job.options import ModelOptions
-from tests import model_zoo
+from cluster_serving.protocol.errors import ModelError
+from tests.support import model_zoo
 
 X = np.ones((3, 4), np.float32)
 

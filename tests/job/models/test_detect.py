@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from cluster_serving.client.errors import EngineMissing, ModelError
 from cluster_serving.job.models import check, detect
 from cluster_serving.job.options import ModelOptions
+from cluster_serving.protocol.errors import EngineMissing, ModelError
 
 FOLDERS = {
     "OpenVINO": ["net.xml", "net.bin"],

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cluster_serving.client.errors import InferenceFailed
 from cluster_serving.job.models import load_model
 from cluster_serving.job.options import ModelOptions
+from cluster_serving.protocol.errors import InferenceFailed
 from tests.job.models.twice import ENGINES
 
 VALUES = {

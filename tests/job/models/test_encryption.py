@@ -11,11 +11,11 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.pbkdf2 import PBKDF2HMAC
 
-from cluster_serving.client.errors import EngineMissing, ModelError
 from cluster_serving.job.models import load_model
 from cluster_serving.job.models.encryption import decrypt_folder, encrypt
 from cluster_serving.job.options import ModelOptions
-from tests import model_zoo
+from cluster_serving.protocol.errors import EngineMissing, ModelError
+from tests.support import model_zoo
 
 BYTES = bytes(range(256)) * 5
 

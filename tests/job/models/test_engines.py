@@ -13,12 +13,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cluster_serving.client.errors import InferenceFailed, ModelError
 from cluster_serving.job.models import load_model
-from cluster_serving.job.models.openvino_ir import OpenVINOModel
+from cluster_serving.job.models.openvino.ir import OpenVINOModel
 from cluster_serving.job.options import ModelOptions
-from tests import model_zoo
+from cluster_serving.protocol.errors import InferenceFailed, ModelError
 from tests.job.models import direct
+from tests.support import model_zoo
 
 X = np.arange(64, dtype=np.float32)[np.newaxis] / 64
 # OpenVINO computes in bfloat16 where the processor can; its probabilities are then off by 0.01.
@@ -275,7 +275,7 @@ def test_what_openvino_answers_does_not_depend_on_the_batch(tmp_path, threads):
 
 
 def test_openvino_computes_records_while_others_wait(tmp_path, monkeypatch):
-    monkeypatch.setattr("cluster_serving.job.models.openvino_compiled._MOST_BYTES", 0)
+    monkeypatch.setattr("cluster_serving.job.models.openvino.compiled._MOST_BYTES", 0)
     records = convolutions(tmp_path)
     model = load_model(ModelOptions(str(tmp_path), threads=2, outputs=("z", "y")))
     expected = model.predict([records])

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from cluster_serving.client.errors import ModelError
 from cluster_serving.job.models import load_model
 from cluster_serving.job.options import ModelOptions
-from tests import model_zoo
+from cluster_serving.protocol.errors import ModelError
+from tests.support import model_zoo
 
 BATCH = {0: torch.export.Dim("batch")}
 

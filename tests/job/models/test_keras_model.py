@@ -6,10 +6,10 @@ import keras
 import numpy as np
 import pytest
 
-from cluster_serving.client.errors import ModelError
 from cluster_serving.job.models import load_model
 from cluster_serving.job.options import ModelOptions
-from tests import model_zoo
+from cluster_serving.protocol.errors import ModelError
+from tests.support import model_zoo
 
 
 def load(folder, **options):

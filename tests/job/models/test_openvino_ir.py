@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from cluster_serving.client.errors import InferenceFailed, ModelError
 from cluster_serving.job.models import TensorSpec, load_model
 from cluster_serving.job.options import ModelOptions
-from tests import model_zoo
+from cluster_serving.protocol.errors import InferenceFailed, ModelError
+from tests.support import model_zoo
 
 
 @pytest.fixture

@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cluster_serving.client.errors import InferenceFailed
 from cluster_serving.job.models import Model, TensorSpec, dummy_inputs
-from cluster_serving.job.models.spec import cause
+from cluster_serving.job.models.base import cause
+from cluster_serving.protocol.errors import InferenceFailed
 
 
 class Fake(Model):

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from cluster_serving.client.errors import ModelError
 from cluster_serving.job.models import load_model
 from cluster_serving.job.options import ModelOptions
+from cluster_serving.protocol.errors import ModelError
 
 
 def load(folder, **options):

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tests import model_zoo
 from tests.job.models import writers
+from tests.support import model_zoo
 
 Shape = tuple[int, ...]
 

@@ -1,0 +1,1 @@
+"""The load generator: what `cluster-serving-bench` does."""

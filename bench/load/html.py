@@ -1,0 +1,97 @@
+"""A report as one HTML file: nothing is loaded from elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from cluster_serving.bench.load import svg
+from cluster_serving.bench.load.output import machine
+from cluster_serving.bench.load.result import Result
+
+_STYLE = """
+:root{color-scheme:light dark}
+body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}
+table{border-collapse:collapse;display:block;overflow-x:auto;font-variant-numeric:tabular-nums}
+th,td{padding:.25rem .7rem;text-align:right;border-bottom:1px solid #8884;white-space:nowrap}
+th:first-child,td:first-child{text-align:left}
+svg{max-width:100%;height:auto}
+.bad{color:#c22;font-weight:600}
+"""
+
+
+def page(results: Sequence[Result], what: Mapping[str, Any]) -> str:
+    """The whole file.
+
+    Args:
+        results: The rows.
+        what: What was measured: shown as it is.
+    """
+    title = f"{what.get('job', 'benchmark')}: load test"
+    parts = [f"<h1>{escape(title)}</h1>", _facts(what), "<h2>Results</h2>", _table(results)]
+    closed = [result for result in results if result.mode != "open"]
+    if len(closed) > 1:
+        rates = {"answered": [(float(r.concurrency), r.achieved) for r in closed]}
+        parts.append(svg.lines("Throughput", rates, "requests in flight", "requests/s", "x"))
+        latencies = {
+            name: [(float(r.concurrency), getattr(r.latency_ms, name)) for r in closed]
+            for name in ("p50", "p95", "p99")
+        }
+        parts.append(svg.lines("Latency", latencies, "requests in flight", "ms", "xy"))
+    for result in results:
+        label = _label(result)
+        parts.append(f"<h2>{escape(label)}</h2>")
+        windows = {"answered": [(float(index + 1), rate) for index, rate in enumerate(result.windows)]}
+        parts.append(svg.lines("Rate over time", windows, "window", "requests/s"))
+        borders, counts = result.histogram["borders_ms"], result.histogram["counts"]
+        parts.append(svg.histogram("Latency distribution", borders, counts, "ms"))
+        if result.cpu_seconds_per_1000:
+            parts.append(svg.bars("Cost", result.cpu_seconds_per_1000, "CPU seconds per 1,000 requests"))
+        if job := result.job:
+            times = {"queue wait": job["queueWaitMs"], "inference": job["inferenceMs"], "write": job["writeMs"]}
+            parts.append(svg.bars("Where a batch spends its time", times, "ms"))
+            sizes = {f"batch of up to {bound}": float(count) for bound, count in job["batchSizes"].items()}
+            parts.append(svg.bars("Batch sizes", sizes, f"of {job['batches']:,} batches"))
+    parts += ["<h2>Machine</h2>", _facts(machine())]
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
+        f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head>'
+        f"<body>{''.join(parts)}</body></html>\n"
+    )
+
+
+def _label(result: Result) -> str:
+    how = f"{result.offered:g} requests/s" if result.mode == "open" else f"{result.concurrency} in flight"
+    return f"{result.mode}, {result.client} client, {how}"
+
+
+def _facts(facts: Mapping[str, Any]) -> str:
+    rows = "".join(
+        f"<tr><td>{escape(str(name))}</td><td>{escape(_plain(value))}</td></tr>" for name, value in facts.items()
+    )
+    return f"<table>{rows}</table>"
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {item}" for name, item in value.items())
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def _table(results: Sequence[Result]) -> str:
+    heads = ["", "offered/s", "answered/s", "p50 ms", "p95 ms", "p99 ms", "max ms", "errors", "lost", "wrong"]
+    rows = "".join(f"<tr>{''.join(_cells(result))}</tr>" for result in results)
+    return f"<table><tr>{''.join(f'<th>{head}</th>' for head in heads)}</tr>{rows}</table>"
+
+
+def _cells(result: Result) -> list[str]:
+    latency = result.latency_ms
+    numbers = [result.offered, result.achieved, latency.p50, latency.p95, latency.p99, latency.max]
+    counts = [sum(result.errors.values()), result.lost, result.wrong]
+    return [
+        f"<td>{escape(_label(result))}</td>",
+        *(f"<td>{number:,.2f}</td>" for number in numbers),
+        *(f'<td class="bad">{count}</td>' if count else "<td>0</td>" for count in counts[:2]),
+        f'<td class="bad">{counts[2]}</td>' if counts[2] else f"<td>{0 if result.can_check else 'unknown'}</td>",
+    ]

@@ -1,0 +1,206 @@
+"""The command `cluster-serving-bench`: load for a job that runs, and what it makes of it."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+from urllib.parse import quote
+
+import httpx
+import redis
+import typer
+from rich.console import Console
+
+from cluster_serving.bench.load import html, output, payload, work
+from cluster_serving.bench.load.flink import taskmanager_ports
+from cluster_serving.bench.load.generator import Load
+from cluster_serving.bench.load.generators import Stalled
+from cluster_serving.bench.load.measure import Plan, measure
+from cluster_serving.bench.load.payload import Record
+from cluster_serving.bench.load.processes import listener, listeners
+from cluster_serving.bench.load.result import Result
+from cluster_serving.bench.load.target import Failed, Lost, Where, references
+from cluster_serving.protocol.connection import connect, translated
+from cluster_serving.protocol.errors import InvalidInput, ServingError
+from cluster_serving.protocol.keys import DEFAULT_JOB, slots_key
+from cluster_serving.protocol.slots import TensorSpec, read_reports
+
+N = TypeVar("N", int, float)
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+_out = Console(highlight=False, soft_wrap=True)
+_err = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+
+_MODES = ("closed", "open", "pipelined")
+_PROTOCOLS = ("predict", "v2")
+
+
+@app.command()
+def bench(
+    job: Annotated[str, typer.Option(help="jobName of a job that runs.")] = DEFAULT_JOB,
+    redis_url: Annotated[str, typer.Option(help="Redis of the job: redis://host:port/db.")] = "redis://localhost:6379",
+    http_url: Annotated[
+        str, typer.Option(help="Measure through the HTTP front end at this address, such as http://localhost:10020.")
+    ] = "",
+    protocol: Annotated[
+        str, typer.Option(help="Over HTTP: predict (JSON, POST /predict) or v2 (KServe, binary tensors).")
+    ] = "predict",
+    header: Annotated[list[str] | None, typer.Option(help="HTTP header, such as 'Authorization: Bearer ...'.")] = None,
+    flink_url: Annotated[str, typer.Option(help="Flink's REST address, for what its processes cost.")] = "",
+    shape: Annotated[str, typer.Option(help="Random tensors of this shape, such as 224,224,3.")] = "",
+    dtype: Annotated[str, typer.Option(help="Their dtype.")] = "",
+    image: Annotated[str, typer.Option(help="An image file, a folder of them, or synthetic (JPEG, 224x224).")] = "",
+    npy: Annotated[Path | None, typer.Option(help="A .npy file: one request per row of its first axis.")] = None,
+    name: Annotated[str, typer.Option(help="Name of the input; default: the model's first.")] = "",
+    mode: Annotated[
+        str,
+        typer.Option(
+            help="closed: each caller waits for its answer; open: --rate at random times; pipelined: as fast as "
+            "possible with --concurrency on their way."
+        ),
+    ] = "closed",
+    client: Annotated[str, typer.Option(help="Native client: sync or async.")] = "async",
+    concurrency: Annotated[
+        str, typer.Option(help="Requests in flight: one number, or several to be run in turn.")
+    ] = "1",
+    rate: Annotated[str, typer.Option(help="Requests per second of open mode: one number, or several.")] = "",
+    requests: Annotated[
+        int | None, typer.Option(help="Send so many requests instead of waiting for a stable rate.")
+    ] = None,
+    processes: Annotated[int, typer.Option(help="Generator processes.", min=1)] = 1,
+    warm_up: Annotated[float, typer.Option(help="Seconds before the first window.", min=0)] = 2.0,
+    window: Annotated[float, typer.Option(help="Seconds of a window.", min=0.1)] = 2.0,
+    windows: Annotated[
+        int, typer.Option(help="Most windows; it ends earlier when three agree within 10 %.", min=1)
+    ] = 10,
+    timeout: Annotated[float, typer.Option(help="Seconds after which a request counts as lost.", min=0.1)] = 30.0,
+    check_every: Annotated[int, typer.Option(help="Compare one answer in so many with the right one.", min=1)] = 1,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write everything to this file.")] = None,
+    html_file: Annotated[Path | None, typer.Option("--html", help="Write a report with charts to this file.")] = None,
+) -> None:
+    """Measure a running job: throughput, latency, lost and wrong answers, and what they cost."""
+    _one_of("--mode", mode, _MODES)
+    _one_of("--client", client, ("sync", "async"))
+    _one_of("--protocol", protocol, _PROTOCOLS)
+    redis_url = redis_url if "://" in redis_url else f"redis://{redis_url}"
+    levels = _levels(mode, concurrency, rate)
+    spec = _model_input(redis_url, job, required=not (http_url and (name or image)))
+    records = _records(spec, name, shape, dtype, image, npy)
+    where = Where("redis", redis_url, job, records, timeout)
+    if http_url:
+        path = "/predict" if protocol == "predict" else f"/v2/models/{quote(job)}/infer"
+        headers = dict(_header(text) for text in header or [])
+        where = Where(protocol, http_url.rstrip("/") + path, job, records, timeout, headers)
+    roles: dict[str, list[int]] = {"Redis": listener(redis_url)}
+    results: list[Result] = []
+    if flink_url:
+        roles |= {"JobManager": listener(flink_url), "TaskManager": listeners(taskmanager_ports(flink_url))}
+    if http_url:
+        roles["front end"] = listener(http_url)
+    right = asyncio.run(references(where))
+    for in_flight, per_second in levels:
+        load = Load(mode, client, in_flight, per_second, requests, check_every=check_every)
+        plan = Plan(where, load, processes, warm_up, window, windows, roles, partial(work.totals, redis_url, job))
+        with _out.status("") as status:
+            results.append(measure(plan, lambda text: status.update(f"[dim]{text}"), right))
+    what = {"job": job, "through": where.kind, "url": _shown(where.url), "bytes": payload.size(records[0])}
+    # Narrower, the numbers would be cut.
+    Console(highlight=False, width=max(_out.width, 130)).print(output.table(results))
+    if json_file:
+        json_file.write_text(output.to_json(results, what), "utf8")
+    if html_file:
+        html_file.write_text(html.page(results, what), "utf8")
+    if any(result.lost or result.wrong for result in results) or not all(result.answered for result in results):
+        raise typer.Exit(1)
+
+
+def _levels(mode: str, concurrency: str, rate: str) -> list[tuple[int, float]]:
+    if mode == "open":
+        if not rate:
+            raise typer.BadParameter("open mode needs --rate, such as --rate 100,200")
+        return [(0, number) for number in _numbers("--rate", rate, float)]
+    return [(number, 0.0) for number in _numbers("--concurrency", concurrency, int)]
+
+
+def _numbers(option: str, text: str, kind: type[N]) -> list[N]:
+    try:
+        numbers = [kind(part) for part in text.split(",")]
+    except ValueError:
+        numbers = []
+    if not numbers or not 0 < min(numbers) <= max(numbers) < math.inf:
+        whole = "whole " if kind is int else ""
+        raise typer.BadParameter(f"{option} is {text!r}; expected positive {whole}numbers separated by commas")
+    return numbers
+
+
+def _one_of(option: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise typer.BadParameter(f"{option} is {value!r}; expected {', '.join(allowed)}")
+
+
+def _header(text: str) -> tuple[str, str]:
+    name, found, value = text.partition(":")
+    if not found or "\n" in text or "\r" in text:
+        raise typer.BadParameter("--header: expected 'Name: value'")
+    return name.strip(), value.strip()
+
+
+def _model_input(redis_url: str, job: str, required: bool) -> TensorSpec | None:
+    """The model's first input, as its slots report it."""
+    try:
+        with connect("", 0, redis_url) as db, translated(db):
+            reports = read_reports(db.hgetall(slots_key(job)))
+    except ServingError:
+        if required:
+            raise
+        return None
+    ready = [report for report in reports if report.state == "ready"]
+    if not ready and required:
+        raise InvalidInput(f"job {job!r} has no slot that is ready; start it, or name another with --job")
+    return ready[0].inputs[0] if ready and ready[0].inputs else None
+
+
+def _records(spec: TensorSpec | None, name: str, shape: str, dtype: str, image: str, npy: Path | None) -> list[Record]:
+    name = name or (spec.name if spec else "t")
+    if image:
+        return payload.image_records(name, image)
+    if npy:
+        return payload.array_records(name, npy)
+    if shape:
+        sizes = _numbers("--shape", shape, int)
+    elif spec and spec.record_shape is not None:
+        sizes = [size or 1 for size in spec.record_shape]
+    else:
+        raise typer.BadParameter("the model does not say what it expects: give --shape, --image or --npy")
+    return payload.random_records(name, sizes, dtype or (spec.dtype if spec else "") or "float32")
+
+
+def _shown(url: str) -> str:
+    """An address without user and password."""
+    scheme, _, rest = url.partition("://")
+    return f"{scheme}://{rest.rpartition('@')[2]}"
+
+
+def main(given: Sequence[str] | None = None) -> Any:
+    """Run `cluster-serving-bench`, with the words of the command line unless others are given."""
+    try:
+        app(given)
+    except (ServingError, Failed, Lost, Stalled, LookupError, OSError, ValueError) as error:
+        kind = "the first request failed: " if isinstance(error, Failed | Lost) else ""
+        _err.print(f"error: {kind}{error}", style="red")
+        sys.exit(1)
+    except (httpx.HTTPError, redis.RedisError) as error:
+        _err.print(f"error: {error}", style="red")
+        sys.exit(1)
+    except KeyboardInterrupt:
+        _err.print("interrupted", style="red")
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

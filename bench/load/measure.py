@@ -1,0 +1,193 @@
+"""One measurement: generator processes, warm-up, windows until the rate is stable, and what it cost."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cluster_serving.bench.load.check import Checker
+from cluster_serving.bench.load.generator import Load
+from cluster_serving.bench.load.generators import Generators, shares
+from cluster_serving.bench.load.processes import Processes, Snapshot
+from cluster_serving.bench.load.result import Result, cost
+from cluster_serving.bench.load.stats import Latency, is_stable
+from cluster_serving.bench.load.stats import Samples as Times
+from cluster_serving.bench.load.tally import Tally
+from cluster_serving.bench.load.target import Where, references
+from cluster_serving.bench.load.work import grown
+from cluster_serving.protocol.inputs import Array
+from cluster_serving.protocol.stats import JobStats
+
+_STABLE_WINDOWS = 3
+_BINS = 30
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to measure.
+
+    Attributes:
+        where: What to ask.
+        load: The load of all generator processes together.
+        processes: Number of generator processes.
+        warm_up: Seconds that do not count.
+        window: Seconds of a window.
+        most_windows: Windows after which it ends, stable or not.
+        roles: Role → ids of the processes whose CPU time and memory are taken.
+        totals: Reads the totals of the job, if it is ours.
+    """
+
+    where: Where
+    load: Load
+    processes: int = 1
+    warm_up: float = 2.0
+    window: float = 2.0
+    most_windows: int = 10
+    roles: Mapping[str, Sequence[int]] | None = None
+    totals: Callable[[], JobStats | None] = lambda: None
+
+
+def measure(plan: Plan, say: Callable[[str], None] = lambda _: None, right: Sequence[Array] | None = None) -> Result:
+    """Run a measurement.
+
+    Args:
+        plan: What and how.
+        say: Told about every window.
+        right: Right answers, if known; else each request's own answer when it was alone.
+
+    Raises:
+        Failed: A first request, alone, was answered with an error.
+        Lost: It was not answered.
+        Stalled: A generator ended early.
+    """
+    known = list(right) if right is not None else asyncio.run(references(plan.where))
+    with Generators(plan.where, shares(plan.load, plan.processes), known) as generators:
+        measured = _Measured(plan, generators)
+        measured.run(say)
+        tally, generator_cpu = generators.finish()
+        measured.collect()
+    return measured.result(tally, generator_cpu, Checker(known).is_possible)
+
+
+class _Measured:
+    """Windows of a measurement, and snapshots at their borders."""
+
+    def __init__(self, plan: Plan, generators: Generators) -> None:
+        self._plan = plan
+        self._generators = generators
+        roles = dict(plan.roles or {}) | {"load generator": generators.pids}
+        self._processes = Processes(roles)
+        self._borders: list[Snapshot] = []
+        self._sent: list[int] = []
+        self._rates: list[float] = []
+        self._peaks: dict[str, int] = {}
+        self._totals: list[JobStats | None] = []
+        self._stable = False
+
+    def run(self, say: Callable[[str], None]) -> None:
+        """Warm up, then take windows until the rate is stable; or, with a number of requests, until they are done."""
+        self._generators.go()
+        if self._plan.load.requests is not None:
+            self._border()
+            while not self._generators.ended:
+                self._wait(time.perf_counter() + 0.1)
+            self._border()
+            return
+        self._wait(time.perf_counter() + self._plan.warm_up)
+        self._border()
+        while len(self._rates) < self._plan.most_windows and not self._generators.ended:
+            self._wait(self._borders[-1].time + self._plan.window)
+            self._border()
+            finished = np.concatenate(self._generators.finished) if self._generators.finished else np.empty(0)
+            begin, end = self._borders[-2].time, self._borders[-1].time
+            # The newest reports are still on their way; the last window is counted again at the end.
+            self._rates.append(float(((finished >= begin) & (finished < end)).sum()) / (end - begin))
+            say(f"window {len(self._rates)}: {self._rates[-1]:,.0f} requests/s")
+            self._stable = is_stable(self._rates, windows=_STABLE_WINDOWS)
+            if self._stable:
+                break
+
+    def collect(self) -> None:
+        """Gather the samples."""
+        parts = self._generators
+        self._finished = np.concatenate(parts.finished) if parts.finished else np.empty(0)
+        self._seconds = np.concatenate(parts.seconds) if parts.seconds else np.empty(0)
+
+    def result(self, tally: Tally, generator_cpu: float, can_check: bool) -> Result:
+        """What came out: of the last three windows if the rate is stable, else of all."""
+        plan = self._plan
+        keep = _STABLE_WINDOWS + 1 if self._stable else len(self._borders)
+        borders, sent, totals = self._borders[-keep:], self._sent[-keep:], self._totals[-keep:]
+        begin, end = borders[0].time, borders[-1].time
+        if plan.load.requests is not None:
+            end = float(self._finished.max()) if self._finished.size else end
+            offered = tally.sent / (end - begin)
+        else:
+            offered = (sent[-1] - sent[0]) / (end - begin)
+        chosen = (self._finished >= begin) & (self._finished <= end)
+        count = int(chosen.sum())
+        seconds = end - begin
+        cpu, share = cost(borders[0], borders[-1], count)
+        if plan.load.requests is not None and count:
+            # The generators are gone by now; they have counted themselves.
+            cpu["load generator"] = round(generator_cpu / count * 1000, 4)
+            share["load generator"] = round(generator_cpu / seconds, 4) if seconds > 0 else 0.0
+        return Result(
+            mode=plan.load.mode,
+            client=plan.load.client if plan.where.kind == "redis" else "http",
+            concurrency=plan.load.concurrency,
+            generators=len(self._generators.pids),
+            offered=round(plan.load.rate if plan.load.mode == "open" else offered, 2),
+            sent_rate=round(offered, 2),
+            achieved=round(count / seconds, 2) if seconds > 0 else 0.0,
+            seconds=round(seconds, 3),
+            stable=self._stable if plan.load.requests is None else None,
+            windows=[
+                round(float(((self._finished >= a.time) & (self._finished < b.time)).sum()) / (b.time - a.time), 2)
+                for a, b in zip(self._borders, self._borders[1:], strict=False)
+            ],
+            latency_ms=Latency.of(self._seconds[chosen]),
+            histogram=_histogram(self._seconds[chosen]),
+            sent=tally.sent,
+            answered=tally.answered,
+            errors=dict(tally.errors),
+            lost=tally.lost,
+            repeated=tally.repeated,
+            checked=tally.checked,
+            wrong=tally.wrong,
+            can_check=can_check,
+            cpu_seconds_per_1000=cpu,
+            cpu_share=share,
+            generator_cpu_seconds=round(generator_cpu, 3),
+            peak_memory_mb={role: round(peak / 2**20, 1) for role, peak in self._peaks.items()},
+            job=grown(totals[0], totals[-1]),
+        )
+
+    def _border(self) -> None:
+        self._generators.receive()
+        snapshot = self._processes.snapshot()
+        self._borders.append(snapshot)
+        self._sent.append(self._generators.sent)
+        for role, memory in snapshot.memory.items():
+            self._peaks[role] = max(self._peaks.get(role, 0), memory)
+        self._totals.append(self._plan.totals())
+
+    def _wait(self, until: float) -> None:
+        while (remaining := until - time.perf_counter()) > 0 and not self._generators.ended:
+            time.sleep(min(0.1, remaining))
+            self._generators.receive()
+
+
+def _histogram(seconds: Times) -> dict[str, Any]:
+    """Latencies on a logarithmic scale: borders in milliseconds, and requests between them."""
+    if not seconds.size:
+        return {"borders_ms": [], "counts": []}
+    low, high = max(float(seconds.min()), 1e-6), max(float(seconds.max()), 1.001e-6)
+    borders = np.geomspace(low, max(high, low * 1.001), _BINS + 1)
+    counts, _ = np.histogram(np.clip(seconds, low, high), borders)
+    return {"borders_ms": [round(float(b) * 1000, 4) for b in borders], "counts": counts.tolist()}

@@ -1,0 +1,114 @@
+"""Results as a table for the terminal, and as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+
+from cluster_serving.bench.load.result import Result
+
+PACKAGES = ("cluster-serving", "apache-flink", "openvino", "numpy", "redis", "pyarrow")
+
+
+def machine() -> dict[str, Any]:
+    """The machine and what is installed."""
+    return {
+        "cpu": cpu_model(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "packages": {name: found for name in PACKAGES if (found := _version(name))},
+        "load_average": [round(load, 2) for load in os.getloadavg()],
+    }
+
+
+def cpu_model() -> str:
+    """Name of the processor."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf8").splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def table(results: Sequence[Result]) -> RenderableType:
+    """The results for people."""
+    rates = Table(
+        "mode", "client", "in flight", "offered/s", "answered/s", "p50 ms", "p95 ms", "p99 ms", "max ms", "errors",
+        "lost", "wrong", "stable", box=None, header_style="bold",
+    )  # fmt: skip
+    for result in results:
+        latency = result.latency_ms
+        rates.add_row(
+            result.mode,
+            result.client,
+            "" if result.mode == "open" else str(result.concurrency),
+            f"{result.offered:,.1f}",
+            f"{result.achieved:,.1f}",
+            *(f"{ms:,.2f}" for ms in (latency.p50, latency.p95, latency.p99, latency.max)),
+            str(sum(result.errors.values())),
+            str(result.lost),
+            f"{result.wrong} of {result.checked}" if result.can_check else "unknown",
+            {True: "yes", False: "no", None: ""}[result.stable],
+        )
+    roles = sorted({role for result in results for role in result.cpu_seconds_per_1000})
+    costs = Table("CPU s per 1,000 (peak MiB)", *roles, box=None, header_style="bold")
+    for result in results:
+        costs.add_row(_label(result), *(_cost(result, role) for role in roles))
+    parts: list[RenderableType] = [rates, "", costs]
+    errors = {code: count for result in results for code, count in result.errors.items()}
+    if errors:
+        parts += ["", f"Errors: {', '.join(f'{code} ({count})' for code, count in errors.items())}"]
+    if any(result.job for result in results):
+        parts += ["", _job_table(results)]
+    return Group(*parts)
+
+
+def to_json(results: Sequence[Result], what: Mapping[str, Any]) -> str:
+    """Everything, with facts about the machine.
+
+    Args:
+        results: The rows.
+        what: What was measured.
+    """
+    document = {"what": what, "machine": machine(), "results": [result.to_dict() for result in results]}
+    return json.dumps(document, indent=1, allow_nan=False)
+
+
+def _label(result: Result) -> str:
+    return f"{result.mode} {result.concurrency if result.mode != 'open' else format(result.offered, 'g')}"
+
+
+def _cost(result: Result, role: str) -> str:
+    if role not in result.cpu_seconds_per_1000:
+        return ""
+    return f"{result.cpu_seconds_per_1000[role]:.3f} ({result.peak_memory_mb.get(role, 0):,.0f})"
+
+
+def _job_table(results: Sequence[Result]) -> Table:
+    shown = Table(
+        "inside the job, per batch", "batches", "queue wait ms", "inference ms", "write ms", "size", "sizes up to",
+        box=None, header_style="bold",
+    )  # fmt: skip
+    for result in results:
+        if job := result.job:
+            sizes = ", ".join(f"{bound}: {count}" for bound, count in job["batchSizes"].items())
+            times = (f"{job[name]:,.2f}" for name in ("queueWaitMs", "inferenceMs", "writeMs"))
+            shown.add_row(_label(result), f"{job['batches']:,}", *times, f"{job['batchSize']:,.1f}", sizes)
+    return shown
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None

@@ -1,0 +1,236 @@
+"""The original's Python client, by name and by return value, on top of ours; programs move over without an edit.
+
+    python -m cluster_serving.client.original program.py its arguments
+
+runs a program in which `from zoo.serving.client import …` and `from bigdl.serving.client import …` give the classes of
+this module. A program of several processes, or one started by something else, calls `install` before those imports.
+
+What programs may rely on is kept: "[]" for a result that is not there, "NaN" for a request that failed, float32
+arrays, the calls of all versions from 0.7 to 2.4. What was broken is mended: `predict` keeps its timeout, `:` in a uri
+survives, filtered results can be read, images and tensors may share a request, and a request that cannot be queued
+raises an error. Nothing is printed.
+"""
+
+from __future__ import annotations
+
+import base64
+import importlib.util
+import json
+import sys
+import urllib.request
+from contextlib import suppress
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from redis.exceptions import RedisError
+
+from cluster_serving.client import queues
+from cluster_serving.client.convert import inputs_of, to_input
+from cluster_serving.client.original.png import encode_png
+from cluster_serving.client.original.values import MISSING, OriginalResult, as_original, as_sent, failed
+from cluster_serving.protocol.connection import translated
+from cluster_serving.protocol.errors import DeadlineExceeded, InvalidInput, ResultTimeout, ServingError
+from cluster_serving.protocol.inputs import Array, Image
+from cluster_serving.protocol.keys import DEFAULT_JOB
+from cluster_serving.protocol.original import arrow as original_arrow
+from cluster_serving.protocol.original import image_stream
+
+MODULES = ("zoo.serving.client", "bigdl.serving.client")
+"""What the original's client was called: up to 0.11, and from 2.0 on."""
+
+_HTTP_TIMEOUT = 60.0
+
+
+class API:
+    """What both queues have: `name`, `host`, `port` and `db`, a redis-py client.
+
+    Args:
+        host: Redis host, default `localhost`.
+        port: Redis port, default 6379.
+        name: The job's `jobName`.
+        redis_options: As for our `OutputQueue`.
+    """
+
+    def __init__(
+        self, host: str | None = None, port: int | str | None = None, name: str = DEFAULT_JOB, **redis_options: Any
+    ) -> None:
+        self._results = queues.OutputQueue(host, port, name, **redis_options)
+        self.name, self.host, self.port, self.db = name, self._results.host, self._results.port, self._results.db
+
+
+class OutputQueue(API):
+    """Reads results as the original's class does; arguments as of `API`."""
+
+    def query(self, uri: str, delete: bool = False) -> OriginalResult:
+        """Result of a request; "[]" if there is none, "NaN" if it failed, text if `enqueue_image` queued it."""
+        try:
+            result = self._results.query(uri, delete)
+        except ServingError as error:
+            return failed(error)
+        return self._image_result(uri, delete) if result is None else as_original(result)
+
+    def query_and_delete(self, uri: str) -> OriginalResult:
+        """Like `query`, and delete the result."""
+        return self.query(uri, delete=True)
+
+    def dequeue(self) -> dict[str, OriginalResult]:
+        """All results by uri, which are then deleted."""
+        prefix = image_stream.result_key("")
+        with translated(self.db):
+            keys = list(self.db.scan_iter(f"{prefix}*", _type="HASH"))
+        uris = [key.decode("utf8", "surrogateescape").removeprefix(prefix) for key in keys]
+        images = {uri: self._image_result(uri, delete=False) for uri in uris}
+        results = {
+            uri: failed(result) if isinstance(result, ServingError) else as_original(result)
+            for uri, result in self._results.dequeue().items()
+        }
+        # Last: what fails before must not lose results.
+        with suppress(RedisError):
+            for chunk in queues.batched(keys, queues.SCAN_COUNT):
+                self.db.delete(*chunk)
+        return results | {uri: result for uri, result in images.items() if result != MISSING}
+
+    def _image_result(self, uri: str, delete: bool) -> str:
+        key = image_stream.result_key(uri).encode("utf8", "surrogateescape")
+        with translated(self.db), self.db.pipeline() as pipeline:
+            pipeline.hget(key, "value")  # type: ignore[arg-type]
+            if delete:
+                pipeline.delete(key)
+            value: bytes | None = pipeline.execute()[0]
+        return MISSING if value is None else value.decode()
+
+    def get_ndarray_from_b64(self, b64str: str | bytes) -> Array | list[Array]:
+        """Read the field `value` of a result hash."""
+        outputs = original_arrow.decode_result(b64str)
+        return outputs[0] if len(outputs) == 1 else outputs
+
+
+class InputQueue(API):
+    """Queues requests as the original's class does.
+
+    Args:
+        frontend_url: Address of an HTTP front end, which `predict` then asks; or, as in 0.9, the Redis host.
+        port: Redis port, default 6379.
+        sync: Accepted for the guides' examples; means nothing.
+        host: Redis host, default `localhost`.
+        name: The job's `jobName`.
+        redis_options: As for our `InputQueue`.
+    """
+
+    def __init__(
+        self,
+        frontend_url: str | None = None,
+        port: int | str | None = None,
+        sync: bool = True,
+        *,
+        host: str | None = None,
+        name: str = DEFAULT_JOB,
+        **redis_options: Any,
+    ) -> None:
+        if frontend_url and "://" not in frontend_url:
+            host, frontend_url = frontend_url, None
+        self.frontend_url = frontend_url
+        super().__init__(host, port, name, **redis_options)
+        self._queue = queues.InputQueue(host, port, name, **redis_options)
+        self.output_queue = OutputQueue(host, port, name, **redis_options)
+
+    def enqueue(self, uri: str, /, **data: object) -> None:
+        """Queue a request.
+
+        Raises:
+            ServingError: It was not queued; the original printed a message and went on.
+        """
+        self._queue.enqueue(uri, **as_sent(data))
+
+    def enqueue_image(self, uri: str, data: object) -> None:
+        """Queue an image for the job `image_stream`, as in 0.7 and 0.8: its path, or the array of `cv2.imread`."""
+        image = encode_png("image", data) if isinstance(data, np.ndarray) else to_input("image", data)
+        if not isinstance(image, Image):
+            raise InvalidInput(f"the image is of type {type(data).__name__}; expected a path or an array")
+        with translated(self.db):
+            self.db.xadd(image_stream.STREAM, {"uri": uri, "image": base64.b64encode(image.data)})
+
+    def predict(self, request_data: object, timeout: float = 5) -> OriginalResult:
+        """Queue a request and wait for its result, which is then deleted.
+
+        Args:
+            request_data: JSON text of `instances`, a dict of inputs, or one input, which is then called `t`. With a
+                front end: JSON text.
+            timeout: Seconds.
+
+        Returns:
+            As `query`; "[]" if no result came in time. From a front end: its text of the first prediction.
+        """
+        if self.frontend_url:
+            return self._ask_front_end(str(request_data))
+        inputs = as_sent(inputs_of(request_data))
+        try:
+            return as_original(self._queue.predict(inputs, timeout))
+        except (ResultTimeout, DeadlineExceeded):
+            return MISSING
+        except ServingError as error:
+            return failed(error)
+
+    def data_to_b64(self, **data: object) -> str:
+        """What the original puts into the field `data` of a request."""
+        return original_arrow.encode_request(as_sent(data))
+
+    @staticmethod
+    def base64_encode_image(img: bytes) -> str:
+        """Base64 text of any bytes."""
+        return base64.b64encode(img).decode()
+
+    def _ask_front_end(self, body: str) -> str:
+        prediction: str = json.loads(_post(str(self.frontend_url), body))["predictions"][0]
+        return prediction.removeprefix("{value=").removesuffix("}") if prediction.startswith("{value=") else prediction
+
+
+def perdict(frontend_url: str, request_str: str) -> None:
+    """Send a front end a request; nothing comes back, as in the original, whose name for it this is."""
+    _post(frontend_url, request_str)
+
+
+def _post(frontend_url: str, body: str) -> bytes:
+    # Our front end writes predictions in the original's form if it is asked to; the original's ignores that.
+    url = f"{frontend_url.rstrip('/')}/predict?responseFormat=zoo-0.9"
+    request = urllib.request.Request(url, body.encode(), {"Content-Type": "application/json"})  # noqa: S310
+    with urllib.request.urlopen(request, timeout=_HTTP_TIMEOUT) as response:  # noqa: S310
+        answer: bytes = response.read()
+    return answer
+
+
+def http_json_to_ndarray(json_str: str) -> Array:
+    """First prediction in the body of a front end's response, as an array."""
+    value = json.loads(json.loads(json.loads(json_str)["predictions"][0])["value"])
+    return np.array(value["data"]).reshape(value["shape"])
+
+
+def http_response_to_ndarray(response: Any) -> Array | str:
+    """First prediction in a response of `requests` or `httpx`; "[]" if it is an error."""
+    return http_json_to_ndarray(response.text) if response.status_code == 200 else MISSING
+
+
+def install() -> None:
+    """Make imports of the original's client give this module, in this process; packages beside it stay as they are."""
+    this = sys.modules[install.__module__]
+    for name in MODULES:
+        package, _, _ = name.partition(".")
+        for parent in (package, f"{package}.serving"):
+            _ensure_package(parent)
+        sys.modules[name] = this
+        sys.modules[f"{package}.serving"].client = this  # type: ignore[attr-defined]
+
+
+def _ensure_package(name: str) -> None:
+    """Import a package; if it is not installed, put an empty one in its place."""
+    if name in sys.modules:
+        return
+    if importlib.util.find_spec(name) is not None:
+        importlib.import_module(name)
+        return
+    module = sys.modules[name] = ModuleType(name)
+    module.__path__ = []
+    parent, _, child = name.rpartition(".")
+    if parent:
+        setattr(sys.modules[parent], child, module)

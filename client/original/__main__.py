@@ -1,0 +1,29 @@
+"""Run a program that was written for the original's client, with our client in its place.
+
+python -m cluster_serving.client.original program.py its arguments
+"""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from pathlib import Path
+
+from cluster_serving.client import original
+
+
+def main() -> None:
+    """Run the program that the command line names."""
+    if len(sys.argv) < 2:
+        raise SystemExit("usage: python -m cluster_serving.client.original program.py [argument …]")
+    program = Path(sys.argv[1])
+    if not program.is_file():
+        raise SystemExit(f"there is no program {str(program)!r}")
+    # First, as packages of the program's own may be called like the original's.
+    sys.path[0] = str(program.resolve().parent)
+    original.install()
+    sys.argv = sys.argv[1:]
+    runpy.run_path(str(program), run_name="__main__")
+
+
+main()

@@ -1,0 +1,1 @@
+"""What the front end answers: one subpackage or module per API."""

@@ -1,0 +1,121 @@
+"""What the front end counts, for Prometheus and in the JSON of the original."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.exposition import generate_latest
+
+from cluster_serving.frontend.api.timers import Timer
+
+PREFIXES = ("bigdl.serving.", "zoo.serving.")
+"""What the names of the original begin with, from 2.0 on and before."""
+
+_TIMERS = ("request.overall", "request.predict", "request.metrics", "redis.put", "redis.get", "redis.wait")
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+_INSTANCES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+
+_JOB = ("model", "version", "job")
+
+JobLabels = tuple[str, str, str]
+"""Name of a model, its version, and the job that serves it."""
+
+
+class Metrics:
+    """Counters of one front end."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self._timers = {name: Timer(name) for name in _TIMERS}
+        requests = self._counter("requests", "Requests answered.", "model", "protocol", "status")
+        seconds = Histogram(
+            "cluster_serving_http_request_seconds",
+            "Seconds from the headers of a request to its answer.",
+            ("model", "protocol"),
+            buckets=_SECONDS,
+            registry=self._registry,
+        )
+        instances = Histogram(
+            "cluster_serving_http_instances",
+            "Instances in a request.",
+            ("model", "protocol"),
+            buckets=_INSTANCES,
+            registry=self._registry,
+        )
+        redis = Histogram(
+            "cluster_serving_http_redis_seconds",
+            "Seconds for sending requests (put), fetching results (get), and from the one to the other (wait).",
+            ("step",),
+            buckets=_SECONDS,
+            registry=self._registry,
+        )
+        # Looking a label up takes as long as parsing a small request.
+        self._requests, self._seconds = cache(requests.labels), cache(seconds.labels)
+        self._instances, self._redis = cache(instances.labels), cache(redis.labels)
+        self._gauges = {
+            name: Gauge(f"cluster_serving_{name}", text, labels, registry=self._registry)
+            for name, text, labels in (
+                ("http_in_flight", "Instances that were sent to a job and are not answered.", ()),
+                ("http_waiting", "Instances that wait for a place in flight (parallelism).", ()),
+                ("http_open_requests", "Requests that are being answered.", ()),
+                ("queue_length", "Requests in the streams of a job.", _JOB),
+                ("ready", "Whether the job answers.", _JOB),
+            )
+        }
+        self.open_requests = 0
+
+    def answered(self, protocol: str, model: str, status: int, seconds: float) -> None:
+        """Note an answered request.
+
+        Args:
+            protocol: Which API it came by.
+            model: Name of the model; empty if it concerned none.
+            status: HTTP status.
+            seconds: How long it took.
+        """
+        self._requests(model, protocol, str(status)).inc()
+        self._timers["request.overall"].update(seconds)
+        if protocol == "metrics":
+            self._timers["request.metrics"].update(seconds)
+        if model:
+            self._seconds(model, protocol).observe(seconds)
+            self._timers["request.predict"].update(seconds)
+
+    def asked(self, protocol: str, model: str, instances: int) -> None:
+        """Note how many instances a request has."""
+        self._instances(model, protocol).observe(instances)
+
+    def redis(self, step: str, seconds: float) -> None:
+        """Note what `Exchange` observes."""
+        self._timers[f"redis.{step}"].update(seconds)
+        self._redis(step).observe(seconds)
+
+    def as_text(
+        self, in_flight: int, waiting: int, queues: Mapping[JobLabels, int], ready: Mapping[JobLabels, bool]
+    ) -> bytes:
+        """The text format of Prometheus.
+
+        Args:
+            in_flight: Instances in flight.
+            waiting: Instances that wait for a place.
+            queues: Requests in the streams of jobs.
+            ready: Whether they answer.
+        """
+        self._gauges["http_in_flight"].set(in_flight)
+        self._gauges["http_waiting"].set(waiting)
+        self._gauges["http_open_requests"].set(self.open_requests)
+        for name, values in (("queue_length", queues), ("ready", ready)):
+            self._gauges[name].clear()
+            for labels, value in values.items():
+                self._gauges[name].labels(*labels).set(value)
+        return generate_latest(self._registry)
+
+    def as_json(self) -> list[dict[str, Any]]:
+        """The list of the original, under the names of all its versions."""
+        return [timer.as_json(prefix) for prefix in PREFIXES for timer in self._timers.values()]
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"cluster_serving_http_{name}", text, labels, registry=self._registry)

@@ -1,0 +1,67 @@
+"""What operators ask: `/metrics` and `/health/…`."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from cluster_serving.frontend.api.metrics import JobLabels
+from cluster_serving.frontend.context import FrontEnd
+from cluster_serving.frontend.models.served_model import ServedModel
+from cluster_serving.frontend.server.middleware import note
+from cluster_serving.frontend.server.responses import Json
+from cluster_serving.protocol.errors import ServingError
+
+_PROMETHEUS = ("text/plain", "openmetrics")
+
+
+def routes(front: FrontEnd) -> list[Route]:
+    """The paths for operators."""
+    api = _Operation(front)
+    return [
+        Route("/metrics", api.metrics, methods=["GET"]),
+        Route("/health/live", api.live, methods=["GET"]),
+        Route("/health/ready", api.ready, methods=["GET"]),
+    ]
+
+
+class _Operation:
+    def __init__(self, front: FrontEnd) -> None:
+        self._front = front
+
+    async def metrics(self, request: Request) -> Response:
+        note(request, "metrics")
+        accepted = request.headers.get("accept", "")
+        # Prometheus and its relatives say what they want; the original's readers do not.
+        if not any(kind in accepted for kind in _PROMETHEUS):
+            return Json(self._front.metrics.as_json())
+        front, gateway = self._front, self._front.gateway
+        queues: dict[JobLabels, int] = {}
+        # Without Redis there are none to tell of; the rest matters then more than ever.
+        with suppress(ServingError):
+            models = await gateway.listed()
+            lengths = await gateway.queue_lengths(models)
+            queues = {_labels(model): length for model, length in zip(models, lengths, strict=True)}
+        states = front.health.states()
+        ready = {_labels(model): states[model.job].ready for model in gateway.seen() if model.job in states}
+        text = front.metrics.as_text(gateway.flight.count, gateway.flight.waiting, queues, ready)
+        return Response(text, media_type=CONTENT_TYPE_LATEST)
+
+    async def live(self, request: Request) -> Response:
+        note(request, "health")
+        return Json({"live": True})
+
+    async def ready(self, request: Request) -> Response:
+        note(request, "health")
+        problems = await self._front.health.problems()
+        if problems:
+            return Json({"ready": False, "error": "; ".join(problems)}, 503, {"retry-after": "1"})
+        return Json({"ready": True})
+
+
+def _labels(model: ServedModel) -> JobLabels:
+    return model.name, model.version, model.job

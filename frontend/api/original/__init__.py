@@ -1,0 +1,1 @@
+"""The API of the original's front end, over HTTP and gRPC."""

@@ -1,0 +1,100 @@
+"""The gRPC service of the original's front end, `grpc.FrontEndGRPCService`.
+
+Source: frontEndGRPC.proto of analytics-zoo 0.12; what `Predict` returns is the JSON list of its predictions.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from cluster_serving.frontend.api.original import instances, predictions
+from cluster_serving.frontend.context import FrontEnd
+from cluster_serving.frontend.models.served_model import ServedModel
+from cluster_serving.frontend.proto import original
+from cluster_serving.frontend.server.call import Call
+from cluster_serving.protocol.errors import ServingError
+from cluster_serving.protocol.keys import result_key
+
+NAME = "grpc.FrontEndGRPCService"
+
+_SHARES = ("75th", "95th", "98th", "99th", "999th")
+_WELCOME = "welcome to analytics zoo grpc serving frontend"
+
+
+class OriginalService:
+    """The methods of the service; each takes a message, and the call that it came with.
+
+    Args:
+        front: What answers.
+    """
+
+    def __init__(self, front: FrontEnd) -> None:
+        self._front = front
+
+    async def ping(self, message: Any, call: Call) -> Any:
+        """Answer Ping."""
+        return original.StringReply(message=_WELCOME)
+
+    async def metrics(self, message: Any, call: Call) -> Any:
+        """Answer GetMetrics."""
+        reply = original.MetricsReply()
+        for row in self._front.metrics.as_json():
+            times = {name: row[name] for name in ("meanRate", "mean", "median", "stdDev")}
+            shares = {f"Percentile{name}": row[f"_{name}Percentile"] for name in _SHARES}
+            limits = {name: round(float(row[name])) for name in ("min", "max")}
+            reply.metrics.add(name=row["name"], count=row["count"], **times, **shares, **limits)
+        return reply
+
+    async def models(self, message: Any, call: Call) -> Any:
+        """Answer GetAllModels, GetModelsWithName and GetModelsWithNameAndVersion.
+
+        Raises:
+            ModelNotFound: There is no such model.
+        """
+        name, version = getattr(message, "modelName", ""), getattr(message, "modelVersion", "")
+        if name:
+            await self._front.gateway.model(name, version)
+        reply = original.ModelsReply()
+        for model in await self._front.gateway.listed():
+            if name in ("", model.name) and version in ("", model.version):
+                reply.clusterServingMetaDatas.append(self._describe(model))
+        return reply
+
+    async def predict(self, message: Any, call: Call) -> Any:
+        """Answer Predict.
+
+        Raises:
+            ServingError: An instance failed; the first one's error.
+        """
+        model = await self._front.gateway.model(message.modelName, message.modelVersion)
+        call.model = model.name
+        body = message.input.encode()
+        most = self._front.options.most_records
+        records = []
+        for record in await self._front.offload.to_process(len(body), instances.read, body, most, model.described):
+            if isinstance(record, ServingError):
+                raise record
+            records.append(record)
+        longest = self._front.timeout(None)
+        seconds = longest if call.timeout is None else min(call.timeout, longest)
+        texts = []
+        for outcome in await self._front.gateway.predict(model.job, records, seconds):
+            if isinstance(outcome, ServingError):
+                raise outcome
+            texts.append(predictions.written(outcome, "bigdl", model.loaded.post_processing if model.loaded else ""))
+        return original.PredictReply(response=orjson.dumps(texts).decode())
+
+    def _describe(self, model: ServedModel) -> Any:
+        options = self._front.options
+        return original.ClusterServingGRPCMetaData(
+            modelName=model.name,
+            modelVersion=model.version,
+            redisInputQueue=model.job,
+            redisOutputQueue=result_key(model.job, ""),
+            timeWindow=options.time_window,
+            countWindow=options.count_window,
+            redisSecureEnabled=options.redis_address.startswith("rediss:"),
+            features=",".join(spec.name for spec in model.loaded.inputs) if model.loaded else "",
+        )

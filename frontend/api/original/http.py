@@ -1,0 +1,212 @@
+"""The HTTP API of the original: `/`, `/predict`, `/models…` and `/model-secure`, with its paths and its JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, cast, get_args
+from urllib.parse import parse_qs, urlsplit
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from cluster_serving.frontend.api.original import instances, predictions
+from cluster_serving.frontend.context import FrontEnd
+from cluster_serving.frontend.models.served_model import ServedModel
+from cluster_serving.frontend.options import LOOPBACK, ResponseFormat
+from cluster_serving.frontend.server.disconnect import unless_disconnected
+from cluster_serving.frontend.server.middleware import note
+from cluster_serving.frontend.server.responses import Json, error_headers, failures, read_body, worst
+from cluster_serving.protocol.errors import Forbidden, InvalidInput, ServingError
+from cluster_serving.protocol.keys import NORMAL
+from cluster_serving.protocol.results import Outputs
+from cluster_serving.protocol.slots import TensorSpec
+
+# Programs look for the line of their version.
+_WELCOME = "welcome to BigDL web serving frontend\nwelcome to analytics zoo web serving frontend\n"
+# Letter for letter the original's.
+_SECURED = "model secured secrect and salt succeed to put in redis"
+_MAX_SECRET_BYTES = 64 << 10
+_ANY_METHOD = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
+_FORMATS: tuple[str, ...] = get_args(ResponseFormat)
+
+
+def routes(front: FrontEnd) -> list[Route]:
+    """The paths of this API."""
+    api = _Original(front)
+    made = [Route("/predict", api.predict, methods=["POST"])]
+    for name in _FORMATS:
+        # A client that knows an address alone asks for its format by a longer address.
+        made += [
+            Route(f"/{name}/predict", api.formatted(cast("ResponseFormat", name)), methods=["POST"]),
+            Route(f"/{name}", api.welcome, methods=_ANY_METHOD),
+        ]
+    return [
+        *made,
+        Route("/", api.welcome, methods=_ANY_METHOD),
+        Route("/models", api.models, methods=["GET"]),
+        Route("/models/{name}", api.models, methods=["GET"]),
+        Route("/models/{name}/versions/{version}", api.model, methods=["GET"]),
+        Route("/models/{name}/predict", api.predict, methods=["POST"]),
+        Route("/models/{name}/versions/{version}/predict", api.predict, methods=["POST"]),
+        Route("/model-secure", api.model_secure, methods=["POST"]),
+    ]
+
+
+def describe(model: ServedModel) -> dict[str, Any]:
+    """What clients may know of a model."""
+    loaded = model.loaded
+    states = [report.state for report in model.reports]
+    return {
+        "modelName": model.name,
+        "modelVersion": model.version,
+        "redisInputQueue": model.job,
+        "state": model.state,
+        "slots": {state: states.count(state) for state in sorted(set(states))},
+        "engine": loaded.engine if loaded else "",
+        "inputs": [_spec(spec) for spec in loaded.inputs] if loaded else [],
+        "outputs": [_spec(spec) for spec in loaded.outputs] if loaded else [],
+        "features": [spec.name for spec in loaded.inputs] if loaded else [],
+        "postProcessing": loaded.post_processing if loaded else "",
+        "inputAlreadyBatched": loaded.already_batched if loaded else False,
+        "maxBatchSize": loaded.max_batch_size if loaded else 1,
+    }
+
+
+async def answer(
+    front: FrontEnd, request: Request, model: ServedModel, records: Sequence[instances.Record | InvalidInput]
+) -> list[Outputs | ServingError]:
+    """Answer the records of a request; what is wrong with one stands in its place.
+
+    Raises:
+        ClientDisconnect: The client went away; its requests are withdrawn.
+    """
+    good = [record for record in records if not isinstance(record, ServingError)]
+    answers: list[Outputs | ServingError] = []
+    if good:
+        timeout = front.timeout(request.headers.get("x-timeout-ms"))
+        answers = await unless_disconnected(
+            request, front.gateway.predict(model.job, good, timeout, priority_of(request))
+        )
+    following = iter(answers)
+    outcomes: list[Outputs | ServingError] = []
+    for index, record in enumerate(records):
+        outcome = record if isinstance(record, ServingError) else next(following)
+        if isinstance(outcome, InvalidInput) and outcome is not record:
+            outcome = type(outcome)(f"instances[{index}]: {outcome}")
+        outcomes.append(outcome)
+    return outcomes
+
+
+async def predictions_response(
+    front: FrontEnd, outcomes: Sequence[Outputs | ServingError], response_format: ResponseFormat, model: ServedModel
+) -> Response:
+    """The response to `/predict`: 200, or the status of the worst error with all that there is."""
+    filter_text = model.loaded.post_processing if model.loaded else ""
+    failed = failures(outcomes)
+    error = worst(list(failed.values())) if failed else None
+    content = await front.offload.to_process(
+        predictions.size(outcomes),
+        predictions.body,
+        outcomes,
+        response_format,
+        filter_text,
+        {"error": str(error), "code": error.code} if error else None,
+    )
+    if error is None:
+        return Response(content, media_type=Json.media_type)
+    return Response(content, error.http_status, error_headers(error), Json.media_type)
+
+
+def priority_of(request: Request) -> str:
+    """Header X-Priority; the exchange says what is wrong with another value."""
+    return request.headers.get("x-priority", NORMAL).lower()
+
+
+class _Original:
+    def __init__(self, front: FrontEnd) -> None:
+        self._front = front
+
+    async def welcome(self, _: Request) -> Response:
+        return PlainTextResponse(_WELCOME)
+
+    async def predict(self, request: Request) -> Response:
+        return await self._predict(request, self._front.options.response_format)
+
+    def formatted(self, response_format: ResponseFormat) -> Callable[[Request], Any]:
+        async def predict(request: Request) -> Response:
+            return await self._predict(request, response_format)
+
+        return predict
+
+    async def _predict(self, request: Request, response_format: ResponseFormat) -> Response:
+        options = self._front.options
+        if request.scope["query_string"]:
+            response_format = _asked_format(request, response_format)
+        # Whatever its content type: the guides' calls have curl's default.
+        body = await read_body(request, options)
+        path = request.path_params
+        model = await self._front.gateway.model(path.get("name", ""), path.get("version", ""))
+        note(request, "original", model.name)
+        records = await self._front.offload.to_process(
+            len(body), instances.read, body, options.most_records, model.described
+        )
+        self._front.metrics.asked("original", model.name, len(records))
+        outcomes = await answer(self._front, request, model, records)
+        return await predictions_response(self._front, outcomes, response_format, model)
+
+    async def models(self, request: Request) -> Response:
+        name = request.path_params.get("name", "")
+        if name:
+            await self._front.gateway.model(name)
+        listed = await self._front.gateway.listed()
+        return Json([describe(model) for model in listed if not name or model.name == name])
+
+    async def model(self, request: Request) -> Response:
+        found = await self._front.gateway.model(request.path_params["name"], request.path_params["version"])
+        return Json(describe(found))
+
+    async def model_secure(self, request: Request) -> Response:
+        options = self._front.options
+        allowed = options.model_secure_enabled
+        if not (options.is_local or options.api_keys_file if allowed is None else allowed):
+            raise Forbidden(
+                "anybody could replace the secret of the models: configure apiKeysFile, or set modelSecureEnabled"
+            )
+        origin = request.headers.get("origin")
+        if origin not in (None, *options.cors_origins) and not _is_own(str(origin), request, options.interface):
+            # A browser lets every web page send a form here, from the machine of a developer, say.
+            raise Forbidden("a page of another origin may not replace the secret of the models; see corsOrigins")
+        body = await read_body(request, options, _MAX_SECRET_BYTES)
+        try:
+            fields = parse_qs(body.decode(), strict_parsing=True, max_num_fields=16)
+            secret, salt = fields["secret"][-1], fields["salt"][-1]
+        except (ValueError, KeyError):
+            # What was sent may be a secret, so it is not repeated.
+            raise InvalidInput("the body is not secret=…&salt=…, both with a value") from None
+        await self._front.gateway.store_secret({"secret": secret, "salt": salt})
+        return PlainTextResponse(_SECURED)
+
+
+def _is_own(origin: str, request: Request, interface: str) -> bool:
+    """Whether a page of this server asks.
+
+    The header Host is no help: a page of another server may give that a name which leads here.
+    """
+    try:
+        parts = urlsplit(origin)
+        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    except ValueError:
+        return False
+    return parts.hostname in (*LOOPBACK, interface) and port == request.scope["server"][1]
+
+
+def _asked_format(request: Request, default: ResponseFormat) -> ResponseFormat:
+    asked = request.query_params.get("responseFormat", default)
+    if asked not in _FORMATS:
+        raise InvalidInput(f"responseFormat is {asked[:32]!r}; expected one of {', '.join(_FORMATS)}")
+    return cast("ResponseFormat", asked)
+
+
+def _spec(spec: TensorSpec) -> dict[str, Any]:
+    return {"name": spec.name, "dtype": spec.dtype, "shape": spec.shape}

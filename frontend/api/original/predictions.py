@@ -1,0 +1,111 @@
+"""How predictions are written: plain JSON, or the texts of the original's HTTP server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from cluster_serving.frontend.options import ResponseFormat
+from cluster_serving.frontend.server.responses import dumps
+from cluster_serving.protocol.errors import ServingError
+from cluster_serving.protocol.inputs import Array
+from cluster_serving.protocol.original.arrow import ERROR_VALUE
+from cluster_serving.protocol.original.floats import java_float
+from cluster_serving.protocol.results import Outputs, RankedClasses
+
+_RANKED_BYTES = 16
+
+
+def written(outputs: Outputs | ServingError, response_format: ResponseFormat, filter_text: str = "") -> Any:
+    """One prediction, as a value for JSON.
+
+    | format  | is                                                                                                  |
+    |---------|-----------------------------------------------------------------------------------------------------|
+    | json    | `{"value": […]}`; of several outputs `{"value": {name: […]}}`; of `topN` `{"value": [{"class": 3,     |
+    |         | "prob": 0.9}, …]}`; of an error `{"error": message, "code": code}`                                  |
+    | bigdl   | text of `{"value": text}`, the inner one of `{"data":[…],"shape":[…]}`, or `[[class,value],…]`, or    |
+    |         | `NaN` for an error                                                                                  |
+    | zoo-0.9 | text `{value=…}`, with `data=[…],shape=[…];`, or `[[class,value],…]`, or `NaN` for an error           |
+
+    The original left out the commas between the pairs of `topN`, so that its text was JSON for n = 1 alone.
+
+    Args:
+        outputs: What the job answered.
+        response_format: How to write it.
+        filter_text: `postProcessing` of the job; `pickTopN` has a text of its own.
+    """
+    if response_format == "json":
+        return _as_json(outputs)
+    if isinstance(outputs, ServingError):
+        text = ERROR_VALUE
+    elif isinstance(outputs, list):
+        text = "".join(map(_ranking_text, outputs))
+    elif filter_text.startswith("pickTopN"):
+        text = "".join(_rows_text(array) for array in outputs.values())
+    elif response_format == "bigdl":
+        text = "".join(f'{{"data":{_list(array.ravel())},"shape":{_list(array.shape)}}}' for array in outputs.values())
+    else:
+        text = "".join(f"data={_list(array.ravel())},shape={_list(array.shape)};" for array in outputs.values())
+    return f"{{value={text}}}" if response_format == "zoo-0.9" else json.dumps({"value": text})
+
+
+def body(
+    outcomes: Sequence[Outputs | ServingError],
+    response_format: ResponseFormat,
+    filter_text: str = "",
+    around: Mapping[str, Any] | None = None,
+) -> bytes:
+    """The JSON of predictions.
+
+    Args:
+        outcomes: What the job answered.
+        response_format: See `written`.
+        filter_text: Likewise.
+        around: What else is in the object.
+    """
+    predictions = [written(outcome, response_format, filter_text) for outcome in outcomes]
+    return dumps({**(around or {}), "predictions": predictions})
+
+
+def size(outcomes: Sequence[Outputs | ServingError]) -> int:
+    """About how many bytes they are."""
+    arrays = [array for outcome in outcomes if isinstance(outcome, dict) for array in outcome.values()]
+    rankings = [ranking for outcome in outcomes if isinstance(outcome, list) for ranking in outcome]
+    return sum(array.nbytes for array in arrays) + _RANKED_BYTES * sum(map(len, rankings))
+
+
+def _as_json(outputs: Outputs | ServingError) -> dict[str, Any]:
+    if isinstance(outputs, ServingError):
+        return {"error": str(outputs), "code": outputs.code}
+    if isinstance(outputs, list):
+        rankings = [[{"class": index, "prob": value} for index, value in ranking] for ranking in outputs]
+        return {"value": rankings[0] if len(rankings) == 1 else rankings}
+    values = {name: _plain(array) for name, array in outputs.items()}
+    return {"value": next(iter(values.values())) if len(values) == 1 else values}
+
+
+def _plain(array: Array) -> Any:
+    """What orjson can write: contiguous arrays of most dtypes as they are, others as lists."""
+    if array.ndim and array.dtype.isnative and array.dtype.kind in "biuf" and array.flags.c_contiguous:
+        return array
+    if array.dtype.kind == "c":
+        return np.stack([array.real, array.imag], -1).tolist()
+    return array.tolist()
+
+
+def _ranking_text(ranking: RankedClasses) -> str:
+    return f"[{','.join(f'[{index},{java_float(value)}]' for index, value in ranking)}]"
+
+
+def _rows_text(array: Array) -> str:
+    return f"[{','.join(_list(row) for row in array)}]"
+
+
+def _list(values: Any) -> str:
+    plain = np.asarray(values).tolist()
+    if any(isinstance(value, float) for value in plain):
+        return f"[{','.join(map(java_float, plain))}]"
+    return json.dumps(plain, separators=(",", ":"))

@@ -1,0 +1,1 @@
+"""Asynchronous requests: `/v1/requests`."""

@@ -1,0 +1,92 @@
+"""Posting results to whoever asked for that."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Coroutine, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+
+from cluster_serving.protocol.errors import Forbidden, InvalidInput, ServingError
+
+log = logging.getLogger(__name__)
+
+_PAUSES = (0.5, 2.0, 8.0)
+_TIMEOUT = 10.0
+_NOT_NOW = (408, 429)
+"""Statuses below 500 of which another try may have a better one."""
+
+
+class Callbacks:
+    """Posts to the hosts that the operator allows, so that nobody makes this server call others on its network.
+
+    A callback is lost with the front end that took it; the result still can be asked for.
+
+    Args:
+        hosts: `host` or `host:port`.
+    """
+
+    def __init__(self, hosts: Sequence[str]) -> None:
+        self._hosts = frozenset(hosts)
+        # Redirects are not followed: they could lead anywhere.
+        self._client: httpx.AsyncClient | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def check(self, url: object) -> None:
+        """Check an address.
+
+        Raises:
+            InvalidInput: It is none.
+            Forbidden: Its host is not allowed.
+        """
+        try:
+            parts = urlsplit(url if isinstance(url, str) else "")
+            place = f"{parts.hostname}:{parts.port}" if parts.port else f"{parts.hostname}"
+        except ValueError:
+            place = ""
+        if not place or parts.scheme not in ("http", "https") or parts.username is not None:
+            raise InvalidInput("'callback' is not an address; expected http://host/… or https://host/…")
+        if place not in self._hosts and parts.hostname not in self._hosts:
+            raise Forbidden("results may not be posted to the host of 'callback' (callbackHosts)")
+
+    def post_later(self, url: str, content: Coroutine[Any, Any, bytes]) -> None:
+        """Post a content once it is there."""
+        task = asyncio.create_task(self._post(url, content))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """Give up what is not posted yet."""
+        for task in list(self._tasks):
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        if self._client is not None:
+            await self._client.aclose()
+
+    async def _post(self, url: str, content: Coroutine[Any, Any, bytes]) -> None:
+        host = urlsplit(url).hostname
+        try:
+            body = await content
+        except ServingError as error:
+            log.warning("a result was not posted to %s: %s", host, error)
+            return
+        if self._client is None:
+            self._client = httpx.AsyncClient(timeout=_TIMEOUT)
+        for pause in (*_PAUSES, None):
+            try:
+                response = await self._client.post(url, content=body, headers={"content-type": "application/json"})
+                if response.is_success:
+                    return
+                problem = f"status {response.status_code}"
+                if response.status_code < 500 and response.status_code not in _NOT_NOW:
+                    break
+            except (httpx.HTTPError, httpx.InvalidURL) as error:
+                problem = type(error).__name__
+            if pause is not None:
+                await asyncio.sleep(pause)
+        log.warning("a result was not posted to %s: %s", host, problem)

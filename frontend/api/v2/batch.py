@@ -1,0 +1,211 @@
+"""From the tensors of a v2 request to records for a job, and from their answers to the tensors of a response."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, RequestTooLarge, ServingError
+from cluster_serving.protocol.inputs import Array, Image, Input
+from cluster_serving.protocol.results import Outputs, RankedClasses
+from cluster_serving.protocol.slots import SlotReport, TensorSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The records of one request.
+
+    Attributes:
+        records: Inputs by name, per record.
+        keeps_batch: Whether the job's answers have a batch dimension of their own (`inputAlreadyBatched`).
+    """
+
+    records: Sequence[Mapping[str, Input]]
+    keeps_batch: bool
+
+    def merge(self, answers: Sequence[Outputs], report: SlotReport, wanted: Mapping[str, int]) -> dict[str, Array]:
+        """Make the tensors of the response.
+
+        Args:
+            answers: One per record.
+            report: What the model gives.
+            wanted: Output → number of classes, 0 for the tensor itself; empty for all tensors.
+
+        Returns:
+            Name → tensor; the first dimension is the batch. Rankings and classes are "value:class", best first.
+
+        Raises:
+            InvalidInput: An output that is asked for does not exist, or has no classes.
+            InferenceFailed: The answers differ in shape.
+        """
+        rankings = [answer for answer in answers if isinstance(answer, list)]
+        if rankings:
+            return self._merge_rankings(rankings, report, wanted)
+        tensors = [answer for answer in answers if not isinstance(answer, list)]
+        names = list(tensors[0])
+        merged: dict[str, Array] = {}
+        for name in wanted or names:
+            if name not in tensors[0]:
+                raise _no_output(name, names)
+            parts = [tensor[name] for tensor in tensors]
+            count = wanted.get(name, 0)
+            if count:
+                parts = [_classes(name, part, count, self.keeps_batch) for part in parts]
+            merged[name] = self._joined(name, parts)
+        return merged
+
+    def _merge_rankings(
+        self, rankings: Sequence[list[RankedClasses]], report: SlotReport, wanted: Mapping[str, int]
+    ) -> dict[str, Array]:
+        names = [spec.name for spec in report.outputs]
+        if len(names) != len(rankings[0]):
+            names = [f"output_{index}" for index in range(len(rankings[0]))]
+        merged: dict[str, Array] = {}
+        for name in wanted or names:
+            if name not in names:
+                raise _no_output(name, names)
+            count, index = wanted.get(name, 0), names.index(name)
+            parts = [_texts(_ranking(ranking[index][: count or None])) for ranking in rankings]
+            merged[name] = _stacked(name, parts)
+        return merged
+
+    def _joined(self, name: str, parts: Sequence[Array]) -> Array:
+        if not self.keeps_batch:
+            return _stacked(name, parts)
+        return parts[0] if len(parts) == 1 else _stacked(name, [row for part in parts for row in part])
+
+
+def to_records(inputs: Mapping[str, Array], report: SlotReport, max_records: int) -> Batch:
+    """Split a request along its batch dimension.
+
+    A job with `inputAlreadyBatched` gets the batch as one record, except for images, of which a record holds one.
+
+    Args:
+        inputs: Name → tensor; BYTES as object array of `bytes`. BYTES for an input of strings are UTF-8 text, for
+            others an image file each.
+        report: What the model takes.
+        max_records: Most records that a request may have.
+
+    Raises:
+        InvalidInput: Names, ranks or sizes are not the model's, or the batch is empty.
+        RequestTooLarge: There are more records.
+    """
+    specs = {spec.name: spec for spec in report.inputs}
+    if inputs.keys() != specs.keys():
+        shown = ", ".join(repr(name[:64]) for name in inputs) or "none"
+        raise InvalidInput(
+            f"the request has the inputs {shown}; the model expects {', '.join(map(str, report.inputs))}"
+        )
+    images = {name for name, array in inputs.items() if array.dtype == object and specs[name].dtype != "str"}
+    for name, array in inputs.items():
+        _check_shape(specs[name], array, name in images)
+    sizes = {name: len(array) for name, array in inputs.items()}
+    size = next(iter(sizes.values()))
+    if len(set(sizes.values())) > 1:
+        raise InvalidInput(f"the inputs differ in their first dimension, which is the batch: {sizes}")
+    if not size:
+        raise InvalidInput("the batch is empty: the first dimension of the inputs is 0")
+    if size > max_records:
+        raise RequestTooLarge(f"the batch has {size} records; at most {max_records} are taken at a time")
+    values = {
+        name: _images(array) if name in images else _strings(name, array) if array.dtype == object else array
+        for name, array in inputs.items()
+    }
+    if not report.already_batched:
+        return Batch([{name: _record(value, index) for name, value in values.items()} for index in range(size)], False)
+    if not images:
+        return Batch([{name: value for name, value in values.items() if isinstance(value, np.ndarray)}], True)
+    return Batch([{name: _record(value, index, True) for name, value in values.items()} for index in range(size)], True)
+
+
+def succeeded(answers: Sequence[Outputs | ServingError]) -> list[Outputs]:
+    """The answers, if there are no errors among them.
+
+    Raises:
+        ServingError: The first error, with the index of its record: the protocol has no answers in part.
+    """
+    good: list[Outputs] = []
+    for index, answer in enumerate(answers):
+        if isinstance(answer, ServingError):
+            raise type(answer)(f"record {index}: {answer}") if len(answers) > 1 else answer
+        good.append(answer)
+    return good
+
+
+def _check_shape(spec: TensorSpec, array: Array, is_image: bool) -> None:
+    shape = list(array.shape)
+    if is_image:
+        if not shape or array.size != len(array):
+            raise InvalidInput(
+                f"input {spec.name!r} is BYTES of shape {shape}; expected [-1]: an image file per record"
+            )
+        return
+    expected = spec.record_shape
+    if expected is None:
+        if not shape:
+            raise InvalidInput(f"input {spec.name!r} is a scalar; its first dimension has to be the batch")
+        return
+    if len(shape) != len(expected) + 1 or any(
+        wanted not in (None, size) for size, wanted in zip(shape[1:], expected, strict=True)
+    ):
+        wanted_shape = [-1, *(-1 if size is None else size for size in expected)]
+        raise InvalidInput(
+            f"input {spec.name!r} has shape {shape}; expected {wanted_shape}, where the first dimension is the batch"
+        )
+
+
+def _images(array: Array) -> list[Image]:
+    return [Image(item) for item in array.reshape(len(array))]
+
+
+def _strings(name: str, array: Array) -> Array:
+    texts = np.empty(array.size, object)
+    for index, item in enumerate(array.flat):
+        try:
+            texts[index] = item.decode()
+        except UnicodeDecodeError:
+            raise InvalidInput(f"input {name!r} takes text, but element {index} is not UTF-8") from None
+    return texts.reshape(array.shape)
+
+
+def _record(value: Array | list[Image], index: int, keeps_batch: bool = False) -> Input:
+    if isinstance(value, list):
+        return value[index]
+    # With the ellipsis numpy makes an array even of a single number.
+    return value[index : index + 1] if keeps_batch else value[index, ...]
+
+
+def _classes(name: str, output: Array, count: int, keeps_batch: bool) -> Array:
+    if output.dtype.kind not in "biuf" or not output.size:
+        raise InvalidInput(f"output {name!r} is {output.dtype} of shape {list(output.shape)} and has no classes")
+    if keeps_batch:
+        return np.stack([_classes(name, row, count, False) for row in output])
+    flat = output.reshape(-1)
+    best = np.argsort(-flat.astype(np.float64), kind="stable")[:count]
+    return _texts([(int(index), flat[index]) for index in best])
+
+
+def _texts(ranking: Sequence[tuple[int, np.generic]]) -> Array:
+    texts = np.empty(len(ranking), object)
+    texts[:] = [f"{value!s}:{index}" for index, value in ranking]
+    return texts
+
+
+def _ranking(ranking: RankedClasses) -> list[tuple[int, np.generic]]:
+    # float32, as the job sent them: float64 would have digits that mean nothing.
+    return [(index, np.float32(value)) for index, value in ranking]
+
+
+def _stacked(name: str, parts: Sequence[Array]) -> Array:
+    if len({part.shape for part in parts}) > 1:
+        shapes = ", ".join(sorted({str(list(part.shape)) for part in parts}))
+        raise InferenceFailed(
+            f"output {name!r} differs in shape between the records: {shapes}; send them one at a time"
+        )
+    return parts[0][np.newaxis] if len(parts) == 1 else np.stack(parts)
+
+
+def _no_output(name: str, names: Sequence[str]) -> InvalidInput:
+    return InvalidInput(f"the model has no output {name[:64]!r}; it has: {', '.join(names)}")

@@ -1,0 +1,240 @@
+"""The datatypes of the Open Inference Protocol v2, and their bytes.
+
+Source: the protocol's "Tensor Data" and Triton's binary tensor data extension. Numbers are little-endian, in C order;
+an element of BYTES is its length (uint32) and its content. Here a tensor of BYTES is an object array of `bytes`.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, RequestTooLarge
+from cluster_serving.protocol.inputs import MAX_STRINGS, Array
+from cluster_serving.protocol.original.json import NUMBERS, leaf_types
+
+BYTES = "BYTES"
+
+_NAMES = {
+    "bool": "BOOL",
+    **{f"{kind}{bits}": f"{kind.upper()}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)},
+    **{f"float{bits}": f"FP{bits}" for bits in (16, 32, 64)},
+    "str": BYTES,
+    "": "",
+}
+DTYPES = {datatype: np.dtype(name).newbyteorder("<") for name, datatype in _NAMES.items() if name not in ("str", "")}
+"""v2 datatype → numpy dtype, of all that are numbers."""
+
+_NUMBERS = NUMBERS | {type(None)}
+
+MAX_DIMENSIONS = 32
+_MAX_ELEMENTS = 1 << 48
+
+
+def of_name(dtype: str) -> str:
+    """Datatype of a dtype as the slots report it; empty if the model does not say."""
+    return _NAMES.get(dtype, dtype.upper())
+
+
+def of_output(name: str, array: Array) -> str:
+    """Datatype of an output.
+
+    Raises:
+        InferenceFailed: The protocol has none for it.
+    """
+    datatype = BYTES if array.dtype.kind in "OSU" else _NAMES.get(array.dtype.name)
+    if datatype is None:
+        raise InferenceFailed(f"output {name!r} is {array.dtype}, for which the v2 protocol has no datatype")
+    return datatype
+
+
+def check(name: str, datatype: object, shape: object) -> tuple[str, tuple[int, ...]]:
+    """Check what a request says of an input.
+
+    Returns:
+        The datatype and the shape.
+
+    Raises:
+        InvalidInput: The datatype is not known, or the shape not a list of sizes.
+    """
+    if datatype == "BF16":
+        raise InvalidInput(f"input {name!r} has datatype BF16, which is not supported; send FP16 or FP32")
+    if not isinstance(datatype, str) or (datatype != BYTES and datatype not in DTYPES):
+        known = ", ".join((*DTYPES, BYTES))
+        raise InvalidInput(f"input {name!r} has datatype {str(datatype)[:32]!r}; expected one of {known}")
+    if (
+        not isinstance(shape, Sequence)
+        or len(shape) > MAX_DIMENSIONS
+        or not all(type(size) is int and 0 <= size < 1 << 62 for size in shape)
+    ):
+        raise InvalidInput(
+            f"input {name!r} has shape {str(shape)[:64]}; expected a list of up to {MAX_DIMENSIONS} sizes from 0 up"
+        )
+    # Beside a size of 0 the others cost no bytes, but numpy refuses them.
+    if 0 in shape and math.prod(size for size in shape if size) > _MAX_ELEMENTS:
+        raise InvalidInput(f"input {name!r} has shape {str(shape)[:64]}, which no tensor can have")
+    return datatype, tuple(shape)
+
+
+def check_count(name: str, count: int) -> None:
+    """Refuse more elements of BYTES than the job takes; millions of empty ones would also hold up other clients.
+
+    Raises:
+        RequestTooLarge: There are more than `MAX_STRINGS`.
+    """
+    if count > MAX_STRINGS:
+        raise RequestTooLarge(f"input {name!r} has {count} elements of BYTES; at most {MAX_STRINGS} are taken")
+
+
+def from_raw(name: str, datatype: str, shape: tuple[int, ...], data: bytes | memoryview) -> Array:
+    """Read binary tensor data; numbers are read-only views of it.
+
+    Args:
+        name: Name of the input, for messages.
+        datatype: As checked.
+        shape: As checked.
+        data: All of its bytes.
+
+    Raises:
+        InvalidInput: There are too few or too many bytes.
+        RequestTooLarge: There are too many elements of BYTES.
+    """
+    count = math.prod(shape)
+    if datatype == BYTES:
+        check_count(name, count)
+        return _object_array(_split(name, shape, count, bytes(data)), shape)
+    dtype = DTYPES[datatype]
+    if len(data) != count * dtype.itemsize:
+        raise InvalidInput(
+            f"input {name!r} has {len(data)} bytes; {datatype} of shape {list(shape)} needs {count * dtype.itemsize}"
+        )
+    if datatype == "BOOL":
+        # Any byte but 0 is true; numpy expects 1.
+        return np.not_equal(np.frombuffer(data, np.uint8), 0).reshape(shape)
+    return np.frombuffer(data, dtype).reshape(shape)
+
+
+def to_raw(array: Array, datatype: str) -> bytes:
+    """Write binary tensor data.
+
+    Args:
+        array: Numbers, or an object array of `str` or `bytes`.
+        datatype: See `of_output`.
+    """
+    if datatype != BYTES:
+        return array.astype(DTYPES[datatype], copy=False).tobytes()
+    parts: list[bytes] = []
+    for item in array.flat:
+        content = item if isinstance(item, bytes) else str(item).encode()
+        parts += (struct.pack("<I", len(content)), content)
+    return b"".join(parts)
+
+
+def from_bytes(name: str, shape: tuple[int, ...], items: Sequence[bytes]) -> Array:
+    """Tensor of BYTES of its elements, in C order.
+
+    Raises:
+        InvalidInput: Their number does not fit the shape.
+    """
+    _check_count(name, BYTES, shape, len(items))
+    return _object_array(items, shape)
+
+
+def from_numbers(name: str, datatype: str, shape: tuple[int, ...], values: Any) -> Array:
+    """Read numbers of JSON or of protobuf.
+
+    Args:
+        name: Name of the input, for messages.
+        datatype: As checked, not BYTES.
+        shape: As checked.
+        values: A flat sequence in C order, or nested lists of the shape. null is NaN, for floating point.
+
+    Raises:
+        InvalidInput: The values are of another kind or shape, or do not fit the datatype.
+    """
+    dtype = DTYPES[datatype]
+    if isinstance(values, list) and not leaf_types(values) <= _NUMBERS:
+        raise InvalidInput(f"input {name!r} is {datatype} and has values that are not numbers")
+    try:
+        given = np.asarray(values)
+        if given.dtype.kind not in "biu" and dtype.kind in "biu" and given.size:
+            # numpy makes floating point of integers that need 64 bits without a sign.
+            given = np.array(values, object)
+            if not all(type(value) is int for value in given.flat):
+                raise InvalidInput(f"input {name!r} is {datatype} and has values of other kinds than integers")
+        elif given.dtype.kind == "O":
+            if not all(value is None or type(value) in (int, float) for value in given.flat):
+                raise InvalidInput(f"input {name!r} is {datatype} and has values that are not numbers")
+            given = given.astype(np.float64)
+        elif given.dtype.kind not in "biuf":
+            raise InvalidInput(f"input {name!r} is {datatype} and has values that are not numbers")
+        if (given.dtype.kind == "b") != (dtype.kind == "b") and given.size:
+            expected = "true or false" if dtype.kind == "b" else "numbers"
+            raise InvalidInput(f"input {name!r} is {datatype} and has other values than {expected}")
+        array = _cast(name, datatype, given, dtype)
+    except InvalidInput:
+        raise
+    except (ValueError, OverflowError, TypeError, FloatingPointError) as error:
+        raise InvalidInput(f"input {name!r} cannot be read as {datatype} of shape {list(shape)}: {error}") from None
+    if array.shape == shape:
+        return array
+    if array.ndim != 1 and array.size:
+        raise InvalidInput(f"input {name!r} has data of shape {list(array.shape)}; its shape says {list(shape)}")
+    _check_count(name, datatype, shape, array.size)
+    return array.reshape(shape)
+
+
+def flatten(values: Iterable[Any], depth: int = MAX_DIMENSIONS) -> list[Any]:
+    """Elements of nested lists, in C order; what is nested deeper than a tensor stays a list."""
+    flat: list[Any] = []
+    for value in values:
+        if isinstance(value, list) and depth:
+            flat += flatten(value, depth - 1)
+        else:
+            flat.append(value)
+    return flat
+
+
+def _cast(name: str, datatype: str, given: Array, dtype: np.dtype[Any]) -> Array:
+    if given.dtype == dtype or not given.size:
+        return given.astype(dtype, copy=False)
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        low, high = int(given.min()), int(given.max())
+        if low < limits.min or high > limits.max:
+            raise InvalidInput(
+                f"input {name!r} has values from {low} to {high}; {datatype} holds {limits.min} to {limits.max}"
+            )
+        return given.astype(dtype)
+    with np.errstate(over="raise"):
+        return given.astype(dtype)
+
+
+def _split(name: str, shape: tuple[int, ...], count: int, data: bytes) -> list[bytes]:
+    items: list[bytes] = []
+    position, end = 0, len(data)
+    while position < end and len(items) <= count:
+        start = position + 4
+        position = start + int.from_bytes(data[position:start], "little")
+        if start > end or position > end:
+            raise InvalidInput(f"input {name!r} is BYTES whose element {len(items)} reaches beyond its {end} bytes")
+        items.append(data[start:position])
+    _check_count(name, BYTES, shape, len(items))
+    return items
+
+
+def _check_count(name: str, datatype: str, shape: tuple[int, ...], count: int) -> None:
+    if count != math.prod(shape):
+        raise InvalidInput(
+            f"input {name!r} has {count} elements; {datatype} of shape {list(shape)} needs {math.prod(shape)}"
+        )
+
+
+def _object_array(items: Sequence[object], shape: tuple[int, ...]) -> Array:
+    array = np.empty(len(items), object)
+    array[:] = items
+    return array.reshape(shape)

@@ -1,0 +1,146 @@
+"""The Open Inference Protocol v2 over gRPC: the service `inference.GRPCInferenceService`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+from google.protobuf.json_format import ParseDict
+
+from cluster_serving.frontend.api.original import predictions
+from cluster_serving.frontend.api.v2 import messages as v2_messages
+from cluster_serving.frontend.api.v2 import metadata as v2_metadata
+from cluster_serving.frontend.api.v2.service import InferRequest, InferResponse, KServe, text_bytes
+from cluster_serving.frontend.proto import inference
+from cluster_serving.frontend.server.call import Call
+from cluster_serving.frontend.server.offload import LARGE, Offload
+from cluster_serving.protocol.errors import ServingError
+
+NAME = "inference.GRPCInferenceService"
+
+_MOST_AHEAD = 64
+"""Requests of one stream that are in flight at a time."""
+
+
+class InferenceService:
+    """The methods of the service; each takes a message, those that infer as it was sent, and the call of it.
+
+    Args:
+        service: What answers.
+        offload: Where work on large messages is done.
+    """
+
+    def __init__(self, service: KServe, offload: Offload) -> None:
+        self._service = service
+        self._offload = offload
+
+    async def server_live(self, message: Any, call: Call) -> Any:
+        """Answer ServerLive."""
+        return inference.ServerLiveResponse(live=True)
+
+    async def server_ready(self, message: Any, call: Call) -> Any:
+        """Answer ServerReady."""
+        return inference.ServerReadyResponse(ready=await self._service.ready())
+
+    async def model_ready(self, message: Any, call: Call) -> Any:
+        """Answer ModelReady."""
+        ready = await self._service.model_ready(message.name, message.version)
+        return inference.ModelReadyResponse(ready=ready)
+
+    async def server_metadata(self, message: Any, call: Call) -> Any:
+        """Answer ServerMetadata."""
+        return inference.ServerMetadataResponse(**v2_metadata.server())
+
+    async def model_metadata(self, message: Any, call: Call) -> Any:
+        """Answer ModelMetadata."""
+        content = await self._service.metadata(message.name, message.version)
+        return ParseDict(content, inference.ModelMetadataResponse())
+
+    async def model_config(self, message: Any, call: Call) -> Any:
+        """Answer ModelConfig."""
+        content = await self._service.config(message.name, message.version)
+        return ParseDict({"config": content}, inference.ModelConfigResponse())
+
+    async def model_statistics(self, message: Any, call: Call) -> Any:
+        """Answer ModelStatistics."""
+        content = await self._service.statistics(message.name, message.version)
+        return ParseDict(content, inference.ModelStatisticsResponse())
+
+    async def repository_index(self, message: Any, call: Call) -> Any:
+        """Answer RepositoryIndex."""
+        return ParseDict({"models": await self._service.index(message.ready)}, inference.RepositoryIndexResponse())
+
+    async def model_infer(self, text: bytes, call: Call) -> Any:
+        """Answer ModelInfer."""
+        return await self._infer(*_opened(text), text, call)
+
+    async def _infer(self, message: Any, tensors: int, text: bytes, call: Call) -> Any:
+        model = await self._service.model(message.model_name, message.model_version)
+        call.model = model.name
+        request = await self._decoded(message, tensors, text)
+        response = await self._service.infer(model, request, call.timeout)
+        return await self._encoded(response, raw=bool(message.raw_input_contents))
+
+    # Typed contents are read and written number by number; of raw ones, texts are taken apart in a loop.
+
+    async def _decoded(self, message: Any, tensors: int, text: bytes) -> InferRequest:
+        if len(text) < LARGE:
+            return v2_messages.decode(message)
+        if tensors < LARGE:
+            return await self._offload.to_thread(len(text), v2_messages.parse, text)
+        return await self._offload.to_process(tensors, v2_messages.parse, text)
+
+    async def _encoded(self, response: InferResponse, raw: bool) -> Any:
+        size = 0 if raw else predictions.size([dict(response.outputs)])
+        if size < LARGE:
+            loops = text_bytes(response.outputs.values())
+            return await self._offload.to_thread(loops, v2_messages.encode, response, raw)
+        text = await self._offload.to_process(size, v2_messages.serialize, response, raw)
+        return inference.ModelInferResponse.FromString(text)
+
+    async def model_stream_infer(self, messages: AsyncIterator[bytes], call: Call) -> AsyncIterator[Any]:
+        """Answer ModelStreamInfer: many requests at a time, in their order; a failing one does not end the stream."""
+        tasks: asyncio.Queue[asyncio.Task[Any] | None] = asyncio.Queue(_MOST_AHEAD)
+        reader = asyncio.create_task(self._read(messages, call, tasks))
+        try:
+            while (task := await tasks.get()) is not None:
+                yield await task
+            await reader
+        finally:
+            reader.cancel()
+            while not tasks.empty():
+                if (task := tasks.get_nowait()) is not None:
+                    task.cancel()
+
+    async def _read(
+        self, messages: AsyncIterator[bytes], call: Call, tasks: asyncio.Queue[asyncio.Task[Any] | None]
+    ) -> None:
+        try:
+            async for text in messages:
+                task = asyncio.create_task(self._answer(text, call))
+                try:
+                    await tasks.put(task)
+                except asyncio.CancelledError:
+                    # It is in nobody's hands yet.
+                    task.cancel()
+                    raise
+        finally:
+            await tasks.put(None)
+
+    async def _answer(self, text: bytes, call: Call) -> Any:
+        message = inference.ModelInferRequest()
+        try:
+            message, tensors = _opened(text)
+            response = await self._infer(message, tensors, text, call)
+            return inference.ModelStreamInferResponse(infer_response=response)
+        except ServingError as error:
+            failed = inference.ModelInferResponse(model_name=message.model_name, id=message.id)
+            return inference.ModelStreamInferResponse(error_message=str(error), infer_response=failed)
+
+
+def _opened(text: bytes) -> tuple[Any, int]:
+    """A request, without its tensors if it is large; see `kserve_messages.envelope`."""
+    if len(text) < LARGE:
+        return v2_messages.message_of(inference.ModelInferRequest, text), 0
+    return v2_messages.envelope(text)

@@ -1,0 +1,107 @@
+"""The Open Inference Protocol v2 over HTTP: the paths below `/v2`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from cluster_serving.frontend.api.original import instances
+from cluster_serving.frontend.api.v2 import body as v2_body
+from cluster_serving.frontend.api.v2 import metadata as v2_metadata
+from cluster_serving.frontend.api.v2.service import text_bytes
+from cluster_serving.frontend.context import FrontEnd
+from cluster_serving.frontend.server.disconnect import unless_disconnected
+from cluster_serving.frontend.server.middleware import note
+from cluster_serving.frontend.server.offload import LARGE
+from cluster_serving.frontend.server.responses import Json, read_body
+
+
+def routes(front: FrontEnd) -> list[Route]:
+    """The paths of the protocol."""
+    api = _Api(front)
+    made = [
+        Route("/v2", api.server, methods=["GET"]),
+        Route("/v2/health/live", api.live, methods=["GET"]),
+        Route("/v2/health/ready", api.ready, methods=["GET"]),
+        Route("/v2/repository/index", api.index, methods=["POST"]),
+        Route("/v2/models/stats", api.statistics, methods=["GET"]),
+    ]
+    for path in ("/v2/models/{name}", "/v2/models/{name}/versions/{version}"):
+        made += [
+            Route(path, api.metadata, methods=["GET"]),
+            Route(f"{path}/ready", api.model_ready, methods=["GET"]),
+            Route(f"{path}/config", api.config, methods=["GET"]),
+            Route(f"{path}/stats", api.statistics, methods=["GET"]),
+            Route(f"{path}/infer", api.infer, methods=["POST"]),
+        ]
+    return made
+
+
+class _Api:
+    def __init__(self, front: FrontEnd) -> None:
+        self._front = front
+        self._service = front.kserve
+
+    async def server(self, _: Request) -> Response:
+        return Json(v2_metadata.server())
+
+    async def live(self, _: Request) -> Response:
+        return Json({"live": True})
+
+    async def ready(self, _: Request) -> Response:
+        ready = await self._service.ready()
+        return Json({"ready": ready}, 200 if ready else 503)
+
+    async def index(self, request: Request) -> Response:
+        body = await read_body(request, self._front.options)
+        asked = await self._front.offload.to_process(len(body), instances.parse, body) if body else {}
+        return Json(await self._service.index(asked.get("ready") is True))
+
+    async def metadata(self, request: Request) -> Response:
+        return Json(await self._service.metadata(*_model(request)))
+
+    async def model_ready(self, request: Request) -> Response:
+        name, version = _model(request)
+        ready = await self._service.model_ready(name, version)
+        return Json({"name": name, "ready": ready}, 200 if ready else 503)
+
+    async def config(self, request: Request) -> Response:
+        return Json(await self._service.config(*_model(request)))
+
+    async def statistics(self, request: Request) -> Response:
+        return Json(await self._service.statistics(*_model(request)))
+
+    async def infer(self, request: Request) -> Response:
+        options, offload = self._front.options, self._front.offload
+        model = await self._service.model(*_model(request))
+        note(request, "v2", model.name)
+        body = await read_body(request, options)
+        encoding = request.headers.get("content-encoding", "").lower()
+        header_length = request.headers.get(v2_body.HEADER_LENGTH)
+        if encoding:
+            # A body of some bytes may become a large one.
+            body = await offload.to_thread(LARGE, v2_body.decompress, body, encoding, options.max_body_bytes)
+        if v2_body.json_length(body, header_length) < LARGE:
+            asked = await offload.to_thread(len(body), v2_body.decode, body, header_length)
+        else:
+            asked = await offload.to_process(len(body), v2_body.decode, body, header_length)
+        timeout = self._front.timeout(request.headers.get("x-timeout-ms"))
+        response = await unless_disconnected(request, self._service.infer(model, asked, timeout))
+        asked = replace(asked, inputs={})
+        size = v2_body.json_size(response, asked)
+        if size < LARGE:
+            loops = text_bytes(response.outputs.values())
+            content, json_length = await offload.to_thread(loops, v2_body.encode, response, asked)
+        else:
+            content, json_length = await offload.to_process(size, v2_body.encode, response, asked)
+        if json_length is None:
+            return Response(content, media_type="application/json")
+        headers = {v2_body.HEADER_LENGTH: str(json_length)}
+        return Response(content, media_type="application/octet-stream", headers=headers)
+
+
+def _model(request: Request) -> tuple[str, str]:
+    return request.path_params.get("name", ""), request.path_params.get("version", "")

@@ -1,0 +1,211 @@
+"""Requests and responses of v2 as protobuf messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from google.protobuf.message import DecodeError
+
+from cluster_serving.frontend.api.v2 import datatypes
+from cluster_serving.frontend.api.v2.datatypes import BYTES
+from cluster_serving.frontend.api.v2.service import InferRequest, InferResponse, RequestedOutput, classes_of
+from cluster_serving.frontend.proto import inference
+from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
+from cluster_serving.protocol.inputs import MAX_INPUTS, Array
+
+_FIELDS = {
+    "BOOL": "bool_contents",
+    "INT8": "int_contents",
+    "INT16": "int_contents",
+    "INT32": "int_contents",
+    "INT64": "int64_contents",
+    "UINT8": "uint_contents",
+    "UINT16": "uint_contents",
+    "UINT32": "uint_contents",
+    "UINT64": "uint64_contents",
+    "FP32": "fp32_contents",
+    "FP64": "fp64_contents",
+    BYTES: "bytes_contents",
+}
+"""Datatype → field of `InferTensorContents`; what has none travels as raw bytes alone."""
+
+_ELEMENTS = {
+    "bool_contents": "?",
+    "int_contents": "i8",
+    "int64_contents": "i8",
+    "uint_contents": "u8",
+    "uint64_contents": "u8",
+    "fp32_contents": "f4",
+    "fp64_contents": "f8",
+}
+
+# How protobuf writes them. All fields of a request have a length.
+_DELIMITED, _MAX_VARINT = 2, 10
+_TENSORS = frozenset(
+    inference.ModelInferRequest.DESCRIPTOR.fields_by_name[name].number for name in ("inputs", "outputs")
+)
+_RAW = inference.ModelInferRequest.DESCRIPTOR.fields_by_name["raw_input_contents"].number
+_EMPTY_RAW = bytes([_RAW << 3 | _DELIMITED, 0])
+_MAX_FIELDS = 4 * MAX_INPUTS
+
+
+def decode(message: Any) -> InferRequest:
+    """Read a `ModelInferRequest`; raw numbers are views of it.
+
+    Raises:
+        InvalidInput: It is not what the protocol says; the message names the input.
+        RequestTooLarge: An input has too many elements of BYTES.
+    """
+    # Before any of them is looked at: a message has room for millions.
+    if max(len(message.inputs), len(message.outputs)) > MAX_INPUTS:
+        raise InvalidInput(f"the request names more than {MAX_INPUTS} inputs or outputs")
+    raw: Sequence[bytes] = message.raw_input_contents
+    if raw and len(raw) != len(message.inputs):
+        raise InvalidInput(f"the request has {len(message.inputs)} inputs and {len(raw)} raw_input_contents")
+    inputs: dict[str, Array] = {}
+    for index, tensor in enumerate(message.inputs):
+        name: str = tensor.name
+        if not name or name in inputs:
+            raise InvalidInput(f"input {index} has no name of its own: {name[:64]!r}")
+        datatype, shape = datatypes.check(name, tensor.datatype, list(tensor.shape[: datatypes.MAX_DIMENSIONS + 1]))
+        _refuse_shared_memory(name, tensor)
+        if not raw:
+            inputs[name] = _from_contents(name, datatype, shape, tensor.contents)
+        elif tensor.HasField("contents"):
+            raise InvalidInput(f"input {name!r} has contents beside raw_input_contents; expected one of them")
+        else:
+            inputs[name] = datatypes.from_raw(name, datatype, shape, raw[index])
+    outputs = []
+    for tensor in message.outputs:
+        _refuse_shared_memory(tensor.name, tensor)
+        classes = _parameters(tensor.parameters).get("classification")
+        outputs.append(RequestedOutput(tensor.name, classes_of(tensor.name, classes)))
+    return InferRequest(inputs, outputs, message.id, _parameters(message.parameters))
+
+
+def message_of(message_type: Any, text: bytes) -> Any:
+    """Read a message of any type.
+
+    Raises:
+        InvalidInput: It is none of this type.
+    """
+    try:
+        return message_type.FromString(text)
+    except DecodeError:
+        raise InvalidInput(f"what was sent is no {message_type.DESCRIPTOR.name}") from None
+
+
+def envelope(text: bytes) -> tuple[Any, int]:
+    """Read a `ModelInferRequest` without its tensors, at little cost however many it has.
+
+    Returns:
+        The message, whose tensors are missing and whose raw contents are empty, and the bytes of its tensors without
+        their raw contents: protobuf makes objects of them, of which each takes far more memory than it has bytes.
+
+    Raises:
+        InvalidInput: It is not such a message.
+        RequestTooLarge: It has more fields than any request.
+    """
+    kept: list[bytes] = []
+    tensors = 0
+    for count, (number, start, end) in enumerate(_fields(text)):
+        if count == _MAX_FIELDS:
+            raise RequestTooLarge(f"the request has more than {_MAX_FIELDS} fields")
+        if number == _RAW:
+            kept.append(_EMPTY_RAW)
+        elif number in _TENSORS:
+            tensors += end - start
+        else:
+            kept.append(text[start:end])
+    return message_of(inference.ModelInferRequest, b"".join(kept)), tensors
+
+
+def parse(text: bytes) -> InferRequest:
+    """Read a `ModelInferRequest` as it was sent; raises as `message_of` and `decode`."""
+    return decode(message_of(inference.ModelInferRequest, text))
+
+
+def serialize(response: InferResponse, raw: bool) -> bytes:
+    """Write a `ModelInferResponse` as it is sent; see `encode`."""
+    text: bytes = encode(response, raw).SerializeToString()
+    return text
+
+
+def encode(response: InferResponse, raw: bool) -> Any:
+    """Write a `ModelInferResponse`.
+
+    Args:
+        response: The response.
+        raw: As raw bytes, as Triton does, instead of typed contents; so is any response with a tensor of FP16.
+
+    Raises:
+        InferenceFailed: An output is of a dtype that v2 does not have.
+    """
+    names = {name: datatypes.of_output(name, array) for name, array in response.outputs.items()}
+    raw = raw or any(datatype not in _FIELDS for datatype in names.values())
+    message = inference.ModelInferResponse(model_name=response.model, model_version=response.version, id=response.id)
+    for name, array in response.outputs.items():
+        tensor = message.outputs.add(name=name, datatype=names[name], shape=array.shape)
+        if raw:
+            message.raw_output_contents.append(datatypes.to_raw(array, names[name]))
+        else:
+            getattr(tensor.contents, _FIELDS[names[name]]).extend(_elements(array, names[name]))
+    return message
+
+
+def _fields(text: bytes) -> Iterator[tuple[int, int, int]]:
+    """Number, start and end of each field of a message that is one of texts and messages."""
+    position = 0
+    while position < len(text):
+        start = position
+        key, position = _varint(text, position)
+        size, position = _varint(text, position)
+        position += size
+        if key & 7 != _DELIMITED or position > len(text):
+            raise InvalidInput("what was sent is no ModelInferRequest")
+        yield key >> 3, start, position
+
+
+def _varint(text: bytes, position: int) -> tuple[int, int]:
+    value = 0
+    for index, byte in enumerate(text[position : position + _MAX_VARINT]):
+        value |= (byte & 127) << 7 * index
+        if byte < 128:
+            return value, position + index + 1
+    raise InvalidInput("what was sent is no ModelInferRequest")
+
+
+def _from_contents(name: str, datatype: str, shape: tuple[int, ...], contents: Any) -> Array:
+    field = _FIELDS.get(datatype)
+    if field is None:
+        raise InvalidInput(f"input {name!r} is {datatype}, for which only raw_input_contents can be used")
+    filled = [descriptor.name for descriptor, _ in contents.ListFields()]
+    if filled not in ([field], []):
+        raise InvalidInput(f"input {name!r} is {datatype} and has {', '.join(filled)}; expected {field}")
+    values = getattr(contents, field)
+    if datatype == BYTES:
+        datatypes.check_count(name, len(values))
+        return datatypes.from_bytes(name, shape, list(values))
+    return datatypes.from_numbers(name, datatype, shape, np.fromiter(values, _ELEMENTS[field], len(values)))
+
+
+def _elements(array: Array, datatype: str) -> list[Any]:
+    if datatype != BYTES:
+        elements: list[Any] = array.ravel().tolist()
+        return elements
+    return [item if isinstance(item, bytes) else str(item).encode() for item in array.flat]
+
+
+def _parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    values = {}
+    for key, parameter in parameters.items():
+        kind = parameter.WhichOneof("parameter_choice")
+        values[key] = None if kind is None else getattr(parameter, kind)
+    return values
+
+
+def _refuse_shared_memory(name: str, tensor: Any) -> None:
+    if "shared_memory_region" in tensor.parameters:
+        raise InvalidInput(f"tensor {name!r} lies in shared memory, which is not supported")

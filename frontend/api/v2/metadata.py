@@ -1,0 +1,144 @@
+"""What the v2 protocol says of models: metadata, configuration, index and statistics, in its JSON."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import metadata as packages
+from typing import Any
+
+from cluster_serving.frontend.api.v2 import datatypes
+from cluster_serving.frontend.models.served_model import ServedModel
+from cluster_serving.protocol.slots import SlotReport, TensorSpec
+
+_EXTENSIONS = ["binary_tensor_data", "classification", "model_configuration", "statistics"]
+_COUNT = re.compile(r"\((\d+)\)")
+
+
+@dataclass(slots=True)
+class Counts:
+    """Requests for one model since the front end started; durations in nanoseconds."""
+
+    successes: int = 0
+    success_ns: int = 0
+    failures: int = 0
+    failure_ns: int = 0
+    records: int = 0
+    last_ms: int = 0
+
+    def succeeded(self, records: int, duration_ns: int) -> None:
+        """Count a request that was answered."""
+        self.successes += 1
+        self.success_ns += duration_ns
+        self.records += records
+        self.last_ms = round(time.time() * 1000)
+
+    def failed(self, duration_ns: int) -> None:
+        """Count a request that failed."""
+        self.failures += 1
+        self.failure_ns += duration_ns
+
+    def row(self, name: str, version: str) -> dict[str, Any]:
+        """The statistics of a model; parts of the duration are the job's, and its metrics tell them."""
+        nothing = {"count": 0, "ns": 0}
+        stats = {
+            "success": {"count": self.successes, "ns": self.success_ns},
+            "fail": {"count": self.failures, "ns": self.failure_ns},
+        } | dict.fromkeys(
+            ("queue", "compute_input", "compute_infer", "compute_output", "cache_hit", "cache_miss"), nothing
+        )
+        return {
+            "name": name,
+            "version": version,
+            "last_inference": self.last_ms,
+            "inference_count": self.records,
+            "execution_count": self.successes,
+            "inference_stats": stats,
+            "batch_stats": [],
+        }
+
+
+def server() -> dict[str, Any]:
+    """Metadata of the server."""
+    return {"name": "cluster-serving", "version": packages.version("cluster-serving"), "extensions": _EXTENSIONS}
+
+
+def metadata(model: ServedModel, versions: Sequence[str]) -> dict[str, Any]:
+    """Metadata of a model: datatypes and shapes as requests and responses have them, -1 for any size.
+
+    What the model does not say is missing: the datatype is empty then, and a shape is the batch dimension alone. No
+    tensors are listed while the model is not loaded.
+    """
+    report = model.loaded
+    return {
+        "name": model.name,
+        "versions": versions,
+        "platform": report.engine if report else "",
+        "inputs": [_tensor(spec) for spec in report.inputs] if report else [],
+        "outputs": [_tensor(spec) for spec in _outputs(report)] if report else [],
+    }
+
+
+def config(model: ServedModel) -> dict[str, Any]:
+    """Configuration of a model in the JSON of Triton's `ModelConfig`; sizes leave out the batch dimension."""
+    report = model.loaded
+    batched = report is not None and not report.already_batched
+    made: dict[str, Any] = {
+        "name": model.name,
+        "platform": report.engine if report else "",
+        "backend": "cluster-serving",
+        "max_batch_size": report.max_batch_size if report and batched else 0,
+        "input": [_config_tensor(spec, batched) for spec in report.inputs] if report else [],
+        "output": [_config_tensor(spec, batched) for spec in _outputs(report)] if report else [],
+    }
+    return made | ({"dynamic_batching": {}} if batched else {})
+
+
+def index_row(model: ServedModel) -> dict[str, Any]:
+    """One model of the repository index."""
+    row = {"name": model.name, "version": model.version}
+    if model.state == "ready":
+        return row | {"state": "READY", "reason": ""}
+    if model.state == "stopped":
+        return row | {"state": "UNAVAILABLE", "reason": "its job does not run"}
+    states = {report.state for report in model.reports}
+    reason = next((report.error for report in model.reports if report.error), "")
+    return row | {"state": "LOADING" if "loading" in states else "UNAVAILABLE", "reason": reason}
+
+
+def output_names(report: SlotReport) -> list[str]:
+    """Names of the outputs; empty as long as only a first request can tell."""
+    return [spec.name for spec in report.outputs]
+
+
+def _outputs(report: SlotReport) -> Sequence[TensorSpec]:
+    """The outputs as they leave the job: behind its filter."""
+    kept = _COUNT.search(report.post_processing)
+    if kept is None:
+        return report.outputs
+    if report.post_processing.strip().startswith("topN"):
+        return [TensorSpec(spec.name, "str", (None, int(kept[1]))) for spec in report.outputs]
+    return [
+        TensorSpec(spec.name, spec.dtype, None if spec.shape is None else (None, None, *spec.shape[-1:]))
+        for spec in report.outputs
+    ]
+
+
+def _sizes(shape: Sequence[int | None]) -> list[int]:
+    return [-1 if size is None else size for size in shape]
+
+
+def _tensor(spec: TensorSpec) -> dict[str, Any]:
+    # The first size is that of the model; a request may have any number of records.
+    shape = [-1, *_sizes(spec.record_shape or ())]
+    return {"name": spec.name, "datatype": datatypes.of_name(spec.dtype), "shape": shape}
+
+
+def _config_tensor(spec: TensorSpec, batched: bool) -> dict[str, Any]:
+    datatype = datatypes.of_name(spec.dtype)
+    # What v2 does not have, such as complex numbers, gRPC could not write.
+    kind = "STRING" if datatype == datatypes.BYTES else datatype if datatype in datatypes.DTYPES else "INVALID"
+    dims = _sizes(spec.record_shape or ())
+    return {"name": spec.name, "data_type": f"TYPE_{kind}", "dims": dims if batched else [-1, *dims]}

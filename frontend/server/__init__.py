@@ -1,0 +1,1 @@
+"""Listening: HTTP, gRPC, and what guards both."""

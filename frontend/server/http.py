@@ -1,0 +1,118 @@
+"""Listening: uvicorn, with HTTP, HTTPS and gRPC in one process, and limits that it does not have by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import socket
+import sys
+from collections.abc import Callable
+
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.server import Server
+
+from cluster_serving.frontend.options import HttpOptions
+from cluster_serving.frontend.server import tls
+from cluster_serving.frontend.server.grpc import GrpcServer, ListenError
+from cluster_serving.frontend.server.protocol import limited
+
+
+class HttpServer(Server):
+    """Serves an application on all addresses of the options; stops when told to, once it has answered.
+
+    Args:
+        app: The application.
+        options: Where and how to listen.
+        ready: Told the URLs when it listens.
+        grpc: Started and stopped with it; None for none.
+
+    Raises:
+        TlsError: The certificate cannot be used.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        options: HttpOptions,
+        ready: Callable[[list[str]], None] = lambda _: None,
+        grpc: GrpcServer | None = None,
+    ) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                loop="uvloop",
+                http=limited(options),
+                ws="none",
+                lifespan="on",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                timeout_keep_alive=options.keep_alive_timeout,
+                timeout_graceful_shutdown=options.shutdown_timeout,
+            )
+        )
+        self.urls: list[str] = []
+        self._options = options
+        self._ready = ready
+        self._grpc = grpc
+        self._tls = tls.server_context(options) if options.https_enabled else None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen on all addresses.
+
+        Raises:
+            ListenError: One is taken or not of this machine.
+        """
+        options = self._options
+        wanted = [("http", options.port)] if options.plain_http_enabled else []
+        wanted += [("https", options.secure_port)] if self._tls else []
+        bound = [self._bind(port) for _, port in wanted]
+        if self._grpc is not None:
+            await self._grpc.start()
+        await super().startup(bound[:1] if wanted[0][0] == "http" else [])
+        if self._tls is not None:
+            loop = asyncio.get_running_loop()
+            self.servers.append(
+                await loop.create_server(self._protocol, sock=bound[-1], ssl=self._tls, backlog=self.config.backlog)
+            )
+        for (scheme, _), sock in zip(wanted, bound, strict=True):
+            host = f"[{options.interface}]" if ":" in options.interface else options.interface
+            self.urls.append(f"{scheme}://{host}:{sock.getsockname()[1]}")
+        if self._grpc is not None:
+            self.urls.append(self._grpc.url)
+        self._ready(self.urls)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Take no more requests, and answer those that are there; HTTP and gRPC at the same time."""
+        if self._grpc is not None:
+            self._grpc.begin_stop(self._options.shutdown_timeout)
+        # Its last step closes the front end, which waits for gRPC.
+        await super().shutdown(sockets)
+
+    def _protocol(self) -> asyncio.Protocol:
+        return self.config.http_protocol_class(  # type: ignore[call-arg]
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+
+    def _bind(self, port: int) -> socket.socket:
+        interface = self._options.interface
+        try:
+            family = socket.getaddrinfo(interface, port, type=socket.SOCK_STREAM)[0][0]
+            sock = socket.socket(family, socket.SOCK_STREAM)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind((interface, port))
+        except OSError as error:
+            raise ListenError(f"cannot listen on {interface} port {port}: {error.strerror}") from None
+        return sock
+
+
+def run(server: HttpServer) -> None:
+    """Serve until SIGTERM or SIGINT."""
+    # What is loaded by now stays. To look through it for garbage again and again costs pauses of tens of milliseconds.
+    gc.collect()
+    gc.freeze()
+    try:
+        server.run()
+    except KeyboardInterrupt:
+        sys.exit(130)

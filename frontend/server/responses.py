@@ -1,0 +1,104 @@
+"""What the HTTP protocols share: reading bodies, and writing JSON and errors."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from cluster_serving.frontend.options import HttpOptions
+from cluster_serving.protocol.errors import BodyTimeout, RateLimited, RequestTooLarge, ServingError
+
+_RETRY_AFTER = {"QUEUE_FULL": 1, "OVERLOADED": 1, "REDIS_UNAVAILABLE": 1}
+
+
+async def read_body(request: Request, options: HttpOptions, most: int | None = None) -> bytes:
+    """Read the body of a request.
+
+    Args:
+        request: The request.
+        options: Limits.
+        most: Most bytes, if they are fewer than usual.
+
+    Raises:
+        RequestTooLarge: It is larger than allowed.
+        BodyTimeout: It did not arrive in time.
+        ClientDisconnect: The client went away.
+    """
+    limit = options.max_body_bytes if most is None else min(most, options.max_body_bytes)
+    message = f"the body is larger than {limit} bytes{' (maxBodyBytes)' if limit == options.max_body_bytes else ''}"
+    declared = request.headers.get("content-length", "")
+    if declared.isdecimal() and int(declared) > limit:
+        raise RequestTooLarge(message)
+    chunks: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(options.body_timeout):
+            while True:
+                part = await request.receive()
+                if part["type"] == "http.disconnect":
+                    raise ClientDisconnect
+                chunk: bytes = part.get("body", b"")
+                size += len(chunk)
+                if size > limit:
+                    raise RequestTooLarge(message)
+                chunks.append(chunk)
+                if not part.get("more_body", False):
+                    return chunk if len(chunks) == 1 else b"".join(chunks)
+    except TimeoutError:
+        raise BodyTimeout(f"the body did not arrive within {options.body_timeout:g} s (bodyTimeout)") from None
+
+
+def dumps(content: Any) -> bytes:
+    """Write JSON; numpy arrays may be part of it, and what is no number in JSON (NaN, infinity) becomes null."""
+    return orjson.dumps(content, _as_list, orjson.OPT_SERIALIZE_NUMPY)
+
+
+class Json(Response):
+    """A JSON response; see `dumps`."""
+
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:
+        """Serialize the content."""
+        return dumps(content)
+
+
+def error_headers(error: ServingError) -> dict[str, str]:
+    """Headers that belong to an error."""
+    if isinstance(error, RateLimited):
+        return {"retry-after": str(max(1, math.ceil(error.retry_after)))}
+    if error.code in _RETRY_AFTER:
+        return {"retry-after": str(_RETRY_AFTER[error.code])}
+    return {"www-authenticate": "Bearer"} if error.http_status == 401 else {}
+
+
+def error_response(error: ServingError) -> Response:
+    """The answer to a request that failed as a whole."""
+    headers = error_headers(error)
+    if isinstance(error, BodyTimeout):
+        # The rest of the body is not read, so nothing else can follow on this connection.
+        headers["connection"] = "close"
+    return Json({"error": error.message, "code": error.code}, error.http_status, headers)
+
+
+def worst(errors: Sequence[ServingError]) -> ServingError:
+    """The error that a response of several is marked with."""
+    return max(errors, key=lambda error: error.http_status)
+
+
+def failures(outcomes: Sequence[object]) -> Mapping[int, ServingError]:
+    """The errors among outcomes, by position."""
+    return {index: outcome for index, outcome in enumerate(outcomes) if isinstance(outcome, ServingError)}
+
+
+def _as_list(value: Any) -> Any:
+    # What orjson does not write by itself: arrays of dtypes without a number type in it.
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} has no JSON form")

@@ -1,0 +1,97 @@
+"""ONNX: a `*.onnx`, with its external data, if any, beside it; run by ONNX Runtime on the CPU."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import onnxruntime
+
+from cluster_serving.job.models.base import Model, TensorSpec, choose, common_batch
+from cluster_serving.job.models.detect import ModelFiles
+from cluster_serving.job.options import ModelOptions
+from cluster_serving.protocol.errors import ModelError
+from cluster_serving.protocol.inputs import Array
+
+_DTYPES = {
+    "float": "float32",
+    "double": "float64",
+    "string": "str",
+    **{name: name for name in ("bool", "float16")},
+    **{f"{sign}int{bits}": f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
+}
+"""ONNX element type → numpy name; a type that is missing here cannot be sent."""
+
+_EXTERNAL = re.compile(rb"\n\x08location\x12(.)", re.DOTALL)
+"""Key of the entry (a protobuf map) that names a file of external data, and the length of the name."""
+
+
+def load(files: ModelFiles, options: ModelOptions) -> Model:
+    """Load an ONNX model; see `cluster_serving.job.models.load_model`."""
+    return OnnxModel(files, options)
+
+
+class OnnxModel(Model):
+    """An ONNX model; where its batch dimension is fixed, batches are cut and padded to it."""
+
+    def __init__(self, files: ModelFiles, options: ModelOptions) -> None:
+        self.engine = files.format.engine
+        settings = onnxruntime.SessionOptions()
+        settings.intra_op_num_threads = options.threads
+        settings.inter_op_num_threads = 1
+        settings.log_severity_level = 3  # errors, which are raised as well
+        # Threads that wait for work would otherwise spin on the cores of the other copies.
+        settings.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        # ONNX Runtime reads the buffers while it makes the session, and does not keep them alive.
+        buffers = _add_external_data(settings, files.paths[0])
+        self._session: Any = onnxruntime.InferenceSession(
+            str(files.paths[0]), settings, providers=["CPUExecutionProvider"]
+        )
+        del buffers
+        available = {port.name: _spec(port) for port in self._session.get_inputs()}
+        self.inputs = choose("input", options.inputs, available)
+        if sorted(spec.name for spec in self.inputs) != sorted(available):
+            raise ModelError(
+                f"the model needs every one of its inputs, once: {', '.join(map(str, available.values()))}"
+            )
+        self.outputs = choose(
+            "output", options.outputs, {port.name: _spec(port) for port in self._session.get_outputs()}
+        )
+        self._output_names = [spec.name for spec in self.outputs]
+        self.fixed_batch = common_batch(self.inputs)
+
+    def close(self) -> None:
+        """Free the session."""
+        self._session = None
+
+    def _run(self, inputs: Sequence[Array]) -> list[Array]:
+        feeds = {spec.name: array for spec, array in zip(self.inputs, inputs, strict=True)}
+        outputs: list[Array] = self._session.run(self._output_names, feeds)
+        return outputs
+
+
+def _add_external_data(settings: Any, path: Path) -> list[bytes]:
+    """Read external data into memory: mapped data, when someone overwrites the file, end the process (SIGBUS, seen).
+
+    Returns:
+        What has to live until the session is made.
+    """
+    content = path.read_bytes()
+    names = {content[match.end() : match.end() + match.group(1)[0]] for match in _EXTERNAL.finditer(content)}
+    found = [name for name in sorted(names) if (path.parent / name.decode("utf-8", "replace")).is_file()]
+    buffers = [(path.parent / name.decode()).read_bytes() for name in found]
+    if found:
+        settings.add_external_initializers_from_files_in_memory(
+            [name.decode() for name in found], buffers, [len(buffer) for buffer in buffers]
+        )
+    return buffers
+
+
+def _spec(port: Any) -> TensorSpec:
+    kind = re.fullmatch(r"tensor\((\w+)\)", port.type)
+    dtype = _DTYPES.get(kind.group(1), port.type) if kind else port.type
+    # An empty list stands for a scalar, and for a shape that is not known.
+    shape = tuple(size if isinstance(size, int) else None for size in port.shape) if port.shape else None
+    return TensorSpec(port.name, dtype, shape)

@@ -1,0 +1,135 @@
+"""OpenVINO IR: `*.xml` and `*.bin`, of any precision (a quantized IR is simply loaded)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from cluster_serving.job.models.base import Model, Started, TensorSpec, choose
+from cluster_serving.job.models.detect import ModelFiles
+from cluster_serving.job.models.openvino.compiled import MOST_WEIGHTS, Compiled, Record, Singles, openvino, singles
+from cluster_serving.job.options import ModelOptions
+from cluster_serving.protocol.errors import ModelError
+from cluster_serving.protocol.inputs import Array
+
+_DTYPES = {
+    "boolean": "bool",
+    **{f"f{bits}": f"float{bits}" for bits in (16, 32, 64)},
+    **{f"i{bits}": f"int{bits}" for bits in (8, 16, 32, 64)},
+    **{f"u{bits}": f"uint{bits}" for bits in (8, 16, 32, 64)},
+}
+"""OpenVINO element type → numpy name; a type that is missing here cannot be sent."""
+
+_PRECISIONS = {"float32": "f32"}
+"""`inferencePrecision` → OpenVINO's name for it."""
+
+
+def load(files: ModelFiles, options: ModelOptions) -> Model:
+    """Load an IR; see `cluster_serving.job.models.load_model`."""
+    return OpenVINOModel(files, options)
+
+
+class OpenVINOModel(Model):
+    """An IR compiled for the CPU; a fixed batch dimension is freed, or else batches are cut and padded to it."""
+
+    def __init__(self, files: ModelFiles, options: ModelOptions) -> None:
+        self.engine = files.format.engine
+        core = openvino.Core()
+        # Mapped weights, when someone overwrites the file in place, end the process (SIGBUS, seen with an embedding).
+        core.set_property({"ENABLE_MMAP": False})
+        if options.precision:
+            core.set_property("CPU", {"INFERENCE_PRECISION_HINT": _PRECISIONS[options.precision]})
+        network, self.fixed_batch = _read(core, files)
+        indexes, self.inputs = _pick("input", options.inputs, network.inputs)
+        if sorted(indexes) != list(range(len(network.inputs))):
+            needed = ", ".join(str(spec) for spec in _pick("input", (), network.inputs)[1])
+            raise ModelError(f"the model needs every one of its inputs, once: {needed}")
+        self._positions = [indexes.index(index) for index in range(len(indexes))]
+        self._output_indexes, self.outputs = _pick("output", options.outputs, network.outputs)
+        small = sum(path.stat().st_size for path in files.paths) <= MOST_WEIGHTS
+        free = self.fixed_batch is None and small
+        found = singles(core, network.clone(), options.threads) if free else None
+        self._network: Compiled | Singles = found or Compiled(core, network, options.threads)
+        self.overlaps = isinstance(self._network, Singles) and self._network.overlaps
+
+    @property
+    def computes_singles(self) -> bool:
+        """Whether it is compiled for single records; see `openvino_compiled.singles`."""
+        return isinstance(self._network, Singles)
+
+    def start(self, record: Sequence[Array]) -> Started:
+        """See `Model.start`."""
+        if not isinstance(self._network, Singles):
+            return super().start(record)
+        with self._failing():
+            started = self._network.start([record[position] for position in self._positions])
+        return Started(partial(self._outputs_of, started), started.wait)
+
+    def close(self) -> None:
+        """Free the compiled network."""
+        self._network.close()
+
+    def _run(self, inputs: Sequence[Array]) -> list[Array]:
+        ordered = [inputs[position] for position in self._positions]
+        outputs = self._network.run(ordered)
+        return [outputs[index] for index in self._output_indexes]
+
+    def _outputs_of(self, record: Record) -> list[Array]:
+        with self._failing():
+            outputs = record.outputs()
+        return [outputs[index] for index in self._output_indexes]
+
+
+def _read(core: Any, files: ModelFiles) -> tuple[Any, int | None]:
+    """Read the network, and free its batch dimension if it is fixed or bounded.
+
+    Returns:
+        The network, and the batch that every call has to have, or None if any will do.
+    """
+    network = core.read_model(*files.paths)
+    limits = [limit for limit in map(_batch_limit, network.inputs) if limit is not None]
+    if not limits:
+        return network, None
+    try:
+        # A network can be reshaped and yet have its batch fixed somewhere inside; then its outputs do not follow.
+        for batch in (2, 3, -1):
+            network.reshape({port: _with_batch(port.partial_shape, batch) for port in network.inputs})
+            if any(port.partial_shape[0] != openvino.Dimension(batch) for port in network.outputs):
+                raise ValueError("an output does not follow the batch")
+    except (RuntimeError, ValueError, IndexError):
+        return core.read_model(*files.paths), min(limits)
+    return network, None
+
+
+def _batch_limit(port: Any) -> int | None:
+    shape = port.partial_shape
+    if shape.rank.is_dynamic or not len(shape):
+        return None
+    limit = shape[0].get_max_length()
+    return None if limit < 0 else int(limit)
+
+
+def _with_batch(shape: Any, batch: int) -> Any:
+    if shape.rank.is_dynamic or not len(shape):
+        return shape
+    return openvino.PartialShape([openvino.Dimension(batch), *list(shape)[1:]])
+
+
+def _pick(kind: str, wanted: Sequence[str], ports: Sequence[Any]) -> tuple[list[int], list[TensorSpec]]:
+    """Positions and specs of the wanted inputs or outputs, any of whose names will do; of all if none is named."""
+    names = [
+        sorted(port.get_names() or {port.node.friendly_name}, key=lambda name: (len(name), name)) for port in ports
+    ]
+    positions = {name: index for index, aliases in enumerate(names) for name in aliases}
+    wanted = wanted or [aliases[0] for aliases in names]
+    indexes = choose(kind, wanted, positions)
+    return indexes, [_spec(name, ports[index]) for name, index in zip(wanted, indexes, strict=True)]
+
+
+def _spec(name: str, port: Any) -> TensorSpec:
+    element = port.element_type.get_type_name()
+    dtype, shape = _DTYPES.get(element, element), port.partial_shape
+    if shape.rank.is_dynamic:
+        return TensorSpec(name, dtype, None)
+    return TensorSpec(name, dtype, tuple(None if size.is_dynamic else size.get_length() for size in shape))

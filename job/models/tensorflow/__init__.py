@@ -1,0 +1,1 @@
+"""Models that TensorFlow and Keras compute."""

@@ -1,0 +1,123 @@
+"""`torch.export`: a `*.pt2` written by `torch.export.save`."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from cluster_serving.job.models.base import Model, TensorSpec, choose, common_batch
+from cluster_serving.job.models.detect import ModelFiles
+from cluster_serving.job.models.torch.module import TorchModel
+from cluster_serving.job.options import ModelOptions
+from cluster_serving.protocol.errors import ModelError
+
+
+def load(files: ModelFiles, options: ModelOptions) -> Model:
+    """Load an exported program; see `cluster_serving.job.models.load_model`."""
+    return ExportedProgram(files, options)
+
+
+class ExportedProgram(TorchModel):
+    """An exported program, with the names, dtypes and shapes that it was exported with.
+
+    Where the batch was not exported as a dynamic dimension, batches are cut and padded to the one it was exported with.
+    """
+
+    def __init__(self, files: ModelFiles, options: ModelOptions) -> None:
+        super().__init__(files, options)
+        program = _load(files.paths[0], options.allow_pickle)
+        examples = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
+        names = [str(name) for name in program.graph_signature.user_inputs]
+        for name in names:
+            if not isinstance(examples.get(name), torch.Tensor):
+                raise ModelError(
+                    f"an input of the exported program is no Tensor but {name}; only Tensors can be served"
+                )
+        self.inputs = choose("input", options.inputs, {name: _spec(name, examples[name]) for name in names})
+        if sorted(spec.name for spec in self.inputs) != sorted(names):
+            raise ModelError(f"the model needs every one of its inputs, once: {', '.join(names)}")
+        self._order = [[spec.name for spec in self.inputs].index(name) for name in names]
+        self._structure = program.call_spec.in_spec
+        self.fixed_batch = common_batch(self.inputs)
+        self.outputs = choose("output", options.outputs, _outputs(program))
+        self._module = program.module()
+
+    def _call(self, tensors: list[torch.Tensor]) -> Any:
+        arguments, keywords = pytree.tree_unflatten([tensors[index] for index in self._order], self._structure)
+        return self._module(*arguments, **keywords)
+
+
+def _outputs(program: Any) -> dict[str, TensorSpec]:
+    """The outputs by their names, which are those of `TorchModel`."""
+    structure = program.call_spec.out_spec
+    nodes = {node.name: node.meta.get("val") for node in program.graph.nodes}
+    tensors = [nodes.get(str(name)) for name in program.graph_signature.user_outputs]
+    if structure.type is dict:
+        names = [str(key) for key in structure.context]
+    elif structure.is_leaf():
+        names = ["output"]
+    else:
+        fields = getattr(structure.context, "_fields", None)  # of a named tuple
+        names = list(fields or [f"output_{index}" for index in range(len(tensors))])
+    if len(names) != len(tensors) or not all(isinstance(tensor, torch.Tensor) for tensor in tensors):
+        raise ModelError("the exported program has to return a Tensor, or a list, tuple or dict of Tensors")
+    specs = {name: _spec(name, tensor) for name, tensor in zip(names, tensors, strict=True)}
+    return {n: replace(spec, dtype="float32") if spec.dtype == "bfloat16" else spec for n, spec in specs.items()}
+
+
+def _spec(name: str, example: torch.Tensor) -> TensorSpec:
+    dtype = str(example.dtype).removeprefix("torch.")
+    return TensorSpec(name, dtype, tuple(size if isinstance(size, int) else None for size in example.shape))
+
+
+def _load(path: Path, allow_pickle: bool) -> Any:
+    content = path.read_bytes()
+    if not zipfile.is_zipfile(path):
+        raise ModelError(f"{path} is not an exported program: write it with torch.export.save")
+    if not allow_pickle:
+        pickle = _find_pickle(content)
+        if pickle:
+            raise ModelError(
+                f"{path} holds the pickle {pickle}. Loading it runs whatever code it holds, so it needs "
+                f"allowPickle: true; a program of plain tensors that torch.export.save of PyTorch {torch.__version__} "
+                f"wrote holds none"
+            )
+    # From memory: weights that are mapped would change with the file.
+    return torch.export.load(io.BytesIO(content))
+
+
+def _find_pickle(content: bytes) -> str | None:
+    """Name of a member that `torch.export.load` would unpickle with all that pickles can do."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        names = archive.namelist()
+        if len(set(names)) < len(names):
+            raise ModelError("the exported program has two members of one name")
+        for name in names:
+            if name.startswith("serialized_"):  # the layout up to PyTorch 2.7, to which it falls back
+                return name
+            # Where the restricted unpickler fails, PyTorch falls back to the other.
+            if name.endswith(".pt") and not _is_plain(archive.read(name)):
+                return name
+            if name.endswith("_config.json"):
+                entries = json.loads(archive.read(name))["config"].values()
+                objects = "/constants/" in name
+                for path, pickled in ((entry["path_name"], entry["use_pickle"]) for entry in entries):
+                    if pickled or (objects and not path.startswith("tensor_")):
+                        return str(path)
+    return None
+
+
+def _is_plain(content: bytes) -> bool:
+    try:
+        if content:
+            torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+    except Exception:
+        return False
+    return True

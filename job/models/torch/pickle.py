@@ -1,0 +1,61 @@
+"""An eager PyTorch module in a pickle, written by `torch.save(model, path)`; loading one runs the code it holds."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from cluster_serving.job.models.base import TensorSpec, cause, choose
+from cluster_serving.job.models.detect import ModelFiles
+from cluster_serving.job.models.torch.module import TorchModel
+from cluster_serving.job.options import ModelOptions
+from cluster_serving.protocol.errors import ModelError
+
+
+class PickledModel(TorchModel):
+    """The method `forward` of a pickled module; inputs have the names of its arguments without a default value.
+
+    As in TorchScript, dtypes are known only with `ModelOptions.input_shapes`.
+    """
+
+    def __init__(self, files: ModelFiles, options: ModelOptions) -> None:
+        super().__init__(files, options)
+        self.engine = "PyTorch"
+        self._module = _load(files.paths[0])
+        parameters = inspect.signature(self._module.forward).parameters.values()
+        self._by_position = [p.name for p in parameters if p.kind is p.POSITIONAL_ONLY]
+        possible = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        available = {name: TensorSpec(name, "", None) for name in possible}
+        required = [p.name for p in parameters if p.name in available and p.default is inspect.Parameter.empty]
+        self.inputs = choose("input", options.inputs or required, available)
+        missing = [name for name in required if name not in {spec.name for spec in self.inputs}]
+        if missing:
+            raise ModelError(f"the model also needs the input {missing[0]!r}")
+        self.outputs = []
+        if options.input_shapes:
+            self._find_types(options.input_shapes)
+
+    def _call(self, tensors: list[torch.Tensor]) -> Any:
+        named = {spec.name: tensor for spec, tensor in zip(self.inputs, tensors, strict=True)}
+        first = [named.pop(name) for name in self._by_position if name in named]
+        return self._module(*first, **named)
+
+
+def _load(path: Path) -> Any:
+    try:
+        module = torch.load(path, map_location="cpu", weights_only=False)
+    except (AttributeError, ModuleNotFoundError) as error:
+        raise ModelError(
+            f"{path} is a pickle of a class that cannot be imported here ({cause(error)}): install the package that "
+            f"defines it beside cluster-serving, or save the model with torch.jit.save"
+        ) from error
+    except Exception as error:
+        raise ModelError(f"{path} is no PyTorch model: {cause(error)}") from error
+    if isinstance(module, dict):
+        raise ModelError(f"{path} holds weights without the model (a state_dict): save the model itself")
+    if not isinstance(module, torch.nn.Module):
+        raise ModelError(f"{path} holds a {type(module).__name__}; it has to be a torch.nn.Module")
+    return module.eval()

@@ -1,0 +1,1 @@
+"""The configuration: `config.yaml`, environment variables, and what the original called them."""

@@ -1,0 +1,290 @@
+"""The keys of `config.yaml`, each with its type, default and meaning; flat camelCase, as the original's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic.alias_generators import to_camel
+
+from cluster_serving.launcher.config import checks
+from cluster_serving.launcher.config.values import (
+    Address,
+    Channels,
+    Cores,
+    Divisors,
+    Filter,
+    FlinkUrl,
+    FolderPath,
+    Names,
+    Pair,
+    RecordKeyText,
+    RedisUrl,
+    SecretAndSalt,
+    Shapes,
+    Size,
+    address,
+    redacted,
+)
+from cluster_serving.protocol import failover
+
+
+def _key(default: Any, expects: str, meaning: str, **constraints: Any) -> Any:
+    # `expects` is what an error message says; the generated file has it too.
+    return Field(
+        default, description=meaning, json_schema_extra={"expects": expects}, validate_default=True, **constraints
+    )
+
+
+NO_FOLDER = "none"
+"""Value of `payloadFolder`: clients send all inputs through Redis."""
+
+_COUNT = "a whole number of at least 1"
+_NAMES = "names separated by commas, or a list"
+_SWITCH = "true or false"
+_BYTES = "a size such as 4g, 512m or a number of bytes"
+
+
+class Config(BaseModel):
+    """A checked `config.yaml`; made by `config_file.read`."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        hide_input_in_errors=True,
+        protected_namespaces=(),
+    )
+
+    model_path: FolderPath = _key(
+        ...,
+        "the path of a folder that is mounted here",
+        "Folder that holds one model; docs/models.md lists the formats, such as *.xml and *.bin (OpenVINO), *.onnx, "
+        "*.pt (TorchScript), *.keras, or saved_model.pb and variables/. A relative path starts at the folder of this "
+        "file. On a cluster of several machines, all of them must see the folder under this path. Required.",
+        min_length=1,
+    )
+    job_name: str = _key(
+        "serving_stream",
+        "letters, digits, '_', '-' and '.', or {such a name} in braces",
+        "Name of the job: its Redis stream, its result keys, and the name in the Flink UI. Clients say "
+        "InputQueue(name=...). Jobs of different names share one Redis and one Flink.",
+        pattern=r"^([A-Za-z0-9_.-]+|\{[A-Za-z0-9_.-]+\})$",
+    )
+
+    model_parallelism: int = _key(
+        1, _COUNT, "Task slots that serve the job, each with its own copy of the model.", ge=1, le=4096
+    )
+    thread_per_model: int = _key(1, _COUNT, "Threads that one copy of the model may use.", ge=1)
+    core_number_per_machine: Cores = _key(
+        None,
+        _COUNT,
+        "Sets the two keys above from the cores of a machine: OpenVINO uses all of them as threads of one copy, other "
+        "engines run as many copies of one thread.",
+        ge=1,
+    )
+    inference_precision: Literal["", "float32"] = _key(
+        "",
+        "float32 or empty",
+        "float32: OpenVINO computes in float32 on every CPU. Empty: in bfloat16 where the CPU has it, up to twice "
+        "as fast and right to two or three digits. Other engines compute as the model says.",
+    )
+    execution_mode: Literal["thread", "process"] = _key(
+        "thread",
+        "thread or process",
+        "thread: the model runs inside Flink's TaskManager, fastest. process: it runs in processes of its own; a crash "
+        "in native code ends one of them, not the TaskManager.",
+    )
+
+    allow_pickle: bool = _key(
+        False,
+        _SWITCH,
+        "true: load PyTorch models that were pickled. That runs whatever code the file holds: for your own files only.",
+    )
+    model_encrypted: bool = _key(
+        False,
+        _SWITCH,
+        "true: the model's files are encrypted as in the original; the Redis hash model_secured has secret and salt.",
+    )
+    model_secret: SecretAndSalt = _key(
+        "",
+        "secret:salt, or empty",
+        "What the model's files are encrypted with, better in the environment variable CLUSTER_SERVING_MODEL_SECRET; "
+        "cluster-serving-start stores it in model_secured. Empty: somebody else does.",
+        repr=False,
+    )
+    inputs: Names = _key("", _NAMES, "Inputs of the model to feed, in this order; empty: its own.")
+    outputs: Names = _key("", _NAMES, "Outputs of the model to return, in this order; empty: all.")
+    input_shapes: Shapes = _key(
+        [],
+        "a list of shapes, such as [[3,224,224]]",
+        "Shape of each input of one record, without a batch dimension, for models that do not say (TorchScript).",
+    )
+    input_already_batched: bool = _key(
+        False,
+        _SWITCH,
+        "false: a request holds one record, without a batch dimension. true: its inputs carry a batch dimension of "
+        "their own.",
+    )
+    image_resize: Pair = _key(
+        "",
+        "width,height in pixels, such as 224,224, or empty",
+        "Size that images are scaled to, width first; empty: they keep their own.",
+    )
+    image_color: Literal["BGR", "RGB", "GRAY"] = _key(
+        "BGR", "BGR, RGB or GRAY", "Order of an image's channels, BGR as in the original; GRAY has a single one."
+    )
+    image_layout: Literal["", "HWC", "CHW"] = _key(
+        "",
+        "HWC, CHW or empty",
+        "Order of an image's axes; empty: as the model's shape says, else HWC for TensorFlow and CHW for the others.",
+    )
+    image_scale: float = _key(1.0, "a number", "Pixels, from 0 to 255, are multiplied by this,", gt=0)
+    image_mean: Channels = _key(
+        [0],
+        "a list of one number, or of three unless imageColor is GRAY",
+        "then this is subtracted, per channel or one for all,",
+    )
+    image_std: Divisors = _key(
+        [1],
+        "a list of one number, or of three unless imageColor is GRAY, none of them 0",
+        "then they are divided by this, per channel or one for all.",
+    )
+    max_image_pixels: int = _key(50_000_000, _COUNT, "Larger images are refused before they are decoded.", ge=1)
+    record_encrypted: bool = _key(
+        False, _SWITCH, "true: images are encrypted by who sends them (docs/api-guide.md); others are refused."
+    )
+    record_key: RecordKeyText = _key(
+        "",
+        "secret:salt, two texts of your own, or published; it cannot be empty if recordEncrypted is true",
+        "What images are encrypted with, better in the environment variable CLUSTER_SERVING_RECORD_KEY; published: the "
+        "one key in the source code of the original, for its clients. Everybody knows it, so it protects nothing.",
+        repr=False,
+    )
+    inference_timeout: float | None = _key(
+        None,
+        "a number of seconds, or empty",
+        "A request on which the model does not return within these seconds is answered with an error, and the slot "
+        "goes on with a fresh copy of the model; empty or 0: no limit.",
+        ge=0,
+    )
+    post_processing: Filter = _key(
+        "",
+        "topN(n), pickTopN(n) or empty",
+        "What is kept of an output: topN(n) gives the n best classes with their values, pickTopN(n) the first n rows "
+        "of a table; empty: all of it.",
+    )
+
+    max_batch_size: int = _key(32, _COUNT, "Most records in one batch.", ge=1)
+    batch_timeout: int = _key(
+        10,
+        "a whole number of milliseconds, 0 or more",
+        "Milliseconds that a record waits at most for its batch to fill.",
+        ge=0,
+    )
+    greedy_batching: bool = _key(
+        True, _SWITCH, "true: a batch does not wait while nothing is queued, so an idle system adds no delay."
+    )
+
+    redis_url: RedisUrl = _key(
+        "localhost:6379",
+        "host:port, redis://user:password@host:port/db, rediss://... for TLS, redis+sentinel://host:port,.../service, "
+        "or redis+cluster://host:port,... with a jobName in braces, such as '{serving_stream}'",
+        "Redis for requests and results, 6.2 or later. If nothing listens there and it is this machine, it is started.",
+        repr=False,
+    )
+    redis_timeout: int = _key(
+        5000, "a whole number of milliseconds, at least 1", "Milliseconds to wait for an answer of Redis.", ge=1
+    )
+    redis_max_memory: Size = _key(
+        "4g",
+        f"{_BYTES}, at least 1m",
+        "Memory limit of the Redis that is started here; when it is reached, requests are refused.",
+        ge=1 << 20,
+    )
+    payload_folder: str = _key(
+        "",
+        "the path of a folder, none, or empty",
+        "Folder in which clients leave inputs of 64 KiB or more, instead of sending them through Redis, if they find "
+        "it under this path, too; empty: one beside the data of the Redis that is started here; none: they send all.",
+    )
+    result_ttl: int = _key(3600, "a whole number of seconds, at least 1", "Seconds that a result is kept.", ge=1)
+    claim_idle_time: int = _key(
+        60,
+        "a whole number of seconds, at least 1",
+        "Seconds after which the requests of a slot that went silent are given to another one.",
+        ge=1,
+    )
+    max_queue_length: int = _key(
+        0,
+        "a whole number, 0 for no limit",
+        "Most requests without an answer; further ones are refused or wait at their client (QueueFull). 0: as many as "
+        "the memory of Redis holds. Original clients do not look at it.",
+        ge=0,
+    )
+    request_deadline: int = _key(
+        0,
+        "a whole number of milliseconds, 0 for no limit",
+        "Milliseconds that a request may wait before it is computed, unless it says so itself (deadline). One that has "
+        "waited longer is dropped, and its client told; 0: none is.",
+        ge=0,
+    )
+    max_deliveries: int = _key(
+        3,
+        _COUNT,
+        "A request is given up when the process that computes it has died this often; it goes to the stream "
+        "<jobName>:dead.",
+        ge=1,
+    )
+    max_request_bytes: Size = _key("64m", _BYTES, "Larger requests are refused.", ge=1)
+
+    flink_rest_url: FlinkUrl = _key(
+        "localhost:8081",
+        "host:port",
+        "Flink's REST endpoint and UI. If nothing listens there and it is this machine, a cluster is started.",
+    )
+    slots_per_task_manager: int = _key(
+        8,
+        _COUNT,
+        "Task slots of each TaskManager that is started here; a job that needs more gets further TaskManagers. A "
+        "TaskManager is a process: its death costs no more than its slots.",
+        ge=1,
+        le=1024,
+    )
+    start_timeout: int = _key(
+        120, "a whole number of seconds, at least 1", "Seconds that each step of cluster-serving-start may take.", ge=1
+    )
+
+    _fits_color = field_validator("image_mean", "image_std")(checks.fits_color)
+    _has_a_key = field_validator("record_key")(checks.has_a_key)
+    _keys_in_one_slot = field_validator("redis_url")(checks.keys_in_one_slot)
+
+    @property
+    def redis_address(self) -> Address:
+        """Host and port of `redisUrl`; the first of several."""
+        if self.redis_has_failover:
+            return Address(*failover.parse(self.redis_url).nodes[0])
+        return address(self.redis_url)
+
+    @property
+    def redis_has_failover(self) -> bool:
+        """Whether `redisUrl` names Sentinels or a cluster."""
+        return failover.is_failover_url(self.redis_url)
+
+    @property
+    def flink_address(self) -> Address:
+        """Host and port of `flinkRestUrl`."""
+        return address(self.flink_rest_url)
+
+    @property
+    def redis_shown(self) -> str:
+        """`redisUrl` without user and password."""
+        return redacted(self.redis_url)
+
+    def located(self, folder: Path) -> Config:
+        """With `modelPath` and `payloadFolder` made absolute, relative to a folder."""
+        keys = ["model_path"] if self.payload_folder in ("", NO_FOLDER) else ["model_path", "payload_folder"]
+        paths = {key: str((folder / Path(getattr(self, key)).expanduser()).absolute()) for key in keys}
+        return self.model_copy(update=paths)

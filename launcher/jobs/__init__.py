@@ -1,0 +1,1 @@
+"""Jobs: starting, watching and stopping them."""

@@ -1,0 +1,124 @@
+"""Looking at the requests that were given up, queueing them again, and removing them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, cast
+
+import redis
+
+from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.protocol.dead_letters import MAX_PAYLOAD_BYTES, DeadLetter
+from cluster_serving.protocol.errors import ServingError
+from cluster_serving.protocol.inputs import Image, Input, SparseTensor
+from cluster_serving.protocol.keys import dead_letters_key, stream_of
+
+_REQUEUE = """
+if redis.call('XDEL', KEYS[1], ARGV[1]) == 0 then
+  return false
+end
+redis.call('DEL', KEYS[3])
+return redis.call('XADD', KEYS[2], '*', unpack(ARGV, 2))
+"""
+
+
+class DeadLetters:
+    """The dead letters of one job, by the id of their entry in `<jobName>:dead`.
+
+    Args:
+        client: The Redis of the job; gives bytes.
+        job: `jobName`.
+    """
+
+    def __init__(self, client: redis.Redis, job: str) -> None:
+        # redis-py types its commands as if they might be awaitable.
+        self._client: Any = client
+        self.job = job
+        self._key = dead_letters_key(job)
+
+    def all(self) -> dict[str, DeadLetter]:
+        """All of them, the oldest first."""
+        return {entry_id.decode(): DeadLetter.parse(fields) for entry_id, fields in self._client.xrange(self._key)}
+
+    def get(self, letter_id: str) -> DeadLetter:
+        """One of them.
+
+        Raises:
+            LaunchError: There is none of that id.
+        """
+        try:
+            found = self._client.xrange(self._key, letter_id, letter_id)
+        except redis.ResponseError:
+            found = []
+        if not found:
+            raise LaunchError(f"job {self.job} has no dead letter {letter_id}; cluster-serving-cli dead list shows all")
+        return DeadLetter.parse(found[0][1])
+
+    def requeue(self, letter_id: str) -> str:
+        """Put a request back on its stream and remove the letter and the error that answered it, in one step.
+
+        Returns:
+            Its new entry id in the stream.
+
+        Raises:
+            LaunchError: There is none of that id, or its payload was not kept.
+        """
+        letter = self.get(letter_id)
+        if not letter.kept:
+            raise LaunchError(
+                f"dead letter {letter_id} ({letter.request.uri!r}) cannot be queued again: its payload of "
+                f"{letter.size} bytes was not kept, as it has more than {MAX_PAYLOAD_BYTES}; send it again"
+            )
+        fields = [part for pair in letter.request_fields().items() for part in pair]
+        keys = [self._key, stream_of(self.job, letter.request.priority), letter.result_key(self.job)]
+        entry_id = self._client.eval(_REQUEUE, len(keys), *keys, letter_id, *fields)
+        if entry_id is None:
+            raise LaunchError(f"dead letter {letter_id} was removed in the meantime")
+        return cast("bytes", entry_id).decode()
+
+    def purge(self, letter_ids: Sequence[str]) -> int:
+        """Remove letters for good; returns how many there were."""
+        return int(self._client.xdel(self._key, *letter_ids)) if letter_ids else 0
+
+
+def summary(letter_id: str, letter: DeadLetter) -> dict[str, Any]:
+    """What `dead list` says of a letter, ready for JSON."""
+    return {
+        "id": letter_id,
+        "time": datetime.fromtimestamp(letter.time, UTC).isoformat(timespec="seconds"),
+        "uri": letter.request.uri,
+        "code": letter.code,
+        "bytes": letter.size,
+        "error": letter.error.partition("\n")[0],
+    }
+
+
+def details(letter_id: str, letter: DeadLetter) -> dict[str, Any]:
+    """All there is to know of a letter, ready for JSON; of its payload the inputs' names, dtypes and shapes."""
+    request = letter.request
+    return summary(letter_id, letter) | {
+        "error": letter.error,
+        "traceback": letter.traceback,
+        "entry": request.id.decode("utf8", "replace"),
+        "serde": request.serde.decode("utf8", "replace"),
+        "reply_to": request.reply_to,
+        "payload": "kept" if letter.kept else f"not kept: more than {MAX_PAYLOAD_BYTES} bytes",
+        "inputs": _inputs(letter) if letter.kept else None,
+    }
+
+
+def _inputs(letter: DeadLetter) -> list[dict[str, Any]] | str:
+    try:
+        _, inputs = letter.request.decode()
+    except ServingError as error:
+        return f"cannot be read: {error}"
+    return [{"name": name} | _described(value) for name, value in inputs.items()]
+
+
+def _described(value: Input) -> dict[str, Any]:
+    if isinstance(value, Image):
+        return {"kind": "image", "bytes": len(value.data)}
+    if isinstance(value, SparseTensor):
+        return {"kind": "sparse", "dtype": str(value.values.dtype), "shape": list(value.shape)}
+    return {"kind": "tensor", "dtype": "str" if value.dtype == object else str(value.dtype), "shape": list(value.shape)}

@@ -1,0 +1,169 @@
+"""The part of Flink's REST API that the launcher uses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import httpx
+
+from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.services.process import wait_until
+
+ENDED = {"FINISHED", "CANCELED", "FAILED", "SUSPENDED"}
+"""States in which a job uses no slots any more."""
+
+MARK = "cluster-serving"
+"""Job parameter that tells our jobs from others on a shared cluster; its value is the submission."""
+
+_CANCEL_TIMEOUT = 60.0
+# A job has no parameters while it initializes, and Flink shows what it knew for web.refresh-interval, 3 s by default.
+_NEW_MS = 5000
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """What a cluster has.
+
+    Attributes:
+        version: Of Flink.
+        slots: Task slots in all.
+        free: Slots that no job uses.
+        running: Jobs that run.
+    """
+
+    version: str
+    slots: int
+    free: int
+    running: int
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job of the cluster.
+
+    Attributes:
+        id: 32 hexadecimal digits.
+        name: `jobName`.
+        state: Such as RUNNING.
+        seconds: How long it has run.
+        submission: Which start of the job it is.
+    """
+
+    id: str
+    name: str
+    state: str
+    seconds: float
+    submission: str = ""
+
+
+class FlinkRest:
+    """A client of one cluster; use it in a `with` statement.
+
+    Args:
+        url: `http://host:port`.
+
+    Raises:
+        LaunchError: From every method, if Flink does not answer as expected.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        # A proxy between a command and its cluster would be a mistake of the environment.
+        self._http = httpx.Client(base_url=url, timeout=10, trust_env=False)
+
+    def __enter__(self) -> FlinkRest:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._http.close()
+
+    def overview(self) -> Overview | None:
+        """What the cluster has; None if what answers is not Flink."""
+        try:
+            raw = self._get("/overview")
+            return Overview(raw["flink-version"], raw["slots-total"], raw["slots-available"], raw["jobs-running"])
+        except (LaunchError, KeyError, TypeError):
+            return None
+
+    def taskmanagers(self) -> set[str]:
+        """Hosts of the TaskManagers."""
+        # Such as pekko.tcp://flink@172.18.0.4:41871/user/rpc/taskmanager_0
+        paths = [manager["path"] for manager in self._get("/taskmanagers")["taskmanagers"]]
+        return {path.partition("@")[2].rpartition(":")[0] for path in paths}
+
+    def jobs(self, name: str | None = None) -> list[Job]:
+        """Serving jobs that have not ended, the latest first; not the other jobs of the cluster.
+
+        Args:
+            name: Only those of this name.
+        """
+        raw = sorted(self._listed(), key=lambda job: -job["start-time"])
+        jobs = [Job(job["jid"], job["name"], job["state"], job["duration"] / 1000) for job in raw]
+        found = [job for job in jobs if job.state not in ENDED and name in (None, job.name)]
+        marks = [self._parameters(job.id).get(MARK) for job in found]
+        return [replace(job, submission=mark) for job, mark in zip(found, marks, strict=True) if mark is not None]
+
+    def knows_little_of(self, name: str) -> bool:
+        """Whether there is a job of that name so new that `jobs` may not tell yet whether it is one of ours."""
+        running = [job for job in self._listed() if job["name"] == name and job["state"] not in ENDED]
+        return any(job["state"] == "INITIALIZING" or job["duration"] < _NEW_MS for job in running)
+
+    def state(self, job_id: str) -> str:
+        """State of a job."""
+        return str(self._get(f"/jobs/{job_id}")["state"])
+
+    def root_cause(self, job_id: str) -> str | None:
+        """The line of the latest exception of a job that says most, or None if there was none."""
+        history = self._get(f"/jobs/{job_id}/exceptions").get("exceptionHistory", {}).get("entries", [])
+        return cause(history[0].get("stacktrace", "")) if history else None
+
+    def restarts(self, job_id: str) -> int:
+        """How often a job was started again."""
+        found = self._get(f"/jobs/{job_id}/metrics", get="numRestarts")
+        return int(found[0]["value"]) if found else 0
+
+    def parallelism(self, job_id: str) -> int:
+        """Slots that a job takes."""
+        return max((vertex["parallelism"] for vertex in self._get(f"/jobs/{job_id}")["vertices"]), default=0)
+
+    def page(self, job_id: str) -> str:
+        """Address of a job in the Flink UI."""
+        return f"{self.url}/#/job/running/{job_id}"
+
+    def cancel(self, job_id: str) -> None:
+        """Stop a job and wait until it has ended."""
+        if self.state(job_id) not in ENDED:
+            self._request("PATCH", f"/jobs/{job_id}", mode="cancel")
+        if not wait_until(lambda: self.state(job_id) in ENDED, _CANCEL_TIMEOUT):
+            raise LaunchError(
+                f"job {job_id} has not stopped after {_CANCEL_TIMEOUT:.0f} s; see {self.url}/#/job/running/{job_id}"
+            )
+
+    def _listed(self) -> list[dict[str, Any]]:
+        return list(self._get("/jobs/overview")["jobs"])
+
+    def _parameters(self, job_id: str) -> dict[str, str]:
+        return dict(self._get(f"/jobs/{job_id}/config")["execution-config"]["user-config"])
+
+    def _get(self, path: str, **query: str) -> Any:
+        return self._request("GET", path, **query).json()
+
+    def _request(self, method: str, path: str, **query: str) -> httpx.Response:
+        try:
+            return self._http.request(method, path, params=query).raise_for_status()
+        except httpx.HTTPStatusError as error:
+            raise LaunchError(f"Flink at {self.url} answers {error.response.status_code} to {method} {path}") from None
+        except httpx.HTTPError as error:
+            raise LaunchError(f"Flink at {self.url} (flinkRestUrl) does not answer: {error}") from None
+
+
+def cause(trace: str) -> str:
+    """The one line of a Java or Python stack trace that says what went wrong."""
+    _, found, python = trace.rpartition("Traceback (most recent call last):\n")
+    if found:
+        # The frames are indented, what follows them is the error.
+        return next((line for line in python.splitlines() if line and not line.startswith(" ")), "unknown").strip()
+    lines = [line.strip() for line in trace.splitlines() if line.strip()] or ["unknown"]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    return causes[-1] if causes else lines[0]

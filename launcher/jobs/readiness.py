@@ -1,0 +1,94 @@
+"""Waiting until every task slot of a job has its model loaded."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import cast
+
+import redis
+from redis.exceptions import RedisError
+
+from cluster_serving.launcher.config.model import Config
+from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.jobs.flink_rest import ENDED, FlinkRest
+from cluster_serving.protocol.keys import slots_key
+from cluster_serving.protocol.slots import SlotReport, read_reports
+
+
+def read_slots(client: redis.Redis, job: str) -> list[SlotReport]:
+    """Reports of a job's slots, by index."""
+    # redis-py declares one type for its blocking and its asyncio client.
+    return read_reports(cast("dict[str, str]", client.hgetall(slots_key(job))))
+
+
+def note_stopped(client: redis.Redis, job: str, submission: str) -> None:
+    """Let the slots of a job that was stopped no longer say that they are ready, all in one transaction.
+
+    Args:
+        client: The Redis of the job; decodes text.
+        job: `jobName`.
+        submission: The start that was stopped; what slots of a later one say is left alone.
+
+    Raises:
+        redis.RedisError: Redis does not take it.
+    """
+    key = slots_key(job)
+
+    def change(pipeline: redis.client.Pipeline) -> None:
+        reports = read_reports(cast("dict[str, str]", pipeline.hgetall(key)))
+        pipeline.multi()
+        for report in reports:
+            if report.submission == submission:
+                pipeline.hset(key, str(report.index), replace(report, state="stopped").to_json())
+
+    client.transaction(change, key)
+
+
+def wait_ready(
+    client: redis.Redis, rest: FlinkRest, config: Config, job_id: str, submission: str, say: Callable[[str], None]
+) -> SlotReport:
+    """Wait until all slots of a submission are ready and the job runs.
+
+    Args:
+        client: The Redis of the job; decodes text.
+        rest: The Flink of the job.
+        config: The job.
+        job_id: Flink's id of it.
+        submission: Identifier of this start; reports of earlier ones do not count.
+        say: Told of progress.
+
+    Returns:
+        One of the slots.
+
+    Raises:
+        LaunchError: The model cannot be loaded, the job failed, or not all slots are ready within `startTimeout`.
+    """
+    needed = config.model_parallelism
+    deadline = time.monotonic() + config.start_timeout
+    told = -1
+    while True:
+        try:
+            slots = [slot for slot in read_slots(client, config.job_name) if slot.submission == submission]
+        except (RedisError, OSError) as error:
+            raise LaunchError(f"Redis stopped answering while the job started: {error}") from None
+        for slot in slots:
+            if slot.state == "failed":
+                raise LaunchError(slot.error or "a slot could not load the model")
+        ready = [slot for slot in slots if slot.state == "ready"]
+        state = rest.state(job_id)
+        if len(ready) >= needed and state == "RUNNING":
+            return ready[0]
+        cause = rest.root_cause(job_id)
+        if cause or state in ENDED:
+            raise LaunchError(f"the job failed while it started: {cause or state}")
+        if len(ready) != told:
+            told = len(ready)
+            say(f"Loading the model: {told} of {needed} slots ready")
+        if time.monotonic() > deadline:
+            raise LaunchError(
+                f"after {config.start_timeout} s (startTimeout) {told} of {needed} slots are ready, "
+                f"{len(slots) - told} are loading the model, and the job is {state}; see {rest.page(job_id)}"
+            )
+        time.sleep(0.1)

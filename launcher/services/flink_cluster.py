@@ -1,0 +1,257 @@
+"""The Flink cluster of a job: the one that runs, or one started here."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import shutil
+import socket
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from importlib import resources
+from pathlib import Path
+
+from cluster_serving.launcher.config.model import Config
+from cluster_serving.launcher.config.values import Address
+from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.jobs.flink_rest import FlinkRest, Overview
+from cluster_serving.launcher.services import state
+from cluster_serving.launcher.services.flink_home import VERSION, FlinkHome, python_path
+from cluster_serving.launcher.services.process import Process, locked, spawn, wait_until
+from cluster_serving.launcher.services.redis_server import is_listening
+
+SERVICE = "flink"
+"""Name of the service in the state folder."""
+
+JOBS = "jobs"
+"""Folder, in that of the cluster, with what its jobs were started with; see `launcher.jobs.resubmit`."""
+
+_JOBMANAGER = "jobmanager.json"
+# As Flink's scripts call them.
+_SERVICES = {"jobmanager": "standalonesession", "taskmanager": "taskexecutor"}
+
+
+class FlinkCluster:
+    """What listens at `flinkRestUrl`, or shall.
+
+    Args:
+        config: The job's configuration.
+        say: Told what happens.
+    """
+
+    def __init__(self, config: Config, say: Callable[[str], None] = lambda _: None) -> None:
+        self._config = config
+        self._say = say
+        self.address = config.flink_address
+        self.home = FlinkHome(folder(self.address))
+
+    def ensure(self) -> None:
+        """Use the cluster, or start one.
+
+        Raises:
+            LaunchError: It cannot be used or started; the message says why.
+        """
+        self.check_usable()
+        with locked(self.home.path):
+            if self.is_ours:
+                # Its keeper may be starting it again, and its jobs; to start another would end them.
+                self._wait(lambda found: found.slots > 0 or not any(map(Process.read, self._taskmanagers())))
+                if self._is_outdated():
+                    self._replace()
+            elif not is_listening(self.address):
+                self._start()
+        if not self.is_ours:
+            # `flink run` needs a home of its own to talk to a cluster that has another one; one may be using it.
+            with submitting(self.address):
+                self._prepare({})
+
+    def check_usable(self) -> None:
+        """Check, before anything is started, that the cluster can be used, or started."""
+        if self.is_ours:
+            return
+        if is_listening(self.address):
+            self.check()
+        elif not self.address.is_local:
+            raise LaunchError(
+                f"Flink at {self.address} (flinkRestUrl) cannot be reached; start it, or set another. It is started "
+                "for you only on this machine"
+            )
+
+    def check(self) -> Overview:
+        """Check that a Flink which can be used listens at `flinkRestUrl`."""
+        if not is_listening(self.address):
+            raise LaunchError(
+                f"Flink at {self.address} (flinkRestUrl) cannot be reached; start it, or set flinkRestUrl to another"
+            )
+        with FlinkRest(self._config.flink_rest_url) as rest:
+            overview = rest.overview()
+        if overview is None:
+            raise LaunchError(
+                f"port {self.address.port} on {self.address.host} is taken by something that does not answer as Flink; "
+                "set flinkRestUrl to another port, or stop what uses this one"
+            )
+        if not overview.version.startswith(f"{VERSION}."):
+            raise LaunchError(
+                f"Flink at {self.address} (flinkRestUrl) is version {overview.version}; {VERSION} is needed"
+            )
+        return overview
+
+    def ensure_slots(self, needed: int) -> None:
+        """Have free task slots for a job; a cluster that was started here gets further TaskManagers.
+
+        Raises:
+            LaunchError: There are too few.
+        """
+        overview = self.check()
+        # A TaskManager that was killed counts until its heartbeat is missed; it is replaced at once.
+        dead = sum(Process.read(record) is None for record in self._taskmanagers())
+        missing = needed - overview.free
+        if missing <= 0 and not (dead and self.is_ours):
+            return
+        if not self.is_ours:
+            raise LaunchError(
+                f"the job needs {needed} free task slots (modelParallelism), and Flink at {self.address} has "
+                f"{overview.free} of {overview.slots}; add TaskManagers, stop another job or lower modelParallelism"
+            )
+        more = max(dead, math.ceil(missing / self._config.slots_per_task_manager))
+        self._say(f"Starting {more} more TaskManager{'s' if more > 1 else ''} for {needed} slots")
+        with locked(self.home.path):
+            for _ in range(more):
+                self._start_taskmanager()
+        self._wait(lambda found: found.free >= needed)
+
+    def _start(self) -> None:
+        self._say(f"Starting Flink on port {self.address.port}")
+        _stop_processes(self.home.path)
+        self._prepare({"rest.port": self.address.port, "jobmanager.rpc.port": _free_port()})
+        (self.home.path / "code").write_text(_code(), "utf8")
+        # At once: the TaskManager keeps trying until the JobManager is there.
+        self._spawn("jobmanager")
+        self._start_taskmanager()
+        self._wait(lambda found: found.free > 0)
+
+    def _prepare(self, settings: dict[str, object]) -> None:
+        local = {} if self.address.is_local else {"python.executable": "python"}
+        self.home.prepare(local | settings)
+
+    def _start_taskmanager(self) -> None:
+        number = 1
+        while Process.read(self.home.path / f"taskmanager-{number}.json"):
+            number += 1
+        # Said to each, as the jobs of a cluster may want different ones.
+        self._spawn("taskmanager", number, f"-Dtaskmanager.numberOfTaskSlots={self._config.slots_per_task_manager}")
+
+    def _taskmanagers(self) -> list[Path]:
+        return list(self.home.path.glob("taskmanager-*.json"))
+
+    def _spawn(self, role: str, number: int | None = None, *arguments: str) -> Process:
+        name = f"{role}-{number}" if number else role
+        home = self.home
+        host = socket.gethostname()
+        environment = home.environment() | {"FLINK_IDENT_STRING": name, "HOSTNAME": host}
+        # Log messages are in a file already. What else is printed is added to the keeper's log: Flink's own redirection
+        # would begin a new file with each start, without what a process said when it died. Its UI looks for this name.
+        log = home.logs / f"flink-{name}-{_SERVICES[role]}-0-{host}.out"
+        environment["JVM_ARGS"] += " -Dconsole.log.level=OFF"
+        command = [str(home.path / "bin" / f"{role}.sh"), "start-foreground", *arguments]
+        after = ["cluster_serving.launcher.jobs.resubmit", str(self.address.port)] if role == "jobmanager" else []
+        return spawn(command, home.path / f"{name}.json", log, home.work, environment, after)
+
+    def _wait(self, condition: Callable[[Overview], bool]) -> None:
+        def is_ready() -> bool:
+            if not self.is_ours:
+                raise LaunchError(f"Flink did not start: {self._last_error(before)} (logs: {self.home.logs})")
+            overview = rest.overview()
+            return overview is not None and condition(overview)
+
+        # By inode, as logs are renamed.
+        before = {file.stat().st_ino: file.stat().st_size for file in self.home.logs.iterdir()}
+        with FlinkRest(self._config.flink_rest_url) as rest:
+            if not wait_until(is_ready, self._config.start_timeout):
+                raise LaunchError(
+                    f"Flink has no free task slots after {self._config.start_timeout} s (startTimeout): "
+                    f"{self._last_error(before)} (logs: {self.home.logs})"
+                )
+
+    def _last_error(self, before: Mapping[int, int]) -> str:
+        found = "no error is in the logs"
+        for log in sorted(self.home.logs.iterdir(), key=lambda path: path.stat().st_mtime):
+            with log.open("rb") as file:
+                file.seek(before.get(log.stat().st_ino, 0))
+                for line in file.read().decode("utf8", "replace").splitlines():
+                    if "ERROR" in line or "Exception: " in line:
+                        found = line.strip()
+        return found
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it was started here and its JobManager is kept alive."""
+        return Process.read(self.home.path / _JOBMANAGER) is not None
+
+    def _is_outdated(self) -> bool:
+        """Whether it is ours and runs other code than this: Python modules stay loaded in a TaskManager."""
+        record = self.home.path / "code"
+        return self.is_ours and record.exists() and record.read_text("utf8") != _code()
+
+    def _replace(self) -> None:
+        running = self.check().running
+        if running:
+            self._say(
+                f"Note: Flink on port {self.address.port} was started by another or an older installation, and the new "
+                f"job will run that code, as {running} job(s) run there; cluster-serving-shutdown ends it"
+            )
+        else:
+            self._say("Flink was started by another or an older installation; replacing it")
+            self._start()
+
+
+def stop(address: Address) -> bool:
+    """Stop the cluster that was started here, and remove its files.
+
+    Returns:
+        Whether there was one.
+    """
+    home = folder(address)
+    with locked(home):
+        found = _stop_processes(home)
+        shutil.rmtree(home, ignore_errors=True)
+    return found
+
+
+def submitting(address: Address) -> AbstractContextManager[None]:
+    """Let one command at a time submit to a cluster: two would count on the same slots, or start the same job twice."""
+    return locked(state.folder("submission", address))
+
+
+def folder(address: Address) -> Path:
+    """Where the files of the cluster are."""
+    return state.folder(SERVICE, address)
+
+
+def _stop_processes(home: Path) -> bool:
+    # The JobManager last: TaskManagers sign off from it.
+    records = [*home.glob("taskmanager-*.json"), home / _JOBMANAGER]
+    processes = [process for record in records if (process := Process.read(record))]
+    for process in processes:
+        process.stop()
+    for record in records:
+        record.unlink(missing_ok=True)
+    # Its jobs end with it: after a reboot, say, the next JobManager does not bring back what nobody started again.
+    shutil.rmtree(home / JOBS, ignore_errors=True)
+    return bool(processes)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _code() -> str:
+    """A fingerprint of the code that a TaskManager started now would run."""
+    digest = hashlib.sha256("\n".join(python_path()).encode())
+    for package in ("protocol", "connectors", "job"):
+        for file in sorted(Path(str(resources.files("cluster_serving") / package)).rglob("*.py")):
+            status = file.stat()
+            digest.update(f"{file}:{status.st_size}:{status.st_mtime_ns}".encode())
+    return digest.hexdigest()

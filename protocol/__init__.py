@@ -1,0 +1,1 @@
+"""The language that client, job and front end speak through Redis."""

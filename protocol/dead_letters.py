@@ -1,0 +1,113 @@
+"""Dead letters: the entries of the stream `<jobName>:dead`, which hold requests that were given up."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cluster_serving.protocol.entry import IMAGE, Entry
+from cluster_serving.protocol.errors import ServingError
+from cluster_serving.protocol.keys import NORMAL, result_key
+from cluster_serving.protocol.original import image_stream
+
+MAX_PAYLOAD_BYTES = 1 << 20
+"""Longer payloads are not kept, so that a broken model cannot fill Redis."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A request that was given up.
+
+    Attributes:
+        request: The request. `id` is that of its former stream entry; `data` is empty if it was too large to be kept.
+        size: Bytes of `data` when it was sent.
+        code: Code of the error that its client got.
+        error: Message of that error.
+        time: When it was given up, in seconds since the epoch.
+        traceback: The last Python traceback that is known of its attempts; empty if there is none.
+    """
+
+    request: Entry
+    size: int
+    code: str
+    error: str
+    time: float
+    traceback: str = ""
+
+    @classmethod
+    def of(cls, request: Entry, error: ServingError, traceback: str = "") -> DeadLetter:
+        """Give a request up, now."""
+        return cls(request, len(request.data), error.code, str(error), time.time(), traceback)
+
+    @property
+    def kept(self) -> bool:
+        """Whether the payload is there, so that the request can be queued again."""
+        return len(self.request.data) == self.size
+
+    def fields(self) -> dict[str, str | bytes | int | float]:
+        """Fields of the stream entry."""
+        request = self.request
+        return {
+            "uri": _bytes(request.uri),
+            "data": request.data if len(request.data) <= MAX_PAYLOAD_BYTES else b"",
+            "bytes": self.size,
+            "serde": request.serde,
+            "reply_to": _bytes(request.reply_to),
+            "priority": request.priority,
+            "deadline": request.deadline,
+            "entry": request.id,
+            "code": self.code,
+            "error": _bytes(self.error),
+            "time": self.time,
+            "traceback": _bytes(self.traceback),
+        }
+
+    @classmethod
+    def parse(cls, fields: Mapping[bytes, bytes]) -> DeadLetter:
+        """Read what `fields` gave, or a stream entry of another writer as far as it goes."""
+        data = fields.get(b"data", b"")
+        request = Entry(
+            fields.get(b"entry", b""),
+            _text(fields.get(b"uri", b"")),
+            data,
+            fields.get(b"serde", b""),
+            _text(fields.get(b"reply_to", b"")),
+            deadline=fields.get(b"deadline", b""),
+            priority=_text(fields.get(b"priority", NORMAL.encode())),
+        )
+        return cls(
+            request,
+            int(fields.get(b"bytes", len(data))),
+            _text(fields.get(b"code", b"")),
+            _text(fields.get(b"error", b"")),
+            float(fields.get(b"time", 0)),
+            _text(fields.get(b"traceback", b"")),
+        )
+
+    def request_fields(self) -> dict[str, str | bytes]:
+        """Fields of the stream entry that queues the request again, as its client wrote them."""
+        request = self.request
+        if request.serde == IMAGE:
+            return {"uri": _bytes(request.uri), "image": request.data}
+        fields: dict[str, str | bytes] = {"uri": _bytes(request.uri), "data": request.data}
+        if request.serde:
+            fields["serde"] = request.serde
+        if request.reply_to:
+            fields["reply_to"] = _bytes(request.reply_to)
+        if request.deadline:
+            fields["deadline"] = request.deadline
+        return fields
+
+    def result_key(self, job: str) -> bytes:
+        """Redis hash that holds the error which its client got."""
+        key = image_stream.result_key("") if image_stream.sent(job, self.request) else result_key(job, "")
+        return key.encode() + _bytes(self.request.uri)
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf8", "surrogateescape")
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf8", "surrogateescape")

@@ -1,0 +1,151 @@
+"""Encrypted images (`recordEncrypted`): AES in GCM mode, with a key that client and server derive from two texts.
+
+What travels in place of an image file is 12 bytes of IV, the ciphertext and 16 bytes of tag. The key is derived by
+PBKDF2 with HMAC-SHA256 and 65,536 rounds, as in the original. Nobody who sees Redis can read the images, or change them
+unnoticed. Names, numbers, strings and results are not encrypted.
+
+Needs the package `cryptography`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import importlib.util
+import os
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Literal
+
+from cluster_serving.protocol.errors import EngineMissing, InvalidInput
+from cluster_serving.protocol.inputs import Image
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+_ROUNDS = 65_536
+_IV_BYTES = 12
+_TAG_BYTES = 16
+_PUBLISHED = ("secret", "salt")
+
+
+@dataclass(frozen=True, slots=True)
+class RecordKey:
+    """What a key is derived from; the same on both sides.
+
+    Attributes:
+        secret: Secret text of the operator's own.
+        salt: Second text; need not be secret.
+        bits: Size of the key to encrypt with: 128, as in 0.10 to 2.0 of the original, or 256, as from 2.1 on. Either is
+            decrypted.
+        allow_published: Accept the one key that the original has in its source code, which everybody knows. It protects
+            nothing and is here for clients that cannot be given another.
+
+    Raises:
+        ValueError: A text is empty, the size is none of the two, or the key is the published one.
+    """
+
+    secret: str = field(repr=False)
+    salt: str = field(repr=False)
+    bits: Literal[128, 256] = 256
+    allow_published: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.secret or not self.salt:
+            raise ValueError("the key of encrypted records needs a secret and a salt, and neither may be empty")
+        if self.bits not in (128, 256):
+            raise ValueError(f"the key of encrypted records has {self.bits} bits; expected 128 or 256")
+        if (self.secret, self.salt) == _PUBLISHED and not self.allow_published:
+            raise ValueError(
+                "this is the key that the original has in its source code, which everybody knows; choose another, or "
+                "allow it in so many words"
+            )
+
+
+def published_key(bits: Literal[128, 256] = 256) -> RecordKey:
+    """The key of original clients, who cannot be given another. Everybody knows it: it protects nothing."""
+    return RecordKey(*_PUBLISHED, bits=bits, allow_published=True)
+
+
+def encrypt(image: bytes, key: RecordKey) -> Image:
+    """Encrypt an image file, to be sent as an input of `enqueue`.
+
+    Args:
+        image: Bytes of the file.
+        key: The server's key.
+
+    Raises:
+        EngineMissing: The package `cryptography` is not installed.
+    """
+    iv = os.urandom(_IV_BYTES)
+    return Image(iv + _cipher(key).encrypt(iv, image, None))
+
+
+def prepare(key: RecordKey) -> None:
+    """Derive what `decrypt` needs, so that no request has to wait for it.
+
+    Raises:
+        EngineMissing: The package `cryptography` is not installed.
+    """
+    for candidate in _sizes(key):
+        _cipher(candidate)
+
+
+def decrypt(image: Image, key: RecordKey, name: str = "image") -> Image:
+    """Decrypt what `encrypt` or an original client encrypted, with a key of either size.
+
+    The original's own benchmark encrypts the base64 text of an image file, and not the file: that is read as well.
+
+    Args:
+        image: What was sent in place of an image.
+        key: The key; its `bits` are only what is tried first.
+        name: Of the input, for messages.
+
+    Raises:
+        InvalidInput: It was encrypted with another key, changed on its way, or never encrypted.
+    """
+    from cryptography.exceptions import InvalidTag
+
+    if len(image.data) < _IV_BYTES + _TAG_BYTES:
+        raise InvalidInput(
+            f"input {name!r} is an image of {len(image.data)} bytes; an encrypted one has at least "
+            f"{_IV_BYTES + _TAG_BYTES} (recordEncrypted)"
+        )
+    for candidate in _sizes(key):
+        with suppress(InvalidTag):
+            plain = _cipher(candidate).decrypt(image.data[:_IV_BYTES], image.data[_IV_BYTES:], None)
+            return Image(_without_base64(plain))
+    raise InvalidInput(
+        f"input {name!r} is an image that cannot be decrypted: encrypted with another key, changed, or not encrypted "
+        "at all (recordEncrypted)"
+    )
+
+
+def _without_base64(plain: bytes) -> bytes:
+    try:
+        # No image file consists of the characters of base64 alone.
+        return base64.b64decode(plain, validate=True)
+    except binascii.Error:
+        return plain
+
+
+def _sizes(key: RecordKey) -> tuple[RecordKey, RecordKey]:
+    other: Literal[128, 256] = 128 if key.bits == 256 else 256
+    return key, replace(key, bits=other)
+
+
+@lru_cache(maxsize=16)
+def _cipher(key: RecordKey) -> AESGCM:
+    # Deriving a key takes about 20 ms, so once per key and process.
+    if importlib.util.find_spec("cryptography") is None:
+        raise EngineMissing(
+            "encrypted records need the Python package cryptography, which is not installed: run pip install "
+            "'cluster-serving[encryption]'"
+        )
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.kdf.pbkdf2 import PBKDF2HMAC
+
+    derived = PBKDF2HMAC(SHA256(), key.bits // 8, key.salt.encode(), _ROUNDS).derive(key.secret.encode())
+    return AESGCM(derived)

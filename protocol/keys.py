@@ -1,0 +1,100 @@
+"""Names in Redis: every key, and every field that more than one module uses.
+
+All keys of a job begin with its `jobName`, except its results, whose prefix is the original's, and two keys that all
+jobs of a Redis share.
+"""
+
+from __future__ import annotations
+
+DEFAULT_JOB = "serving_stream"
+"""`jobName` of a job whose configuration has none, as in the original."""
+
+GROUP = "serving"
+"""Consumer group of every job, as the original names it."""
+
+JOBS_KEY = "cluster-serving:jobs"
+"""Set of the names of all jobs that were ever started on a Redis; front ends find jobs there."""
+
+SUBMITTED_CHANNEL = "cluster-serving_submitted"
+"""Channel on which front ends hear of the results of asynchronous requests."""
+
+PRIORITIES = ("high", "normal", "low")
+"""Best first. Clients that know no priorities use `normal`."""
+
+NORMAL = "normal"
+
+RESULT_TTL = "resultTtl"
+"""Field of the limits: seconds that results are kept."""
+
+MAX_QUEUE_LENGTH = "maxQueueLength"
+"""Field of the limits: most unanswered requests; missing if there is no limit."""
+
+PAYLOAD_FOLDER = "payloadFolder"
+"""Field of the limits: folder for large inputs of clients on the same machine; missing if there is none."""
+
+MODEL_SECRET_KEY = "model_secured"  # noqa: S105 - the name of a key
+"""Hash with the fields `secret` and `salt` of encrypted models; all jobs of a Redis share it, as in the original."""
+
+
+def stream_of(job: str, priority: str) -> str:
+    """Return the stream of the requests of a priority; for `normal` it has the name of the job."""
+    return job if priority == NORMAL else f"{job}:{priority}"
+
+
+def streams_of(job: str) -> list[str]:
+    """Return all streams of a job, in the order of `PRIORITIES`."""
+    return [stream_of(job, priority) for priority in PRIORITIES]
+
+
+def result_key(job: str, uri: str) -> str:
+    """Return the hash that holds the result of a request; also the channel that announces the result."""
+    return f"cluster-serving_{job}:{uri}"
+
+
+def result_pattern(job: str) -> str:
+    """Return the SCAN pattern of all result keys of a job."""
+    escaped = "".join(f"\\{c}" if c in "*?[]\\" else c for c in job)
+    return f"cluster-serving_{escaped}:*"
+
+
+def uri_of(job: str, key: str) -> str:
+    """Return the request identifier in a result key; unlike in the original it may hold colons."""
+    return key[len(result_key(job, "")) :]
+
+
+def slots_key(job: str) -> str:
+    """Return the hash in which the task slots of a job report their state."""
+    return f"{job}:slots"
+
+
+def stats_key(job: str) -> str:
+    """Return the hash in which a job keeps the totals of its work."""
+    return f"{job}:stats"
+
+
+def limits_key(job: str) -> str:
+    """Return the hash of the configuration that clients of a job need; the job writes it when it starts."""
+    return f"{job}:limits"
+
+
+def dead_letters_key(job: str) -> str:
+    """Return the stream of the requests that were given up."""
+    return f"{job}:dead"
+
+
+def answered_key(job: str) -> str:
+    """Return the counter of the requests that a job has answered since its start."""
+    return f"{job}:answered"
+
+
+def secret_key(job: str) -> str:
+    """Return the hash of the model secret that a job reads.
+
+    In a Redis Cluster the secret has to lie with the job's keys: a job whose name has braces has its own.
+    """
+    return f"{job}:{MODEL_SECRET_KEY}" if job.startswith("{") else MODEL_SECRET_KEY
+
+
+def missing_secret(job: str) -> str:
+    """Return the message for a missing model secret, with the command that stores it."""
+    return f"the model is encrypted, and Redis has no secret for it: HSET {secret_key(job)} secret <secret> salt <salt>"

@@ -1,0 +1,1 @@
+"""The wire formats of Analytics Zoo and BigDL Cluster Serving."""

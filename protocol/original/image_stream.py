@@ -1,0 +1,57 @@
+"""The protocol of the 0.7 and 0.8 clients, spoken by a job of the name `image_stream`.
+
+Stream entries have the fields `uri` and `image` (base64 of a JPEG). Results are hashes `result:<uri>` whose `value` is
+JSON: with `topN` an object of class to probability, both as text, else nested lists of numbers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from cluster_serving.protocol.entry import IMAGE, Entry
+from cluster_serving.protocol.entry import parse_entry as parse_later_entry
+from cluster_serving.protocol.inputs import Array
+from cluster_serving.protocol.keys import NORMAL
+from cluster_serving.protocol.original import arrow as original_arrow
+from cluster_serving.protocol.original.floats import java_float
+
+STREAM = "image_stream"
+"""Stream and job name; those clients know no other."""
+
+
+def parse_entry(entry_id: bytes, fields: Mapping[bytes, bytes], priority: str = NORMAL) -> Entry:
+    """Read an entry of either kind: later clients may use this job too.
+
+    Raises:
+        InvalidInput: It has no `uri`, so there is nobody to answer.
+    """
+    if b"image" in fields and b"data" not in fields:
+        fields = {**fields, b"data": fields[b"image"], b"serde": IMAGE}
+    return parse_later_entry(entry_id, fields, priority)
+
+
+def sent(job: str, entry: Entry) -> bool:
+    """Whether a client of 0.7 or 0.8 sent this entry."""
+    return job == STREAM and entry.serde == IMAGE
+
+
+def result_key(uri: str) -> str:
+    """Redis hash in which those clients look for the result of a request."""
+    return f"result:{uri}"
+
+
+def result_fields(fields: Mapping[str, str | bytes]) -> Mapping[str, str | bytes]:
+    """The fields of a result hash in the original's later encoding, turned into those that these clients read."""
+    if "code" in fields:
+        return fields
+    outputs = original_arrow.decode_result(fields["value"])
+    if "topN" in fields:
+        texts = [json.dumps({str(int(index)): java_float(p) for index, p in output}) for output in outputs]
+    else:
+        texts = [_nested(output) for output in outputs]
+    return {"value": texts[0] if len(texts) == 1 else f"[{','.join(texts)}]"}
+
+
+def _nested(output: Array) -> str:
+    return f"[{','.join(map(_nested, output))}]" if output.ndim else java_float(float(output))

@@ -1,0 +1,245 @@
+"""The JSON that the original's HTTP front end forwards unread (`serde` is `stream`): a whole request body.
+
+    {"instances": [{"x": [[1, 2], [3, 4]], "n": 5, "img": "<base64>", "words": ["a", "b"],
+                    "sp": {"shape": [100, 10], "indices": [[1, 1], [2, 2]], "data": [0.2, 0.5]}}]}
+
+Only the first instance is read, as that front end sends an entry for each.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import reprlib
+from collections.abc import Mapping
+from contextlib import suppress
+from itertools import chain
+from typing import cast
+
+import numpy as np
+
+from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
+from cluster_serving.protocol.inputs import MAX_INPUTS, Array, Image, Input, SparseTensor
+from cluster_serving.protocol.original import arrow as original_arrow
+from cluster_serving.protocol.slots import TensorSpec
+
+MAX_DIMENSIONS = 32
+"""Deepest nesting of a tensor: numpy's own limit."""
+
+MAX_VALUES, MAX_LISTS, MAX_KEYS = 1 << 22, 1 << 20, 1 << 16
+"""Most commas, brackets and colons of a body, wherever they stand: each costs far more to parse than its byte."""
+
+NUMBERS = frozenset({int, float, bool})
+"""What JSON's numbers become; numpy counts truth values among them."""
+
+_EXPECTED = 'expected {"instances": [{"name": value, …}]}'
+_SPARSE = ("shape", "data", "indices")
+
+
+def decode_request(data: bytes) -> dict[str, Input]:
+    """Decode a request body.
+
+    Args:
+        data: UTF-8 text of the body.
+
+    Returns:
+        Inputs of the first instance in the order sent; see `to_input`.
+
+    Raises:
+        InvalidInput: It is not such a body; the message says where it breaks.
+        RequestTooLarge: It holds too many values.
+    """
+    check_size(data)
+    try:
+        body = json.loads(data)
+    except RecursionError:
+        raise InvalidInput(
+            f"the JSON text is nested too deeply; at most {MAX_DIMENSIONS} dimensions are taken"
+        ) from None
+    except ValueError as error:
+        raise InvalidInput(f"field 'data' ({len(data)} bytes, starts {data[:16]!r}) is not JSON: {error}") from None
+    instances = body.get("instances") if isinstance(body, dict) else None
+    if not isinstance(instances, list) or not instances:
+        raise InvalidInput(f"the JSON text has no list 'instances' with an instance in it; {_EXPECTED}")
+    instance = instances[0]
+    if not isinstance(instance, dict) or not instance:
+        raise InvalidInput(f"the first instance is {reprlib.repr(instance)}; {_EXPECTED}")
+    if len(instance) > MAX_INPUTS:
+        raise InvalidInput(f"the first instance has {len(instance)} inputs; at most {MAX_INPUTS} are taken")
+    return {name: to_input(name, value) for name, value in instance.items()}
+
+
+def check_size(data: bytes) -> None:
+    """Refuse JSON that would cost too much, before it is parsed.
+
+    Raises:
+        RequestTooLarge: It holds too many values, lists or names.
+    """
+    if len(data) <= MAX_KEYS:
+        # The usual case: so short a text holds no more of anything.
+        return
+    for marks, most, what in ((b",", MAX_VALUES, "values"), (b"[{", MAX_LISTS, "lists"), (b":", MAX_KEYS, "names")):
+        if sum(data.count(mark) for mark in marks) > most:
+            raise RequestTooLarge(
+                f"the JSON text ({len(data)} bytes) holds more than {most} {what}; send it in parts, or in binary form"
+            )
+
+
+def leaf_types(values: list[object]) -> set[type]:
+    """Types of what nested lists hold, to be known before numpy gets them.
+
+    It would give every element as much room as the longest text needs: a text of 500 KB among 4,000 others is 8 GB.
+
+    Args:
+        values: The lists; what is nested deeper than a tensor counts as a list.
+    """
+    found: set[type] = set(map(type, values))
+    for _ in range(MAX_DIMENSIONS - 1):
+        if list not in found:
+            break
+        lists = values if len(found) == 1 else [value for value in values if type(value) is list]
+        values = list(chain.from_iterable(cast("list[list[object]]", lists)))
+        found = (found - {list}) | set(map(type, values))
+    return found
+
+
+def to_input(name: str, value: object, expected: TensorSpec | None = None) -> Input:
+    """Convert one value of an instance.
+
+    | JSON                             | becomes                                                |
+    |----------------------------------|--------------------------------------------------------|
+    | number                           | float32 tensor of shape (1,)                           |
+    | nested lists of numbers          | float32 tensor                                         |
+    | text                             | image (base64), or a string tensor if it holds a `|`   |
+    | nested lists of texts            | string tensor                                          |
+    | object of shape, data, indices   | sparse tensor                                          |
+    | object of b64                    | image (base64)                                         |
+
+    If it is known what the model expects, numbers keep their precision for it, texts are strings for a model of
+    strings, and a single value is a scalar for a scalar.
+
+    The indices of a sparse tensor have a row per dimension, as the original Python client sends them, or a row per
+    value, as in the HTTP example of the original's guides.
+
+    Args:
+        name: Name of the input, for messages.
+        value: Its JSON value.
+        expected: What the model takes there; None if that is not known.
+
+    Raises:
+        InvalidInput: It is none of these; the message names the input.
+    """
+    if isinstance(value, list):
+        return _tensor(name, value, expected)
+    if isinstance(value, Mapping):
+        if set(value) == {"b64"} and isinstance(value["b64"], str):
+            return _image(name, value["b64"])
+        return _sparse(name, value)
+    if isinstance(value, str) and (expected is None or expected.dtype != "str"):
+        return _text(name, value, expected)
+    array = _tensor(name, [value], expected)
+    return array.reshape(()) if expected is not None and expected.record_shape == () else array
+
+
+def _text(name: str, text: str, expected: TensorSpec | None) -> Input:
+    try:
+        return original_arrow.decode_text(name, text)
+    except InvalidInput:
+        if expected is None:
+            raise
+        if not expected.dtype:
+            # What is neither an image nor marked as a tensor can only be a string.
+            return np.array([text], object)
+        raise InvalidInput(
+            f"input {name!r} is the text {text[:32]!r}, which is no base64 of an image; the model expects {expected}"
+        ) from None
+
+
+def _image(name: str, text: str) -> Image:
+    try:
+        return Image(base64.b64decode(text, validate=True))
+    except ValueError as error:
+        raise InvalidInput(f"input {name!r}: 'b64' is not base64 text: {error}") from None
+
+
+def _tensor(name: str, value: list[object], expected: TensorSpec | None = None) -> Array:
+    sample: object = value
+    depth = 0
+    while isinstance(sample, list):
+        depth += 1
+        if not sample:
+            raise InvalidInput(f"input {name!r} holds an empty list; expected numbers or texts")
+        sample = sample[0]
+    if depth > MAX_DIMENSIONS:
+        raise InvalidInput(f"input {name!r} is nested {depth} lists deep; at most {MAX_DIMENSIONS} are taken")
+    if not isinstance(sample, str | int | float):
+        raise InvalidInput(f"input {name!r} holds {reprlib.repr(sample)}; expected numbers, texts or lists of them")
+    text = isinstance(sample, str)
+    array = None
+    if text or leaf_types(value) <= NUMBERS:
+        with suppress(ValueError):
+            array = np.array(value, object if text else None)
+    if array is not None and array.ndim == depth:
+        if text and all(isinstance(item, str) for item in array.flat):
+            return array
+        # Integers of more than 64 bits have become objects.
+        if not text and array.dtype.kind in "biuf":
+            keeps = expected is not None and expected.dtype not in ("", "float32", "float16", "str")
+            return array if keeps else _float32(name, array)
+    kind = "texts" if text else "numbers"
+    raise InvalidInput(f"input {name!r} is not a tensor: its lists differ in length, or hold other things than {kind}")
+
+
+def _float32(name: str, array: Array) -> Array:
+    try:
+        with np.errstate(over="raise"):
+            return array.astype("f4")
+    except FloatingPointError:
+        raise InvalidInput(f"input {name!r} holds numbers too large for float32") from None
+
+
+def _sparse(name: str, value: Mapping[str, object]) -> SparseTensor:
+    if set(value) != set(_SPARSE):
+        raise InvalidInput(f"input {name!r} is an object with {list(value)[:8]}; expected {', '.join(_SPARSE)}")
+    shape, data, indices = (_numbers(f"{name}.{key}", value[key]) for key in _SPARSE)
+    if shape.ndim != 1 or data.ndim != 1 or indices.ndim != 2 or (shape < 0).any():
+        raise InvalidInput(
+            f"input {name!r} is sparse with a shape of {shape.ndim}, data of {data.ndim} and indices of {indices.ndim} "
+            "dimensions; expected 1, 1 and 2, and no negative size"
+        )
+    for part, numbers in (("shape", shape), ("indices", indices)):
+        if numbers.dtype.kind not in "iu":
+            raise InvalidInput(f"input {name!r} is sparse and its {part!r} are not whole numbers")
+    rows = _row_per_dimension(name, indices.astype("i8"), shape.astype("i8"), data.size)
+    return SparseTensor(rows, _float32(name, data), tuple(int(size) for size in shape))
+
+
+def _numbers(name: str, value: object) -> Array:
+    if value == []:
+        return np.zeros(0, "i8")
+    array = np.array(None)
+    if isinstance(value, list) and leaf_types(value) <= NUMBERS:
+        with suppress(ValueError):
+            array = np.array(value)
+    if array.dtype.kind not in "iuf":
+        raise InvalidInput(f"{name!r} is {reprlib.repr(value)}; expected a list of numbers")
+    return array
+
+
+def _row_per_dimension(name: str, indices: Array, shape: Array, count: int) -> Array:
+    """The indices as (ndim, nnz), whichever way round they were sent."""
+    layouts = [rows for rows in (indices, indices.T) if rows.shape == (shape.size, count)]
+    if not layouts:
+        raise InvalidInput(
+            f"input {name!r} is sparse with indices of shape {list(indices.shape)} for {count} values in {shape.size} "
+            f"dimensions; expected {[shape.size, count]} or {[count, shape.size]}"
+        )
+    if len(layouts) == 1 or np.array_equal(indices, indices.T):
+        return layouts[0]
+    inside = [rows for rows in layouts if (rows >= 0).all() and (rows < shape[:, np.newaxis]).all()]
+    if len(inside) != 1:
+        raise InvalidInput(
+            f"input {name!r} is sparse with as many values as dimensions, so its 'indices' can be read with a row per "
+            "dimension or a row per value; add a value of 0, which makes it clear"
+        )
+    return inside[0]

@@ -1,0 +1,109 @@
+"""Result hashes: what a request is answered with, in our encoding if the request was, else in the original's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import islice
+
+import numpy as np
+
+from cluster_serving.protocol import tensors
+from cluster_serving.protocol.entry import NATIVE
+from cluster_serving.protocol.errors import ServingError, from_wire
+from cluster_serving.protocol.inputs import Array
+from cluster_serving.protocol.original import arrow as original_arrow
+from cluster_serving.protocol.original.floats import java_float
+
+Fields = dict[bytes, bytes]
+"""Fields of a result hash, as Redis gives them."""
+
+RankedClasses = list[tuple[int, float]]
+"""What `topN` leaves of an output: (class index, value), best first."""
+
+Result = Array | list[Array] | RankedClasses | list[RankedClasses] | str
+"""One output, several outputs in the model's order, their `topN` rankings, or a filter's text from the original."""
+
+Outputs = dict[str, Array] | list[RankedClasses]
+"""All outputs by name in the model's order, or their `topN` rankings."""
+
+_RANKING = ("topN.classes", "topN.values", "topN.counts")
+
+
+def encode_result(native: bool, names: Sequence[str], outputs: Sequence[Array]) -> dict[str, str | bytes]:
+    """Fields of the result hash for a model's outputs, without a batch dimension.
+
+    Args:
+        native: Which encoding the request came in.
+        names: Output names of the model.
+        outputs: One array per name.
+    """
+    if native:
+        return {"value": tensors.encode(dict(zip(names, outputs, strict=True))), "serde": NATIVE}
+    return {"value": original_arrow.encode_result(outputs)}
+
+
+def encode_ranked(native: bool, ranked: Sequence[RankedClasses]) -> dict[str, str | bytes]:
+    """Fields of the result hash for outputs filtered by `topN`, one ranking per output.
+
+    The original wrote a text as `value`, on which its Python client fails. That client gets an array (n, 2) of class
+    and value instead, and the text is in the field `topN`.
+    """
+    if native:
+        pairs = [pair for ranking in ranked for pair in ranking]
+        classes = np.array([index for index, _ in pairs], "i8")
+        values = np.array([value for _, value in pairs], "f4")
+        counts = np.array([len(ranking) for ranking in ranked], "i8")
+        return {"value": tensors.encode(dict(zip(_RANKING, (classes, values, counts), strict=True))), "serde": NATIVE}
+    texts = ("".join(f"[{index},{java_float(value)}]" for index, value in ranking) for ranking in ranked)
+    arrays = [np.array(ranking, "f4") for ranking in ranked]
+    return {"value": original_arrow.encode_result(arrays), "topN": "".join(f"[{text}]" for text in texts)}
+
+
+def encode_rows(native: bool, names: Sequence[str], outputs: Sequence[Array]) -> dict[str, str | bytes]:
+    """Fields of the result hash for 2-D outputs filtered by `pickTopN`; the field of that name holds the text."""
+    fields = encode_result(native, names, outputs)
+    if native:
+        return fields
+    texts = ("".join(f"[{','.join(map(java_float, row))}]" for row in output.tolist()) for output in outputs)
+    return fields | {"pickTopN": "".join(f"[{text}]" for text in texts)}
+
+
+def encode_error(error: ServingError) -> dict[str, str | bytes]:
+    """Fields of the result hash for a request that failed, readable by original clients (`NaN`) and ours."""
+    return {"value": original_arrow.ERROR_VALUE, "error": error.message, "code": error.code}
+
+
+def decode_result(fields: Mapping[bytes, bytes]) -> Result:
+    """Read a result hash.
+
+    Raises:
+        ServingError: The error that the job answered with, as its own class.
+    """
+    value = fields.get(b"value", b"")
+    if b"code" not in fields and fields.get(b"serde") != NATIVE and value.startswith(b"["):
+        return value.decode()
+    outputs = decode_outputs(fields)
+    values = outputs if isinstance(outputs, list) else list(outputs.values())
+    return values[0] if len(values) == 1 else values
+
+
+def decode_outputs(fields: Mapping[bytes, bytes]) -> Outputs:
+    """Read a result hash, with the names of the outputs.
+
+    Raises:
+        ServingError: The error that the job answered with, as its own class.
+    """
+    if b"code" in fields:
+        raise from_wire(fields[b"code"].decode(), fields.get(b"error", b"").decode("utf8", "replace"))
+    value = fields.get(b"value", b"")
+    if fields.get(b"serde") != NATIVE:
+        arrays = original_arrow.decode_result(value)
+        if b"topN" in fields:
+            return [[(int(index), float(number)) for index, number in array] for array in arrays]
+        return {str(index): array for index, array in enumerate(arrays)}
+    _, outputs = tensors.decode(value)
+    if tuple(outputs) == _RANKING:
+        classes, values, counts = (np.asarray(array).tolist() for array in outputs.values())
+        pairs = iter(zip(classes, values, strict=True))
+        return [list(islice(pairs, count)) for count in counts]
+    return {name: np.asarray(output) for name, output in outputs.items()}

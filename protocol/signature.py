@@ -1,0 +1,122 @@
+"""What a request's inputs are, without their values: equal signatures can be computed together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
+from cluster_serving.protocol.inputs import MAX_STRINGS, Array, Image, Input, SparseTensor
+
+DTYPES = frozenset(
+    {"bool", "float16", "float32", "float64", "complex64", "complex128"}
+    | {f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)}
+)
+"""Numeric dtypes that travel, by numpy name."""
+
+LITTLE_ENDIAN = {name: np.dtype(name).newbyteorder("<") for name in DTYPES}
+"""As they travel."""
+
+NAMES = {dtype: name for name in DTYPES for dtype in (np.dtype(name).newbyteorder(">"), LITTLE_ENDIAN[name])}
+"""Of the dtypes that travel, in either byte order."""
+
+SPARSE_TYPE = pa.struct([("indices", pa.binary()), ("values", pa.binary())])
+"""Arrow type of a sparse tensor."""
+
+_TYPES = {"tensor": pa.binary(), "image": pa.binary(), "string": pa.list_(pa.utf8()), "sparse": SPARSE_TYPE}
+
+
+class Column(NamedTuple):
+    """What one column holds; the columns together are the signature of a request.
+
+    Attributes:
+        name: Name of the input or output.
+        kind: `tensor`, `string`, `image` or `sparse`.
+        dtype: numpy name for `tensor` and `sparse`, else "".
+        shape: Dense shape; empty for images.
+    """
+
+    name: str
+    kind: str
+    dtype: str
+    shape: tuple[int, ...]
+
+
+Signature = tuple[Column, ...]
+"""Requests of equal signature can be stacked into one batch."""
+
+
+def describe(name: str, value: Input) -> Column:
+    """Say what column a value becomes.
+
+    Raises:
+        InvalidInput: The value is of a dtype that does not travel.
+    """
+    if isinstance(value, Image):
+        return Column(name, "image", "", ())
+    if isinstance(value, SparseTensor):
+        return Column(name, "sparse", dtype_name(name, value.values), tuple(value.shape))
+    if value.dtype.kind in "OU":
+        return Column(name, "string", "", value.shape)
+    return Column(name, "tensor", dtype_name(name, value), value.shape)
+
+
+def signature(tensors: Mapping[str, Input]) -> Signature:
+    """Signature of a request's inputs, in their order."""
+    return tuple(describe(name, value) for name, value in tensors.items())
+
+
+def field_of(column: Column) -> pa.Field:
+    """The Arrow field of a column."""
+    metadata = {"kind": column.kind}
+    if column.dtype:
+        metadata["dtype"] = column.dtype
+    if column.kind != "image":
+        metadata["shape"] = ",".join(map(str, column.shape))
+    return pa.field(column.name, _TYPES[column.kind], nullable=False, metadata=metadata)
+
+
+def column_of(field: pa.Field) -> Column:
+    """Read an Arrow field.
+
+    Raises:
+        InvalidInput: It is none of those that `field_of` makes.
+        RequestTooLarge: It claims more than `MAX_STRINGS` strings.
+    """
+    metadata = {key.decode(): value.decode() for key, value in (field.metadata or {}).items()}
+    kind, dtype, shape = metadata.get("kind", ""), metadata.get("dtype", ""), metadata.get("shape", "")
+    if kind not in _TYPES or field.type != _TYPES[kind]:
+        raise InvalidInput(
+            f"input {field.name!r} is an Arrow {field.type} of kind {kind!r}; expected kind tensor or image (binary), "
+            f"string (list<utf8>) or sparse (struct of binary indices and values)"
+        )
+    if kind in ("tensor", "sparse") and dtype not in DTYPES:
+        raise InvalidInput(f"input {field.name!r} has dtype {dtype!r}; expected one of {', '.join(sorted(DTYPES))}")
+    try:
+        dimensions = tuple(int(part) for part in shape.split(",")) if shape else ()
+    except ValueError:
+        raise InvalidInput(f"input {field.name!r} has shape {shape!r}; expected numbers and commas") from None
+    if kind == "string" and math.prod(dimensions) > MAX_STRINGS:
+        raise RequestTooLarge(f"input {field.name!r} has shape {shape}; at most {MAX_STRINGS} strings are taken")
+    if len(dimensions) > 32 or any(d < 0 for d in dimensions):
+        raise InvalidInput(f"input {field.name!r} has shape {shape!r}; expected up to 32 numbers, none negative")
+    return Column(field.name, kind, dtype if kind in ("tensor", "sparse") else "", dimensions)
+
+
+def dtype_name(name: str, array: Array) -> str:
+    """Name of the dtype of an array, as numpy has it.
+
+    Raises:
+        InvalidInput: It does not travel.
+    """
+    # numpy puts the name together anew at every access.
+    dtype = NAMES.get(array.dtype)
+    if dtype is None:
+        raise InvalidInput(
+            f"input {name!r} has dtype {array.dtype}, which cannot be sent; expected one of {', '.join(sorted(DTYPES))}"
+        )
+    return dtype

@@ -1,0 +1,232 @@
+"""Our own payload encoding: one Arrow IPC stream with one row, one column per named tensor, and true dtypes.
+
+| kind   | Arrow column                            | field metadata        |
+|--------|-----------------------------------------|-----------------------|
+| tensor | binary, little-endian, C order          | kind, dtype, shape    |
+| string | list of utf8, C order                   | kind, shape           |
+| image  | binary, the encoded file                | kind                  |
+| sparse | struct of binary indices (int64), values | kind, dtype, shape   |
+
+A shape is written as its numbers separated by commas; a scalar's is empty. Requests and results share the encoding.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from cluster_serving.protocol.arrow import refuse_compression
+from cluster_serving.protocol.errors import InvalidInput
+from cluster_serving.protocol.inputs import Array, Image, Input, SparseTensor
+from cluster_serving.protocol.layout import Layout
+from cluster_serving.protocol.signature import (
+    LITTLE_ENDIAN,
+    NAMES,
+    SPARSE_TYPE,
+    Column,
+    Signature,
+    column_of,
+    field_of,
+    signature,
+)
+
+_END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
+_CONTINUATION = b"\xff\xff\xff\xff"
+_MAX_SCHEMA_BYTES = 1 << 16
+_MAX_LAYOUT_BYTES = 1 << 24
+# Of a signature that is remembered: 256 of them take some 40 MiB at most.
+_MOST_REMEMBERED_NAMES, _MOST_REMEMBERED_CHARACTERS, _MOST_REMEMBERED_BYTES = 64, 1024, 1 << 14
+_ONLY_ARRAYS = {np.ndarray}
+_TRAVEL_AS_THEY_ARE = frozenset(LITTLE_ENDIAN.values())
+_MAX_BYTES = (1 << 31) - 1
+
+
+def encode(tensors: Mapping[str, Input]) -> bytes:
+    """Encode named tensors; see `encode_parts` for arguments and errors."""
+    return b"".join(encode_parts(tensors))
+
+
+def encode_parts(tensors: Mapping[str, Input]) -> Sequence[bytes | memoryview]:
+    """Encode named tensors without copying large ones.
+
+    Args:
+        tensors: Name → ndarray (any of `DTYPES`, or str objects), `Image` or `SparseTensor`.
+
+    Returns:
+        What the payload consists of, in order: bytes, and contiguous views that may be of the arrays given.
+
+    Raises:
+        InvalidInput: There is no tensor, or one is of a dtype that does not travel.
+    """
+    if not tensors:
+        raise InvalidInput("the request has no inputs: pass at least one, such as x=numpy.zeros(3)")
+    values: list[Any] = list(tensors.values())
+    if set(map(type, values)) == _ONLY_ARRAYS and _is_usual(tensors):
+        kinds = [(name, value.dtype, value.shape) for name, value in zip(tensors, values, strict=True)]
+        layout = _layout_of(tuple(kinds))
+        if layout is not None:
+            return layout.fill([_little_endian(array).data for array in values])
+    return [_encode(signature(tensors), values)]
+
+
+def decode(data: bytes) -> tuple[Signature, dict[str, Input]]:
+    """Decode what `encode` wrote; numeric tensors are read-only views of `data`.
+
+    Raises:
+        InvalidInput: The bytes are not such a stream; the message says where it breaks.
+    """
+    try:
+        if len(data) < 8 or data[:4] != _CONTINUATION:
+            raise InvalidInput(f"the payload is not an Arrow IPC stream: its first bytes are {data[:8]!r}")
+        length = 8 + struct.unpack_from("<i", data, 4)[0]
+        if not 8 < length <= min(len(data), _MAX_SCHEMA_BYTES):
+            raise InvalidInput(f"the Arrow schema claims {length - 8} bytes in a payload of {len(data)}")
+        read = _columns if length <= _MOST_REMEMBERED_BYTES else _columns.__wrapped__
+        schema, columns, layout, places = read(data[:length], len(data).bit_length())
+        if layout is not None and layout.fits(data):
+            return columns, {name: np.ndarray(shape, dtype, data, start) for name, shape, dtype, start in places}
+        refuse_compression(data[length + 8 :])
+        batch = pa.ipc.read_record_batch(pa.py_buffer(data).slice(length), schema)
+        batch.validate(full=True)
+    except InvalidInput:
+        raise
+    except (pa.ArrowException, EOFError, OSError, ValueError) as error:
+        raise InvalidInput(f"the payload is not a readable Arrow IPC stream: {error}") from None
+    if batch.num_rows != 1:
+        raise InvalidInput(f"the Arrow record batch has {batch.num_rows} rows, expected 1")
+    return columns, {column.name: _from_arrow(column, batch.column(index)) for index, column in enumerate(columns)}
+
+
+def _encode(columns: Signature, values: Sequence[Input]) -> bytes:
+    schema, head = _schema(columns) if _is_usual([c.name for c in columns]) else _schema.__wrapped__(columns)
+    arrays = [_to_arrow(column, value) for column, value in zip(columns, values, strict=True)]
+    body = pa.RecordBatch.from_arrays(arrays, schema=schema).serialize()
+    return b"".join((head, body, _END_OF_STREAM))
+
+
+def _is_usual(names: Collection[str]) -> bool:
+    """Whether to remember what comes of inputs of these names: those who send choose them."""
+    return len(names) <= _MOST_REMEMBERED_NAMES and sum(map(len, names)) <= _MOST_REMEMBERED_CHARACTERS
+
+
+@lru_cache(maxsize=256)
+def _layout_of(arrays: tuple[tuple[str, np.dtype[Any], tuple[int, ...]], ...]) -> Layout | None:
+    """`_layout` of arrays by name, dtype and shape, which takes less time to look up."""
+    if any(dtype not in NAMES for _, dtype, _ in arrays):
+        return None
+    return _layout(tuple(Column(name, "tensor", NAMES[dtype], shape) for name, dtype, shape in arrays))
+
+
+@lru_cache(maxsize=256)
+def _layout(columns: Signature) -> Layout | None:
+    """Layout of payloads of a signature; None if they hold anything but numbers, or too many."""
+    if any(column.kind != "tensor" or 0 in column.shape for column in columns) or _size(columns) > _MAX_LAYOUT_BYTES:
+        return None
+    payload = _encode(columns, [np.zeros(column.shape, column.dtype) for column in columns])
+    schema, head = _schema(columns)
+    buffer = pa.py_buffer(payload)
+    batch = pa.ipc.read_record_batch(buffer.slice(len(head)), schema)
+    return Layout(payload, batch.columns, buffer)
+
+
+def _size(columns: Signature) -> int:
+    return sum(math.prod(column.shape) * np.dtype(column.dtype or "u1").itemsize for column in columns)
+
+
+@lru_cache(maxsize=256)
+def _schema(columns: Signature) -> tuple[pa.Schema, bytes]:
+    # Building and serializing a schema costs more than the rest of a small request, and clients repeat theirs.
+    schema = pa.schema([field_of(column) for column in columns])
+    return schema, schema.serialize().to_pybytes()
+
+
+_Places = Sequence[tuple[str, tuple[int, ...], "np.dtype[Any]", int]]
+
+
+@lru_cache(maxsize=256)
+def _columns(head: bytes, bits: int) -> tuple[pa.Schema, Signature, Layout | None, _Places]:
+    """What a schema says; and of payloads that have a layout, name, shape, dtype and start of each array.
+
+    Args:
+        head: The schema.
+        bits: Of the payload's length. One that is shorter than it claims must not cost what it claims.
+    """
+    schema = pa.ipc.read_schema(pa.py_buffer(head))
+    names = [field.name for field in schema]
+    if not names or len(set(names)) != len(names):
+        raise InvalidInput(f"the request needs one or more inputs of different names, it has {names}")
+    columns = tuple(column_of(field) for field in schema)
+    layout = _layout(columns) if _is_usual(names) and _size(columns) < 1 << bits else None
+    starts = layout.starts if layout is not None else []
+    places = [(c.name, c.shape, LITTLE_ENDIAN[c.dtype], start) for c, start in zip(columns, starts, strict=False)]
+    return schema, columns, layout, places
+
+
+def _to_arrow(column: Column, value: Input) -> pa.Array:
+    if isinstance(value, Image):
+        return _binary(value.data)
+    if isinstance(value, SparseTensor):
+        indices = np.ascontiguousarray(value.indices, "<i8").tobytes()
+        return pa.array([{"indices": indices, "values": _little_endian(value.values).tobytes()}], SPARSE_TYPE)
+    if column.kind == "string":
+        strings = value.ravel().tolist()
+        if not all(isinstance(item, str) for item in strings):
+            raise InvalidInput(f"input {column.name!r} is an array of objects; expected all of them to be str")
+        return pa.array([strings], pa.list_(pa.utf8()))
+    return _binary(_little_endian(value))
+
+
+def _binary(data: bytes | Array) -> pa.Array:
+    # `pa.array` would copy the bytes, cost three times as much, and import pandas at its first call.
+    buffer = pa.py_buffer(data)
+    if buffer.size > _MAX_BYTES:
+        raise InvalidInput(f"an input has {buffer.size} bytes; at most {_MAX_BYTES} can be sent")
+    return pa.Array.from_buffers(pa.binary(), 1, [None, pa.py_buffer(struct.pack("<ii", 0, buffer.size)), buffer])
+
+
+def _little_endian(array: Array) -> Array:
+    if array.flags.c_contiguous and array.dtype in _TRAVEL_AS_THEY_ARE:
+        return array
+    return np.asarray(array, LITTLE_ENDIAN[NAMES[array.dtype]], order="C")
+
+
+def _from_arrow(column: Column, array: pa.Array) -> Input:
+    if column.kind == "sparse":
+        indices, values = (array.field(child)[0].as_buffer() for child in ("indices", "values"))
+        return _sparse(column, indices, values)
+    if column.kind == "string":
+        values = array[0].values
+        if len(values) != math.prod(column.shape):
+            raise InvalidInput(f"input {column.name!r} has {len(values)} strings for shape {column.shape}")
+        result = np.empty(len(values), object)
+        result[:] = values.to_pylist()
+        return result.reshape(column.shape)
+    buffer = array[0].as_buffer()
+    if column.kind == "image":
+        return Image(buffer.to_pybytes())
+    return _numbers(column.name, buffer, column.dtype, column.shape)
+
+
+def _numbers(name: str, buffer: pa.Buffer, dtype: str, shape: tuple[int, ...]) -> Array:
+    little_endian = LITTLE_ENDIAN[dtype]
+    expected = math.prod(shape) * little_endian.itemsize
+    if buffer.size != expected:
+        raise InvalidInput(f"input {name!r} has {buffer.size} bytes; {dtype} of shape {list(shape)} needs {expected}")
+    return np.frombuffer(buffer, little_endian).reshape(shape)
+
+
+def _sparse(column: Column, indices: pa.Buffer, values: pa.Buffer) -> SparseTensor:
+    count, rest = divmod(values.size, np.dtype(column.dtype).itemsize)
+    if rest:
+        raise InvalidInput(f"input {column.name!r} has {values.size} bytes of {column.dtype} values")
+    return SparseTensor(
+        _numbers(column.name, indices, "int64", (len(column.shape), count)),
+        _numbers(column.name, values, column.dtype, (count,)),
+        column.shape,
+    )

@@ -1,0 +1,127 @@
+"""Calls that hang, in threads of this process."""
+
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from cluster_serving.job import timeout
+from cluster_serving.job.batch import isolate
+from cluster_serving.job.models.base import Model
+from cluster_serving.job.timeout import MAX_HUNG, NotComputed, WatchedModel
+from cluster_serving.protocol.errors import InferenceFailed, InferenceTimeout, ModelError
+from cluster_serving.protocol.slots import TensorSpec
+
+
+class Hanging(Model):
+    """Doubles its input; hangs at a negative number until it is released, and raises at 99."""
+
+    def __init__(self, released):
+        self._released = released
+        self.engine = "test"
+        self.inputs = self.outputs = [TensorSpec("x", "float32", (None, 1))]
+        self.closed = threading.Event()
+
+    def close(self):
+        self.closed.set()
+
+    def _run(self, inputs):
+        if (inputs[0] < 0).any():
+            assert self._released.wait(60)
+        if (inputs[0] == 99).any():
+            raise TimeoutError("of the model's own")
+        return [inputs[0] * 2]
+
+
+@pytest.fixture
+def copies():
+    """All copies of the model that were loaded."""
+    return []
+
+
+@pytest.fixture
+def watched(copies, monkeypatch):
+    released = threading.Event()
+    monkeypatch.setattr(timeout, "_hung", [])
+
+    def load():
+        copies.append(Hanging(released))
+        return copies[-1]
+
+    watched = WatchedModel(load, 0.5)
+    yield watched
+    watched.close()
+    released.set()
+    # An abandoned call that returns after all frees its copy.
+    assert all(copy.closed.wait(10) for copy in copies)
+
+
+def batch(*numbers):
+    return [np.array(numbers, "f4")[:, np.newaxis]]
+
+
+def test_a_call_that_hangs_is_an_error_and_the_next_one_has_a_fresh_copy(watched, copies):
+    assert watched.predict(batch(1, 2))[0].tolist() == [[2], [4]]
+    with pytest.raises(InferenceTimeout, match=r"within 0.5 s \(inferenceTimeout\)"):
+        watched.predict(batch(-1))
+    assert watched.predict(batch(3))[0].tolist() == [[6]]
+    assert len(copies) == 2
+    assert not watched.exhausted
+
+
+def test_only_the_records_that_hang_are_given_up(watched):
+    results = isolate(lambda records: list(watched.predict(batch(*records))[0][:, 0]), [1, 2, -1, 4])
+    assert [str(type(result).__name__) for result in results] == ["float32", "float32", "InferenceTimeout", "float32"]
+
+
+def test_after_some_calls_that_hang_nothing_more_is_computed(watched):
+    results = isolate(lambda records: watched.predict(batch(*records))[0].tolist(), [-1.0] * (MAX_HUNG + 2))
+    # The batch as a whole hung first.
+    assert [type(result) for result in results] == [InferenceTimeout] * (MAX_HUNG - 1) + [NotComputed] * 3
+    assert watched.exhausted
+    with pytest.raises(NotComputed):
+        watched.predict(batch(1))
+
+
+def test_an_error_of_the_model_is_no_timeout(watched, copies):
+    with pytest.raises(InferenceFailed, match="of the model's own") as raised:
+        watched.predict(batch(99))
+    assert not isinstance(raised.value, InferenceTimeout)
+    assert len(copies) == 1
+
+
+def test_a_model_that_cannot_be_loaded_again_ends_the_process(watched, monkeypatch):
+    with pytest.raises(InferenceTimeout):
+        watched.predict(batch(-1))
+
+    def fail():
+        raise ModelError("gone")
+
+    monkeypatch.setattr(watched, "_load", fail)
+    with pytest.raises(NotComputed):
+        watched.predict(batch(1))
+    assert watched.exhausted
+
+
+def test_an_error_of_the_first_load_is_raised():
+    def fail():
+        raise ModelError("no model")
+
+    with pytest.raises(ModelError, match="no model"):
+        WatchedModel(fail, 1)
+
+
+def test_a_model_that_cannot_be_loaded_leaves_no_thread():
+    def load():
+        raise ModelError("gone")
+
+    before = threading.active_count()
+    for _ in range(5):
+        with pytest.raises(ModelError, match="gone"):
+            WatchedModel(load, 0.5)
+    deadline = time.monotonic() + 10
+    while threading.active_count() > before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    # Threads of other tests may have ended meanwhile.
+    assert threading.active_count() <= before

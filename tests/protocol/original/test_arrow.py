@@ -1,0 +1,104 @@
+"""The original encoding, against payloads written by the original Python client 2.4.0 (tests/client/golden)."""
+
+import base64
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from cluster_serving.protocol.entry import Entry
+from cluster_serving.protocol.errors import InvalidInput
+from cluster_serving.protocol.inputs import Image, SparseTensor
+from cluster_serving.protocol.original import arrow as original_arrow
+from tests.support.early_arrow import reframed
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+
+def golden(name: str) -> bytes:
+    return (GOLDEN / f"{name}.b64").read_bytes()
+
+
+@pytest.mark.parametrize("framing", [lambda data: data, reframed], ids=["modern", "legacy"])
+def test_reads_every_input_kind_of_the_original_client(framing):
+    dense = original_arrow.decode_request(framing(golden("dense")))["x"]
+    assert dense.dtype == np.float32
+    np.testing.assert_array_equal(dense, [[1, 2, 3], [4, 5, 6.5]])
+
+    np.testing.assert_array_equal(original_arrow.decode_request(framing(golden("int64")))["t"], [7, 8])
+    assert original_arrow.decode_request(framing(golden("scalar")))["x"] == np.float32(2.5)
+
+    two = original_arrow.decode_request(framing(golden("two")))
+    assert list(two) == ["a", "b"]
+    assert two["b"].shape == (1, 1)
+
+    assert original_arrow.decode_request(framing(golden("strings")))["s"].tolist() == ["come", "on", "united"]
+    assert original_arrow.decode_request(framing(golden("image")))["img"] == Image(b"\x89PNG not really")
+
+    sparse = original_arrow.decode_request(framing(golden("sparse")))["sp"]
+    assert isinstance(sparse, SparseTensor)
+    assert sparse.shape == (6, 7)
+    np.testing.assert_array_equal(sparse.indices, [[0, 1, 2], [3, 4, 5]])
+    np.testing.assert_array_equal(sparse.values, np.float32([0.5, 1.5, 2.5]))
+
+
+def test_reads_a_tensor_whose_lists_share_one_row():
+    row = {"indiceData": [], "indiceShape": [], "data": [1.0, 2.0], "shape": [2]}
+    batch = pa.RecordBatch.from_arrays([pa.array([row], original_arrow._TENSOR)], names=["x"])
+    np.testing.assert_array_equal(
+        original_arrow.decode_request(original_arrow._to_base64([batch]).encode())["x"], [1, 2]
+    )
+
+
+def test_writes_what_the_original_client_writes():
+    inputs = {"a": np.array([1.0, 2.0]), "b": np.array([[3.0]])}
+    decoded = original_arrow.decode_request(original_arrow.encode_request(inputs).encode())
+    expected = original_arrow.decode_request(golden("two"))
+    assert {name: array.tolist() for name, array in decoded.items()} == {
+        name: array.tolist() for name, array in expected.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"\xff\x00 not base64", "is not base64"),
+        (base64.b64encode(b"random bytes"), "not of an Arrow IPC stream"),
+        (base64.b64encode(base64.b64decode(golden("dense"))[:400]), "Arrow IPC stream"),
+    ],
+)
+def test_garbage_is_refused_with_the_reason(data, message):
+    with pytest.raises(InvalidInput, match=message):
+        original_arrow.decode_request(data)
+
+
+@pytest.mark.parametrize(
+    ("data", "shape", "message"),
+    [([1.0, 2.0], [3], "2 values for shape"), ([1.0], [-1], "negative")],
+)
+def test_a_tensor_that_contradicts_its_shape_is_refused(data, shape, message):
+    row = {"indiceData": [], "indiceShape": [], "data": data, "shape": shape}
+    batch = pa.RecordBatch.from_arrays([pa.array([row], original_arrow._TENSOR)], names=["x"])
+    with pytest.raises(InvalidInput, match=message):
+        original_arrow.decode_request(original_arrow._to_base64([batch]).encode())
+
+
+def test_results_keep_shape_and_become_float32():
+    outputs = [np.arange(10.0).reshape(1, 10), np.array([1, 2], "i8")]
+    decoded = original_arrow.decode_result(original_arrow.encode_result(outputs))
+    assert [array.shape for array in decoded] == [(1, 10), (2,)]
+    assert {array.dtype.name for array in decoded} == {"float32"}
+
+
+def test_a_tensor_of_negative_length_does_not_end_the_process():
+    raw = bytearray(base64.b64decode(golden("dense")))
+    lengths = [at for at in range(0, len(raw) - 8, 8) if raw[at : at + 8] == (4).to_bytes(8, "little")]
+    refusals = []
+    for at in lengths:
+        damaged = raw[: at + 4] + b"\xff" * 4 + raw[at + 8 :]
+        try:
+            Entry(b"1-0", "uri", base64.b64encode(damaged)).decode()
+        except InvalidInput as error:
+            refusals.append(str(error))
+    assert any("length is negative" in refusal for refusal in refusals)

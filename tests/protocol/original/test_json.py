@@ -1,0 +1,151 @@
+"""The JSON that the original's HTTP front end forwards."""
+
+import base64
+import json
+import time
+import tracemalloc
+from contextlib import suppress
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cluster_serving.protocol.entry import Entry
+from cluster_serving.protocol.errors import InvalidInput
+from cluster_serving.protocol.inputs import Image, SparseTensor
+from cluster_serving.protocol.original import json as original_json
+
+
+def decode(**instance):
+    return original_json.decode_request(json.dumps({"instances": [instance, {"of": "another entry"}]}).encode())
+
+
+def sparse(**changes):
+    whole = {"shape": [100, 10], "data": [0.5, 1.5, 2.5], "indices": [[1, 2, 3], [4, 5, 6]]}
+    return decode(sp=whole | changes)["sp"]
+
+
+def test_every_kind_of_value_of_the_guides_is_read_in_order():
+    inputs = decode(
+        number=12345,
+        scalar=3.25,
+        vector=[7756, 9549],
+        cube=[[[0.2, 0.3], [0.5, 0.6]]],
+        picture=base64.b64encode(b"not really a JPEG").decode(),
+        words=["come", "on", "united"],
+        joined="come|on",
+    )
+    assert list(inputs) == ["number", "scalar", "vector", "cube", "picture", "words", "joined"]
+    for name, shape in {"number": (1,), "scalar": (1,), "vector": (2,), "cube": (1, 2, 2)}.items():
+        assert (inputs[name].dtype, inputs[name].shape) == (np.float32, shape)
+    assert inputs["vector"].tolist() == [7756, 9549]
+    assert inputs["picture"] == Image(b"not really a JPEG")
+    assert inputs["words"].tolist() == ["come", "on", "united"]
+    assert inputs["joined"].tolist() == ["come", "on"]
+
+
+@pytest.mark.parametrize("indices", [[[1, 2, 3], [4, 5, 6]], [[1, 4], [2, 5], [3, 6]]])
+def test_sparse_indices_may_have_a_row_per_dimension_or_per_value(indices):
+    tensor = sparse(indices=indices)
+    assert isinstance(tensor, SparseTensor)
+    assert tensor.shape == (100, 10)
+    assert tensor.values.tolist() == [0.5, 1.5, 2.5]
+    assert tensor.indices.tolist() == [[1, 2, 3], [4, 5, 6]]
+
+
+def test_square_sparse_indices_are_read_if_only_one_way_fits_the_shape():
+    assert sparse(data=[1, 2], indices=[[99, 98], [1, 2]]).indices.tolist() == [[99, 98], [1, 2]]
+    assert sparse(data=[1, 2], indices=[[99, 1], [98, 2]]).indices.tolist() == [[99, 98], [1, 2]]
+    assert sparse(data=[1, 2], indices=[[1, 2], [2, 3]]).indices.tolist() == [[1, 2], [2, 3]]
+    with pytest.raises(InvalidInput, match="a row per dimension or a row per value"):
+        sparse(data=[1, 2], indices=[[1, 2], [3, 4]])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"indices": [[1, 2], [3, 4]]}, r"indices of shape \[2, 2\] for 3 values"),
+        ({"indices": [[1, 2, 3], [4, 5]]}, "'sp.indices' is .* expected a list of numbers"),
+        ({"indices": [[0.5, 2, 3], [4, 5, 6]]}, "not whole numbers"),
+        ({"data": "abc"}, "'sp.data' is 'abc'"),
+        ({"shape": [-1, 10]}, "no negative size"),
+        ({"values": []}, "is an object with"),
+    ],
+)
+def test_a_sparse_tensor_that_contradicts_itself_is_refused(changes, message):
+    with pytest.raises(InvalidInput, match=message):
+        sparse(**changes)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ([[1, 2], [3]], "lists differ in length"),
+        ([1, [2, 3]], "lists differ in length"),
+        ([1, "2"], "other things than numbers"),
+        (["1", 2], "other things than texts"),
+        ([], "empty list"),
+        ([1, 1e300], "too large for float32"),
+        (None, "holds None"),
+        ([{}], "holds {}"),
+        ("no picture!", "neither a base64 image nor a string tensor"),
+    ],
+)
+def test_a_value_that_is_no_tensor_is_refused_by_name(value, message):
+    with pytest.raises(InvalidInput, match=f"'wrong'.*{message}"):
+        decode(right=[1], wrong=value)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"{", "is not JSON"),
+        (b"\xff\xff", "is not JSON"),
+        (b"[]", "no list 'instances'"),
+        (b'{"instances": []}', "no list 'instances'"),
+        (b'{"instances": [[1, 2]]}', r"the first instance is \[1, 2\]"),
+        (b'{"instances": [{}]}', "the first instance is {}"),
+        (b'{"instances": [{"x": ' + b"[" * 1_000_000, "nested too deeply"),
+        (b'{"instances": [{"x": ' + b"[" * 40 + b"1" + b"]" * 40 + b"}]}", "nested 40 lists deep"),
+        (b'{"instances": ' + b"[" * 400 + b"]" * 400 + b"}", "the first instance is"),
+    ],
+)
+def test_a_body_that_is_no_request_is_refused_with_the_reason(body, message):
+    started = time.monotonic()
+    with pytest.raises(InvalidInput, match=message) as caught:
+        original_json.decode_request(body)
+    assert time.monotonic() - started < 1
+    assert len(str(caught.value)) < 400
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(["shape", "data", "indices"]), inner),
+    max_leaves=12,
+)
+
+
+@given(_JSON)
+def test_any_json_is_read_or_refused(value):
+    for body in (value, {"instances": value}, {"instances": [{"x": value}]}):
+        with suppress(InvalidInput):
+            original_json.decode_request(json.dumps(body).encode())
+
+
+@pytest.mark.parametrize("values", [[1, "x" * 100_000, *[""] * 1000], [[1.5], ["x" * 100_000], *[[""]] * 1000]])
+def test_a_long_text_among_numbers_costs_no_more_than_itself(values):
+    tracemalloc.start()
+    with pytest.raises(InvalidInput, match="other things than numbers"):
+        original_json.to_input("x", values)
+    with pytest.raises(InvalidInput, match="expected a list of numbers"):
+        original_json.to_input("x", {"shape": values, "data": values, "indices": values})
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1 << 20
+
+
+def test_an_entry_with_serde_stream_is_such_a_body():
+    signature, inputs = Entry(b"1-0", "u", b'{"instances": [{"x": [1, 2]}]}', b"stream").decode()
+    assert inputs["x"].tolist() == [1, 2]
+    assert signature[0].shape == (2,)

@@ -1,0 +1,99 @@
+"""Entries and result hashes."""
+
+import numpy as np
+import pytest
+
+from cluster_serving.protocol import entry, keys
+from cluster_serving.protocol.entry import Entry
+from cluster_serving.protocol.errors import ERRORS, InferenceFailed, InvalidInput, ServingError
+from cluster_serving.protocol.results import decode_result, encode_error, encode_ranked, encode_result
+
+
+def as_read(fields):
+    """A hash as Redis gives it back."""
+    return {key.encode(): value.encode() if isinstance(value, str) else value for key, value in fields.items()}
+
+
+def test_an_entry_without_uri_cannot_be_answered():
+    with pytest.raises(InvalidInput, match="expected data and a uri"):
+        entry.parse_entry(b"1-0", {b"foo": b"bar"})
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        (Entry(b"1-0", "u", b""), "missing or empty"),
+        (Entry(b"1-0", "u", b"x", b"json"), "'serde' is b'json'"),
+        (Entry(b"1-0", "u", b"x", deadline=b"soon"), "'deadline' is b'soon'"),
+        (Entry(b"1-0", "u", b"x", deadline=b"9" * 16), "in at most 15 digits"),
+    ],
+)
+def test_an_entry_that_cannot_be_read_says_why(entry, message):
+    with pytest.raises(InvalidInput, match=message):
+        entry.decode()
+
+
+@pytest.mark.parametrize("uri", ["", None, 7, "x" * 5000, "\udc80"])
+def test_a_uri_is_a_non_empty_string(uri):
+    with pytest.raises(InvalidInput, match="expected a string of 1 to 4096 bytes"):
+        entry.request_fields(uri, {"x": np.zeros(1)})
+
+
+def test_a_uri_may_hold_colons_and_a_job_name_may_hold_wildcards():
+    key = keys.result_key("a*b", "x:y:z")
+    assert keys.uri_of("a*b", key) == "x:y:z"
+    assert keys.result_pattern("a*b") == r"cluster-serving_a\*b:*"
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_results_come_back_in_the_encoding_of_the_request(native):
+    outputs = [np.array([1.5, 2.5], "f4"), np.array([[1.0]], "f4")]
+    fields = as_read(encode_result(native, ["a", "b"], outputs))
+    assert (b"serde" in fields) == native
+    first, second = decode_result(fields)
+    assert first.tolist() == [1.5, 2.5]
+    assert second.ravel().tolist() == [1.0]
+    assert decode_result(as_read(encode_result(native, ["a"], outputs[:1]))).tolist() == [1.5, 2.5]
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_rankings_are_pairs_for_our_client_whoever_asked(native):
+    for rankings in ([[(4, 5.0), (3, 4.0)]], [[(4, 5.0), (3, 4.0)], [(0, 0.5)]]):
+        decoded = decode_result(as_read(encode_ranked(native, rankings)))
+        assert decoded == (rankings if len(rankings) > 1 else rankings[0])
+
+
+def test_a_result_of_the_original_server_is_its_text():
+    assert decode_result({b"value": b"[[4,5.0][3,4.0]]"}) == "[[4,5.0][3,4.0]]"
+
+
+def test_the_text_of_a_ranking_stands_beside_the_array_for_original_clients():
+    assert encode_ranked(False, [[(4, 5.0), (3, 4.0)]])["topN"] == "[[4,5.0][3,4.0]]"
+    assert encode_ranked(False, [[(903, 0.1306194)]])["topN"] == "[[903,0.1306194]]"
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(1e-4, "1.0E-4"), (0.001, "0.001"), (1e7, "1.0E7"), (5, "5.0"), (float("nan"), "NaN")]
+)
+def test_numbers_in_texts_are_written_as_java_does(number, text):
+    assert encode_ranked(False, [[(0, number)]])["topN"] == f"[[0,{text}]]"
+
+
+@pytest.mark.parametrize("error", ERRORS.values())
+def test_every_error_keeps_its_class_and_message(error):
+    fields = encode_error(error("what went wrong"))
+    assert fields["value"] == "NaN"
+    with pytest.raises(error, match="what went wrong") as caught:
+        decode_result(as_read(fields))
+    assert type(caught.value) is error
+
+
+def test_an_error_of_a_newer_server_is_still_an_error():
+    with pytest.raises(ServingError, match="from the future"):
+        decode_result({b"code": b"FUTURE", b"error": b"from the future", b"value": b"NaN"})
+
+
+def test_errors_have_a_status_for_every_front_end():
+    assert InferenceFailed.http_status == 500
+    assert InvalidInput.grpc_status == "INVALID_ARGUMENT"
+    assert len({error.code for error in ERRORS.values()}) == len(ERRORS)

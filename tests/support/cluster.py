@@ -1,0 +1,100 @@
+"""The product itself: its commands, with a Redis and a Flink that they start."""
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from unittest import mock
+
+import httpx
+import yaml
+
+from cluster_serving.client import InputQueue, OutputQueue
+from cluster_serving.launcher.services import state
+from cluster_serving.protocol.keys import DEFAULT_JOB
+
+BIN = Path(sys.executable).parent
+
+
+class Cluster:
+    """The commands, run as a user runs them, in a folder per job."""
+
+    def __init__(self, folder, redis_port, flink_port):
+        self.folder = folder
+        self.redis_port = redis_port
+        self.rest = f"http://127.0.0.1:{flink_port}"
+        self._addresses = {
+            "redisUrl": f"127.0.0.1:{redis_port}",
+            "flinkRestUrl": f"127.0.0.1:{flink_port}",
+        }
+        self._environment = os.environ | {"CLUSTER_SERVING_HOME": str(folder / "state")}
+
+    @property
+    def state(self):
+        """Where the launcher keeps what it started."""
+        with mock.patch.dict(os.environ, self._environment):
+            return state.root()
+
+    def run(self, command, *arguments, cwd=None):
+        return subprocess.run(
+            [str(BIN / command), *arguments],
+            cwd=cwd or self.folder,
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            timeout=150,
+            check=False,
+        )
+
+    def configure(self, **settings):
+        """Write the configuration of a job; returns its folder."""
+        folder = self.folder / settings.get("jobName", DEFAULT_JOB)
+        folder.mkdir(exist_ok=True)
+        config = {key: str(value) if isinstance(value, Path) else value for key, value in settings.items()}
+        (folder / "config.yaml").write_text(yaml.safe_dump(self._addresses | config))
+        return folder
+
+    @contextmanager
+    def starting(self, **settings):
+        """The command that starts a job, while it runs."""
+        command = [BIN / "cluster-serving-start"]
+        folder = self.configure(**settings)
+        options = {
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.STDOUT,
+            # Of a shell's background processes, as tests may be, Ctrl-C is ignored.
+            "preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        }
+        with subprocess.Popen(command, cwd=folder, env=self._environment, text=True, **options) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
+
+    def start(self, **settings):
+        """Start a job; returns the finished command."""
+        return self.run("cluster-serving-start", cwd=self.configure(**settings))
+
+    def restart(self, name):
+        return self.run("cluster-serving-restart", cwd=self.folder / name)
+
+    def stop(self, name):
+        return self.run("cluster-serving-stop", name, cwd=self.folder / name)
+
+    def queues(self, name):
+        return InputQueue(port=self.redis_port, name=name), OutputQueue(port=self.redis_port, name=name)
+
+    def state_of(self, name):
+        """State of the newest job of that name; None if Flink does not answer or knows none."""
+        try:
+            return self.job(name)["state"]
+        except (httpx.TransportError, ValueError):
+            return None
+
+    def job(self, name):
+        """Newest job of that name, as Flink's REST API describes it."""
+        jobs = [job for job in httpx.get(f"{self.rest}/jobs/overview").json()["jobs"] if job["name"] == name]
+        newest = max(jobs, key=lambda job: job["start-time"])
+        return httpx.get(f"{self.rest}/jobs/{newest['jid']}").json()

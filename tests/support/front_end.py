@@ -1,0 +1,35 @@
+"""A front end in the process of the tests."""
+
+import threading
+
+from cluster_serving.frontend import app
+from cluster_serving.frontend.context import FrontEnd
+from cluster_serving.frontend.server.grpc import GrpcServer
+from cluster_serving.frontend.server.http import HttpServer
+
+
+class Running:
+    """A front end in a thread of its own, with an event loop of its own."""
+
+    def __init__(self, options):
+        listening = threading.Event()
+        self.front = FrontEnd(options)
+        self.server = HttpServer(app.make(self.front), options, lambda urls: listening.set(), GrpcServer(self.front))
+        self._thread = threading.Thread(target=self.server.run)
+        self._thread.start()
+        assert listening.wait(30)
+        self.urls = self.server.urls
+
+    @property
+    def url(self):
+        return self.urls[0]
+
+    @property
+    def grpc(self):
+        """Address of gRPC, as gRPC clients write it."""
+        return self.urls[-1].partition("://")[2]
+
+    def stop(self):
+        self.server.should_exit = True
+        self._thread.join(60)
+        assert not self._thread.is_alive()

