@@ -24,8 +24,8 @@ from cluster_serving.protocol.inputs import Array, Image, Input, SparseTensor
 from cluster_serving.protocol.original import arrow as original_arrow
 from cluster_serving.protocol.original import image_stream
 from cluster_serving.protocol.results import decode_result
-from tests.job.compatibility import CLIENTS, ENGINES, FILTERS, IMAGES, KINDS, document, excluded
-from tests.job.models import direct, doubled, row_means, twice
+from tests.support import direct, doubled, row_means, twice
+from tests.support.compatibility import CLIENTS, ENGINES, FILTERS, IMAGES, KINDS, document, excluded
 from tests.support.early_arrow import reframed
 
 COUNTS = (1, 3, 32)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.job.models import writers
+from tests.support import writers
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -17,8 +17,7 @@ from cluster_serving.job.models import load_model
 from cluster_serving.job.models.openvino.ir import OpenVINOModel
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import InferenceFailed, ModelError
-from tests.job.models import direct
-from tests.support import model_zoo
+from tests.support import direct, model_zoo
 
 X = np.arange(64, dtype=np.float32)[np.newaxis] / 64
 # OpenVINO computes in bfloat16 where the processor can; its probabilities are then off by 0.01.

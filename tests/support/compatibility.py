@@ -1,6 +1,6 @@
 """What goes together: engines, inputs, filters and clients. The tests and docs/compatibility.md are made of it.
 
-python -m tests.job.compatibility > docs/compatibility.md
+python -m tests.support.compatibility > docs/compatibility.md
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tests.job.models import doubled, twice
+from tests.support import doubled, twice
 
 ENGINES = tuple(twice.ENGINES)
 TENSORS = ("float32", "int64", "uint8", "bool", "strings", "sparse", "single number", "pixels")
@@ -157,7 +157,7 @@ _DOCUMENT = """\
 # What goes together
 
 Every engine is tested with every input, filter and client: the answer is what the framework itself computes for the
-same record. `tests/job/compatibility.py` holds what does not work, and makes this page. A number in brackets
+same record. `tests/support/compatibility.py` holds what does not work, and makes this page. A number in brackets
 points to a reason at the end; *yes* with a reason: with some of the engines.
 
 Image files are: {images}. *pixels* are an image as an

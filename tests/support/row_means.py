@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.job.models import writers
-from tests.support import model_zoo
+from tests.support import model_zoo, writers
 
 HEIGHT, WIDTH = 1, 24
 """One row, so that what a model gives is a vector and a table: every filter fits."""

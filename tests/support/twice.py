@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.job.models import writers
-from tests.support import model_zoo
+from tests.support import model_zoo, writers
 
 Shape = tuple[int, ...]
 

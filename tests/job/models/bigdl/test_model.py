@@ -13,14 +13,14 @@ from cluster_serving.job.models import load_model
 from cluster_serving.job.models.bigdl.layers import LAYERS
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import InferenceFailed, ModelError
-from tests.job.models.writers import bigdl_graph, bigdl_module, save_bigdl
 from tests.support import model_zoo
+from tests.support.writers import bigdl_graph, bigdl_module, save_bigdl
 
 RNG = np.random.default_rng(0)
 PADS = [0, 1, -1]
 
 
-GOLDEN = Path(__file__).parent / "bigdl-0.13"
+GOLDEN = Path(__file__).parent / "golden-0.13"
 """Files that BigDL wrote, what it answers, and the program that made them."""
 
 
