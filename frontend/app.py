@@ -17,9 +17,10 @@ from cluster_serving.frontend.api.original import http as original_http
 from cluster_serving.frontend.api.requests import routes as requests
 from cluster_serving.frontend.api.v2 import http as v2_http
 from cluster_serving.frontend.context import FrontEnd
+from cluster_serving.frontend.errors import MethodNotAllowed, PathNotFound
 from cluster_serving.frontend.server.middleware import Guard
 from cluster_serving.frontend.server.responses import Json, error_response
-from cluster_serving.protocol.errors import MethodNotAllowed, PathNotFound, ServingError
+from cluster_serving.protocol.errors import ServingError
 
 
 def make(front: FrontEnd) -> ASGIApp:

@@ -34,9 +34,9 @@ from cluster_serving.frontend.api.openapi_terms import (
     refusals,
 )
 from cluster_serving.frontend.context import FrontEnd
+from cluster_serving.frontend.errors import ERRORS
 from cluster_serving.frontend.options import ResponseFormat
 from cluster_serving.frontend.server.responses import Json
-from cluster_serving.protocol.errors import ERRORS
 
 _FORMATS = list(get_args(ResponseFormat))
 _FORMAT = parameter("responseFormat", "query", "How predictions are written.", type="string", enum=_FORMATS)

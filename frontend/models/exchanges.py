@@ -8,9 +8,10 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Any
 
+from cluster_serving.frontend.errors import ModelNotFound
 from cluster_serving.frontend.models.deferred import DeferredExchange
 from cluster_serving.protocol.connection import connect_async, translated
-from cluster_serving.protocol.errors import ModelNotFound, ServingError
+from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.failover import is_cluster_url
 
 

@@ -8,12 +8,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from cluster_serving.frontend.errors import ModelNotFound
 from cluster_serving.frontend.models.exchanges import Exchanges
 from cluster_serving.frontend.models.servables import VERSION, Servable
 from cluster_serving.frontend.models.served_model import ServedModel
 from cluster_serving.frontend.server.admission import Flight
 from cluster_serving.protocol.connection import translated
-from cluster_serving.protocol.errors import ModelNotFound, ServingError
+from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.failover import is_cluster_url
 from cluster_serving.protocol.inputs import Input
 from cluster_serving.protocol.keys import DEFAULT_JOB, JOBS_KEY, NORMAL, secret_key, slots_key, stats_key, streams_of

@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from cluster_serving.protocol.errors import Overloaded, RateLimited
+from cluster_serving.frontend.errors import Overloaded, RateLimited
 
 
 class Flight:

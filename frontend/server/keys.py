@@ -10,7 +10,7 @@ import secrets
 import time
 from pathlib import Path
 
-from cluster_serving.protocol.errors import Unauthenticated
+from cluster_serving.frontend.errors import Unauthenticated
 
 log = logging.getLogger(__name__)
 

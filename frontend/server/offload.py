@@ -12,7 +12,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import ParamSpec, TypeVar
 
-from cluster_serving.protocol.errors import Overloaded
+from cluster_serving.frontend.errors import Overloaded
 
 LARGE = 1 << 20
 """Bytes from which on work is done elsewhere: 10 ms of parsing, which is ten times what a way to a process costs."""

@@ -7,9 +7,10 @@ import asyncio
 from starlette.responses import Response
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from cluster_serving.frontend.errors import HeadersTooLarge, MalformedHttp, Overloaded
 from cluster_serving.frontend.options import HttpOptions
 from cluster_serving.frontend.server.responses import error_response
-from cluster_serving.protocol.errors import HeadersTooLarge, MalformedHttp, Overloaded, ServingError
+from cluster_serving.protocol.errors import ServingError
 
 _TOO_LARGE = HeadersTooLarge("the address and the headers of the request are too large (maxHeaderBytes)")
 _MALFORMED = MalformedHttp("the request is not HTTP/1.1")

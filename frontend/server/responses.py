@@ -11,8 +11,9 @@ import orjson
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from cluster_serving.frontend.errors import BodyTimeout, RateLimited
 from cluster_serving.frontend.options import HttpOptions
-from cluster_serving.protocol.errors import BodyTimeout, RateLimited, RequestTooLarge, ServingError
+from cluster_serving.protocol.errors import RequestTooLarge, ServingError
 
 _RETRY_AFTER = {"QUEUE_FULL": 1, "OVERLOADED": 1, "REDIS_UNAVAILABLE": 1}
 

@@ -5,8 +5,9 @@ import asyncio
 import pytest
 
 from cluster_serving.connectors.slots import SlotReporter
+from cluster_serving.frontend.errors import ModelNotFound
 from cluster_serving.frontend.models.gateway import Gateway
-from cluster_serving.protocol.errors import ModelNotFound, RedisUnavailable, ServingError
+from cluster_serving.protocol.errors import RedisUnavailable, ServingError
 from cluster_serving.protocol.keys import DEFAULT_JOB, JOBS_KEY, slots_key
 from cluster_serving.protocol.slots import SlotReport
 

@@ -8,9 +8,9 @@ import sys
 import httpx
 import pytest
 
+from cluster_serving.frontend.errors import RateLimited, Unauthenticated
 from cluster_serving.frontend.server.admission import TokenBucket
 from cluster_serving.frontend.server.keys import Keys, KeysError, new_key
-from cluster_serving.protocol.errors import RateLimited, Unauthenticated
 from tests.support.waiting import wait_until
 
 BODY = json.dumps({"instances": [{"x": [1, 2]}]})

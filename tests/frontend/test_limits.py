@@ -8,8 +8,8 @@ import time
 import httpx
 import pytest
 
+from cluster_serving.frontend.errors import Overloaded
 from cluster_serving.frontend.server.admission import Flight
-from cluster_serving.protocol.errors import Overloaded
 from tests.support.waiting import wait_until
 
 BODY = json.dumps({"instances": [{"x": [1, 2]}]}).encode()

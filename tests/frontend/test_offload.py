@@ -22,9 +22,10 @@ from cluster_serving.frontend.api.original import instances, predictions
 from cluster_serving.frontend.api.v2 import batch as v2_batch
 from cluster_serving.frontend.api.v2 import body as v2_body
 from cluster_serving.frontend.api.v2 import datatypes
+from cluster_serving.frontend.errors import Overloaded
 from cluster_serving.frontend.proto import inference
 from cluster_serving.frontend.server.offload import LARGE, Offload
-from cluster_serving.protocol.errors import InvalidInput, Overloaded
+from cluster_serving.protocol.errors import InvalidInput
 from tests.support.waiting import wait_until
 
 VALUES = 400_000

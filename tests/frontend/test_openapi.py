@@ -17,7 +17,7 @@ from cluster_serving.frontend.api import assets, monitoring, openapi, page
 from cluster_serving.frontend.api.original import http as original_http
 from cluster_serving.frontend.api.requests import routes as requests
 from cluster_serving.frontend.api.v2 import http as v2_http
-from cluster_serving.protocol.errors import ERRORS
+from cluster_serving.frontend.errors import ERRORS
 from cluster_serving.protocol.results import encode_result
 
 APIS = (original_http, v2_http, requests, monitoring, openapi, page)

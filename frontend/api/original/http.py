@@ -12,12 +12,13 @@ from starlette.routing import Route
 
 from cluster_serving.frontend.api.original import instances, predictions
 from cluster_serving.frontend.context import FrontEnd
+from cluster_serving.frontend.errors import Forbidden
 from cluster_serving.frontend.models.served_model import ServedModel
 from cluster_serving.frontend.options import LOOPBACK, ResponseFormat
 from cluster_serving.frontend.server.disconnect import unless_disconnected
 from cluster_serving.frontend.server.middleware import note
 from cluster_serving.frontend.server.responses import Json, error_headers, failures, read_body, worst
-from cluster_serving.protocol.errors import Forbidden, InvalidInput, ServingError
+from cluster_serving.protocol.errors import InvalidInput, ServingError
 from cluster_serving.protocol.keys import NORMAL
 from cluster_serving.protocol.results import Outputs
 from cluster_serving.protocol.slots import TensorSpec

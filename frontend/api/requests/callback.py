@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from cluster_serving.protocol.errors import Forbidden, InvalidInput, ServingError
+from cluster_serving.frontend.errors import Forbidden
+from cluster_serving.protocol.errors import InvalidInput, ServingError
 
 log = logging.getLogger(__name__)
 

@@ -24,12 +24,13 @@ from cluster_serving.frontend.api.original.http import priority_of
 from cluster_serving.frontend.api.requests.callback import Callbacks
 from cluster_serving.frontend.api.requests.ticket import Ticket
 from cluster_serving.frontend.context import FrontEnd
+from cluster_serving.frontend.errors import RequestNotFound
 from cluster_serving.frontend.models.served_model import ServedModel
 from cluster_serving.frontend.server.disconnect import unless_disconnected
 from cluster_serving.frontend.server.middleware import note
 from cluster_serving.frontend.server.responses import Json, dumps, failures, read_body
 from cluster_serving.protocol.connection import translated
-from cluster_serving.protocol.errors import InvalidInput, RedisUnavailable, RequestNotFound, ServingError
+from cluster_serving.protocol.errors import InvalidInput, RedisUnavailable, ServingError
 from cluster_serving.protocol.inputs import Input
 from cluster_serving.protocol.keys import NORMAL, result_key, stream_of
 from cluster_serving.protocol.results import Fields, Outputs, decode_outputs

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from cluster_serving.protocol.errors import RequestNotFound
+from cluster_serving.frontend.errors import RequestNotFound
 
 _ID = re.compile(r"([0-9a-f]{32})-([1-9][0-9]{0,5})-([A-Za-z0-9_.-]+|\{[A-Za-z0-9_.-]+\})")
 

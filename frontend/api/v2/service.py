@@ -16,12 +16,13 @@ from cluster_serving.frontend.api.original import predictions
 from cluster_serving.frontend.api.v2 import batch as v2_batch
 from cluster_serving.frontend.api.v2 import metadata as v2_metadata
 from cluster_serving.frontend.api.v2.metadata import Counts
+from cluster_serving.frontend.errors import ModelNotFound
 from cluster_serving.frontend.models.gateway import Gateway
 from cluster_serving.frontend.models.health import Health
 from cluster_serving.frontend.models.served_model import ServedModel
 from cluster_serving.frontend.options import HttpOptions
 from cluster_serving.frontend.server.offload import Offload
-from cluster_serving.protocol.errors import InvalidInput, ModelError, ModelNotFound, ServingError
+from cluster_serving.protocol.errors import InvalidInput, ModelError, ServingError
 from cluster_serving.protocol.inputs import Array
 from cluster_serving.protocol.keys import NORMAL, PRIORITIES
 from cluster_serving.protocol.slots import SlotReport

@@ -1,0 +1,121 @@
+"""Errors that only the front end raises; with those of `protocol.errors`, all that its clients can get."""
+
+from __future__ import annotations
+
+from cluster_serving.protocol.errors import ERRORS as PROTOCOL_ERRORS
+from cluster_serving.protocol.errors import ServingError
+
+
+class ModelNotFound(ServingError):
+    """No job of this name is known."""
+
+    code = "MODEL_NOT_FOUND"
+    http_status = 404
+    grpc_status = "NOT_FOUND"
+
+
+class RequestNotFound(ServingError):
+    """No request of this id is known, or its result is no longer kept."""
+
+    code = "REQUEST_NOT_FOUND"
+    http_status = 404
+    grpc_status = "NOT_FOUND"
+
+
+class PathNotFound(ServingError):
+    """A front end has nothing at this path."""
+
+    code = "NOT_FOUND"
+    http_status = 404
+    grpc_status = "UNIMPLEMENTED"
+
+
+class MethodNotAllowed(ServingError):
+    """A front end does something else at this path."""
+
+    code = "METHOD_NOT_ALLOWED"
+    http_status = 405
+    grpc_status = "UNIMPLEMENTED"
+
+
+class MalformedHttp(ServingError):
+    """A front end got what is not HTTP."""
+
+    code = "MALFORMED_HTTP"
+    http_status = 400
+    grpc_status = "INTERNAL"
+
+
+class HeadersTooLarge(ServingError):
+    """The address and the headers of a request to a front end are too large."""
+
+    code = "HEADERS_TOO_LARGE"
+    http_status = 431
+    grpc_status = "RESOURCE_EXHAUSTED"
+
+
+class BodyTimeout(ServingError):
+    """The body of a request to a front end did not arrive in time."""
+
+    code = "BODY_TIMEOUT"
+    http_status = 408
+    grpc_status = "DEADLINE_EXCEEDED"
+
+
+class Overloaded(ServingError):
+    """The front end has as many requests in flight as it may; nothing was queued."""
+
+    code = "OVERLOADED"
+    http_status = 503
+    grpc_status = "UNAVAILABLE"
+
+
+class RateLimited(ServingError):
+    """The caller sends more requests than its rate allows; nothing was queued.
+
+    Args:
+        message: The text.
+        retry_after: Seconds after which it is worth another try.
+    """
+
+    code = "RATE_LIMITED"
+    http_status = 429
+    grpc_status = "RESOURCE_EXHAUSTED"
+
+    def __init__(self, message: str, retry_after: float = 1.0) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class Unauthenticated(ServingError):
+    """The request has no API key, or an unknown one."""
+
+    code = "UNAUTHENTICATED"
+    http_status = 401
+    grpc_status = "UNAUTHENTICATED"
+
+
+class Forbidden(ServingError):
+    """The front end is configured not to do this."""
+
+    code = "FORBIDDEN"
+    http_status = 403
+    grpc_status = "PERMISSION_DENIED"
+
+
+FRONT_END_ERRORS: tuple[type[ServingError], ...] = (
+    ModelNotFound,
+    RequestNotFound,
+    PathNotFound,
+    MethodNotAllowed,
+    MalformedHttp,
+    HeadersTooLarge,
+    BodyTimeout,
+    Overloaded,
+    RateLimited,
+    Unauthenticated,
+    Forbidden,
+)
+
+ERRORS = PROTOCOL_ERRORS | {error.code: error for error in FRONT_END_ERRORS}
+"""Code → exception, of all errors that a front end answers with."""
