@@ -21,10 +21,11 @@ test: .venv/dev .venv/installed  ## Run the tests, against a real Redis and a re
 chaos: .venv/dev .venv/installed  ## Faults at random times under load, 20 rounds (about 15 minutes)
 	@$(BIN)/python -m tests.chaos.run $(CHAOS)
 
-check: .venv/dev .venv/installed  ## Lint, format and types
+check: .venv/dev .venv/installed  ## Lint, format, types and import rules
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache --no-logo
 
 fuzz: .venv/fuzz .venv/installed  ## Look for requests that break the job, for SECONDS=60
 	@$(BIN)/python -m tests.fuzz.entries .fuzz/entries -artifact_prefix=.fuzz/ -max_total_time=$(or $(SECONDS),60) \
