@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from cluster_serving.frontend.api import monitoring, openapi, page
+from cluster_serving.frontend.api import docs, monitoring, page
 from cluster_serving.frontend.api.original import http as original_http
 from cluster_serving.frontend.api.requests import routes as requests
 from cluster_serving.frontend.api.v2 import http as v2_http
@@ -38,7 +38,7 @@ def make(front: FrontEnd) -> ASGIApp:
             *v2_http.routes(front),
             *requests.routes(front),
             *monitoring.routes(front),
-            *openapi.routes(front),
+            *docs.routes(front),
             *page.routes(front),
         ],
         lifespan=lifespan,

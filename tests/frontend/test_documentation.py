@@ -8,14 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from cluster_serving.frontend.errors import ERRORS
 from cluster_serving.frontend.options import HttpOptions
 from tests.support.cluster import BIN
 
-DOCS = Path(__file__).parents[2] / "docs" / "http.md"
+DOCS = Path(__file__).parents[2] / "docs"
+PROTOCOL, HTTP = DOCS / "protocol.md", DOCS / "http.md"
 
 
 def test_every_curl_line_is_answered(ask, tmp_path):
-    blocks = re.findall(r"```sh\n(.*?)```", DOCS.read_text("utf8"), re.DOTALL)
+    blocks = re.findall(r"```sh\n(.*?)```", HTTP.read_text("utf8"), re.DOTALL)
     lines = [line.split("  #")[0] for block in blocks for line in block.splitlines() if line.startswith("curl ")]
     assert len(lines) >= 8
     found = ""
@@ -27,11 +29,28 @@ def test_every_curl_line_is_answered(ask, tmp_path):
 
 
 def test_the_options_are_those_that_there_are():
-    named = set(re.findall(r"^\| (`[^|]*) \|", DOCS.read_text("utf8").partition("## Options")[2], re.MULTILINE))
+    named = set(re.findall(r"^\| (`[^|]*) \|", HTTP.read_text("utf8").partition("## Options")[2], re.MULTILINE))
     options = {name for names in named for name in re.findall(r"`([a-z]\w*)`", names) if "_" not in name}
     known = {field.alias for field in HttpOptions.model_fields.values()}
     assert options
     assert options <= known
+
+
+def test_the_tables_of_errors_are_complete():
+    rows = re.findall(r"^\| (`[A-Z_`, ]+) \| ([\d, ]+) \| ([A-Z_, ]+) \|", PROTOCOL.read_text("utf8"), re.MULTILINE)
+    told = {}
+    for codes, statuses, grpc in rows:
+        codes, statuses, grpc = (cell.replace("`", "").split(", ") for cell in (codes, statuses, grpc))
+        told |= {
+            code: (int(statuses[min(at, len(statuses) - 1)]), grpc[min(at, len(grpc) - 1)])
+            for at, code in enumerate(codes)
+        }
+    assert told == {code: (error.http_status, error.grpc_status) for code, error in ERRORS.items()}
+    table = HTTP.read_text("utf8").partition("## Errors")[2].partition("\n## ")[0]
+    statuses = {
+        int(status) for row in re.findall(r"^\| ([\d, ]+) \|", table, re.MULTILINE) for status in row.split(", ")
+    }
+    assert statuses == {error.http_status for error in ERRORS.values()}
 
 
 @pytest.mark.parametrize("command", [["cluster-serving-http"], ["cluster-serving", "http"]])

@@ -5,7 +5,7 @@ import re
 import subprocess
 import sys
 import threading
-from pathlib import Path
+from typing import get_args
 
 import httpx
 import numpy as np
@@ -13,16 +13,18 @@ import pytest
 
 from cluster_serving.connectors.answer import Answer, write_answers
 from cluster_serving.connectors.stream import StreamReader, create_group
-from cluster_serving.frontend.api import assets, monitoring, openapi, page
+from cluster_serving.frontend.api import assets, docs, monitoring, page
 from cluster_serving.frontend.api.original import http as original_http
 from cluster_serving.frontend.api.requests import routes as requests
 from cluster_serving.frontend.api.v2 import http as v2_http
-from cluster_serving.frontend.errors import ERRORS
+from cluster_serving.frontend.api.v2.body import HEADER_LENGTH
+from cluster_serving.frontend.api.v2.datatypes import BYTES, DTYPES
+from cluster_serving.frontend.errors import ERRORS, MethodNotAllowed
+from cluster_serving.frontend.options import ResponseFormat
+from cluster_serving.protocol.keys import PRIORITIES
 from cluster_serving.protocol.results import encode_result
 
-APIS = (original_http, v2_http, requests, monitoring, openapi, page)
-DOCS = Path(__file__).parents[2] / "docs"
-PROTOCOL, HTTP = DOCS / "protocol.md", DOCS / "http.md"
+APIS = (original_http, v2_http, requests, monitoring, docs, page)
 
 TRUTHS = (
     "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance,unsupported_method"
@@ -80,34 +82,49 @@ def test_every_path_is_documented(serve):
     front = serve().front
     routes = [route for module in APIS for route in module.routes(front)]
     served = {(route.path, method.lower()) for route in routes for method in route.methods - {"HEAD"}}
-    paths = openapi.document(keys=False)["paths"]
+    paths = docs.document(keys=False)["paths"]
     described = {(path, method) for path, methods in paths.items() for method in methods}
     # Its scripts and its style are of no use to others.
     parts_of_the_page = {(path, "get") for path in assets.PATHS - {"/ui"}}
     assert served - parts_of_the_page == described
 
 
-def test_the_tables_of_errors_are_complete():
-    rows = re.findall(r"^\| (`[A-Z_`, ]+) \| ([\d, ]+) \| ([A-Z_, ]+) \|", PROTOCOL.read_text("utf8"), re.MULTILINE)
-    told = {}
-    for codes, statuses, grpc in rows:
-        codes, statuses, grpc = (cell.replace("`", "").split(", ") for cell in (codes, statuses, grpc))
-        told |= {
-            code: (int(statuses[min(at, len(statuses) - 1)]), grpc[min(at, len(grpc) - 1)])
-            for at, code in enumerate(codes)
-        }
-    assert told == {code: (error.http_status, error.grpc_status) for code, error in ERRORS.items()}
-    table = HTTP.read_text("utf8").partition("## Errors")[2].partition("\n## ")[0]
-    statuses = {
-        int(status) for row in re.findall(r"^\| ([\d, ]+) \|", table, re.MULTILINE) for status in row.split(", ")
-    }
-    assert statuses == {error.http_status for error in ERRORS.values()}
+@pytest.mark.parametrize("kind", ["parameters", "responses", "schemas"])
+def test_every_component_is_referred_to_and_every_reference_has_one(kind):
+    document = docs.document(keys=False)
+    referred = set(re.findall(rf"#/components/{kind}/(\w+)", json.dumps(document)))
+    assert referred == document["components"][kind].keys()
 
 
-def test_every_schema_that_is_referred_to_is_there():
-    document = openapi.document(keys=False)
-    referred = set(re.findall(r"#/components/schemas/(\w+)", json.dumps(document)))
-    assert referred == document["components"]["schemas"].keys()
+def test_the_errors_of_the_document_are_those_of_the_table():
+    document = docs.document(keys=False)
+    assert document["components"]["schemas"]["Error"]["properties"]["code"]["enum"] == sorted(ERRORS)
+    operations = [operation for methods in document["paths"].values() for operation in methods.values()]
+    documented = {int(status) for operation in operations for status in operation["responses"]}
+    # A method that a path does not have is in no document.
+    statuses = {error.http_status for error in ERRORS.values()} - {MethodNotAllowed.http_status}
+    assert {status for status in documented if status >= 400} == statuses
+
+
+def test_a_status_has_one_component_in_all_operations():
+    document = docs.document(keys=False)
+    components = {}
+    for methods in document["paths"].values():
+        for operation in methods.values():
+            for status, response in operation["responses"].items():
+                if "$ref" in response:
+                    components.setdefault(status, set()).add(response["$ref"])
+    assert [status for status, names in components.items() if len(names) > 1] == []
+
+
+def test_the_choices_of_the_document_are_those_of_the_code():
+    components = docs.document(keys=False)["components"]
+    parameters, schemas = components["parameters"], components["schemas"]
+    assert parameters["ResponseFormat"]["schema"]["enum"] == list(get_args(ResponseFormat))
+    assert sorted(parameters["Priority"]["schema"]["enum"]) == sorted(PRIORITIES)
+    assert parameters["JsonLength"]["name"] == HEADER_LENGTH
+    tensor = schemas["V2InferRequest"]["properties"]["inputs"]["items"]
+    assert tensor["properties"]["datatype"]["enum"] == [*DTYPES, BYTES]
 
 
 def test_the_page_needs_nothing_from_elsewhere(serve):
@@ -120,5 +137,5 @@ def test_the_page_needs_nothing_from_elsewhere(serve):
 
 
 def test_keys_are_part_of_the_document_where_they_are_needed():
-    assert "security" not in openapi.document(keys=False)
-    assert openapi.document(keys=True)["security"] == [{"bearer": []}, {"key": []}]
+    assert "security" not in docs.document(keys=False)
+    assert docs.document(keys=True)["security"] == [{"bearer": []}, {"key": []}]
