@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from redis.exceptions import RedisError
 
-from cluster_serving.client.cancel import Place, RecentEntries, cancelling
+from cluster_serving.client.cancel import Place, RecentEntries, cancel
 from cluster_serving.client.convert import inputs_of, to_inputs
 from cluster_serving.client.dispatcher import Dispatcher
 from cluster_serving.client.enqueue import enqueueing
@@ -117,7 +117,7 @@ class AsyncInputQueue(_AsyncQueue):
     async def cancel(self, uri: str) -> bool:
         """Withdraw a request that is not being computed yet; see `InputQueue.cancel`."""
         with translated(self.db):
-            return await run_async(self.db, cancelling(self.name, uri, self._recent.find(uri)))
+            return await run_async(self.db, cancel(self.name, uri, self._recent.find(uri)))
 
     async def predict(self, request_data: object, timeout: float = 5, *, priority: str = NORMAL) -> Result:
         """Queue a request, wait for its result and delete it from Redis; see `InputQueue.predict`.

@@ -12,37 +12,12 @@ from cluster_serving.protocol.errors import RequestCancelled
 from cluster_serving.protocol.keys import GROUP, limits_key, result_key, streams_of
 from cluster_serving.protocol.original import image_stream
 from cluster_serving.protocol.results import encode_error
-from cluster_serving.protocol.scripts import Call, Procedure, Script, flat
-from cluster_serving.protocol.searching import NEWEST, page
+from cluster_serving.protocol.scripts import NEWEST, WITHDRAW, Call, Procedure, flat, page_call
 
 DEFAULT_RESULT_TTL = 3600
 """Seconds that the answer to a withdrawn request is kept if no job has said how long."""
 
 _MOST_REMEMBERED = 10_000
-
-# An entry is being computed if it is pending in the group; without a group, no job has ever read.
-_CANCEL = Script("""
-local pending = redis.pcall('XPENDING', KEYS[1], ARGV[1], ARGV[2], ARGV[2], 1)
-if not pending.err and #pending > 0 then return 0 end
-local found = redis.call('XRANGE', KEYS[1], ARGV[2], ARGV[2])
-if #found == 0 then return 0 end
-local entry = {}
-for i = 1, #found[1][2], 2 do entry[found[1][2][i]] = found[1][2][i + 1] end
-if entry.uri ~= ARGV[3] then return 0 end
-redis.call('XDEL', KEYS[1], ARGV[2])
-if #ARGV > 4 then
-  -- The clients of 0.7 and 0.8 look for their result elsewhere.
-  local key = entry.image and not entry.data and KEYS[4] or KEYS[2]
-  redis.call('DEL', key)
-  redis.call('HSET', key, unpack(ARGV, 5))
-  redis.call('EXPIRE', key, redis.call('HGET', KEYS[3], 'resultTtl') or ARGV[4])
-  local channel = entry.reply_to
-  if not channel or channel == '' then channel = key end
-  redis.call('PUBLISH', channel, ARGV[3])
-end
-if entry.data_file then return {redis.call('HGET', KEYS[3], 'payloadFolder') or '', entry.data_file} end
-return 1
-""")
 
 
 class Place(NamedTuple):
@@ -74,7 +49,7 @@ class RecentEntries:
             return self._entries.get(uri)
 
 
-def cancelling(job: str, uri: str, place: Place | None) -> Procedure[bool]:
+def cancel(job: str, uri: str, place: Place | None) -> Procedure[bool]:
     """Withdraw a request and answer it with `RequestCancelled`.
 
     Args:
@@ -87,14 +62,14 @@ def cancelling(job: str, uri: str, place: Place | None) -> Procedure[bool]:
     """
     answer = encode_error(RequestCancelled(f"the request {uri!r} was cancelled before it was computed"))
     if place is not None:
-        return clear_withdrawn((yield withdrawal(job, uri, place, answer)))
+        return clear_withdrawn((yield withdraw_call(job, uri, place, answer)))
     done = False
     for stream in streams_of(job):
         last = NEWEST
         while last:
-            last, found = yield page(stream, last, "uri", _bytes(uri))
+            last, found = yield page_call(stream, last, "uri", _bytes(uri))
             for entry_id, _ in found:
-                done = clear_withdrawn((yield withdrawal(job, uri, Place(stream, entry_id), answer))) or done
+                done = clear_withdrawn((yield withdraw_call(job, uri, Place(stream, entry_id), answer))) or done
     return done
 
 
@@ -102,7 +77,7 @@ def clear_withdrawn(reply: object) -> bool:
     """Remove the file of a request, if it had one, once it is withdrawn.
 
     Args:
-        reply: To `withdrawal`.
+        reply: To `withdraw_call`.
 
     Returns:
         Whether it was withdrawn.
@@ -112,7 +87,7 @@ def clear_withdrawn(reply: object) -> bool:
     return bool(reply)
 
 
-def withdrawal(job: str, uri: str, place: Place, answer: Mapping[str, str | bytes] = MappingProxyType({})) -> Call:
+def withdraw_call(job: str, uri: str, place: Place, answer: Mapping[str, str | bytes] = MappingProxyType({})) -> Call:
     """The call that takes a request out of the stream, unless it is being computed.
 
     Args:
@@ -124,7 +99,7 @@ def withdrawal(job: str, uri: str, place: Place, answer: Mapping[str, str | byte
     keys = [place.stream, result_key(job, uri), limits_key(job)]
     if job == image_stream.STREAM:
         keys.append(image_stream.result_key(uri))
-    return Call(_CANCEL, keys, [GROUP, place.entry_id, _bytes(uri), DEFAULT_RESULT_TTL, *flat(answer)])
+    return Call(WITHDRAW, keys, [GROUP, place.entry_id, _bytes(uri), DEFAULT_RESULT_TTL, *flat(answer)])
 
 
 def _bytes(uri: str) -> bytes:

@@ -17,7 +17,7 @@ from typing import Any
 import redis.asyncio
 from redis.exceptions import RedisError
 
-from cluster_serving.client.cancel import Place, clear_withdrawn, withdrawal
+from cluster_serving.client.cancel import Place, clear_withdrawn, withdraw_call
 from cluster_serving.client.enqueue import adding, refusal
 from cluster_serving.client.line import Line
 from cluster_serving.client.listener import Listener
@@ -27,12 +27,11 @@ from cluster_serving.client.request_options import RequestOptions
 from cluster_serving.protocol.connection import translated
 from cluster_serving.protocol.entry import RESULT, request_fields
 from cluster_serving.protocol.errors import ServingError
-from cluster_serving.protocol.fetching import fetching, fields_of
 from cluster_serving.protocol.inputs import Input
 from cluster_serving.protocol.keys import NORMAL, result_key, stream_of, uri_of
 from cluster_serving.protocol.payload_files import PayloadFolders
 from cluster_serving.protocol.results import Fields
-from cluster_serving.protocol.scripts import Call, run_async
+from cluster_serving.protocol.scripts import Call, fetch_call, fields_of, run_async
 from cluster_serving.protocol.timeouts import result_timeout_async
 
 _DELETE_PAUSE = 0.01
@@ -197,7 +196,7 @@ class Dispatcher:
         calls = [adding(job, [(p.fields, p.priority) for p in group]) for job, group in groups.items()]
         deleted, self._to_delete = self._to_delete, []
         if deleted:
-            calls.append(fetching([], deleted))
+            calls.append(fetch_call([], deleted))
         replies: list[Any] = [None]
         try:
             replies = await self._sending.call_all(calls)
@@ -213,7 +212,7 @@ class Dispatcher:
     def _withdraw(self, pending: Pending) -> None:
         """Take a request for which nobody waits out of the stream; if it is being computed, that goes on."""
         place = Place(stream_of(pending.job, pending.priority), pending.entry_id or b"")
-        self._to_withdraw.append(withdrawal(pending.job, uri_of(pending.job, pending.key), place))
+        self._to_withdraw.append(withdraw_call(pending.job, uri_of(pending.job, pending.key), place))
         self._look({})
 
     async def _fetch(self) -> None:
@@ -231,7 +230,7 @@ class Dispatcher:
             withdrawn, self._to_withdraw = self._to_withdraw, []
             started = time.perf_counter()
             try:
-                fetch = fetching([pending.key for _, pending in waiting], deleted)
+                fetch = fetch_call([pending.key for _, pending in waiting], deleted)
                 replies, *gone = await self._fetching.call_all([fetch, *withdrawn])
                 if isinstance(replies, RedisError):
                     raise replies

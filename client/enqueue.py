@@ -19,37 +19,9 @@ from cluster_serving.protocol.errors import QueueFull, ServingError
 from cluster_serving.protocol.inputs import Input
 from cluster_serving.protocol.keys import NORMAL, limits_key, result_key, stream_of, streams_of
 from cluster_serving.protocol.payload_files import PayloadFolders
-from cluster_serving.protocol.scripts import Call, Pause, Procedure, Script, flat
+from cluster_serving.protocol.scripts import ADD, QUEUE_LENGTH, Argument, Call, Pause, Procedure, flat
 
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.004, 0.25
-
-# Counting and adding in one step: of many clients, none can come in between. The result of an earlier request of that
-# uri goes last, since after its first write a script may fill a Redis that has reached its memory limit.
-_ADD = Script("""
-local limit = tonumber(redis.call('HGET', KEYS[1], 'maxQueueLength') or nil)
-local length = 0
-if limit then length = redis.call('XLEN', KEYS[2]) + redis.call('XLEN', KEYS[3]) + redis.call('XLEN', KEYS[4]) end
-local replies, at = {}, 1
-while at < #ARGV do
-  local reply
-  local last = at + 1 + tonumber(ARGV[at + 1])
-  if limit and length >= limit then
-    reply = {length, limit}
-  else
-    reply = redis.pcall('XADD', KEYS[tonumber(ARGV[at])], '*', unpack(ARGV, at + 2, last))
-    if type(reply) == 'string' then length = length + 1 end
-  end
-  replies[#replies + 1] = reply
-  at = last + 1
-end
-if KEYS[5] and type(replies[1]) == 'string' then redis.call('DEL', KEYS[5]) end
-return replies
-""")
-
-_LOOK = Script("""
-local length = redis.call('XLEN', KEYS[2]) + redis.call('XLEN', KEYS[3]) + redis.call('XLEN', KEYS[4])
-return {length, tonumber(redis.call('HGET', KEYS[1], 'maxQueueLength') or length + 1)}
-""")
 
 
 def adding(job: str, requests: Iterable[tuple[Mapping[str, str | bytes], str]], earlier_result: str = "") -> Call:
@@ -62,11 +34,11 @@ def adding(job: str, requests: Iterable[tuple[Mapping[str, str | bytes], str]], 
         earlier_result: Key of a result to delete, which would be taken for that of the first request.
     """
     keys = [limits_key(job), *streams_of(job), *([earlier_result] if earlier_result else [])]
-    arguments: list[str | bytes | int | float] = []
+    arguments: list[Argument] = []
     for fields, priority in requests:
         # Where its stream is among the keys; Lua counts from 1.
         arguments += [keys.index(stream_of(job, priority)) + 1, 2 * len(fields), *flat(fields)]
-    return Call(_ADD, keys, arguments)
+    return Call(ADD, keys, arguments)
 
 
 def refusal(client: redis.Redis | redis.asyncio.Redis, job: str, reply: Exception | Sequence[int]) -> ServingError:
@@ -138,7 +110,7 @@ def _adding_in_time(job: str, call: Call, patience: float) -> Procedure[bytes]:
                 if left <= 0:
                     raise
                 yield Pause(min(next(pauses), left))
-                length, limit = yield Call(_LOOK, call.keys[:4], [])
+                length, limit = yield Call(QUEUE_LENGTH, call.keys[:4])
 
 
 def _queue_full(job: str, reply: Sequence[int]) -> QueueFull:

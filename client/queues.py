@@ -18,7 +18,7 @@ from typing import Any, Self
 
 from redis.exceptions import RedisError
 
-from cluster_serving.client.cancel import Place, RecentEntries, cancelling
+from cluster_serving.client.cancel import Place, RecentEntries, cancel
 from cluster_serving.client.convert import inputs_of, to_inputs
 from cluster_serving.client.enqueue import enqueueing
 from cluster_serving.client.mailbox import Mailbox
@@ -218,7 +218,7 @@ class InputQueue(_Queue):
             RedisUnavailable: Redis cannot be reached.
         """
         with translated(self.db):
-            return run(self.db, cancelling(self.name, uri, self._recent.find(uri)))
+            return run(self.db, cancel(self.name, uri, self._recent.find(uri)))
 
     def predict(self, request_data: object, timeout: float = 5, *, priority: str = NORMAL) -> Result:
         """Queue a request, wait for its result and delete it from Redis.

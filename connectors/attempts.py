@@ -23,6 +23,7 @@ from cluster_serving.connectors.hashes import put
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.reconnect import connect
 from cluster_serving.protocol.entry import Entry
+from cluster_serving.protocol.keys import attempts_key
 
 _KEEP_S = 7 * 24 * 3600
 _MAX_TRACEBACK = 16_000
@@ -49,11 +50,6 @@ class Attempt:
             return ""
         error = self.traceback.strip().rpartition("\n")[2]
         return f"; the last was process {self.process} on {self.host}{f', at {error}' if error else ''}"
-
-
-def attempts_key(job: str) -> str:
-    """Redis hash of what is known of the attempts at requests that were interrupted."""
-    return f"{job}:attempts"
 
 
 class Attempts:

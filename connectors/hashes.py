@@ -6,14 +6,7 @@ from collections.abc import Mapping
 
 import redis
 
-from cluster_serving.protocol.scripts import Call, Script, call, flat
-
-# At its memory limit Redis refuses what may need memory, but not to a script that has written something before. Only
-# the job can make room again, so it has to start and to go on.
-_PUT = Script("""
-if ARGV[1] == 'all' then redis.call('DEL', KEYS[1]) else redis.call('HDEL', KEYS[1], ARGV[2]) end
-for at = 2, #ARGV, 2 do redis.call('HSET', KEYS[1], ARGV[at], ARGV[at + 1]) end
-""")
+from cluster_serving.protocol.scripts import PUT_FIELDS, Call, call, flat
 
 
 def put(client: redis.Redis, key: str, fields: Mapping[str, str | int], instead: bool = False) -> None:
@@ -28,4 +21,4 @@ def put(client: redis.Redis, key: str, fields: Mapping[str, str | int], instead:
     Raises:
         redis.RedisError: Redis cannot be used.
     """
-    call(client, Call(_PUT, [key], ["all" if instead else "some", *flat(fields)]))
+    call(client, Call(PUT_FIELDS, [key], ["all" if instead else "some", *flat(fields)]))

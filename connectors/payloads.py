@@ -18,8 +18,7 @@ from cluster_serving.protocol.errors import InvalidInput, ServingError
 from cluster_serving.protocol.keys import result_key, stream_of, streams_of
 from cluster_serving.protocol.payload_files import PayloadFolder, is_payload, read, remove, too_large
 from cluster_serving.protocol.results import encode_error
-from cluster_serving.protocol.scripts import call
-from cluster_serving.protocol.searching import NEWEST, page
+from cluster_serving.protocol.scripts import NEWEST, call, page_call
 
 SWEEP_AGE = 3600.0
 """Seconds that a file is left alone; its client may still wait for room in the queue."""
@@ -119,5 +118,5 @@ class Payloads:
     def _referred(self, stream: str) -> Iterator[str]:
         last = NEWEST
         while last:
-            last, found = call(self._client, page(stream, last, "data_file"))
+            last, found = call(self._client, page_call(stream, last, "data_file"))
             yield from (name.decode("ascii", "replace") for _, name in found)

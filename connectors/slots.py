@@ -14,12 +14,10 @@ from cluster_serving.connectors.hashes import put
 from cluster_serving.connectors.reconnect import Backoff
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.keys import JOBS_KEY, slots_key
+from cluster_serving.protocol.scripts import PUT_MEMBER, Call, call
 from cluster_serving.protocol.slots import SlotReport
 
 log = logging.getLogger(__name__)
-
-# As `hashes.put`, a full Redis takes it.
-_PUT_JOB = "redis.call('SREM', KEYS[1], ARGV[1]) redis.call('SADD', KEYS[1], ARGV[1])"
 
 
 class SlotReporter:
@@ -58,4 +56,4 @@ class SlotReporter:
             )
         # In a Redis Cluster this key may be on another node, and jobs are found by their names alone.
         with contextlib.suppress(RedisError):
-            self._client.eval(_PUT_JOB, 1, JOBS_KEY, self._job)
+            call(self._client, Call(PUT_MEMBER, [JOBS_KEY], [self._job]))

@@ -82,6 +82,16 @@ def dead_letters_key(job: str) -> str:
     return f"{job}:dead"
 
 
+def attempts_key(job: str) -> str:
+    """Return the hash of notes about interrupted attempts at requests."""
+    return f"{job}:attempts"
+
+
+def ticket_key(job: str, secret: str) -> str:
+    """Return the hash of an asynchronous HTTP request: its priority, and the stream entry of each instance."""
+    return f"{job}:http:{secret}"
+
+
 def answered_key(job: str) -> str:
     """Return the counter of the requests that a job has answered since its start."""
     return f"{job}:answered"

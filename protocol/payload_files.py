@@ -20,8 +20,8 @@ from redis.exceptions import ConnectionError, TimeoutError
 
 from cluster_serving.protocol.errors import InvalidInput, RedisUnavailable, RequestTooLarge
 from cluster_serving.protocol.inputs import Image, Input
-from cluster_serving.protocol.keys import PAYLOAD_FOLDER, limits_key
-from cluster_serving.protocol.scripts import Call, Procedure, Script
+from cluster_serving.protocol.keys import limits_key
+from cluster_serving.protocol.scripts import FIND_PAYLOAD_FOLDER, Call, Procedure
 
 MIN_BYTES = 1 << 16
 """Smaller inputs go through Redis, which costs as little."""
@@ -32,8 +32,6 @@ _KNOWN_FOR = 5.0
 # Of the file system: the folder may be beside the data of Redis, which must not run out of room.
 _RESERVE = 0.1
 _MOST_PARTS = 1024  # of one writev
-
-_LOOK = Script(f"return redis.call('HGET', KEYS[1], '{PAYLOAD_FOLDER}')")
 
 
 class PayloadFolder:
@@ -130,7 +128,7 @@ class PayloadFolders:
             return None
         until, folder = self._known.get(job, (0.0, None))
         if time.monotonic() >= until:
-            folder = PayloadFolder.here((yield Call(_LOOK, [limits_key(job)], [])))
+            folder = PayloadFolder.here((yield Call(FIND_PAYLOAD_FOLDER, [limits_key(job)])))
             self._known[job] = time.monotonic() + _KNOWN_FOR, folder
         return folder
 

@@ -1,6 +1,6 @@
-"""Lua scripts that Redis runs for the clients, and procedures made of them.
+"""Lua scripts that Redis runs, and the functions that send them.
 
-A procedure is a generator: it yields what it wants of Redis and is sent the reply. So the synchronous and the asyncio
+A procedure is a generator that yields calls of scripts and gets their replies, so that the synchronous and the asyncio
 client share its logic.
 """
 
@@ -11,18 +11,21 @@ import hashlib
 import time
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, Union
 
 import redis
 import redis.asyncio
 from redis.exceptions import NoScriptError, RedisError
 
+from cluster_serving.protocol.keys import PAYLOAD_FOLDER
+
 T = TypeVar("T")
+Argument = Union[str, bytes, int, float]
 
 
 @dataclass(frozen=True)
 class Script:
-    """A Lua script; Redis is sent its SHA-1, and its text only when it does not know it, as after a restart."""
+    """A Lua script. Redis gets its SHA-1, and the text only if that SHA-1 is unknown there, as after a restart."""
 
     text: str
     sha: str = field(init=False)
@@ -31,47 +34,264 @@ class Script:
         object.__setattr__(self, "sha", hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest())
 
 
+# Counts and adds in one step, so that no other client adds in between. Deletes the result of an earlier request of that
+# uri last: after its first write a script may fill a Redis that has reached its memory limit.
+# KEYS: limits, the three streams, result to delete (optional). ARGV per request: index of its stream in KEYS, number of
+# fields and values, fields and values. Reply per request: its entry id, or the queue's length and limit.
+ADD = Script("""
+local limit = tonumber(redis.call('HGET', KEYS[1], 'maxQueueLength') or nil)
+local length = 0
+if limit then length = redis.call('XLEN', KEYS[2]) + redis.call('XLEN', KEYS[3]) + redis.call('XLEN', KEYS[4]) end
+local replies, at = {}, 1
+while at < #ARGV do
+  local reply
+  local last = at + 1 + tonumber(ARGV[at + 1])
+  if limit and length >= limit then
+    reply = {length, limit}
+  else
+    reply = redis.pcall('XADD', KEYS[tonumber(ARGV[at])], '*', unpack(ARGV, at + 2, last))
+    if type(reply) == 'string' then length = length + 1 end
+  end
+  replies[#replies + 1] = reply
+  at = last + 1
+end
+if KEYS[5] and type(replies[1]) == 'string' then redis.call('DEL', KEYS[5]) end
+return replies
+""")
+
+# KEYS: limits, the three streams. Reply: length of the queue, and the limit.
+QUEUE_LENGTH = Script("""
+local length = redis.call('XLEN', KEYS[2]) + redis.call('XLEN', KEYS[3]) + redis.call('XLEN', KEYS[4])
+return {length, tonumber(redis.call('HGET', KEYS[1], 'maxQueueLength') or length + 1)}
+""")
+
+# An entry is being computed if it is pending in the group. Without a group, no job has ever read the stream.
+# KEYS: stream, result, limits, result of 0.7 and 0.8 (optional). ARGV: group, entry id, uri, seconds to keep the
+# result, its fields and values (optional). Reply: 0 if the request is not waiting, else 1, or payload folder and file.
+WITHDRAW = Script("""
+local pending = redis.pcall('XPENDING', KEYS[1], ARGV[1], ARGV[2], ARGV[2], 1)
+if not pending.err and #pending > 0 then return 0 end
+local entries = redis.call('XRANGE', KEYS[1], ARGV[2], ARGV[2])
+if #entries == 0 then return 0 end
+local entry = {}
+for i = 1, #entries[1][2], 2 do entry[entries[1][2][i]] = entries[1][2][i + 1] end
+if entry.uri ~= ARGV[3] then return 0 end
+redis.call('XDEL', KEYS[1], ARGV[2])
+if #ARGV > 4 then
+  -- The clients of 0.7 and 0.8 look for their result elsewhere.
+  local key = entry.image and not entry.data and KEYS[4] or KEYS[2]
+  redis.call('DEL', key)
+  redis.call('HSET', key, unpack(ARGV, 5))
+  redis.call('EXPIRE', key, redis.call('HGET', KEYS[3], 'resultTtl') or ARGV[4])
+  local channel = entry.reply_to
+  if not channel or channel == '' then channel = key end
+  redis.call('PUBLISH', channel, ARGV[3])
+end
+if entry.data_file then return {redis.call('HGET', KEYS[3], 'payloadFolder') or '', entry.data_file} end
+return 1
+""")
+
+# A pipeline of commands would cost the caller more: redis-py reads each reply by a coroutine with a timeout of its own.
+# If Redis refuses a command about one result, as deleting on a full disk, the others still arrive.
+# KEYS: results to delete, results to read. ARGV: number of the former. Reply: fields and values of each result read.
+FETCH = Script("""
+local delete, results = tonumber(ARGV[1]), {}
+for i = 1, delete do redis.pcall('UNLINK', KEYS[i]) end
+for i = delete + 1, #KEYS do results[i - delete] = redis.pcall('HGETALL', KEYS[i]) end
+return results
+""")
+
+# A page ends after about 1 MiB or 1000 entries, so that Redis can serve other clients in between.
+# KEYS: stream. ARGV: newest entry of the page, field, its value (optional). Reply: see `page_call`.
+PAGE = Script("""
+local last, seen, bytes, matches = ARGV[1], 0, 0, {}
+while seen < 1000 and bytes < 1048576 do
+  local entries = redis.call('XREVRANGE', KEYS[1], last, '-', 'COUNT', 16)
+  if #entries == 0 then return {'', matches} end
+  for _, entry in ipairs(entries) do
+    for i = 1, #entry[2], 2 do
+      local value = entry[2][i + 1]
+      bytes = bytes + #value
+      if entry[2][i] == ARGV[2] and (not ARGV[3] or value == ARGV[3]) then matches[#matches + 1] = {entry[1], value} end
+    end
+  end
+  seen = seen + #entries
+  last = '(' .. entries[#entries][1]
+end
+return {last, matches}
+""")
+
+# At its memory limit Redis refuses commands that may need memory, except to a script that has written before. Only the
+# job can make room again, so the job has to start and to go on.
+# KEYS: hash. ARGV: "all" to replace the hash or "some" to set fields, fields and values.
+PUT_FIELDS = Script("""
+if ARGV[1] == 'all' then redis.call('DEL', KEYS[1]) else redis.call('HDEL', KEYS[1], ARGV[2]) end
+for at = 2, #ARGV, 2 do redis.call('HSET', KEYS[1], ARGV[at], ARGV[at + 1]) end
+""")
+
+# Works in a full Redis, as `PUT_FIELDS` does. KEYS: set. ARGV: member.
+PUT_MEMBER = Script("redis.call('SREM', KEYS[1], ARGV[1]) redis.call('SADD', KEYS[1], ARGV[1])")
+
+# Not a MULTI, which cannot skip answered requests and costs the caller four times as much to write. A full Redis also
+# refuses a MULTI as a whole, while a script may go on once it has deleted something; and only answering makes room.
+# KEYS: dead letters, counter, then per answer stream and result. ARGV: group, seconds to keep results, most dead
+# letters, then per answer entry id, channel, uri, kind of announcement (line, result or uri), number of fields and
+# values of the result, number of those of the dead letter, and both. Reply: number of requests that were pending.
+ANSWER = Script(
+    """
+local written = 0
+local done, lines, arrays = {}, {}, {}
+local at = 4
+local function list_of(lists, name)
+  if not lists[name] then lists[name] = {} end
+  return lists[name]
+end
+-- Numbers take long to become text, and most answers are alike.
+local function headers(mark)
+  return setmetatable({}, {__index = function(known, size)
+    known[size] = mark .. size .. '\\r\\n'
+    return known[size]
+  end})
+end
+local array, bulk = headers('*'), headers('$')
+for i = 3, #KEYS, 2 do
+  local stream, key = KEYS[i], KEYS[i + 1]
+  local id, channel, uri, told, fields, letter = unpack(ARGV, at, at + 5)
+  fields, letter, at = tonumber(fields), tonumber(letter), at + 6
+  if redis.call('XACK', stream, ARGV[1], id) == 1 then
+    table.insert(list_of(done, stream), id)
+    -- A hash left by an earlier request of the same uri may hold fields that this one does not.
+    redis.call('DEL', key)
+    redis.call('HSET', key, unpack(ARGV, at, at + fields - 1))
+    redis.call('EXPIRE', key, ARGV[2])
+    if letter > 0 then
+      redis.pcall('XADD', KEYS[1], 'MAXLEN', '~', ARGV[3], '*', unpack(ARGV, at + fields, at + fields + letter - 1))
+    end
+    if told == 'line' then
+      table.insert(list_of(lines, channel), uri)
+    else
+      local list, last = list_of(arrays, channel), told == 'uri' and at - 1 or at + fields - 1
+      local n = #list
+      list[n + 1], list[n + 2], list[n + 3], list[n + 4] = array[last - at + 2], bulk[#uri], uri, '\\r\\n'
+      for j = at, last do
+        n = n + 3
+        list[n + 2], list[n + 3], list[n + 4] = bulk[#ARGV[j]], ARGV[j], '\\r\\n'
+      end
+    end
+    written = written + 1
+  end
+  at = at + fields + letter
+end
+-- One command for many entries costs a fraction of many commands; unpack takes some thousand values.
+for stream, ids in pairs(done) do
+  for i = 1, #ids, 1000 do redis.call('XDEL', stream, unpack(ids, i, math.min(i + 999, #ids))) end
+end
+if written > 0 then redis.call('INCRBY', KEYS[2], written) end
+for channel, uris in pairs(lines) do redis.call('PUBLISH', channel, table.concat(uris, '\\n')) end
+for channel, answers in pairs(arrays) do redis.call('PUBLISH', channel, table.concat(answers)) end
+return written
+"""
+)
+
+# KEYS: dead letters, stream, result. ARGV: letter id, fields and values of the request. Reply: entry id; nil if the
+# letter is gone.
+REQUEUE = Script("""
+if redis.call('XDEL', KEYS[1], ARGV[1]) == 0 then
+  return false
+end
+redis.call('DEL', KEYS[3])
+return redis.call('XADD', KEYS[2], '*', unpack(ARGV, 2))
+""")
+
+# KEYS: stream. ARGV: entry id.
+HAS_ENTRY = Script("return #redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[1])")
+
+# KEYS: limits.
+FIND_PAYLOAD_FOLDER = Script(f"return redis.call('HGET', KEYS[1], '{PAYLOAD_FOLDER}')")
+
+
 class Call(NamedTuple):
     """One run of a script."""
 
     script: Script
     keys: Sequence[str | bytes]
-    arguments: Sequence[str | bytes | int | float]
+    arguments: Sequence[Argument] = ()
 
     def command(self, by_text: bool = False) -> list[Any]:
-        """The command and its arguments, as `execute_command` takes them."""
+        """Return the command and its arguments, as `execute_command` takes them."""
         name, script = ("EVAL", self.script.text) if by_text else ("EVALSHA", self.script.sha)
         return [name, script, len(self.keys), *self.keys, *self.arguments]
 
 
 class Pause(NamedTuple):
-    """A wish to go on after so many seconds."""
+    """A pause of a procedure."""
 
     seconds: float
 
 
 Procedure = Generator[Call | Pause, Any, T]
-"""Yields calls and pauses, is sent the reply to a call, and returns its result.
+"""Yields calls and pauses, gets the reply to a call, and returns its result.
 
-It is thrown the error of Redis, and what cuts a pause short: a cancellation, or Ctrl-C.
+`run` throws errors of Redis into the procedure, and also whatever ends a pause early: a cancellation, or Ctrl-C.
 """
 
 
-def flat(fields: Mapping[str, str | bytes | int | float]) -> list[str | bytes | int | float]:
-    """Names and values in turn, as commands take them."""
+def flat(fields: Mapping[str, Argument]) -> list[Argument]:
+    """Return names and values in turn, as commands take them."""
     return [part for pair in fields.items() for part in pair]
 
 
+def fields_of(reply: Sequence[bytes]) -> dict[bytes, bytes]:
+    """Return the fields of a hash that a script has read: names and values in turn, none of a missing hash."""
+    return dict(zip(reply[::2], reply[1::2]))
+
+
+def fetch_call(keys: Sequence[str], delete: Sequence[str] = ()) -> Call:
+    """Return the call that reads result hashes. Its reply has the fields of each (see `fields_of`), or an error.
+
+    Args:
+        keys: Keys of results to read.
+        delete: Keys of results to delete.
+    """
+    return Call(FETCH, [*delete, *keys], [len(delete)])
+
+
+NEWEST = b"+"
+"""Start of the first page of a stream."""
+
+
+def page_call(stream: str, last: bytes, field: str, value: bytes | None = None) -> Call:
+    """Return the call that searches a page of a stream for entries with a field, newest entries first.
+
+    Its reply is the start of the next page (empty after the last page), and id and value of each matching entry.
+
+    Args:
+        stream: Key of the stream.
+        last: `NEWEST`, or the start of this page from the reply for the page before.
+        field: Name of the field.
+        value: Value that the field must have; None for any value.
+    """
+    return Call(PAGE, [stream], [last, field, *([] if value is None else [value])])
+
+
 def call(client: redis.Redis, call: Call) -> Any:
-    """Run a script."""
+    """Run a script and return its reply."""
     try:
         return client.execute_command(*call.command())  # type: ignore[no-untyped-call]
     except NoScriptError:
         return client.execute_command(*call.command(by_text=True))  # type: ignore[no-untyped-call]
 
 
+async def call_async(client: redis.asyncio.Redis, call: Call) -> Any:
+    """Run a script and return its reply: the asyncio variant of `call`."""
+    try:
+        return await client.execute_command(*call.command())  # type: ignore[no-untyped-call]
+    except NoScriptError:
+        return await client.execute_command(*call.command(by_text=True))  # type: ignore[no-untyped-call]
+
+
 def run(client: redis.Redis, procedure: Procedure[T]) -> T:
-    """Carry a procedure out."""
+    """Run a procedure and return its result."""
     try:
         step = next(procedure)
         while True:
@@ -91,7 +311,7 @@ def run(client: redis.Redis, procedure: Procedure[T]) -> T:
 
 
 async def run_async(client: redis.asyncio.Redis, procedure: Procedure[T]) -> T:
-    """The asyncio variant of `run`."""
+    """Run a procedure and return its result: the asyncio variant of `run`."""
     try:
         step = next(procedure)
         while True:
@@ -111,43 +331,34 @@ async def run_async(client: redis.asyncio.Redis, procedure: Procedure[T]) -> T:
 
 
 def _throw(procedure: Procedure[Any], step: Call | Pause, error: BaseException) -> Call | Pause:
-    """Tell a procedure of an error of Redis, or that its pause is cut short; nobody knows what a call cut short did."""
+    """Throw an error of Redis, or the end of a pause, into a procedure; an interrupted call had an unknown effect."""
     if isinstance(error, RedisError) or isinstance(step, Pause):
         return procedure.throw(error)
     raise error
 
 
-async def call_async(client: redis.asyncio.Redis, call: Call) -> Any:
-    """The asyncio variant of `call`."""
-    try:
-        return await client.execute_command(*call.command())  # type: ignore[no-untyped-call]
-    except NoScriptError:
-        return await client.execute_command(*call.command(by_text=True))  # type: ignore[no-untyped-call]
-
-
 async def call_all(client: redis.asyncio.Redis, calls: Sequence[Call]) -> list[Any]:
-    """Make independent calls in one trip; errors that concern one of them are in its place."""
+    """Make independent calls in one round trip. An error of one call is in the place of its reply."""
 
-    async def ask(calls: Sequence[Call], by_text: bool) -> list[Any]:
+    async def send(calls: Sequence[Call], by_text: bool) -> list[Any]:
         async with client.pipeline(transaction=False) as pipeline:
             for call in calls:
                 pipeline.execute_command(*call.command(by_text))
             return await pipeline.execute(raise_on_error=False)
 
-    return await with_texts(ask, calls)
+    return await with_texts(send, calls)
 
 
-async def with_texts(ask: Callable[[Sequence[Call], bool], Awaitable[list[Any]]], calls: Sequence[Call]) -> list[Any]:
-    """Make calls, and those again by their texts whose scripts Redis does not know.
+async def with_texts(send: Callable[[Sequence[Call], bool], Awaitable[list[Any]]], calls: Sequence[Call]) -> list[Any]:
+    """Make calls, and repeat with their texts those whose scripts Redis does not know.
 
     Args:
-        ask: Makes calls, by text or not; errors are in the place of replies.
-        calls: Independent ones.
+        send: Makes calls, by text or not, and returns replies with errors in their places.
+        calls: Independent calls.
     """
-    replies = await ask(calls, False)
+    replies = await send(calls, False)
     unknown = [index for index, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
     if unknown:
-        again = await ask([calls[index] for index in unknown], True)
-        for index, reply in zip(unknown, again, strict=True):
+        for index, reply in zip(unknown, await send([calls[index] for index in unknown], True)):
             replies[index] = reply
     return replies

@@ -13,14 +13,7 @@ from cluster_serving.protocol.dead_letters import MAX_PAYLOAD_BYTES, DeadLetter
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.inputs import Image, Input, SparseTensor
 from cluster_serving.protocol.keys import dead_letters_key, stream_of
-
-_REQUEUE = """
-if redis.call('XDEL', KEYS[1], ARGV[1]) == 0 then
-  return false
-end
-redis.call('DEL', KEYS[3])
-return redis.call('XADD', KEYS[2], '*', unpack(ARGV, 2))
-"""
+from cluster_serving.protocol.scripts import REQUEUE, Call, call, flat
 
 
 class DeadLetters:
@@ -70,9 +63,9 @@ class DeadLetters:
                 f"dead letter {letter_id} ({letter.request.uri!r}) cannot be queued again: its payload of "
                 f"{letter.size} bytes was not kept, as it has more than {MAX_PAYLOAD_BYTES}; send it again"
             )
-        fields = [part for pair in letter.request_fields().items() for part in pair]
-        keys = [self._key, stream_of(self.job, letter.request.priority), letter.result_key(self.job)]
-        entry_id = self._client.eval(_REQUEUE, len(keys), *keys, letter_id, *fields)
+        fields = flat(letter.request_fields())
+        keys: list[str | bytes] = [self._key, stream_of(self.job, letter.request.priority), letter.result_key(self.job)]
+        entry_id = call(self._client, Call(REQUEUE, keys, [letter_id, *fields]))
         if entry_id is None:
             raise LaunchError(f"dead letter {letter_id} was removed in the meantime")
         return cast("bytes", entry_id).decode()

@@ -6,13 +6,13 @@ import re
 import pytest
 import redis
 
-from cluster_serving.connectors.attempts import Attempts, attempts_key, noted
+from cluster_serving.connectors.attempts import Attempts, noted
 from cluster_serving.connectors.dead_letter import bury
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.stream import StreamReader, create_group
 from cluster_serving.protocol.dead_letters import DeadLetter
 from cluster_serving.protocol.errors import PoisonRequest
-from cluster_serving.protocol.keys import dead_letters_key, result_key
+from cluster_serving.protocol.keys import attempts_key, dead_letters_key, result_key
 
 
 @pytest.fixture

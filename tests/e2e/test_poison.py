@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from cluster_serving.client import PoisonRequest
-from cluster_serving.connectors.attempts import attempts_key
-from cluster_serving.protocol.keys import dead_letters_key
+from cluster_serving.protocol.keys import attempts_key, dead_letters_key
 from tests.support.waiting import wait_until
 
 

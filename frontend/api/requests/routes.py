@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from cluster_serving.client.cancel import Place, clear_withdrawn, withdrawal
+from cluster_serving.client.cancel import Place, clear_withdrawn, withdraw_call
 from cluster_serving.frontend.api.original import instances, predictions
 from cluster_serving.frontend.api.original.http import priority_of
 from cluster_serving.frontend.api.requests.callback import Callbacks
@@ -34,7 +34,7 @@ from cluster_serving.protocol.errors import InvalidInput, RedisUnavailable, Serv
 from cluster_serving.protocol.inputs import Input
 from cluster_serving.protocol.keys import NORMAL, result_key, stream_of
 from cluster_serving.protocol.results import Fields, Outputs, decode_outputs
-from cluster_serving.protocol.scripts import Call, Script, call_all
+from cluster_serving.protocol.scripts import HAS_ENTRY, Call, call_all, call_async
 
 KEPT = 3600
 """Seconds for which an id is known; results are kept for the job's `resultTtl`."""
@@ -45,7 +45,6 @@ _REDIS_PAUSE = 1.0
 _PRIORITY = "priority"
 
 # A script, as the entry itself is not wanted, which may be large.
-_IS_THERE = Script("return #redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[1])")
 
 
 class Requests:
@@ -130,10 +129,7 @@ class Requests:
             entry = known.get(uri.encode())
             if entry is None:
                 return bool(known)
-            (there,) = await call_all(db, [Call(_IS_THERE, [_stream(ticket, known)], [entry])])
-            if isinstance(there, RedisError):
-                raise there
-            return bool(there)
+            return bool(await call_async(db, Call(HAS_ENTRY, [_stream(ticket, known)], [entry])))
 
     async def cancel(self, ticket: Ticket) -> None:
         """Take a request out of the queue and forget its results.
@@ -150,7 +146,7 @@ class Requests:
             known.pop(_PRIORITY.encode(), None)
             # What is being computed goes on: if its slot died meanwhile, nobody would know of it any more.
             for reply in await call_all(
-                db, [withdrawal(ticket.job, uri.decode(), Place(stream, entry)) for uri, entry in known.items()]
+                db, [withdraw_call(ticket.job, uri.decode(), Place(stream, entry)) for uri, entry in known.items()]
             ):
                 if isinstance(reply, RedisError):
                     raise reply

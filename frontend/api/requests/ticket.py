@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from cluster_serving.frontend.errors import RequestNotFound
+from cluster_serving.protocol.keys import ticket_key
 
 _ID = re.compile(r"([0-9a-f]{32})-([1-9][0-9]{0,5})-([A-Za-z0-9_.-]+|\{[A-Za-z0-9_.-]+\})")
 
@@ -35,7 +36,7 @@ class Ticket:
     @property
     def key(self) -> str:
         """Redis hash that exists while the id is known: the priority, and stream entries by uri."""
-        return f"{self.job}:http:{self.secret}"
+        return ticket_key(self.job, self.secret)
 
     @classmethod
     def read(cls, text: str, most: int) -> Ticket:
