@@ -10,12 +10,12 @@ from urllib.parse import quote
 
 from cluster_serving.frontend.api.metrics import Metrics
 from cluster_serving.frontend.api.v2.service import KServe
-from cluster_serving.frontend.models import servables
-from cluster_serving.frontend.models.gateway import Gateway
+from cluster_serving.frontend.models.dispatch import Dispatch
 from cluster_serving.frontend.models.health import Health
+from cluster_serving.frontend.models.registry import ModelRegistry, Servable, read_servables
 from cluster_serving.frontend.options import HttpOptions
 from cluster_serving.frontend.server import tls
-from cluster_serving.frontend.server.admission import Flight, TokenBucket
+from cluster_serving.frontend.server.admission import ConcurrencyLimit, TokenBucket
 from cluster_serving.frontend.server.keys import Keys
 from cluster_serving.frontend.server.offload import Offload
 from cluster_serving.protocol.errors import InvalidInput
@@ -29,7 +29,8 @@ class FrontEnd:
 
     Attributes:
         options: The same.
-        gateway: The jobs.
+        dispatch: The way to the jobs.
+        registry: The models.
         metrics: What is counted.
         health: Whether the jobs answer.
         keys: API keys; None if anybody may ask.
@@ -45,12 +46,12 @@ class FrontEnd:
 
     def __init__(self, options: HttpOptions) -> None:
         self.options = options
-        names: tuple[servables.Servable, ...] = ()
+        servables: tuple[Servable, ...] = ()
         url = options.redis_address
         if options.servable_manager_conf_path:
-            names = servables.read(Path(options.servable_manager_conf_path))
-            if names[0].redis and not options.redis_url and "redis_host" not in options.model_fields_set:
-                url = f"{url.partition('://')[0]}://{quote(names[0].redis, safe=':')}"
+            servables = read_servables(Path(options.servable_manager_conf_path))
+            if servables[0].redis and not options.redis_url and "redis_host" not in options.model_fields_set:
+                url = f"{url.partition('://')[0]}://{quote(servables[0].redis, safe=':')}"
         settings: dict[str, Any] = {}
         if options.rediss_trust_store_path:
             store = tls.certificates(options.rediss_trust_store_path, options.rediss_trust_store_token)
@@ -59,28 +60,28 @@ class FrontEnd:
         self.keys = Keys(Path(options.api_keys_file)) if options.api_keys_file else None
         self.on_close: list[Callable[[], Awaitable[None]]] = []
         self._buckets: dict[str, TokenBucket] = {}
-        self.gateway = Gateway(
+        default = options.redis_input_queue
+        self.dispatch = Dispatch(
             url,
-            options.models,
-            options.redis_input_queue,
-            names,
-            Flight(options.parallelism),
+            [servable.job for servable in servables] or options.models or (default,),
+            ConcurrencyLimit(options.parallelism),
             window=options.time_window / 1000,
             window_count=options.count_window or sys.maxsize,
             observe=self.metrics.redis,
             redis_options=settings,
         )
-        self.health = Health(self.gateway, options.canary_interval, options.canary_timeout)
-        self.gateway.on_answer = self.health.note_answer
+        self.registry = ModelRegistry(self.dispatch, options.models, default, servables)
+        self.health = Health(self.registry, self.dispatch, options.canary_interval, options.canary_timeout)
+        self.dispatch.on_answer = self.health.note_answer
         self.offload = Offload()
-        self.kserve = KServe(self.gateway, options, self.health, self.metrics, self.offload)
+        self.kserve = KServe(self.registry, self.dispatch, options, self.health, self.metrics, self.offload)
 
     async def close(self) -> None:
         """Close the connections."""
         for close in self.on_close:
             await close()
         await self.health.close()
-        await self.gateway.close()
+        await self.dispatch.close()
         await self.offload.close()
 
     def bucket(self, client: str) -> TokenBucket:

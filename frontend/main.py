@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from cluster_serving.frontend import app, arguments
 from cluster_serving.frontend.arguments import OptionError
 from cluster_serving.frontend.context import FrontEnd
-from cluster_serving.frontend.models.servables import ServablesError
+from cluster_serving.frontend.models.registry import ServablesError
 from cluster_serving.frontend.options import HttpOptions
 from cluster_serving.frontend.server import http as http_server
 from cluster_serving.frontend.server.grpc import GrpcServer, ListenError

@@ -89,7 +89,7 @@ class Metrics:
         self._instances(model, protocol).observe(instances)
 
     def redis(self, step: str, seconds: float) -> None:
-        """Note what `Exchange` observes."""
+        """Note the seconds of a step, as `Dispatcher` observes them."""
         self._timers[f"redis.{step}"].update(seconds)
         self._redis(step).observe(seconds)
 

@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from cluster_serving.frontend.api.metrics import JobLabels
 from cluster_serving.frontend.context import FrontEnd
-from cluster_serving.frontend.models.served_model import ServedModel
+from cluster_serving.frontend.models.registry import ServedModel
 from cluster_serving.frontend.server.middleware import note
 from cluster_serving.frontend.server.responses import Json
 from cluster_serving.protocol.errors import ServingError
@@ -39,16 +39,16 @@ class _Operation:
         # Prometheus and its relatives say what they want; the original's readers do not.
         if not any(kind in accepted for kind in _PROMETHEUS):
             return Json(self._front.metrics.as_json())
-        front, gateway = self._front, self._front.gateway
+        front, registry, limit = self._front, self._front.registry, self._front.dispatch.limit
         queues: dict[JobLabels, int] = {}
         # Without Redis there are none to tell of; the rest matters then more than ever.
         with suppress(ServingError):
-            models = await gateway.listed()
-            lengths = await gateway.queue_lengths(models)
+            models = await registry.versions()
+            lengths = await registry.queue_lengths(models)
             queues = {_labels(model): length for model, length in zip(models, lengths, strict=True)}
         states = front.health.states()
-        ready = {_labels(model): states[model.job].ready for model in gateway.seen() if model.job in states}
-        text = front.metrics.as_text(gateway.flight.count, gateway.flight.waiting, queues, ready)
+        ready = {_labels(model): states[model.job].ready for model in registry.last_read() if model.job in states}
+        text = front.metrics.as_text(limit.count, limit.waiting, queues, ready)
         return Response(text, media_type=CONTENT_TYPE_LATEST)
 
     async def live(self, request: Request) -> Response:

@@ -13,7 +13,7 @@ from starlette.routing import Route
 from cluster_serving.frontend.api import assets
 from cluster_serving.frontend.api.original.http import describe
 from cluster_serving.frontend.context import FrontEnd
-from cluster_serving.frontend.models.served_model import ServedModel
+from cluster_serving.frontend.models.registry import ServedModel
 from cluster_serving.frontend.server.middleware import note
 from cluster_serving.frontend.server.responses import Json
 from cluster_serving.protocol.keys import stats_key
@@ -34,14 +34,14 @@ def routes(front: FrontEnd) -> list[Route]:
 
 async def _data(front: FrontEnd, request: Request) -> dict[str, Any]:
     """All that the page shows, as it is now; rates are the page's own differences of two of these."""
-    gateway = front.gateway
-    models = await gateway.listed()
+    registry, dispatch = front.registry, front.dispatch
+    models = await registry.versions()
 
     def totals(pipeline: Any, job: str) -> None:
         pipeline.hgetall(stats_key(job))
 
-    found = await gateway.exchanges.ask_all([model.job for model in models], totals)
-    queues = await gateway.queue_lengths(models)
+    found = await dispatch.ask_all([model.job for model in models], totals)
+    queues = await registry.queue_lengths(models)
     has_docs = any(getattr(route, "path", "") == _API_DOCS for route in request.app.routes)
     return {
         # Only differences of it count.

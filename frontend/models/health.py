@@ -1,4 +1,4 @@
-"""Whether jobs answer: by their answers, or, while nobody asks them anything, by a canary's."""
+"""Health of the jobs: shown by their answers to clients, or to a canary request while no client asks."""
 
 from __future__ import annotations
 
@@ -9,26 +9,30 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cluster_serving.frontend.models.gateway import Gateway
-from cluster_serving.frontend.models.served_model import ServedModel
+from cluster_serving.frontend.models.dispatch import Dispatch
+from cluster_serving.frontend.models.registry import ModelRegistry, ServedModel
 from cluster_serving.protocol.errors import RedisUnavailable, ResultTimeout, ServingError
 from cluster_serving.protocol.inputs import Input
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
 
 _UNANSWERED = (ResultTimeout, RedisUnavailable)
+
 _FORGET = 60.0
+"""Seconds after the last question for which a job is still watched."""
+
 _LARGEST = 1 << 24
+"""Most elements of an input of a canary request."""
 
 
 @dataclass(slots=True)
 class State:
-    """What is known of one job.
+    """Health of one job.
 
     Attributes:
-        answered_at: When it answered last, on the monotonic clock; 0 for never.
-        asked_at: When somebody wanted to know last.
-        problem: Why it is not ready; empty if it is.
-        watcher: Who looks after it.
+        answered_at: Time of its last answer, on the monotonic clock; 0 for never.
+        asked_at: Time of the last question about its health, on the same clock.
+        problem: Reason why it is not ready; empty if it is.
+        watcher: Task that sends the canary requests.
     """
 
     answered_at: float = 0.0
@@ -38,49 +42,51 @@ class State:
 
     @property
     def ready(self) -> bool:
-        """Whether it answers."""
+        """True if the job answers."""
         return not self.problem
 
 
 class Health:
-    """Watches the jobs that somebody wants to know about.
+    """Watches the jobs whose health is asked for.
 
-    Every answer to a client shows that a job is alive. When there was none for `interval` seconds, a request of zeros
-    asks, as the slots' own reports outlive a TaskManager that died.
+    Every answer to a client shows that a job is alive. After `interval` seconds without an answer, a canary request of
+    zeros is sent: the reports of slots are no proof, as they outlive a TaskManager that died.
 
     Args:
-        gateway: The jobs.
-        interval: Seconds without an answer until the canary asks.
-        timeout: Seconds that it waits.
+        registry: The models.
+        dispatch: The way to their jobs.
+        interval: Seconds without an answer until a canary request is sent.
+        timeout: Seconds to wait for its answer.
     """
 
-    def __init__(self, gateway: Gateway, interval: float, timeout: float) -> None:
-        self._gateway = gateway
+    def __init__(self, registry: ModelRegistry, dispatch: Dispatch, interval: float, timeout: float) -> None:
+        self._registry = registry
+        self._dispatch = dispatch
         self._interval = interval
         self._timeout = timeout
         self._states: dict[str, State] = {}
 
     def note_answer(self, job: str) -> None:
-        """A job has answered somebody."""
+        """Note that a job has answered a request."""
         state = self._states.get(job)
         if state is not None:
             state.answered_at = time.monotonic()
             state.problem = ""
 
     def states(self) -> dict[str, State]:
-        """What is known, by job."""
+        """Return the health of the watched jobs, by name."""
         return dict(self._states)
 
     async def problems(self) -> list[str]:
-        """Why this front end cannot answer requests; empty if it can."""
+        """Return the reasons why this front end cannot answer requests; empty if it can."""
         try:
-            models = await self._gateway.required()
+            models = await self._registry.required()
         except ServingError as error:
             return [str(error)]
         return [problem for model in models if (problem := await self.problem(model))]
 
     async def problem(self, model: ServedModel) -> str:
-        """Why a model cannot answer requests; empty if it can. From the first call on, its job is watched."""
+        """Return why a model cannot answer requests; empty if it can. The model's job is watched from now on."""
         if model.loaded is None:
             failed = next((report.error for report in model.reports if report.error), None)
             why = "its job is stopped" if model.state == "stopped" else "no slot has loaded it"
@@ -89,7 +95,7 @@ class Health:
         state.asked_at = time.monotonic()
         if state.watcher is None or state.watcher.done():
             await self._look(model.job, state)
-        # Of several who ask at once, one starts it.
+        # During the wait, another caller may have started the watcher.
         if state.watcher is None or state.watcher.done():
             state.watcher = asyncio.create_task(self._watch(model.job, state))
         return f"model {model.name}: {state.problem}" if state.problem else ""
@@ -113,18 +119,18 @@ class Health:
         if time.monotonic() - state.answered_at < self._interval:
             return
         try:
-            report = (await self._gateway.of_job(job)).loaded
+            report = (await self._registry.of_job(job)).loaded
             if report is None:
                 state.problem = "no slot has loaded it"
                 return
-            # Not through `predict`: when all places in flight are taken, the job may still be well.
-            await self._gateway.exchanges.of(job).request(job, zeros(report), self._timeout)
+            # Not through `predict`: the job may be healthy while the concurrency limit is reached.
+            await self._dispatch.dispatcher(job).request(job, zeros(report), self._timeout)
         except _UNANSWERED as error:
-            # A client's answer may have come meanwhile.
+            # A client may have been answered in the meantime.
             if time.monotonic() - state.answered_at > self._interval:
                 state.problem = f"no answer from its job: {error}"
         except ServingError as error:
-            # The model may refuse zeros; that it says so shows that it is there.
+            # A model that refuses zeros is alive too.
             if error.code == "QUEUE_FULL":
                 state.problem = str(error)
         else:
@@ -132,7 +138,7 @@ class Health:
 
 
 def zeros(report: SlotReport) -> dict[str, Input]:
-    """A request of zeros, or empty strings, for a model; sizes that it does not fix are 1."""
+    """Return a request of zeros, or empty strings, for a model; dimensions of any size are 1."""
     return {spec.name or str(index): _zeros(spec, report.already_batched) for index, spec in enumerate(report.inputs)}
 
 

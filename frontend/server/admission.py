@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from cluster_serving.frontend.errors import Overloaded, RateLimited
 
 
-class Flight:
+class ConcurrencyLimit:
     """Limits how many instances are in flight; further ones wait for a place.
 
     Args:

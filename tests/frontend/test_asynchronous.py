@@ -116,7 +116,7 @@ def test_events_of_a_cancelled_request_end_with_an_error(serve):
 def test_nobody_waits_for_a_request_that_there_is_not(serve):
     front = serve()
     assert httpx.get(f"{front.url}/v1/requests/{'0' * 32}-1000-other?wait=300", timeout=30).status_code == 404
-    assert front.front.gateway.exchanges.of("other").waiting == 0
+    assert front.front.dispatch.dispatcher("other").waiting == 0
 
 
 @pytest.mark.parametrize("text", ["x", "0" * 32 + "-1-other", "0" * 32 + "-999999-other", "0" * 32 + "-1-a*"])

@@ -286,9 +286,9 @@ def test_deadlines_and_cancelled_calls_end_their_requests(serve, report, job, db
             inference.ModelInferResponse.FromString,
         )
         future = stub.future(request)
-        wait_until(lambda: front.front.gateway.exchanges.of("other").waiting == 1)
+        wait_until(lambda: front.front.dispatch.dispatcher("other").waiting == 1)
         future.cancel()
-        wait_until(lambda: front.front.gateway.exchanges.of("other").waiting == 0)
+        wait_until(lambda: front.front.dispatch.dispatcher("other").waiting == 0)
 
 
 def test_stopping_waits_for_calls(serve, report, job, redis_server):

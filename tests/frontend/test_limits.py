@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from cluster_serving.frontend.errors import Overloaded
-from cluster_serving.frontend.server.admission import Flight
+from cluster_serving.frontend.server.admission import ConcurrencyLimit
 from tests.support.waiting import wait_until
 
 BODY = json.dumps({"instances": [{"x": [1, 2]}]}).encode()
@@ -195,11 +195,11 @@ def test_a_client_that_goes_away_takes_its_request_with_it(serve, db, job):
 @pytest.mark.usefixtures("vectors")
 def test_further_instances_wait_for_a_place_and_are_refused_if_none_comes(serve, db, job):
     front = serve("--parallelism=1")
-    flight = front.front.gateway.flight
+    limit = front.front.dispatch.limit
     with connect(front.url) as first, connect(front.url) as second:
         for connection in (first, second):
             connection.sendall(b"POST /predict HTTP/1.1\r\nhost: a\r\ncontent-length: %d\r\n\r\n%b" % (len(BODY), BODY))
-        wait_until(lambda: (flight.count, flight.waiting) == (1, 1))
+        wait_until(lambda: (limit.count, limit.waiting) == (1, 1))
         refused = httpx.post(f"{front.url}/predict", content=BODY, timeout=30)
     assert refused.json()["code"] == "OVERLOADED"
     assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
@@ -208,20 +208,20 @@ def test_further_instances_wait_for_a_place_and_are_refused_if_none_comes(serve,
 
 def test_a_place_is_given_to_whoever_waits_for_it():
     async def main():
-        flight = Flight(1)
-        async with flight.place(1):
-            waiting = asyncio.create_task(held(flight))
+        limit = ConcurrencyLimit(1)
+        async with limit.place(1):
+            waiting = asyncio.create_task(held(limit))
             await asyncio.sleep(0)
             await asyncio.sleep(0)
-            assert flight.waiting == 1
+            assert limit.waiting == 1
             with pytest.raises(Overloaded, match="no more are taken"):
-                await held(flight)
+                await held(limit)
         assert await waiting == 1
-        assert (flight.count, flight.waiting) == (0, 0)
+        assert (limit.count, limit.waiting) == (0, 0)
 
-    async def held(flight):
-        async with flight.place(5):
-            return flight.count
+    async def held(limit):
+        async with limit.place(5):
+            return limit.count
 
     asyncio.run(main())
 

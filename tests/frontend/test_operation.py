@@ -27,8 +27,9 @@ from cluster_serving.connectors.answer import Answer, write_answers
 from cluster_serving.connectors.stream import StreamReader, create_group
 from cluster_serving.frontend import arguments
 from cluster_serving.frontend.api.timers import Timer
-from cluster_serving.frontend.models.gateway import Gateway
+from cluster_serving.frontend.models.dispatch import Dispatch
 from cluster_serving.frontend.models.health import Health
+from cluster_serving.frontend.models.registry import ModelRegistry
 from cluster_serving.frontend.server import tls
 from cluster_serving.protocol.entry import parse_entry
 from cluster_serving.protocol.keys import slots_key, stats_key
@@ -134,15 +135,16 @@ def test_a_job_is_watched_once_however_many_ask(redis_server, report, job):
     report(("x", "float32", (None, None)))
 
     async def main():
-        gateway = Gateway(redis_server.url, [job])
-        health = Health(gateway, interval=2, timeout=30)
-        model = await gateway.model(job)
+        dispatch = Dispatch(redis_server.url)
+        registry = ModelRegistry(dispatch, [job])
+        health = Health(registry, dispatch, interval=2, timeout=30)
+        model = await registry.model(job)
         others = asyncio.all_tasks()
         assert await asyncio.gather(*(health.problem(model) for _ in range(5))) == [""] * 5
         watchers = [task for task in asyncio.all_tasks() - others if "Health._watch" in repr(task)]
         assert len(watchers) == 1
         await health.close()
-        await gateway.close()
+        await dispatch.close()
 
     asyncio.run(main())
 

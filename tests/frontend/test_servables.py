@@ -6,8 +6,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import NoEncryption, pkcs12
 
 from cluster_serving.frontend import arguments
-from cluster_serving.frontend.models import servables
-from cluster_serving.frontend.models.servables import ServablesError
+from cluster_serving.frontend.models.registry import ServablesError, read_servables
 from tests.support.front_end import Running
 from tests.support.redis_server import free_port
 from tests.support.tls import TLSProxy, write_certificates
@@ -105,9 +104,9 @@ def test_a_file_that_no_jobs_can_serve_is_refused(tmp_path, text, message):
     file = tmp_path / "servables-conf.yaml"
     file.write_text(text)
     with pytest.raises(ServablesError, match=message):
-        servables.read(file)
+        read_servables(file)
     with pytest.raises(ServablesError, match="cannot be read"):
-        servables.read(tmp_path / "none.yaml")
+        read_servables(tmp_path / "none.yaml")
 
 
 @pytest.mark.usefixtures("echo")

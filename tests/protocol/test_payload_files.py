@@ -14,7 +14,7 @@ import pytest
 from cluster_serving.client import AsyncInputQueue, InputQueue, QueueFull, RedisUnavailable, ResultTimeout
 from cluster_serving.connectors.limits import publish_limits
 from cluster_serving.connectors.options import RedisOptions
-from cluster_serving.frontend.models.deferred import DeferredExchange
+from cluster_serving.frontend.models.dispatch import DeferredDispatcher
 from cluster_serving.protocol import payload_files as files
 from cluster_serving.protocol.connection import connect_async
 from cluster_serving.protocol.entry import parse_entry
@@ -180,9 +180,9 @@ def test_asyncio_clients_and_front_ends_use_it_too(db, shared, folder, requests)
     async def run():
         async with AsyncInputQueue(port=requests.port, name=shared) as queue:
             await queue.enqueue("a", x=LARGE)
-        exchange = DeferredExchange(connect_async("localhost", requests.port, None))
-        await exchange.submit(shared, "b", {"x": LARGE})
-        await exchange.close()
+        dispatcher = DeferredDispatcher(connect_async("localhost", requests.port, None))
+        await dispatcher.submit(shared, "b", {"x": LARGE})
+        await dispatcher.close()
 
     asyncio.run(run())
     assert {entry(db, shared, index).file.decode() for index in (0, 1)} == {file.name for file in folder.iterdir()}

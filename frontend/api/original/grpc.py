@@ -11,7 +11,7 @@ import orjson
 
 from cluster_serving.frontend.api.original import instances, predictions
 from cluster_serving.frontend.context import FrontEnd
-from cluster_serving.frontend.models.served_model import ServedModel
+from cluster_serving.frontend.models.registry import ServedModel
 from cluster_serving.frontend.proto import original
 from cluster_serving.frontend.server.call import Call
 from cluster_serving.protocol.errors import ServingError
@@ -55,9 +55,9 @@ class OriginalService:
         """
         name, version = getattr(message, "modelName", ""), getattr(message, "modelVersion", "")
         if name:
-            await self._front.gateway.model(name, version)
+            await self._front.registry.model(name, version)
         reply = original.ModelsReply()
-        for model in await self._front.gateway.listed():
+        for model in await self._front.registry.versions():
             if name in ("", model.name) and version in ("", model.version):
                 reply.clusterServingMetaDatas.append(self._describe(model))
         return reply
@@ -68,7 +68,7 @@ class OriginalService:
         Raises:
             ServingError: An instance failed; the first one's error.
         """
-        model = await self._front.gateway.model(message.modelName, message.modelVersion)
+        model = await self._front.registry.model(message.modelName, message.modelVersion)
         call.model = model.name
         body = message.input.encode()
         most = self._front.options.most_records
@@ -80,7 +80,7 @@ class OriginalService:
         longest = self._front.timeout(None)
         seconds = longest if call.timeout is None else min(call.timeout, longest)
         texts = []
-        for outcome in await self._front.gateway.predict(model.job, records, seconds):
+        for outcome in await self._front.dispatch.predict(model.job, records, seconds):
             if isinstance(outcome, ServingError):
                 raise outcome
             texts.append(predictions.written(outcome, "bigdl", model.loaded.post_processing if model.loaded else ""))

@@ -13,7 +13,7 @@ from starlette.routing import Route
 from cluster_serving.frontend.api.original import instances, predictions
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.errors import Forbidden
-from cluster_serving.frontend.models.served_model import ServedModel
+from cluster_serving.frontend.models.registry import ServedModel
 from cluster_serving.frontend.options import LOOPBACK, ResponseFormat
 from cluster_serving.frontend.server.disconnect import unless_disconnected
 from cluster_serving.frontend.server.middleware import note
@@ -87,7 +87,7 @@ async def answer(
     if good:
         timeout = front.timeout(request.headers.get("x-timeout-ms"))
         answers = await unless_disconnected(
-            request, front.gateway.predict(model.job, good, timeout, priority_of(request))
+            request, front.dispatch.predict(model.job, good, timeout, priority_of(request))
         )
     following = iter(answers)
     outcomes: list[Outputs | ServingError] = []
@@ -120,7 +120,7 @@ async def predictions_response(
 
 
 def priority_of(request: Request) -> str:
-    """Header X-Priority; the exchange says what is wrong with another value."""
+    """Header X-Priority; the dispatcher refuses unknown values."""
     return request.headers.get("x-priority", NORMAL).lower()
 
 
@@ -147,7 +147,7 @@ class _Original:
         # Whatever its content type: the guides' calls have curl's default.
         body = await read_body(request, options)
         path = request.path_params
-        model = await self._front.gateway.model(path.get("name", ""), path.get("version", ""))
+        model = await self._front.registry.model(path.get("name", ""), path.get("version", ""))
         note(request, "original", model.name)
         records = await self._front.offload.to_process(
             len(body), instances.read, body, options.most_records, model.described
@@ -159,12 +159,12 @@ class _Original:
     async def models(self, request: Request) -> Response:
         name = request.path_params.get("name", "")
         if name:
-            await self._front.gateway.model(name)
-        listed = await self._front.gateway.listed()
+            await self._front.registry.model(name)
+        listed = await self._front.registry.versions()
         return Json([describe(model) for model in listed if not name or model.name == name])
 
     async def model(self, request: Request) -> Response:
-        found = await self._front.gateway.model(request.path_params["name"], request.path_params["version"])
+        found = await self._front.registry.model(request.path_params["name"], request.path_params["version"])
         return Json(describe(found))
 
     async def model_secure(self, request: Request) -> Response:
@@ -185,7 +185,7 @@ class _Original:
         except (ValueError, KeyError):
             # What was sent may be a secret, so it is not repeated.
             raise InvalidInput("the body is not secret=…&salt=…, both with a value") from None
-        await self._front.gateway.store_secret({"secret": secret, "salt": salt})
+        await self._front.registry.store_secret({"secret": secret, "salt": salt})
         return PlainTextResponse(_SECURED)
 
 

@@ -25,7 +25,7 @@ from cluster_serving.frontend.api.requests.callback import Callbacks
 from cluster_serving.frontend.api.requests.ticket import Ticket
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.errors import RequestNotFound
-from cluster_serving.frontend.models.served_model import ServedModel
+from cluster_serving.frontend.models.registry import ServedModel
 from cluster_serving.frontend.server.disconnect import unless_disconnected
 from cluster_serving.frontend.server.middleware import note
 from cluster_serving.frontend.server.responses import Json, dumps, failures, read_body
@@ -52,7 +52,7 @@ class Requests:
 
     def __init__(self, front: FrontEnd) -> None:
         self._front = front
-        self._exchanges = front.gateway.exchanges
+        self._dispatch = front.dispatch
 
     async def submit(self, job: str, records: Sequence[dict[str, Input]], priority: str) -> Ticket:
         """Queue records.
@@ -62,8 +62,8 @@ class Requests:
             RedisUnavailable: It cannot be reached.
         """
         ticket = Ticket(secrets.token_hex(16), len(records), job)
-        exchange = self._exchanges.of(job)
-        db: Any = exchange.db
+        dispatcher = self._dispatch.dispatcher(job)
+        db: Any = dispatcher.db
         # First, so that no result is there before its id is known.
         with translated(db):
             async with db.pipeline() as pipeline:
@@ -71,7 +71,7 @@ class Requests:
                 pipeline.expire(ticket.key, KEPT)
                 await pipeline.execute()
         entries = await asyncio.gather(
-            *(exchange.submit(job, uri, record, priority) for uri, record in zip(ticket.uris, records, strict=True)),
+            *(dispatcher.submit(job, uri, record, priority) for uri, record in zip(ticket.uris, records, strict=True)),
             return_exceptions=True,
         )
         queued = {uri: entry for uri, entry in zip(ticket.uris, entries, strict=True) if isinstance(entry, bytes)}
@@ -109,21 +109,21 @@ class Requests:
         Raises:
             RequestNotFound: It will not come: the request was cancelled, or the result has expired.
         """
-        exchange = self._exchanges.of(ticket.job)
-        if found := await exchange.look(ticket.job, uri, wait):
+        dispatcher = self._dispatch.dispatcher(ticket.job)
+        if found := await dispatcher.look(ticket.job, uri, wait):
             return found
         # What is waiting no more may just have been answered.
-        if await self._waits(ticket, uri) or (found := await exchange.look(ticket.job, uri)):
+        if await self._waits(ticket, uri) or (found := await dispatcher.look(ticket.job, uri)):
             return found
         raise RequestNotFound("there is no such request, or its result is no longer kept")
 
     async def _look(self, ticket: Ticket, wait: float) -> list[Fields]:
-        exchange = self._exchanges.of(ticket.job)
-        return await asyncio.gather(*(exchange.look(ticket.job, uri, wait) for uri in ticket.uris))
+        dispatcher = self._dispatch.dispatcher(ticket.job)
+        return await asyncio.gather(*(dispatcher.look(ticket.job, uri, wait) for uri in ticket.uris))
 
     async def _waits(self, ticket: Ticket, uri: str) -> bool:
         """Whether a request is in the stream, where it stays until it is answered or cancelled."""
-        db: Any = self._exchanges.of(ticket.job).db
+        db: Any = self._dispatch.dispatcher(ticket.job).db
         with translated(db):
             known = await db.hgetall(ticket.key)
             entry = known.get(uri.encode())
@@ -137,7 +137,7 @@ class Requests:
         Raises:
             RequestNotFound: The request is unknown.
         """
-        db: Any = self._exchanges.of(ticket.job).db
+        db: Any = self._dispatch.dispatcher(ticket.job).db
         with translated(db):
             known = await db.hgetall(ticket.key)
             if not known:
@@ -186,7 +186,7 @@ class _Asynchronous:
     async def submit(self, request: Request) -> Response:
         options = self._front.options
         body = await read_body(request, options)
-        expected = await self._front.gateway.expected()
+        expected = await self._front.registry.described()
         content, found = await self._front.offload.to_process(
             len(body), instances.read_submission, body, options.max_instances, expected
         )
@@ -195,7 +195,7 @@ class _Asynchronous:
             raise InvalidInput("'model' is not a text; expected the name of a model")
         if callback is not None:
             self._callbacks.check(callback)
-        model = await self._front.gateway.model(name)
+        model = await self._front.registry.model(name)
         note(request, "v1", model.name)
         self._front.metrics.asked("v1", model.name, len(found))
         records = []

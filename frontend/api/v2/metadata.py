@@ -10,7 +10,7 @@ from importlib import metadata as packages
 from typing import Any
 
 from cluster_serving.frontend.api.v2 import datatypes
-from cluster_serving.frontend.models.served_model import ServedModel
+from cluster_serving.frontend.models.registry import ServedModel
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
 
 _EXTENSIONS = ["binary_tensor_data", "classification", "model_configuration", "statistics"]

@@ -17,9 +17,9 @@ from cluster_serving.frontend.api.v2 import batch as v2_batch
 from cluster_serving.frontend.api.v2 import metadata as v2_metadata
 from cluster_serving.frontend.api.v2.metadata import Counts
 from cluster_serving.frontend.errors import ModelNotFound
-from cluster_serving.frontend.models.gateway import Gateway
+from cluster_serving.frontend.models.dispatch import Dispatch
 from cluster_serving.frontend.models.health import Health
-from cluster_serving.frontend.models.served_model import ServedModel
+from cluster_serving.frontend.models.registry import ModelRegistry, ServedModel
 from cluster_serving.frontend.options import HttpOptions
 from cluster_serving.frontend.server.offload import Offload
 from cluster_serving.protocol.errors import InvalidInput, ModelError, ServingError
@@ -101,7 +101,8 @@ class KServe:
     """Answers the calls of the protocol.
 
     Args:
-        gateway: The jobs.
+        registry: The models.
+        dispatch: The way to their jobs.
         options: Limits.
         health: Whether the jobs answer.
         metrics: Where records are counted.
@@ -109,10 +110,17 @@ class KServe:
     """
 
     def __init__(
-        self, gateway: Gateway, options: HttpOptions, health: Health, metrics: Metrics, offload: Offload
+        self,
+        registry: ModelRegistry,
+        dispatch: Dispatch,
+        options: HttpOptions,
+        health: Health,
+        metrics: Metrics,
+        offload: Offload,
     ) -> None:
         self._offload = offload
-        self._gateway = gateway
+        self._registry = registry
+        self._dispatch = dispatch
         self._health = health
         self._metrics = metrics
         self._timeout = options.request_timeout / 1000
@@ -145,7 +153,7 @@ class KServe:
             self._metrics.asked("v2", model.name, len(batch.records))
             _check_outputs(request.outputs, report)
             seconds = self._seconds(request.parameters, timeout)
-            answers = await self._gateway.predict(model.job, batch.records, seconds, _priority(request.parameters))
+            answers = await self._dispatch.predict(model.job, batch.records, seconds, _priority(request.parameters))
             good = v2_batch.succeeded(answers)
             wanted = {output.name: output.classes for output in request.outputs}
             outputs = await self._offload.to_thread(predictions.size(good), batch.merge, good, report, wanted)
@@ -177,7 +185,7 @@ class KServe:
         # An empty name would be the default model's, of which the protocol knows nothing.
         if not name:
             raise ModelNotFound("the request names no model")
-        return await self._gateway.model(name, version)
+        return await self._registry.model(name, version)
 
     async def metadata(self, name: str, version: str) -> dict[str, Any]:
         """Metadata of a model.
@@ -186,7 +194,7 @@ class KServe:
             ModelNotFound: There is no such model.
         """
         model = await self.model(name, version)
-        versions = [row.version for row in await self._gateway.listed() if row.name == name]
+        versions = [row.version for row in await self._registry.versions() if row.name == name]
         return v2_metadata.metadata(model, versions)
 
     async def config(self, name: str, version: str) -> dict[str, Any]:
@@ -199,7 +207,7 @@ class KServe:
 
     async def index(self, ready_only: bool = False) -> list[dict[str, Any]]:
         """All models and their states."""
-        rows = [v2_metadata.index_row(model) for model in await self._gateway.listed()]
+        rows = [v2_metadata.index_row(model) for model in await self._registry.versions()]
         return [row for row in rows if not ready_only or row["state"] == "READY"]
 
     async def statistics(self, name: str = "", version: str = "") -> dict[str, Any]:
@@ -208,7 +216,7 @@ class KServe:
         Raises:
             ModelNotFound: There is no such model.
         """
-        models = [await self.model(name, version)] if name else await self._gateway.listed()
+        models = [await self.model(name, version)] if name else await self._registry.versions()
         keys = [(model.name, model.version) for model in models]
         return {"model_stats": [self._counts.get(key, Counts()).row(*key) for key in keys]}
 

@@ -6,7 +6,8 @@ import pytest
 
 from cluster_serving.connectors.slots import SlotReporter
 from cluster_serving.frontend.errors import ModelNotFound
-from cluster_serving.frontend.models.gateway import Gateway
+from cluster_serving.frontend.models.dispatch import Dispatch
+from cluster_serving.frontend.models.registry import ModelRegistry
 from cluster_serving.protocol.errors import RedisUnavailable, ServingError
 from cluster_serving.protocol.keys import DEFAULT_JOB, JOBS_KEY, slots_key
 from cluster_serving.protocol.slots import SlotReport
@@ -31,12 +32,13 @@ def ask(url, names=()):
     """Ask for the models many times at once, and count the turns of the loop that it takes from the first answer."""
 
     async def main():
-        gateway = Gateway(url, names)
+        dispatch = Dispatch(url)
+        registry = ModelRegistry(dispatch, names)
         turns = []
 
         async def one():
             try:
-                return sorted(await gateway.models())
+                return sorted(await registry.latest())
             finally:
                 turns.append(turn)
 
@@ -45,7 +47,7 @@ def ask(url, names=()):
         while not asked.done():
             turn += 1
             await asyncio.sleep(0)
-        await gateway.close()
+        await dispatch.close()
         return await asked, turns[-1] - turns[0]
 
     return asyncio.run(main())
@@ -70,7 +72,7 @@ def test_a_job_of_which_nothing_can_be_read_keeps_no_other_from_being_asked(redi
     db.set(slots_key(wrong), "no hash")
     db.hset(slots_key(odd), "0", "no report")
     found, _ = ask(redis_server.url, (wrong, model, odd))
-    assert all(names == sorted([wrong, model, odd] + [f"{name}\n1" for name in (wrong, model, odd)]) for names in found)
+    assert all(names == sorted([wrong, model, odd]) for names in found)
     for name, reason in ((wrong, "WRONGTYPE"), (odd, "cannot be read")):
         found, _ = ask(redis_server.url, (name,))
         assert all(type(error) is ServingError and reason in str(error) for error in found)
@@ -80,13 +82,14 @@ def test_a_job_of_which_nothing_can_be_read_keeps_no_other_from_being_asked(redi
 @pytest.mark.parametrize("cancelled", [0, 1])
 def test_who_gives_up_takes_no_answer_from_the_others(redis_server, model, cancelled):
     async def main():
-        gateway = Gateway(redis_server.url)
-        tasks = [asyncio.create_task(gateway.models()) for _ in range(2)]
+        dispatch = Dispatch(redis_server.url)
+        registry = ModelRegistry(dispatch)
+        tasks = [asyncio.create_task(registry.latest()) for _ in range(2)]
         await asyncio.sleep(0)
         tasks.pop(cancelled).cancel()
         (left,) = tasks
         found = await left
-        await gateway.close()
+        await dispatch.close()
         return found
 
     assert model in asyncio.run(main())
@@ -100,13 +103,14 @@ def test_among_several_jobs_the_one_that_runs_is_the_default_and_those_that_run_
         db.hset(slots_key(name), "0", SlotReport("1", state).to_json())
 
     async def look():
-        gateway = Gateway(redis_server.url)
+        dispatch = Dispatch(redis_server.url)
+        registry = ModelRegistry(dispatch)
         try:
-            default = await gateway.model()
+            default = await registry.model()
         except ModelNotFound:
             default = None
-        required = await gateway.required() if default is None or default.state == "ready" else []
-        await gateway.close()
+        required = await registry.required() if default is None or default.state == "ready" else []
+        await dispatch.close()
         return default and default.name, [model.name for model in required]
 
     report(names[0], "stopped")

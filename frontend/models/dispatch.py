@@ -1,0 +1,250 @@
+"""The way of requests to jobs: one dispatcher for all jobs, or, in a Redis Cluster, one for each job."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
+from types import MappingProxyType
+from typing import Any
+
+import redis.asyncio
+
+from cluster_serving.client.dispatcher import Dispatcher
+from cluster_serving.client.pending import Pending
+from cluster_serving.client.request_options import RequestOptions
+from cluster_serving.frontend.errors import ModelNotFound
+from cluster_serving.frontend.server.admission import ConcurrencyLimit
+from cluster_serving.protocol.connection import connect_async, translated
+from cluster_serving.protocol.errors import ServingError
+from cluster_serving.protocol.failover import is_cluster_url
+from cluster_serving.protocol.inputs import Input
+from cluster_serving.protocol.keys import NORMAL, SUBMITTED_CHANNEL, result_key
+from cluster_serving.protocol.results import Fields, Outputs, decode_outputs
+
+
+class DeferredDispatcher(Dispatcher):
+    """A dispatcher that also takes requests whose results are fetched later, by any front end.
+
+    Args:
+        db: See `Dispatcher`.
+        options: Further arguments of `Dispatcher`.
+    """
+
+    def __init__(self, db: redis.asyncio.Redis, **options: Any) -> None:
+        # Results of submitted requests are announced to all front ends.
+        super().__init__(db, channels=[SUBMITTED_CHANNEL], **options)
+
+    async def submit(self, job: str, uri: str, inputs: Mapping[str, Input], priority: str = NORMAL) -> bytes:
+        """Queue a request whose result any process may fetch with `look`.
+
+        Args:
+            job: `jobName`.
+            uri: Name of the request.
+            inputs: See `client.convert.to_inputs`.
+            priority: One of `protocol.keys.PRIORITIES`.
+
+        Returns:
+            The id of the request's entry in the stream.
+
+        Raises:
+            InvalidInput: If the inputs cannot be sent, or the priority is unknown.
+            QueueFull: If Redis takes no more requests.
+            RedisUnavailable: If Redis cannot be reached.
+        """
+        RequestOptions(priority=priority)
+        pending = Pending(
+            job, result_key(job, uri), {}, asyncio.get_running_loop().create_future(), priority, kept=True
+        )
+        await self._compose(pending, inputs, SUBMITTED_CHANNEL)
+        self._queue(uri.encode(), pending)
+        await pending.result
+        return pending.entry_id or b""
+
+    async def look(self, job: str, uri: str, wait: float = 0.0) -> Fields:
+        """Read the result of a submitted request; the result stays in Redis.
+
+        Args:
+            job: `jobName`.
+            uri: Name of the request.
+            wait: Seconds to wait for the result.
+
+        Returns:
+            The result hash; empty if there is no result yet.
+
+        Raises:
+            RedisUnavailable: If Redis cannot be reached.
+        """
+        key, name = result_key(job, uri), uri.encode()
+        if not wait:
+            with translated(self.db):
+                fields: Fields = await self.db.hgetall(key)  # type: ignore[misc]
+                return fields
+        await self._listener.subscribe()
+        pending = self._pending.get(name)
+        if pending is None:
+            pending = Pending(job, key, {}, asyncio.get_running_loop().create_future(), kept=True)
+            self._pending[name] = pending
+            # The result may have been announced before the subscription.
+            self._look({name: None})
+        pending.waiters += 1
+        try:
+            await asyncio.wait((pending.result,), timeout=wait)
+            return pending.result.result() if pending.result.done() else {}
+        finally:
+            pending.waiters -= 1
+            if not pending.waiters and self._pending.get(name) is pending:
+                del self._pending[name]
+
+
+class Dispatch:
+    """Sends requests and questions about jobs to the Redis of each job; used by one event loop.
+
+    All keys of a job are on one node of a Redis Cluster, so a dispatcher connected to that node serves the job as any
+    other Redis does.
+
+    Args:
+        redis_url: See `protocol.connection.open_redis`.
+        jobs: Names of the jobs, if the URL is that of a Redis Cluster; no other job can be reached then.
+        limit: Limit of the instances in flight.
+        redis_options: Further arguments of `protocol.connection.connect_async`.
+        options: Further arguments of `Dispatcher`.
+
+    Attributes:
+        jobs: Names of the jobs that can be reached; empty if the Redis is not a cluster, for any job.
+        limit: Limit of the instances in flight.
+        on_answer: Called with the name of each job that answers.
+
+    Raises:
+        InvalidInput: If the name of a job does not fit into a Redis Cluster.
+    """
+
+    def __init__(
+        self,
+        redis_url: str,
+        jobs: Sequence[str] = (),
+        limit: ConcurrencyLimit | None = None,
+        redis_options: Mapping[str, Any] = MappingProxyType({}),
+        **options: Any,
+    ) -> None:
+        self.jobs = tuple(jobs) if is_cluster_url(redis_url) else ()
+        self.limit = limit or ConcurrencyLimit(1000)
+        self.on_answer: Callable[[str], None] = lambda job: None
+        self._dispatchers = {
+            job: DeferredDispatcher(connect_async(url=redis_url, job=job, **redis_options), **options)
+            for job in self.jobs or ("",)
+        }
+
+    def dispatcher(self, job: str = "") -> DeferredDispatcher:
+        """Return the dispatcher of a job.
+
+        Args:
+            job: Name of the job; may be empty if the Redis is not a cluster.
+
+        Raises:
+            ModelNotFound: If the job is not among those of this cluster.
+        """
+        dispatcher = self._dispatchers.get(job if self.jobs else "")
+        if dispatcher is None:
+            raise ModelNotFound(f"there is no job {job!r}")
+        return dispatcher
+
+    async def ask(self, jobs: Sequence[str], commands: Callable[[Any, str], object]) -> list[list[Any] | ServingError]:
+        """Ask Redis about jobs: a pipeline for each Redis, all of them at the same time.
+
+        Args:
+            jobs: Names of jobs.
+            commands: Function that adds the commands about a job to a pipeline.
+
+        Returns:
+            The replies about each job, or the error. An error about one job leaves the other jobs' replies intact.
+        """
+        positions: dict[DeferredDispatcher, list[int]] = {}
+        for position, job in enumerate(jobs):
+            positions.setdefault(self.dispatcher(job), []).append(position)
+        answers: list[list[Any] | ServingError] = [[] for _ in jobs]
+
+        async def ask_one(dispatcher: DeferredDispatcher, asked: Sequence[int]) -> None:
+            # redis-py types its commands as if they might not be awaitable.
+            db: Any = dispatcher.db
+            counts = []
+            try:
+                with translated(db):
+                    async with db.pipeline(transaction=False) as pipeline:
+                        for position in asked:
+                            before = len(pipeline)
+                            commands(pipeline, jobs[position])
+                            counts.append(len(pipeline) - before)
+                        replies = iter(await pipeline.execute(raise_on_error=False))
+            except ServingError as error:
+                for position in asked:
+                    answers[position] = error
+                return
+            for position, count in zip(asked, counts, strict=True):
+                answers[position] = _checked(db, list(islice(replies, count)))
+
+        await asyncio.gather(*(ask_one(dispatcher, asked) for dispatcher, asked in positions.items()))
+        return answers
+
+    async def ask_all(self, jobs: Sequence[str], commands: Callable[[Any, str], object]) -> list[list[Any]]:
+        """Ask Redis about jobs as `ask` does, and fail if one reply is missing.
+
+        Raises:
+            RedisUnavailable: If a Redis cannot be reached.
+            ServingError: If Redis refuses a command.
+        """
+        answers = []
+        for answer in await self.ask(jobs, commands):
+            if isinstance(answer, ServingError):
+                raise answer
+            answers.append(answer)
+        return answers
+
+    async def predict(
+        self, job: str, records: Sequence[Mapping[str, Input]], timeout: float, priority: str = NORMAL
+    ) -> list[Outputs | ServingError]:
+        """Answer the records of one request; they go to Redis together.
+
+        Args:
+            job: Name of the job.
+            records: Inputs by name, one mapping for each record.
+            timeout: Seconds to wait.
+            priority: One of `protocol.keys.PRIORITIES`.
+
+        Returns:
+            The outputs, or the error, of each record, in order.
+        """
+        if len(records) == 1:
+            return [await self._answer(job, records[0], timeout, priority)]
+        return await asyncio.gather(*(self._answer(job, record, timeout, priority) for record in records))
+
+    async def close(self) -> None:
+        """Close the connections."""
+        for dispatcher in self._dispatchers.values():
+            await dispatcher.close()
+
+    async def _answer(
+        self, job: str, record: Mapping[str, Input], timeout: float, priority: str
+    ) -> Outputs | ServingError:
+        deadline = time.monotonic() + timeout
+        try:
+            async with self.limit.place(timeout):
+                seconds = max(deadline - time.monotonic(), 0.001)
+                fields = await self.dispatcher(job).request(job, record, seconds, priority)
+                self.on_answer(job)
+                return decode_outputs(fields)
+        except ServingError as error:
+            return error
+
+
+def _checked(db: Any, replies: list[Any]) -> list[Any] | ServingError:
+    """Return the replies, or the first error among them."""
+    try:
+        with translated(db):
+            for reply in replies:
+                if isinstance(reply, Exception):
+                    raise reply
+    except ServingError as error:
+        return error
+    return replies

@@ -1,0 +1,337 @@
+"""The models that the front end serves: their names and versions, and what their slots report."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from cluster_serving.frontend.errors import ModelNotFound
+from cluster_serving.frontend.models.dispatch import Dispatch
+from cluster_serving.protocol.connection import translated
+from cluster_serving.protocol.errors import ServingError
+from cluster_serving.protocol.keys import DEFAULT_JOB, JOBS_KEY, secret_key, slots_key, stats_key, streams_of
+from cluster_serving.protocol.slots import SlotReport, read_reports
+from cluster_serving.protocol.stats import SEEN, SILENT_AFTER_S
+
+log = logging.getLogger(__name__)
+
+VERSION = "1"
+"""Version of a model for which no file names one."""
+
+_FRESH = 1.0
+"""Seconds for which the reports of the slots are not read again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Servable:
+    """A model and the job that serves it.
+
+    Attributes:
+        name: `modelName`.
+        version: `modelVersion`.
+        job: `redisInputQueue`, which is the job's name.
+        redis: `redisHost:redisPort`; empty if the file does not name one.
+    """
+
+    name: str
+    version: str
+    job: str
+    redis: str = ""
+
+
+class ServablesError(Exception):
+    """The file `servables-conf.yaml` cannot be used; the message says where and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServedModel:
+    """A model as clients of the front end see it.
+
+    Attributes:
+        name: Name of the model.
+        reports: Reports of the job's slots, by index.
+        version: Version of the model.
+        job: `jobName`.
+        silent: True if no slot of the job has given a sign of life for `SILENT_AFTER_S`.
+    """
+
+    name: str
+    reports: tuple[SlotReport, ...]
+    version: str = VERSION
+    job: str = ""
+    silent: bool = False
+
+    @property
+    def loaded(self) -> SlotReport | None:
+        """Report of a slot that has loaded the model; None if there is none."""
+        return next((report for report in self.reports if report.state == "ready"), None)
+
+    @property
+    def described(self) -> SlotReport | None:
+        """Report with the model's signature, also while its job is stopped; None if there is none."""
+        return self.loaded or next((report for report in self.reports if report.state == "stopped"), None)
+
+    @property
+    def state(self) -> str:
+        """`ready`, `loading`, `failed`, `stopped`, or `unknown` if no slot has ever reported."""
+        if self.loaded:
+            return "stopped" if self.silent else "ready"
+        return next((report.state for report in self.reports), "unknown")
+
+
+class ModelRegistry:
+    """Models by name and version, read from Redis at most once a second; used by one event loop.
+
+    Args:
+        dispatch: Connections to the jobs.
+        jobs: Names of the jobs to serve; empty for all that Redis knows. A Redis Cluster keeps no list of its jobs:
+            there they are those of `dispatch`.
+        default: Name of the model of requests that name none; empty for `DEFAULT_JOB`, or else the only model.
+        servables: Models under other names than those of their jobs, instead of `jobs`.
+    """
+
+    def __init__(
+        self, dispatch: Dispatch, jobs: Sequence[str] = (), default: str = "", servables: Sequence[Servable] = ()
+    ) -> None:
+        self._dispatch = dispatch
+        self._default = default
+        self._configured = tuple(servables) or _served_by(jobs or dispatch.jobs)
+        self._versions: dict[tuple[str, str], ServedModel] = {}
+        self._latest: dict[str, ServedModel] = {}
+        self._problems: Mapping[str, ServingError] = {}
+        self._read_at = 0.0
+        self._reading: asyncio.Task[None] | None = None
+
+    async def latest(self) -> Mapping[str, ServedModel]:
+        """Return the last version of each model, by name.
+
+        Raises:
+            RedisUnavailable: If Redis cannot be reached.
+        """
+        if time.monotonic() - self._read_at >= _FRESH:
+            # All callers await one task: with a lock they would go on one by one, a turn of the event loop each.
+            if self._reading is None or self._reading.done():
+                self._reading = asyncio.create_task(self._read())
+                self._reading.add_done_callback(lambda task: task.cancelled() or task.exception())
+            try:
+                await asyncio.shield(self._reading)
+            except ServingError as error:
+                raise error.renewed() from None
+        return self._latest
+
+    async def versions(self) -> list[ServedModel]:
+        """Return all versions of all models, in the order of their names.
+
+        Raises:
+            RedisUnavailable: If Redis cannot be reached.
+        """
+        await self.latest()
+        return self.last_read()
+
+    def last_read(self) -> list[ServedModel]:
+        """Return `versions` as they were when Redis was asked last."""
+        return [model for _, model in sorted(self._versions.items())]
+
+    async def model(self, name: str = "", version: str = "") -> ServedModel:
+        """Return one model.
+
+        Args:
+            name: Name of the model; empty for the default model.
+            version: Version of the model; empty for the last one.
+
+        Raises:
+            ModelNotFound: If there is no such model.
+            RedisUnavailable: If Redis cannot be reached.
+        """
+        latest = await self.latest()
+        name = name or self._default_name()
+        model = self._versions.get((name, version)) if version else latest.get(name)
+        if model is None:
+            wanted = f"{name!r} of version {version!r}" if version else repr(name)
+            known = ", ".join(f"{name} ({version})" for name, version in sorted(self._versions)) or "none"
+            raise ModelNotFound(f"there is no model {wanted}; there are: {known}")
+        return model
+
+    async def of_job(self, job: str) -> ServedModel:
+        """Return the model that a job serves.
+
+        Raises:
+            ModelNotFound: If there is no such job.
+            RedisUnavailable: If Redis cannot be reached.
+        """
+        for model in await self.versions():
+            if model.job == job:
+                return model
+        raise ModelNotFound(f"there is no job {job!r}")
+
+    async def described(self) -> dict[str, SlotReport | None]:
+        """Return the report with the signature of each model, by name; the default model's also by the empty name.
+
+        Raises:
+            RedisUnavailable: If Redis cannot be reached.
+        """
+        reports = {name: model.described for name, model in (await self.latest()).items()}
+        return reports | {"": reports.get(self._default_name())}
+
+    async def required(self) -> list[ServedModel]:
+        """Return the models without which this front end is not ready.
+
+        Raises:
+            ModelNotFound: If one of them does not exist.
+            RedisUnavailable: If Redis cannot be reached.
+        """
+        if self._configured:
+            return [await self.model(servable.name, servable.version) for servable in self._configured]
+        latest = await self.latest()
+        ready = [model for model in latest.values() if model.state == "ready"]
+        # Without a default model, all models that are ready have to answer.
+        return ready if ready and self._default_name() not in latest else [await self.model()]
+
+    async def queue_lengths(self, models: Sequence[ServedModel]) -> list[int]:
+        """Return the number of unanswered requests of each model, of all priorities together.
+
+        Raises:
+            RedisUnavailable: If Redis cannot be reached.
+        """
+
+        def lengths(pipeline: Any, job: str) -> None:
+            for stream in streams_of(job):
+                pipeline.xlen(stream)
+
+        return [sum(replies) for replies in await self._dispatch.ask_all([model.job for model in models], lengths)]
+
+    async def store_secret(self, fields: Mapping[str, str]) -> None:
+        """Store the secret of encrypted models under the keys that the jobs read.
+
+        Raises:
+            RedisUnavailable: If Redis cannot be reached.
+        """
+        jobs = [model.job for model in await self.versions()]
+
+        def store(pipeline: Any, job: str) -> None:
+            pipeline.hset(secret_key(job), mapping=fields)
+
+        # Jobs that start later read the key without a job's name, which a cluster does not have.
+        await self._dispatch.ask_all(jobs if self._dispatch.jobs else ["", *jobs], store)
+
+    def _default_name(self) -> str:
+        names = list(self._latest)
+        if self._default or DEFAULT_JOB in names:
+            return self._default or DEFAULT_JOB
+        running = [name for name in names if self._latest[name].state != "stopped"]
+        return next((only[0] for only in (names, running) if len(only) == 1), DEFAULT_JOB)
+
+    async def _read(self) -> None:
+        servables = self._configured or _served_by(await self._known_jobs())
+
+        def state(pipeline: Any, job: str) -> None:
+            pipeline.hgetall(slots_key(job))
+            pipeline.hget(stats_key(job), SEEN)
+            pipeline.time()
+
+        answers = await self._dispatch.ask([servable.job for servable in servables], state)
+        models = [_served(servable, answer) for servable, answer in zip(servables, answers, strict=True)]
+        problems = {
+            servable.job: model
+            for servable, model in zip(servables, models, strict=True)
+            if isinstance(model, ServingError)
+        }
+        if problems and all(isinstance(model, ServingError) for model in models):
+            raise next(iter(problems.values()))
+        for job in problems.keys() - self._problems.keys():
+            log.warning("the state of job %s cannot be read: %s", job, problems[job])
+        self._problems = problems
+        versions: dict[tuple[str, str], ServedModel] = {}
+        for servable, model in zip(servables, models, strict=True):
+            key = servable.name, servable.version
+            if isinstance(model, ServingError):
+                # For instance, one node of a cluster is down: the models of its jobs stay as they were read last.
+                model = self._versions.get(key, ServedModel(servable.name, (), servable.version, servable.job))
+            elif not model.reports and not self._configured:
+                continue
+            versions[key] = model
+        self._versions = versions
+        self._latest = {model.name: model for model in versions.values()}
+        self._read_at = time.monotonic()
+
+    async def _known_jobs(self) -> list[str]:
+        db: Any = self._dispatch.dispatcher().db
+        with translated(db):
+            return sorted(name.decode() for name in await db.smembers(JOBS_KEY))
+
+
+def _served_by(jobs: Sequence[str]) -> tuple[Servable, ...]:
+    return tuple(Servable(job, VERSION, job) for job in jobs)
+
+
+def _served(servable: Servable, answer: list[Any] | ServingError) -> ServedModel | ServingError:
+    """Return the model of a job from the replies of Redis, or the error if they cannot be read."""
+    if isinstance(answer, ServingError):
+        return answer
+    fields, seen_ms, (now, _) = answer
+    try:
+        silent = seen_ms is not None and now - int(seen_ms) / 1000 > SILENT_AFTER_S
+        reports = tuple(read_reports(fields))
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        return ServingError(f"the reports of the slots of job {servable.job!r} cannot be read: {error!r}")
+    return ServedModel(servable.name, reports, servable.version, servable.job, silent)
+
+
+class _Loader(yaml.SafeLoader):
+    """Loader of tagged entries as mappings with the keys `tag` and `line`."""
+
+
+def _tagged(loader: yaml.SafeLoader, suffix: str, node: yaml.Node) -> dict[str, Any]:
+    if not isinstance(node, yaml.MappingNode):
+        raise yaml.constructor.ConstructorError(None, None, "expected keys and values", node.start_mark)
+    fields = {str(key): value for key, value in loader.construct_mapping(node, deep=True).items()}
+    return fields | {"tag": suffix.strip("<>"), "line": node.start_mark.line + 1}
+
+
+yaml.add_multi_constructor("!", _tagged, _Loader)
+yaml.add_multi_constructor("", _tagged, _Loader)
+
+
+def read_servables(path: Path) -> tuple[Servable, ...]:
+    """Read the original's file `servables-conf.yaml`: models by name and version, each served by a job.
+
+    Raises:
+        ServablesError: If the file cannot be read, names a model that no job serves, or names a model twice.
+    """
+    try:
+        content = yaml.load(path.read_text("utf8"), _Loader)  # noqa: S506 - a SafeLoader
+    except (OSError, UnicodeDecodeError) as error:
+        raise ServablesError(f"{path} cannot be read: {error}") from None
+    except yaml.YAMLError as error:
+        raise ServablesError(f"{path} is not valid YAML: {error}") from None
+    entries = content.get("modelMetaDataList") if isinstance(content, dict) else None
+    if not isinstance(entries, list) or not entries:
+        raise ServablesError(f"{path} has no list modelMetaDataList with a model in it")
+    servables = tuple(_servable(path, entry) for entry in entries)
+    if len({(servable.name, servable.version) for servable in servables}) < len(servables):
+        raise ServablesError(f"{path} names a model of the same version twice")
+    if len({servable.redis for servable in servables}) > 1:
+        raise ServablesError(f"{path} names jobs of different Redis; start a front end for each Redis")
+    return servables
+
+
+def _servable(path: Path, entry: Any) -> Servable:
+    if not isinstance(entry, dict) or "modelName" not in entry:
+        raise ServablesError(f"{path}: an entry of modelMetaDataList has no modelName")
+    where = f"{path}, line {entry.get('line', '?')}: model {entry['modelName']}"
+    if entry.get("tag") == "InferenceModelMetaData" or "redisInputQueue" not in entry:
+        raise ServablesError(
+            f"{where} is to run inside the front end, or names no redisInputQueue; start it as a job of its own, and "
+            "name that job as redisInputQueue of a ClusterServingMetaData"
+        )
+    redis = f"{entry['redisHost']}:{entry.get('redisPort', 6379)}" if "redisHost" in entry else ""
+    return Servable(
+        str(entry["modelName"]), str(entry.get("modelVersion", VERSION)), str(entry["redisInputQueue"]), redis
+    )
