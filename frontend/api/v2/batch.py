@@ -1,4 +1,4 @@
-"""From the tensors of a v2 request to records for a job, and from their answers to the tensors of a response."""
+"""Records of a v2 request: tensors are split into records for the job, and its answers are merged into tensors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Batch:
 
     Attributes:
         records: Inputs by name, per record.
-        keeps_batch: Whether the job's answers have a batch dimension of their own (`inputAlreadyBatched`).
+        keeps_batch: True if the job's answers have a batch dimension of their own (`inputAlreadyBatched`).
     """
 
     records: Sequence[Mapping[str, Input]]
@@ -29,16 +29,16 @@ class Batch:
         """Make the tensors of the response.
 
         Args:
-            answers: One per record.
-            report: What the model gives.
-            wanted: Output → number of classes, 0 for the tensor itself; empty for all tensors.
+            answers: One answer per record.
+            report: Names the outputs of the model.
+            wanted: Output → number of classes, or 0 for the tensor itself; empty for all tensors.
 
         Returns:
             Name → tensor; the first dimension is the batch. Rankings and classes are "value:class", best first.
 
         Raises:
-            InvalidInput: An output that is asked for does not exist, or has no classes.
-            InferenceFailed: The answers differ in shape.
+            InvalidInput: If an output that the request wants does not exist, or has no classes.
+            InferenceFailed: If the answers differ in shape.
         """
         rankings = [answer for answer in answers if isinstance(answer, list)]
         if rankings:
@@ -80,17 +80,18 @@ class Batch:
 def to_records(inputs: Mapping[str, Array], report: SlotReport, max_records: int) -> Batch:
     """Split a request along its batch dimension.
 
-    A job with `inputAlreadyBatched` gets the batch as one record, except for images, of which a record holds one.
+    A job with `inputAlreadyBatched` gets the whole batch as one record. Batches with images are split nevertheless,
+    because a record holds one image.
 
     Args:
-        inputs: Name → tensor; BYTES as object array of `bytes`. BYTES for an input of strings are UTF-8 text, for
-            others an image file each.
-        report: What the model takes.
+        inputs: Name → tensor; BYTES as object array of `bytes`. An element of BYTES is UTF-8 text if the model takes
+            strings, else an image file.
+        report: Describes the inputs of the model.
         max_records: Most records that a request may have.
 
     Raises:
-        InvalidInput: Names, ranks or sizes are not the model's, or the batch is empty.
-        RequestTooLarge: There are more records.
+        InvalidInput: If names, ranks or sizes are not those of the model, or the batch is empty.
+        RequestTooLarge: If the batch has more than `max_records` records.
     """
     specs = {spec.name: spec for spec in report.inputs}
     if inputs.keys() != specs.keys():
@@ -121,10 +122,10 @@ def to_records(inputs: Mapping[str, Array], report: SlotReport, max_records: int
 
 
 def succeeded(answers: Sequence[Outputs | ServingError]) -> list[Outputs]:
-    """The answers, if there are no errors among them.
+    """Return the answers if there is no error among them.
 
     Raises:
-        ServingError: The first error, with the index of its record: the protocol has no answers in part.
+        ServingError: The first error, with the index of its record. The protocol has no partial responses.
     """
     good: list[Outputs] = []
     for index, answer in enumerate(answers):
@@ -145,7 +146,7 @@ def _check_shape(spec: TensorSpec, array: Array, is_image: bool) -> None:
     expected = spec.record_shape
     if expected is None:
         if not shape:
-            raise InvalidInput(f"input {spec.name!r} is a scalar; its first dimension has to be the batch")
+            raise InvalidInput(f"input {spec.name!r} is a scalar; expected a tensor whose first dimension is the batch")
         return
     if len(shape) != len(expected) + 1 or any(
         wanted not in (None, size) for size, wanted in zip(shape[1:], expected, strict=True)
@@ -173,7 +174,7 @@ def _strings(name: str, array: Array) -> Array:
 def _record(value: Array | list[Image], index: int, keeps_batch: bool = False) -> Input:
     if isinstance(value, list):
         return value[index]
-    # With the ellipsis numpy makes an array even of a single number.
+    # With the ellipsis numpy returns an array also for a single number.
     return value[index : index + 1] if keeps_batch else value[index, ...]
 
 
@@ -194,7 +195,7 @@ def _texts(ranking: Sequence[tuple[int, np.generic]]) -> Array:
 
 
 def _ranking(ranking: RankedClasses) -> list[tuple[int, np.generic]]:
-    # float32, as the job sent them: float64 would have digits that mean nothing.
+    # The job sent float32; float64 would show digits without meaning.
     return [(index, np.float32(value)) for index, value in ranking]
 
 

@@ -1,25 +1,25 @@
-"""Bodies of v2 over HTTP: JSON, and behind it the binary tensor data."""
+"""Bodies of v2 over HTTP: JSON, followed by binary tensor data."""
 
 from __future__ import annotations
 
 import base64
 import binascii
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import orjson
 
+from cluster_serving.frontend.api.original import instances
 from cluster_serving.frontend.api.v2 import datatypes
 from cluster_serving.frontend.api.v2.datatypes import BYTES
 from cluster_serving.frontend.api.v2.service import InferRequest, InferResponse, RequestedOutput, classes_of
 from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
 from cluster_serving.protocol.inputs import Array
-from cluster_serving.protocol.original.json import check_size
 
 HEADER_LENGTH = "Inference-Header-Content-Length"
-"""HTTP header: bytes of JSON in a body with binary tensor data."""
+"""HTTP header: number of bytes of JSON in a body with binary tensor data."""
 
 _MAX_NUMBER_CHARACTERS = 20
 
@@ -30,17 +30,17 @@ def decompress(body: bytes, encoding: str, max_bytes: int) -> bytes:
     Args:
         body: The body.
         encoding: `gzip`, `deflate`, `identity` or empty.
-        max_bytes: Most bytes that may come out.
+        max_bytes: Largest size of the decompressed body.
 
     Raises:
-        InvalidInput: The encoding is another one, or the body is not of it.
-        RequestTooLarge: More would come out.
+        InvalidInput: If the encoding is another one, or the body does not have it.
+        RequestTooLarge: If the decompressed body is larger than `max_bytes`.
     """
     if encoding in ("", "identity"):
         return body
     if encoding not in ("gzip", "deflate"):
         raise InvalidInput(f"the body has Content-Encoding {encoding[:32]!r}; expected gzip or deflate")
-    # 32: gzip or zlib, whichever its first bytes say.
+    # 32: gzip or zlib, recognized by the first bytes.
     stream = zlib.decompressobj(wbits=32 + zlib.MAX_WBITS)
     try:
         data = stream.decompress(body, max_bytes + 1)
@@ -54,42 +54,38 @@ def decompress(body: bytes, encoding: str, max_bytes: int) -> bytes:
 
 
 def json_length(body: bytes, header_length: str | None) -> int:
-    """Bytes of JSON in the body of a request; 0 if `decode` refuses it.
+    """Return the number of bytes of JSON at the start of a body.
 
     Args:
         body: The body.
-        header_length: `HEADER_LENGTH`; None if all is JSON.
-    """
-    try:
-        return len(_parts(body, header_length)[0])
-    except InvalidInput:
-        return 0
-
-
-def json_size(response: InferResponse, request: InferRequest) -> int:
-    """About how many bytes of a response become JSON."""
-    binary = _binary(response, request)
-    return sum(array.nbytes for name, array in response.outputs.items() if not binary[name])
-
-
-def decode(body: bytes, header_length: str | None) -> InferRequest:
-    """Read the body of a request; binary numbers are views of it.
-
-    Args:
-        body: JSON, and behind it the binary data of the inputs with a `binary_data_size`, in their order.
-        header_length: `HEADER_LENGTH`; None if all is JSON.
+        header_length: Value of the header `HEADER_LENGTH`; None if the whole body is JSON.
 
     Raises:
-        InvalidInput: It is not such a body; the message says where.
-        RequestTooLarge: Its JSON holds too many values.
+        InvalidInput: If the header is not a number up to the size of the body.
     """
-    json, binary = _parts(body, header_length)
-    check_size(body[: len(json)])
-    try:
-        content = orjson.loads(json)
-    except orjson.JSONDecodeError as error:
-        raise InvalidInput(f"the body is not JSON: {error}") from None
-    content = _mapping("the body", content)
+    if header_length is None:
+        return len(body)
+    readable = header_length.isascii() and header_length.isdecimal() and len(header_length) <= _MAX_NUMBER_CHARACTERS
+    if not readable or int(header_length) > len(body):
+        raise InvalidInput(
+            f"the header {HEADER_LENGTH} is {header_length[:32]!r}; expected a number up to the body's, {len(body)}"
+        )
+    return int(header_length)
+
+
+def decode(body: bytes, json_length: int) -> InferRequest:
+    """Read the body of a request; tensors of binary numbers are views of the body.
+
+    Args:
+        body: JSON, then the binary data of the inputs that have a `binary_data_size`, in their order.
+        json_length: Number of bytes of JSON.
+
+    Raises:
+        InvalidInput: If the body does not follow the protocol; the message names the place.
+        RequestTooLarge: If the JSON holds too many values.
+    """
+    content = instances.parse(body[:json_length])
+    binary = memoryview(body)[json_length:]
     parameters = _mapping("parameters", content.get("parameters") or {})
     inputs: dict[str, Array] = {}
     position = 0
@@ -105,7 +101,7 @@ def decode(body: bytes, header_length: str | None) -> InferRequest:
             continue
         if type(size) is not int or not 0 <= size <= len(binary) - position:
             raise InvalidInput(
-                f"input {name!r} has binary_data_size {str(size)[:32]}; the body has {len(binary) - position} more"
+                f"input {name!r} has binary_data_size {str(size)[:32]}; {len(binary) - position} bytes are left"
             )
         inputs[name] = datatypes.from_raw(name, datatype, shape, binary[position : position + size])
         position += size
@@ -119,22 +115,37 @@ def decode(body: bytes, header_length: str | None) -> InferRequest:
     return InferRequest(inputs, outputs, identifier, parameters)
 
 
-def encode(response: InferResponse, request: InferRequest) -> tuple[bytes, int | None]:
-    """Write the body of a response, in the form that the request asks for.
+def binary_outputs(request: InferRequest, names: Iterable[str]) -> frozenset[str]:
+    """Return the outputs that a request wants as binary data.
+
+    Args:
+        request: The request.
+        names: All outputs of the response.
+    """
+    by_default = request.parameters.get("binary_data_output") is True
+    wanted = {output.name: output.binary for output in request.outputs if output.binary is not None}
+    return frozenset(name for name in names if wanted.get(name, by_default))
+
+
+def encode(response: InferResponse, binary: Container[str] = ()) -> tuple[bytes, int | None]:
+    """Write the body of a response.
+
+    Args:
+        response: The response.
+        binary: Names of the outputs to write as binary data.
 
     Returns:
-        The body, and the bytes of its JSON if binary data follows.
+        The body, and the number of bytes of JSON if binary data follows.
 
     Raises:
-        InferenceFailed: An output is of a dtype that v2 does not have.
+        InferenceFailed: If the dtype of an output has no datatype in v2.
     """
-    binary = _binary(response, request)
     tensors: list[dict[str, Any]] = []
     data: list[bytes] = []
     for name, array in response.outputs.items():
         datatype = datatypes.of_output(name, array)
         tensor: dict[str, Any] = {"name": name, "datatype": datatype, "shape": list(array.shape)}
-        if binary[name]:
+        if name in binary:
             raw = datatypes.to_raw(array, datatype)
             data.append(raw)
             tensor["parameters"] = {"binary_data_size": len(raw)}
@@ -148,26 +159,6 @@ def encode(response: InferResponse, request: InferRequest) -> tuple[bytes, int |
     return (b"".join((json, *data)), len(json)) if data else (json, None)
 
 
-def _binary(response: InferResponse, request: InferRequest) -> dict[str, bool]:
-    """Which outputs the request asks for as binary data."""
-    by_default = request.parameters.get("binary_data_output") is True
-    asked = {output.name: output.binary for output in request.outputs}
-    chosen = {name: asked.get(name) for name in response.outputs}
-    return {name: by_default if binary is None else binary for name, binary in chosen.items()}
-
-
-def _parts(body: bytes, header_length: str | None) -> tuple[memoryview, memoryview]:
-    view = memoryview(body)
-    if header_length is None:
-        return view, view[len(body) :]
-    readable = header_length.isascii() and header_length.isdecimal() and len(header_length) <= _MAX_NUMBER_CHARACTERS
-    if not readable or int(header_length) > len(body):
-        raise InvalidInput(
-            f"the header {HEADER_LENGTH} is {header_length[:32]!r}; expected a number up to the body's, {len(body)}"
-        )
-    return view[: int(header_length)], view[int(header_length) :]
-
-
 def _from_json(
     name: str, datatype: str, shape: tuple[int, ...], tensor: Mapping[str, Any], options: Mapping[str, Any]
 ) -> Array:
@@ -179,15 +170,14 @@ def _from_json(
     texts = datatypes.flatten(values)
     if not all(isinstance(text, str) for text in texts):
         raise InvalidInput(f"input {name!r} is BYTES and has data of other kinds than strings")
-    # As MLServer marks what JSON cannot hold.
+    # MLServer marks bytes that are no text in this way.
     if options.get("content_type") != "base64":
         return datatypes.from_bytes(name, shape, [text.encode() for text in texts])
     try:
-        return datatypes.from_bytes(name, shape, [base64.b64decode(text, validate=True) for text in texts])
+        items = [base64.b64decode(text, validate=True) for text in texts]
     except (binascii.Error, ValueError) as error:
-        if isinstance(error, InvalidInput):
-            raise
         raise InvalidInput(f"input {name!r} has data that is not base64: {error}") from None
+    return datatypes.from_bytes(name, shape, items)
 
 
 def _requested(tensor: Mapping[str, Any]) -> RequestedOutput:
@@ -216,18 +206,17 @@ def _parameters(name: str, tensor: Mapping[str, Any]) -> Mapping[str, Any]:
     return options
 
 
-def _mapping(what: str, value: object) -> Mapping[str, Any]:
+def _mapping(place: str, value: object) -> Mapping[str, Any]:
     if not isinstance(value, dict):
-        raise InvalidInput(f"{what} is not a JSON object")
+        raise InvalidInput(f"{place} is not a JSON object")
     return value
 
 
 def _numbers(array: Array) -> Any:
-    # orjson writes arrays of native order by itself, NaN and infinity as null; half floats it does not know.
+    # orjson writes arrays of native byte order, with null for NaN and infinity; it does not know float16.
     flat = np.ascontiguousarray(array).reshape(-1)
-    return (
-        flat.astype(np.float32) if flat.dtype == np.float16 else flat.astype(flat.dtype.newbyteorder("="), copy=False)
-    )
+    dtype = np.dtype(np.float32) if flat.dtype == np.float16 else flat.dtype.newbyteorder("=")
+    return flat.astype(dtype, copy=False)
 
 
 def _texts(array: Array) -> list[str]:

@@ -1,7 +1,8 @@
 """The datatypes of the Open Inference Protocol v2, and their bytes.
 
-Source: the protocol's "Tensor Data" and Triton's binary tensor data extension. Numbers are little-endian, in C order;
-an element of BYTES is its length (uint32) and its content. Here a tensor of BYTES is an object array of `bytes`.
+Source: "Tensor Data" of the protocol, and the binary tensor data extension of Triton. Numbers are little-endian, in C
+order. An element of BYTES is its length (uint32), then its content. In Python, a tensor of BYTES is an object array of
+`bytes`.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _NAMES = {
     "": "",
 }
 DTYPES = {datatype: np.dtype(name).newbyteorder("<") for name, datatype in _NAMES.items() if name not in ("str", "")}
-"""v2 datatype → numpy dtype, of all that are numbers."""
+"""Datatype → numpy dtype, of the datatypes that are numbers."""
 
 _NUMBERS = NUMBERS | {type(None)}
 
@@ -36,15 +37,15 @@ _MAX_ELEMENTS = 1 << 48
 
 
 def of_name(dtype: str) -> str:
-    """Datatype of a dtype as the slots report it; empty if the model does not say."""
+    """Return the datatype of a dtype that a slot reported; empty if the model does not declare it."""
     return _NAMES.get(dtype, dtype.upper())
 
 
 def of_output(name: str, array: Array) -> str:
-    """Datatype of an output.
+    """Return the datatype of an output.
 
     Raises:
-        InferenceFailed: The protocol has none for it.
+        InferenceFailed: If the protocol has no datatype for the dtype.
     """
     datatype = BYTES if array.dtype.kind in "OSU" else _NAMES.get(array.dtype.name)
     if datatype is None:
@@ -53,13 +54,10 @@ def of_output(name: str, array: Array) -> str:
 
 
 def check(name: str, datatype: object, shape: object) -> tuple[str, tuple[int, ...]]:
-    """Check what a request says of an input.
-
-    Returns:
-        The datatype and the shape.
+    """Check the datatype and the shape of an input, and return both.
 
     Raises:
-        InvalidInput: The datatype is not known, or the shape not a list of sizes.
+        InvalidInput: If the datatype is unknown, or the shape is not a list of sizes.
     """
     if datatype == "BF16":
         raise InvalidInput(f"input {name!r} has datatype BF16, which is not supported; send FP16 or FP32")
@@ -74,34 +72,34 @@ def check(name: str, datatype: object, shape: object) -> tuple[str, tuple[int, .
         raise InvalidInput(
             f"input {name!r} has shape {str(shape)[:64]}; expected a list of up to {MAX_DIMENSIONS} sizes from 0 up"
         )
-    # Beside a size of 0 the others cost no bytes, but numpy refuses them.
+    # An empty tensor has no bytes, whatever its other sizes are, but numpy refuses sizes of this product.
     if 0 in shape and math.prod(size for size in shape if size) > _MAX_ELEMENTS:
         raise InvalidInput(f"input {name!r} has shape {str(shape)[:64]}, which no tensor can have")
     return datatype, tuple(shape)
 
 
 def check_count(name: str, count: int) -> None:
-    """Refuse more elements of BYTES than the job takes; millions of empty ones would also hold up other clients.
+    """Refuse more elements of BYTES than the job takes. Millions of empty elements would delay other clients.
 
     Raises:
-        RequestTooLarge: There are more than `MAX_STRINGS`.
+        RequestTooLarge: If there are more than `MAX_STRINGS`.
     """
     if count > MAX_STRINGS:
         raise RequestTooLarge(f"input {name!r} has {count} elements of BYTES; at most {MAX_STRINGS} are taken")
 
 
 def from_raw(name: str, datatype: str, shape: tuple[int, ...], data: bytes | memoryview) -> Array:
-    """Read binary tensor data; numbers are read-only views of it.
+    """Read binary tensor data; a tensor of numbers is a read-only view of the data.
 
     Args:
         name: Name of the input, for messages.
-        datatype: As checked.
-        shape: As checked.
-        data: All of its bytes.
+        datatype: Datatype, from `check`.
+        shape: Shape, from `check`.
+        data: All bytes of the tensor.
 
     Raises:
-        InvalidInput: There are too few or too many bytes.
-        RequestTooLarge: There are too many elements of BYTES.
+        InvalidInput: If the bytes are too few or too many for the shape.
+        RequestTooLarge: If there are too many elements of BYTES.
     """
     count = math.prod(shape)
     if datatype == BYTES:
@@ -113,7 +111,7 @@ def from_raw(name: str, datatype: str, shape: tuple[int, ...], data: bytes | mem
             f"input {name!r} has {len(data)} bytes; {datatype} of shape {list(shape)} needs {count * dtype.itemsize}"
         )
     if datatype == "BOOL":
-        # Any byte but 0 is true; numpy expects 1.
+        # In the protocol any byte but 0 is true; in numpy only 1 is.
         return np.not_equal(np.frombuffer(data, np.uint8), 0).reshape(shape)
     return np.frombuffer(data, dtype).reshape(shape)
 
@@ -123,7 +121,7 @@ def to_raw(array: Array, datatype: str) -> bytes:
 
     Args:
         array: Numbers, or an object array of `str` or `bytes`.
-        datatype: See `of_output`.
+        datatype: Datatype, from `of_output`.
     """
     if datatype != BYTES:
         return array.astype(DTYPES[datatype], copy=False).tobytes()
@@ -135,10 +133,10 @@ def to_raw(array: Array, datatype: str) -> bytes:
 
 
 def from_bytes(name: str, shape: tuple[int, ...], items: Sequence[bytes]) -> Array:
-    """Tensor of BYTES of its elements, in C order.
+    """Make a tensor of BYTES of its elements in C order.
 
     Raises:
-        InvalidInput: Their number does not fit the shape.
+        InvalidInput: If the number of elements does not fit the shape.
     """
     _check_count(name, BYTES, shape, len(items))
     return _object_array(items, shape)
@@ -149,12 +147,12 @@ def from_numbers(name: str, datatype: str, shape: tuple[int, ...], values: Any) 
 
     Args:
         name: Name of the input, for messages.
-        datatype: As checked, not BYTES.
-        shape: As checked.
-        values: A flat sequence in C order, or nested lists of the shape. null is NaN, for floating point.
+        datatype: Datatype, from `check`; not BYTES.
+        shape: Shape, from `check`.
+        values: A flat sequence in C order, or nested lists of the shape. For floating point, null is NaN.
 
     Raises:
-        InvalidInput: The values are of another kind or shape, or do not fit the datatype.
+        InvalidInput: If the values have another kind or shape, or are out of the range of the datatype.
     """
     dtype = DTYPES[datatype]
     if isinstance(values, list) and not leaf_types(values) <= _NUMBERS:
@@ -162,7 +160,7 @@ def from_numbers(name: str, datatype: str, shape: tuple[int, ...], values: Any) 
     try:
         given = np.asarray(values)
         if given.dtype.kind not in "biu" and dtype.kind in "biu" and given.size:
-            # numpy makes floating point of integers that need 64 bits without a sign.
+            # numpy converts integers that need 64 bits without a sign to floating point.
             given = np.array(values, object)
             if not all(type(value) is int for value in given.flat):
                 raise InvalidInput(f"input {name!r} is {datatype} and has values of other kinds than integers")
@@ -189,7 +187,7 @@ def from_numbers(name: str, datatype: str, shape: tuple[int, ...], values: Any) 
 
 
 def flatten(values: Iterable[Any], depth: int = MAX_DIMENSIONS) -> list[Any]:
-    """Elements of nested lists, in C order; what is nested deeper than a tensor stays a list."""
+    """Return the elements of nested lists in C order; lists nested deeper than any tensor stay lists."""
     flat: list[Any] = []
     for value in values:
         if isinstance(value, list) and depth:

@@ -20,15 +20,17 @@ from cluster_serving.protocol.errors import ServingError
 NAME = "inference.GRPCInferenceService"
 
 _MOST_AHEAD = 64
-"""Requests of one stream that are in flight at a time."""
+"""Most requests of one stream that are in flight at a time."""
 
 
 class InferenceService:
-    """The methods of the service; each takes a message, those that infer as it was sent, and the call of it.
+    """The methods of the service.
+
+    Each method takes a message and its call. The methods that infer take the bytes of the message.
 
     Args:
-        service: What answers.
-        offload: Where work on large messages is done.
+        service: The protocol apart from gRPC.
+        offload: Runs the work on large messages.
     """
 
     def __init__(self, service: KServe, offload: Offload) -> None:
@@ -82,7 +84,7 @@ class InferenceService:
         response = await self._service.infer(model, request, call.timeout)
         return await self._encoded(response, raw=bool(message.raw_input_contents))
 
-    # Typed contents are read and written number by number; of raw ones, texts are taken apart in a loop.
+    # Protobuf reads and writes typed contents number by number. Of raw contents, only texts need a loop.
 
     async def _decoded(self, message: Any, tensors: int, text: bytes) -> InferRequest:
         if len(text) < LARGE:
@@ -100,7 +102,7 @@ class InferenceService:
         return inference.ModelInferResponse.FromString(text)
 
     async def model_stream_infer(self, messages: AsyncIterator[bytes], call: Call) -> AsyncIterator[Any]:
-        """Answer ModelStreamInfer: many requests at a time, in their order; a failing one does not end the stream."""
+        """Answer ModelStreamInfer: many requests at a time, in order. A failed request does not end the stream."""
         tasks: asyncio.Queue[asyncio.Task[Any] | None] = asyncio.Queue(_MOST_AHEAD)
         reader = asyncio.create_task(self._read(messages, call, tasks))
         try:
@@ -122,7 +124,7 @@ class InferenceService:
                 try:
                     await tasks.put(task)
                 except asyncio.CancelledError:
-                    # It is in nobody's hands yet.
+                    # The task is not in the queue yet, where the other task would cancel it.
                     task.cancel()
                     raise
         finally:
@@ -140,7 +142,7 @@ class InferenceService:
 
 
 def _opened(text: bytes) -> tuple[Any, int]:
-    """A request, without its tensors if it is large; see `kserve_messages.envelope`."""
+    """Return the message and the bytes of its tensors; a large message is read without tensors, as by `envelope`."""
     if len(text) < LARGE:
         return v2_messages.message_of(inference.ModelInferRequest, text), 0
     return v2_messages.envelope(text)

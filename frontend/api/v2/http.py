@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -80,23 +78,22 @@ class _Api:
         note(request, "v2", model.name)
         body = await read_body(request, options)
         encoding = request.headers.get("content-encoding", "").lower()
-        header_length = request.headers.get(v2_body.HEADER_LENGTH)
         if encoding:
-            # A body of some bytes may become a large one.
+            # A small body may become a large one.
             body = await offload.to_thread(LARGE, v2_body.decompress, body, encoding, options.max_body_bytes)
-        if v2_body.json_length(body, header_length) < LARGE:
-            asked = await offload.to_thread(len(body), v2_body.decode, body, header_length)
-        else:
-            asked = await offload.to_process(len(body), v2_body.decode, body, header_length)
+        length = v2_body.json_length(body, request.headers.get(v2_body.HEADER_LENGTH))
+        # A process gets only JSON that is large: binary tensors would be copied on their way, and need no parsing.
+        decode_away = offload.to_thread if length < LARGE else offload.to_process
+        asked = await decode_away(len(body), v2_body.decode, body, length)
         timeout = self._front.timeout(request.headers.get("x-timeout-ms"))
         response = await unless_disconnected(request, self._service.infer(model, asked, timeout))
-        asked = replace(asked, inputs={})
-        size = v2_body.json_size(response, asked)
-        if size < LARGE:
+        binary = v2_body.binary_outputs(asked, response.outputs)
+        json_size = sum(array.nbytes for name, array in response.outputs.items() if name not in binary)
+        if json_size < LARGE:
             loops = text_bytes(response.outputs.values())
-            content, json_length = await offload.to_thread(loops, v2_body.encode, response, asked)
+            content, json_length = await offload.to_thread(loops, v2_body.encode, response, binary)
         else:
-            content, json_length = await offload.to_process(size, v2_body.encode, response, asked)
+            content, json_length = await offload.to_process(json_size, v2_body.encode, response, binary)
         if json_length is None:
             return Response(content, media_type="application/json")
         headers = {v2_body.HEADER_LENGTH: str(json_length)}

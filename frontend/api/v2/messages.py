@@ -15,33 +15,23 @@ from cluster_serving.frontend.proto import inference
 from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
 from cluster_serving.protocol.inputs import MAX_INPUTS, Array
 
-_FIELDS = {
-    "BOOL": "bool_contents",
-    "INT8": "int_contents",
-    "INT16": "int_contents",
-    "INT32": "int_contents",
-    "INT64": "int64_contents",
-    "UINT8": "uint_contents",
-    "UINT16": "uint_contents",
-    "UINT32": "uint_contents",
-    "UINT64": "uint64_contents",
-    "FP32": "fp32_contents",
-    "FP64": "fp64_contents",
-    BYTES: "bytes_contents",
+_CONTENTS = {
+    "BOOL": ("bool_contents", "?"),
+    "INT8": ("int_contents", "i8"),
+    "INT16": ("int_contents", "i8"),
+    "INT32": ("int_contents", "i8"),
+    "INT64": ("int64_contents", "i8"),
+    "UINT8": ("uint_contents", "u8"),
+    "UINT16": ("uint_contents", "u8"),
+    "UINT32": ("uint_contents", "u8"),
+    "UINT64": ("uint64_contents", "u8"),
+    "FP32": ("fp32_contents", "f4"),
+    "FP64": ("fp64_contents", "f8"),
+    BYTES: ("bytes_contents", "O"),
 }
-"""Datatype → field of `InferTensorContents`; what has none travels as raw bytes alone."""
+"""Datatype → field of `InferTensorContents`, and the dtype that reads it; other datatypes travel as raw bytes only."""
 
-_ELEMENTS = {
-    "bool_contents": "?",
-    "int_contents": "i8",
-    "int64_contents": "i8",
-    "uint_contents": "u8",
-    "uint64_contents": "u8",
-    "fp32_contents": "f4",
-    "fp64_contents": "f8",
-}
-
-# How protobuf writes them. All fields of a request have a length.
+# The wire format of protobuf: all fields of a request are length-delimited.
 _DELIMITED, _MAX_VARINT = 2, 10
 _TENSORS = frozenset(
     inference.ModelInferRequest.DESCRIPTOR.fields_by_name[name].number for name in ("inputs", "outputs")
@@ -52,13 +42,13 @@ _MAX_FIELDS = 4 * MAX_INPUTS
 
 
 def decode(message: Any) -> InferRequest:
-    """Read a `ModelInferRequest`; raw numbers are views of it.
+    """Read a `ModelInferRequest`; tensors of raw numbers are views of the message.
 
     Raises:
-        InvalidInput: It is not what the protocol says; the message names the input.
-        RequestTooLarge: An input has too many elements of BYTES.
+        InvalidInput: If the message does not follow the protocol; the text names the input.
+        RequestTooLarge: If an input has too many elements of BYTES.
     """
-    # Before any of them is looked at: a message has room for millions.
+    # Checked before any tensor is read: a message has room for millions.
     if max(len(message.inputs), len(message.outputs)) > MAX_INPUTS:
         raise InvalidInput(f"the request names more than {MAX_INPUTS} inputs or outputs")
     raw: Sequence[bytes] = message.raw_input_contents
@@ -86,27 +76,27 @@ def decode(message: Any) -> InferRequest:
 
 
 def message_of(message_type: Any, text: bytes) -> Any:
-    """Read a message of any type.
+    """Read a message of a type.
 
     Raises:
-        InvalidInput: It is none of this type.
+        InvalidInput: If the bytes are no message of this type.
     """
     try:
         return message_type.FromString(text)
     except DecodeError:
-        raise InvalidInput(f"what was sent is no {message_type.DESCRIPTOR.name}") from None
+        raise InvalidInput(f"the message is no {message_type.DESCRIPTOR.name}") from None
 
 
 def envelope(text: bytes) -> tuple[Any, int]:
-    """Read a `ModelInferRequest` without its tensors, at little cost however many it has.
+    """Read a `ModelInferRequest` without its tensors, at little cost even if it has many.
 
     Returns:
-        The message, whose tensors are missing and whose raw contents are empty, and the bytes of its tensors without
-        their raw contents: protobuf makes objects of them, of which each takes far more memory than it has bytes.
+        The message, without tensors and with empty raw contents; and the number of bytes of its tensors, raw contents
+        not counted. Protobuf makes an object of each tensor, which takes far more memory than its bytes.
 
     Raises:
-        InvalidInput: It is not such a message.
-        RequestTooLarge: It has more fields than any request.
+        InvalidInput: If the bytes are no `ModelInferRequest`.
+        RequestTooLarge: If the message has more fields than any valid request.
     """
     kept: list[bytes] = []
     tensors = 0
@@ -123,12 +113,12 @@ def envelope(text: bytes) -> tuple[Any, int]:
 
 
 def parse(text: bytes) -> InferRequest:
-    """Read a `ModelInferRequest` as it was sent; raises as `message_of` and `decode`."""
+    """Read the bytes of a `ModelInferRequest`; see `message_of` and `decode` for errors."""
     return decode(message_of(inference.ModelInferRequest, text))
 
 
 def serialize(response: InferResponse, raw: bool) -> bytes:
-    """Write a `ModelInferResponse` as it is sent; see `encode`."""
+    """Write the bytes of a `ModelInferResponse`; see `encode`."""
     text: bytes = encode(response, raw).SerializeToString()
     return text
 
@@ -138,25 +128,25 @@ def encode(response: InferResponse, raw: bool) -> Any:
 
     Args:
         response: The response.
-        raw: As raw bytes, as Triton does, instead of typed contents; so is any response with a tensor of FP16.
+        raw: True for raw bytes instead of typed contents. A response with a tensor of FP16 always has raw bytes.
 
     Raises:
-        InferenceFailed: An output is of a dtype that v2 does not have.
+        InferenceFailed: If the dtype of an output has no datatype in v2.
     """
     names = {name: datatypes.of_output(name, array) for name, array in response.outputs.items()}
-    raw = raw or any(datatype not in _FIELDS for datatype in names.values())
+    raw = raw or any(datatype not in _CONTENTS for datatype in names.values())
     message = inference.ModelInferResponse(model_name=response.model, model_version=response.version, id=response.id)
     for name, array in response.outputs.items():
         tensor = message.outputs.add(name=name, datatype=names[name], shape=array.shape)
         if raw:
             message.raw_output_contents.append(datatypes.to_raw(array, names[name]))
         else:
-            getattr(tensor.contents, _FIELDS[names[name]]).extend(_elements(array, names[name]))
+            getattr(tensor.contents, _CONTENTS[names[name]][0]).extend(_elements(array, names[name]))
     return message
 
 
 def _fields(text: bytes) -> Iterator[tuple[int, int, int]]:
-    """Number, start and end of each field of a message that is one of texts and messages."""
+    """Yield number, start and end of each field of a message whose fields are all length-delimited."""
     position = 0
     while position < len(text):
         start = position
@@ -164,7 +154,7 @@ def _fields(text: bytes) -> Iterator[tuple[int, int, int]]:
         size, position = _varint(text, position)
         position += size
         if key & 7 != _DELIMITED or position > len(text):
-            raise InvalidInput("what was sent is no ModelInferRequest")
+            raise InvalidInput("the message is no ModelInferRequest")
         yield key >> 3, start, position
 
 
@@ -174,13 +164,13 @@ def _varint(text: bytes, position: int) -> tuple[int, int]:
         value |= (byte & 127) << 7 * index
         if byte < 128:
             return value, position + index + 1
-    raise InvalidInput("what was sent is no ModelInferRequest")
+    raise InvalidInput("the message is no ModelInferRequest")
 
 
 def _from_contents(name: str, datatype: str, shape: tuple[int, ...], contents: Any) -> Array:
-    field = _FIELDS.get(datatype)
-    if field is None:
+    if datatype not in _CONTENTS:
         raise InvalidInput(f"input {name!r} is {datatype}, for which only raw_input_contents can be used")
+    field, dtype = _CONTENTS[datatype]
     filled = [descriptor.name for descriptor, _ in contents.ListFields()]
     if filled not in ([field], []):
         raise InvalidInput(f"input {name!r} is {datatype} and has {', '.join(filled)}; expected {field}")
@@ -188,7 +178,7 @@ def _from_contents(name: str, datatype: str, shape: tuple[int, ...], contents: A
     if datatype == BYTES:
         datatypes.check_count(name, len(values))
         return datatypes.from_bytes(name, shape, list(values))
-    return datatypes.from_numbers(name, datatype, shape, np.fromiter(values, _ELEMENTS[field], len(values)))
+    return datatypes.from_numbers(name, datatype, shape, np.fromiter(values, dtype, len(values)))
 
 
 def _elements(array: Array, datatype: str) -> list[Any]:
