@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+import statistics
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import generate_latest
-
-from cluster_serving.frontend.api.timers import Timer
 
 PREFIXES = ("bigdl.serving.", "zoo.serving.")
 """What the names of the original begin with, from 2.0 on and before."""
@@ -18,10 +20,57 @@ _TIMERS = ("request.overall", "request.predict", "request.metrics", "redis.put",
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _INSTANCES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
+_KEPT = 1028
+_PERCENTILES = {"_75th": 0.75, "_95th": 0.95, "_98th": 0.98, "_99th": 0.99, "_999th": 0.999}
+
 _JOB = ("model", "version", "job")
 
 JobLabels = tuple[str, str, str]
 """Name of a model, its version, and the job that serves it."""
+
+
+class Timer:
+    """How long something took, each time.
+
+    Args:
+        name: Name in the list of metrics.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.count = 0
+        self._began = time.monotonic()
+        self._latest: deque[float] = deque(maxlen=_KEPT)
+
+    def update(self, seconds: float) -> None:
+        """Note that it took so long."""
+        self.count += 1
+        self._latest.append(seconds)
+
+    def as_json(self, prefix: str) -> dict[str, str | float]:
+        """The fields of the original: milliseconds, of the latest times; the rate is per second, since the start."""
+        values = sorted(1000 * seconds for seconds in self._latest) or [0.0]
+        return {
+            "name": f"{prefix}{self.name}",
+            "count": self.count,
+            "meanRate": self.count / max(time.monotonic() - self._began, 1e-9),
+            "min": values[0],
+            "max": values[-1],
+            "mean": statistics.fmean(values),
+            "median": percentile(values, 0.5),
+            "stdDev": statistics.pstdev(values),
+            **{f"{name}Percentile": percentile(values, share) for name, share in _PERCENTILES.items()},
+        }
+
+
+def percentile(ordered: Sequence[float], share: float) -> float:
+    """The smallest value that is not exceeded by this share of all values.
+
+    Args:
+        ordered: At least one value, ascending.
+        share: From 0 to 1.
+    """
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
 class Metrics:

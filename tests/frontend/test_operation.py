@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cluster_serving.connectors.answer import Answer, write_answers
 from cluster_serving.connectors.stream import StreamReader, create_group
 from cluster_serving.frontend import arguments
-from cluster_serving.frontend.api.timers import Timer
+from cluster_serving.frontend.api.metrics import Timer
 from cluster_serving.frontend.models.dispatch import Dispatch
 from cluster_serving.frontend.models.health import Health
 from cluster_serving.frontend.models.registry import ModelRegistry
