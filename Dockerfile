@@ -17,6 +17,7 @@ COPY protocol protocol
 COPY connectors connectors
 COPY job job
 COPY launcher launcher
+COPY settings settings
 COPY frontend frontend
 COPY bench bench
 COPY flink-conf flink-conf

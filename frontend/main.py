@@ -8,7 +8,6 @@ import sys
 from collections.abc import Sequence
 
 from cluster_serving.frontend import app, arguments
-from cluster_serving.frontend.arguments import OptionError
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.models.registry import ServablesError
 from cluster_serving.frontend.options import HttpOptions
@@ -17,8 +16,9 @@ from cluster_serving.frontend.server.grpc import GrpcServer, ListenError
 from cluster_serving.frontend.server.keys import KeysError, new_key
 from cluster_serving.frontend.server.tls import TlsError
 from cluster_serving.protocol.errors import ServingError
+from cluster_serving.settings.model import SettingsError
 
-__all__ = ["HttpOptions", "OptionError", "main", "read_options"]
+__all__ = ["HttpOptions", "main", "read_options"]
 
 
 def main(given: Sequence[str] | None = None) -> None:
@@ -41,7 +41,7 @@ def main(given: Sequence[str] | None = None) -> None:
         grpc = GrpcServer(front) if options.grpc_enabled else None
         http = http_server.HttpServer(app.make(front), options, _say, grpc)
         http_server.run(http)
-    except OptionError as error:
+    except SettingsError as error:
         _fail(str(error), 2)
     except (KeysError, ServablesError, ServingError, TlsError, ListenError) as error:
         _fail(str(error), 1)
@@ -51,7 +51,7 @@ def read_options(words: Sequence[str]) -> HttpOptions:
     """Options as the command would have them, with the environment of this process.
 
     Raises:
-        OptionError: One cannot be used.
+        SettingsError: If an option cannot be used.
     """
     return arguments.read(words, os.environ)
 
@@ -59,7 +59,7 @@ def read_options(words: Sequence[str]) -> HttpOptions:
 def _hash_key(words: Sequence[str]) -> None:
     """Make an API key: the key itself for its user, its line for the file of keys on standard output."""
     if len(words) != 1 or words[0].startswith("-"):
-        raise OptionError("usage: cluster-serving-http hash-key NAME >> file of apiKeysFile")
+        raise SettingsError("usage: cluster-serving-http hash-key NAME >> file of apiKeysFile")
     key, line = new_key(words[0])
     print(f"The key of {words[0]}, which is shown only now: {key}", file=sys.stderr)
     print(line)

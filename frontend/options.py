@@ -2,44 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any, ClassVar, Literal
 from urllib.parse import quote, urlsplit
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
-from pydantic.alias_generators import to_camel
+from pydantic import Field, SecretStr
+from pydantic_settings import SettingsConfigDict
 
 from cluster_serving.protocol.failover import is_cluster_url
 from cluster_serving.protocol.keys import DEFAULT_JOB, result_key
+from cluster_serving.settings.addresses import LOOPBACK
+from cluster_serving.settings.model import Settings
+from cluster_serving.settings.values import Names
 
 ResponseFormat = Literal["json", "bigdl", "zoo-0.9"]
-"""How predictions are written: as plain JSON, or as the texts of the original's 0.10 and later, or 0.9."""
-
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
-"""Names of this machine for itself."""
+"""Format of predictions: plain JSON, or the texts of the original's 0.10 and later, or 0.9."""
 
 _SCHEMES = tuple(f"{scheme}{kind}" for scheme in ("redis", "rediss") for kind in ("", "+sentinel", "+cluster"))
 
 
-def _names(value: Any) -> Any:
-    if isinstance(value, str):
-        return tuple(name.strip() for name in value.split(",") if name.strip())
-    return value
-
-
-Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
-"""Names, written as a list or separated by commas."""
-
-
 def _option(default: Any, meaning: str, **constraints: Any) -> Any:
-    return Field(default, description=meaning, validate_default=True, **constraints)
+    return Field(default, description=meaning, **constraints)
 
 
-class HttpOptions(BaseModel):
+class HttpOptions(Settings):
     """Checked options; made by `frontend.arguments.read`."""
 
-    model_config = ConfigDict(
-        alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True, hide_input_in_errors=True
-    )
+    model_config = SettingsConfigDict(env_prefix="CLUSTER_SERVING_HTTP_", populate_by_name=True)
+
+    replaced_by: ClassVar = {"redisUrl": frozenset({"redisHost", "redisPort"})}
 
     interface: str = _option("127.0.0.1", "Address to listen on; 0.0.0.0 for all of this machine.", min_length=1)
     port: int = _option(10020, "Port for HTTP; 0 for any free one.", ge=0, le=65535)
@@ -131,16 +121,16 @@ class HttpOptions(BaseModel):
 
     @property
     def is_local(self) -> bool:
-        """Whether only this machine can connect."""
+        """True if only this machine can connect."""
         return self.interface in LOOPBACK
 
     @property
     def most_records(self) -> int:
-        """Most instances of a request that is answered at once: so many can be in flight or wait for it."""
+        """Most instances of a request that is not asynchronous: those that can be in flight, and as many that wait."""
         return min(self.max_instances, 2 * self.parallelism)
 
     def problem(self) -> str | None:
-        """What is wrong with the options together; None if nothing is."""
+        """Return the reason why the options cannot be used together; None if they can."""
         job = self.redis_input_queue or DEFAULT_JOB
         # The guides of the original have the prefix of its first versions.
         if self.redis_output_queue not in ("", "result:", result_key(job, "")):

@@ -17,12 +17,13 @@ from cluster_serving.launcher import dead_commands, report
 from cluster_serving.launcher.config import file as config_file
 from cluster_serving.launcher.config.job_options import model_options
 from cluster_serving.launcher.config.model import Config
-from cluster_serving.launcher.errors import ConfigError, LaunchError
+from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs import lifecycle
 from cluster_serving.launcher.jobs.flink_rest import FlinkRest, Job
 from cluster_serving.launcher.services import front_end, redis_server, state
 from cluster_serving.launcher.terminal import Progress, console, errors
 from cluster_serving.protocol.errors import ServingError
+from cluster_serving.settings.model import SettingsError
 
 _PATH = Path(config_file.FILE_NAME)
 ConfigPath = Annotated[
@@ -41,7 +42,7 @@ def _init(
     text = config_file.template()
     try:
         if config_path.exists() and not force and config_path.read_bytes() != text.encode():
-            raise ConfigError(f"{config_path} exists already; edit it, or use --force to overwrite it")
+            raise SettingsError(f"{config_path} exists already; edit it, or use --force to overwrite it")
         (config_path.parent / "model").mkdir(parents=True, exist_ok=True)
         config_path.write_text(text, "utf8")
     except OSError as error:
@@ -189,9 +190,9 @@ def _run(app: Callable[[], None]) -> None:
             signal.signal(number, _end)
     try:
         app()
-    except (LaunchError, ServingError) as error:
+    except (LaunchError, SettingsError, ServingError) as error:
         errors.print(f"error: {error}", style="red")
-        sys.exit(error.exit_code if isinstance(error, LaunchError) else 1)
+        sys.exit(error.exit_code if isinstance(error, SettingsError) else 1)
     except OSError as error:
         errors.print(f"error: {error}", style="red")
         sys.exit(1)

@@ -14,7 +14,7 @@ from cluster_serving.frontend import arguments
 from cluster_serving.launcher import container
 from cluster_serving.launcher.config import file as config_file
 from cluster_serving.launcher.config.model import Config
-from cluster_serving.launcher.config.values import address, flink_url, redis_url
+from cluster_serving.settings.addresses import Address, flink_url, redis_url
 
 ROOT = Path(__file__).parents[1]
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf8"))
@@ -84,8 +84,8 @@ def test_the_engines_of_the_image_can_be_chosen():
 
 def test_addresses_lead_to_services(monkeypatch, tmp_path):
     environment = SERVICES["serving"]["environment"]
-    assert address(redis_url(environment["CLUSTER_SERVING_REDIS_URL"])).host in SERVICES
-    assert address(flink_url(environment["CLUSTER_SERVING_FLINK_REST_URL"])).host in SERVICES
+    assert Address.of(redis_url(environment["CLUSTER_SERVING_REDIS_URL"])).host in SERVICES
+    assert Address.of(flink_url(environment["CLUSTER_SERVING_FLINK_REST_URL"])).host in SERVICES
     for key, value in environment.items():
         monkeypatch.setenv(key, value)
     (tmp_path / "config.yaml").write_text("modelPath: model")

@@ -1,40 +1,35 @@
-"""The keys of `config.yaml`, each with its type, default and meaning; flat camelCase, as the original's."""
+"""The keys of `config.yaml`, each with its type, default, meaning and checks; flat camelCase, as the original's."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
-from pydantic.alias_generators import to_camel
+from pydantic import Field, ValidationInfo, field_validator
+from pydantic_settings import SettingsConfigDict
 
-from cluster_serving.launcher.config import checks
-from cluster_serving.launcher.config.values import (
-    Address,
+from cluster_serving.protocol import failover
+from cluster_serving.protocol.encryption import RecordKey
+from cluster_serving.settings.addresses import Address, FlinkUrl, RedisUrl, redacted
+from cluster_serving.settings.model import Settings
+from cluster_serving.settings.values import (
     Channels,
     Cores,
     Divisors,
     Filter,
-    FlinkUrl,
     FolderPath,
     Names,
     Pair,
     RecordKeyText,
-    RedisUrl,
     SecretAndSalt,
     Shapes,
     Size,
-    address,
-    redacted,
 )
-from cluster_serving.protocol import failover
 
 
 def _key(default: Any, expects: str, meaning: str, **constraints: Any) -> Any:
-    # `expects` is what an error message says; the generated file has it too.
-    return Field(
-        default, description=meaning, json_schema_extra={"expects": expects}, validate_default=True, **constraints
-    )
+    # `expects` is in error messages and in the generated file.
+    return Field(default, description=meaning, json_schema_extra={"expects": expects}, **constraints)
 
 
 NO_FOLDER = "none"
@@ -46,17 +41,10 @@ _SWITCH = "true or false"
 _BYTES = "a size such as 4g, 512m or a number of bytes"
 
 
-class Config(BaseModel):
-    """A checked `config.yaml`; made by `config_file.read`."""
+class Config(Settings):
+    """A checked `config.yaml`; made by `config.file.read`."""
 
-    model_config = ConfigDict(
-        alias_generator=to_camel,
-        extra="forbid",
-        frozen=True,
-        strict=True,
-        hide_input_in_errors=True,
-        protected_namespaces=(),
-    )
+    model_config = SettingsConfigDict(strict=True, env_prefix="CLUSTER_SERVING_", env_ignore_empty=True)
 
     model_path: FolderPath = _key(
         ...,
@@ -257,26 +245,45 @@ class Config(BaseModel):
         120, "a whole number of seconds, at least 1", "Seconds that each step of cluster-serving-start may take.", ge=1
     )
 
-    _fits_color = field_validator("image_mean", "image_std")(checks.fits_color)
-    _has_a_key = field_validator("record_key")(checks.has_a_key)
-    _keys_in_one_slot = field_validator("redis_url")(checks.keys_in_one_slot)
+    @field_validator("image_mean", "image_std")
+    @classmethod
+    def _fits_color(cls, value: tuple[float, ...], info: ValidationInfo) -> tuple[float, ...]:
+        # Three numbers would make three channels of one.
+        if len(value) > 1 and info.data.get("image_color") == "GRAY":
+            raise ValueError("one channel")
+        return value
+
+    @field_validator("record_key")
+    @classmethod
+    def _has_a_key(cls, value: RecordKey | None, info: ValidationInfo) -> RecordKey | None:
+        if value is None and info.data.get("record_encrypted"):
+            raise ValueError("no key to decrypt with")
+        return value
+
+    @field_validator("redis_url")
+    @classmethod
+    def _keys_in_one_slot(cls, value: str, info: ValidationInfo) -> str:
+        # In a Redis Cluster, only keys that share a name in braces are on one node.
+        if "+cluster://" in value and not str(info.data.get("job_name", "{")).startswith("{"):
+            raise ValueError("jobName has no braces")
+        return value
 
     @property
     def redis_address(self) -> Address:
         """Host and port of `redisUrl`; the first of several."""
         if self.redis_has_failover:
             return Address(*failover.parse(self.redis_url).nodes[0])
-        return address(self.redis_url)
+        return Address.of(self.redis_url)
 
     @property
     def redis_has_failover(self) -> bool:
-        """Whether `redisUrl` names Sentinels or a cluster."""
+        """True if `redisUrl` names Sentinels or a Redis Cluster."""
         return failover.is_failover_url(self.redis_url)
 
     @property
     def flink_address(self) -> Address:
         """Host and port of `flinkRestUrl`."""
-        return address(self.flink_rest_url)
+        return Address.of(self.flink_rest_url)
 
     @property
     def redis_shown(self) -> str:
@@ -284,7 +291,7 @@ class Config(BaseModel):
         return redacted(self.redis_url)
 
     def located(self, folder: Path) -> Config:
-        """With `modelPath` and `payloadFolder` made absolute, relative to a folder."""
+        """Return a copy whose `modelPath` and `payloadFolder` are absolute; a relative one starts at the folder."""
         keys = ["model_path"] if self.payload_folder in ("", NO_FOLDER) else ["model_path", "payload_folder"]
         paths = {key: str((folder / Path(getattr(self, key)).expanduser()).absolute()) for key in keys}
         return self.model_copy(update=paths)

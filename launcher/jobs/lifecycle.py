@@ -14,7 +14,6 @@ from redis.exceptions import RedisError
 from cluster_serving.job.main import check_model
 from cluster_serving.launcher.config.job_options import job_options, model_options, sized_for
 from cluster_serving.launcher.config.model import Config
-from cluster_serving.launcher.config.values import address
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs import payload_folder, resubmit
 from cluster_serving.launcher.jobs.flink_rest import FlinkRest, Job
@@ -119,7 +118,7 @@ def stop(config: Config, job: str, say: Say = lambda _: None) -> Job:
         LaunchError: No such job runs.
     """
     # Even if it does not run: it may be about to come back after a death of the JobManager.
-    resubmit.forget(flink_cluster.folder(address(config.flink_rest_url)), job)
+    resubmit.forget(flink_cluster.folder(config.flink_address), job)
     with FlinkRest(config.flink_rest_url) as rest:
         active = rest.jobs(job)
         if not active:

@@ -16,13 +16,13 @@ from itertools import chain, repeat
 from pathlib import Path
 
 from cluster_serving.job.options import JobOptions
-from cluster_serving.launcher.config.values import Address
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs.flink_rest import FlinkRest
 from cluster_serving.launcher.jobs.submission import submit
 from cluster_serving.launcher.services import flink_cluster
 from cluster_serving.launcher.services.flink_home import FlinkHome
 from cluster_serving.launcher.services.process import wait_until
+from cluster_serving.settings.addresses import Address
 
 PATIENCE = 120.0
 """Seconds that the cluster may take to have slots for a job."""

@@ -12,13 +12,13 @@ from importlib import resources
 from pathlib import Path
 
 from cluster_serving.launcher.config.model import Config
-from cluster_serving.launcher.config.values import Address
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs.flink_rest import FlinkRest, Overview
 from cluster_serving.launcher.services import state
 from cluster_serving.launcher.services.flink_home import VERSION, FlinkHome, python_path
 from cluster_serving.launcher.services.process import Process, locked, spawn, wait_until
 from cluster_serving.launcher.services.redis_server import is_listening
+from cluster_serving.settings.addresses import Address
 
 SERVICE = "flink"
 """Name of the service in the state folder."""
@@ -123,7 +123,11 @@ class FlinkCluster:
     def _start(self) -> None:
         self._say(f"Starting Flink on port {self.address.port}")
         _stop_processes(self.home.path)
-        self._prepare({"rest.port": self.address.port, "jobmanager.rpc.port": _free_port()})
+        ports: dict[str, object] = {"rest.port": self.address.port, "jobmanager.rpc.port": _free_port()}
+        if ":" in self.address.host:
+            # The packaged `localhost` is IPv4's loopback.
+            ports |= {"rest.address": self.address.host, "rest.bind-address": self.address.host}
+        self._prepare(ports)
         (self.home.path / "code").write_text(_code(), "utf8")
         # At once: the TaskManager keeps trying until the JobManager is there.
         self._spawn("jobmanager")

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cluster_serving.launcher.config.model import Config
-from cluster_serving.launcher.config.values import Address
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services import state
 from cluster_serving.launcher.services.process import Process, locked, spawn, wait_until
 from cluster_serving.launcher.services.redis_server import is_listening
+from cluster_serving.settings.addresses import Address
 
 SERVICE = "http"
 """Name of the service in the state folder."""
@@ -37,15 +37,13 @@ def ensure(config: Config, config_path: Path, say: Callable[[str], None] = lambd
         Its address.
 
     Raises:
+        SettingsError: If its options cannot be used.
         LaunchError: It cannot be started, or one that serves another Redis has its port.
     """
     # Only here: the other commands do without its packages.
     from cluster_serving.frontend import main
 
-    try:
-        options = main.read_options(["-c", str(config_path)])
-    except main.OptionError as error:
-        raise LaunchError(str(error)) from None
+    options = main.read_options(["-c", str(config_path)])
     scheme, port = ("http", options.port) if options.plain_http_enabled else ("https", options.secure_port)
     url = f"{scheme}://{options.interface}:{port}"
     home = state.folder(SERVICE, Address("localhost", port))

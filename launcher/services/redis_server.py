@@ -17,11 +17,11 @@ from redis.exceptions import AuthenticationError, BusyLoadingError, RedisError, 
 from redis.retry import Retry
 
 from cluster_serving.launcher.config.model import Config
-from cluster_serving.launcher.config.values import Address
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services import state
 from cluster_serving.launcher.services.process import Process, locked, spawn, wait_until
 from cluster_serving.protocol.connection import open_redis
+from cluster_serving.settings.addresses import Address
 
 MINIMUM_VERSION = (6, 2)
 
@@ -181,8 +181,9 @@ def _start(config: Config, say: Callable[[str], None]) -> None:
 
 def _settings(config: Config, home: Path) -> str:
     password = urlsplit(config.redis_url).password
-    settings = {
-        "bind": "127.0.0.1",
+    settings: dict[str, object] = {
+        # "-": not an error on a machine without IPv6.
+        "bind": ("127.0.0.1", "-::1"),
         "port": config.redis_address.port,
         "protected-mode": "yes",
         # The queue survives a restart; a full memory refuses requests instead of forgetting some.
@@ -197,7 +198,12 @@ def _settings(config: Config, home: Path) -> str:
     }
     if password:
         settings["requirepass"] = unquote(password)
-    return "".join(f"{key} {json.dumps(str(value), ensure_ascii=False)}\n" for key, value in settings.items())
+    return "".join(f"{key} {_quoted(value)}\n" for key, value in settings.items())
+
+
+def _quoted(value: object) -> str:
+    words = value if isinstance(value, tuple) else (value,)
+    return " ".join(json.dumps(str(word), ensure_ascii=False) for word in words)
 
 
 def _executable() -> Path:

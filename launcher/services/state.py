@@ -7,8 +7,8 @@ import os
 import tempfile
 from pathlib import Path
 
-from cluster_serving.launcher.config.values import Address
 from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.settings.addresses import Address
 
 HOME = "CLUSTER_SERVING_HOME"
 """Environment variable with the path of the state folder."""

@@ -3,7 +3,8 @@
 import pytest
 
 from cluster_serving.frontend import arguments
-from cluster_serving.frontend.arguments import OptionError
+from cluster_serving.settings.addresses import LOOPBACK, Address
+from cluster_serving.settings.model import SettingsError
 
 GUIDE = (
     "--interface=0.0.0.0 --port=10021 --redisHost=172.16.0.109 --redisPort 6380 --redisInputQueue=serving_stream "
@@ -73,7 +74,7 @@ def test_redis_may_be_asked_for_over_tls():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--port=seven"], "--port: .*integer"),
+        (["--port=seven"], r"--port: port is 'seven' \(text\); .*integer"),
         (["--port=70000"], "--port: .*65535"),
         (["--responseFormat=xml"], "--responseFormat: .*'zoo-0.9'"),
         (["--httpsEnabled"], "httpsKeyStorePath"),
@@ -84,31 +85,44 @@ def test_redis_may_be_asked_for_over_tls():
     ],
 )
 def test_a_wrong_option_is_named_with_what_was_expected(words, message):
-    with pytest.raises(OptionError, match=message):
+    with pytest.raises(SettingsError, match=message):
         arguments.read(words, {})
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("http: {prot: 1}", "http.prot is not an option; did you mean port?"),
-        ("http: 10020", "not a mapping"),
-        ("[1]", "expected keys"),
-        ("a: [", "not valid YAML"),
+        ("# a job\nhttp:\n  prot: 1", r"config\.yaml, line 3: http\.prot is not an option; did you mean port\?"),
+        ("# a job\nhttp:\n  port: many", r"config\.yaml, line 3: port is 'many' \(text\); .*integer"),
+        ("http: 10020", "line 1: http is not a mapping; expected options"),
+        ("[1]", "line 1: expected keys"),
+        ("a: [", "line 1: not valid YAML"),
     ],
 )
 def test_a_wrong_file_is_named_with_what_was_expected(tmp_path, text, message):
     file = tmp_path / "config.yaml"
     file.write_text(text)
-    with pytest.raises(OptionError, match=message):
+    with pytest.raises(SettingsError, match=message):
         arguments.read(["-c", str(file)], {})
 
 
 def test_secrets_are_in_no_message(tmp_path):
-    with pytest.raises(OptionError) as caught:
+    with pytest.raises(SettingsError) as caught:
         arguments.read(["--redisUrl=ftp://user:hidden@host", "--httpsKeyStoreToken=hidden"], {})
     assert "hidden" not in str(caught.value)
     assert "hidden" not in repr(arguments.read(["--redisUrl=redis://:hidden@host"], {}))
+    (tmp_path / "config.yaml").write_text("http: {httpsKeyStoreToken: [hidden], redisUrl: [hidden]}")
+    with pytest.raises(SettingsError, match="httpsKeyStoreToken is a list") as caught:
+        arguments.read(["-c", str(tmp_path / "config.yaml")], {})
+    assert "hidden" not in str(caught.value)
+
+
+@pytest.mark.parametrize("host", LOOPBACK)
+def test_the_job_and_the_front_end_agree_on_what_is_local(host):
+    assert arguments.read([f"--interface={host}"], {}).is_local
+    assert Address(host, 1).is_local
+    assert not arguments.read(["--interface=0.0.0.0"], {}).is_local
+    assert not Address("elsewhere", 1).is_local
 
 
 def test_an_unknown_flag_ends_the_command():

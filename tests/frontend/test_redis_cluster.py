@@ -10,11 +10,11 @@ from redis.crc import key_slot
 
 from cluster_serving.connectors.stream import create_group
 from cluster_serving.frontend import arguments
-from cluster_serving.frontend.arguments import OptionError
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.protocol.connection import open_redis
 from cluster_serving.protocol.keys import secret_key, slots_key
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
+from cluster_serving.settings.model import SettingsError
 from tests.support.echo import Echo
 from tests.support.front_end import Running
 from tests.support.redis_topologies import Cluster, eventually, servers
@@ -118,7 +118,7 @@ def test_a_job_whose_slot_moves_is_followed(nodes):
 
 
 def test_the_jobs_of_a_cluster_have_to_be_named_and_to_have_braces():
-    with pytest.raises(OptionError, match="name them in models"):
+    with pytest.raises(SettingsError, match="name them in models"):
         arguments.read(["--redisUrl=redis+cluster://a"], {})
     with pytest.raises(ValueError, match="needs braces, such as '{plain}'"):
         FrontEnd(arguments.read(["--redisUrl=redis+cluster://a", "--models=plain"], {}))

@@ -6,8 +6,8 @@ from cluster_serving.job.options import JobOptions
 from cluster_serving.launcher.config import file as config_file
 from cluster_serving.launcher.config.job_options import job_options, sized_for
 from cluster_serving.launcher.config.model import Config
-from cluster_serving.launcher.errors import ConfigError
 from cluster_serving.protocol.encryption import RecordKey, published_key
+from cluster_serving.settings.model import SettingsError
 
 ROOT = Path(__file__).parents[2]
 
@@ -90,19 +90,19 @@ def test_a_key_without_a_value_keeps_its_default(read):
     ],
 )
 def test_a_wrong_value_is_refused_with_its_line_and_what_was_expected(read, line, expected):
-    with pytest.raises(ConfigError) as error:
+    with pytest.raises(SettingsError) as error:
         read(f"# a comment\nmodelPath: m\n{line}")
     number = 3 + line.count("\n")
     assert f"config.yaml, line {number}: {expected}" in str(error.value)
 
 
 def test_an_unknown_key_is_refused_with_the_key_that_was_meant(read):
-    with pytest.raises(ConfigError, match=r"line 2: modelParalelism is not a key.*did you mean modelParallelism\?"):
+    with pytest.raises(SettingsError, match=r"line 2: modelParalelism is not a key.*did you mean modelParallelism\?"):
         read("modelPath: m\nmodelParalelism: 2")
 
 
 def test_all_wrong_values_are_named_at_once(read):
-    with pytest.raises(ConfigError) as error:
+    with pytest.raises(SettingsError) as error:
         read("modelPath: m\nmodelParallelism: x\nresultTtl: y")
     assert [line.partition("; ")[0].partition(", ")[2] for line in str(error.value).splitlines()] == [
         "line 2: modelParallelism is 'x' (text)",
@@ -121,12 +121,12 @@ def test_all_wrong_values_are_named_at_once(read):
     ],
 )
 def test_a_file_that_is_no_configuration_is_refused(read, text, expected):
-    with pytest.raises(ConfigError, match=expected):
+    with pytest.raises(SettingsError, match=expected):
         read(text)
 
 
 def test_a_missing_file_says_how_to_make_one(tmp_path):
-    with pytest.raises(ConfigError, match=r"does not exist.*cluster-serving-init"):
+    with pytest.raises(SettingsError, match=r"does not exist.*cluster-serving-init"):
         config_file.read(tmp_path / "config.yaml")
 
 
@@ -181,7 +181,7 @@ def test_a_password_is_never_shown(read):
     assert "secret" not in repr(config) + str(config) + config.redis_shown
     config = read("modelPath: m\nredisUrl: redis+sentinel://:secret@h:1,i/main?sentinel_password=secret")
     assert config.redis_shown == "redis+sentinel://***@h:1,i/main?sentinel_password=***"
-    with pytest.raises(ConfigError) as error:
+    with pytest.raises(SettingsError) as error:
         read("modelPath: m\nredisUrl: redis://me:secret@h:1/not-a-number")
     assert "secret" not in str(error.value)
 
@@ -202,7 +202,7 @@ def test_environment_variables_come_before_the_file(read, monkeypatch):
     assert (config.redis_url, config.model_parallelism) == ("redis://:secret@redis:6379", 3)
     monkeypatch.setenv("CLUSTER_SERVING_MODEL_PARALLELISM", "many")
     with pytest.raises(
-        ConfigError, match="environment variable CLUSTER_SERVING_MODEL_PARALLELISM: modelParallelism is"
+        SettingsError, match="environment variable CLUSTER_SERVING_MODEL_PARALLELISM: modelParallelism is"
     ):
         read("modelPath: m")
 
@@ -232,13 +232,13 @@ def test_images_are_declared_as_the_model_was_trained(tmp_path):
 def test_images_cannot_be_declared_otherwise(tmp_path, line):
     path = tmp_path / "config.yaml"
     path.write_text(f"modelPath: m\n{line}\n")
-    with pytest.raises(ConfigError, match=f"line 2.*{line.partition(':')[0]}"):
+    with pytest.raises(SettingsError, match=f"line 2.*{line.partition(':')[0]}"):
         config_file.read(path)
 
 
 @pytest.mark.parametrize("line", ["imageStd: [1, 2, 3]", "imageMean: [1, 2, 3]"])
 def test_a_single_channel_has_a_single_mean(read, line):
-    with pytest.raises(ConfigError, match=r"line 3.*or of three unless imageColor is GRAY"):
+    with pytest.raises(SettingsError, match=r"line 3.*or of three unless imageColor is GRAY"):
         read(f"modelPath: m\nimageColor: GRAY\n{line}")
     assert read("modelPath: m\nimageColor: GRAY\nimageMean: [1]").image_mean == (1,)
 
@@ -248,7 +248,7 @@ def test_a_wrong_address_from_the_environment_is_not_repeated(tmp_path, monkeypa
     path = tmp_path / "config.yaml"
     path.write_text("modelPath: m\n")
     monkeypatch.setenv("CLUSTER_SERVING_REDIS_URL", secret)
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(SettingsError) as caught:
         config_file.read(path)
     assert "s3cret" not in str(caught.value)
 
@@ -273,7 +273,7 @@ def test_images_are_decrypted_with_the_configured_key(read, lines, key):
 )
 def test_encrypted_images_need_a_key_of_ones_own(read, key):
     with pytest.raises(
-        ConfigError, match=r"recordKey is (missing|text|a mapping); expected secret:salt, two texts"
+        SettingsError, match=r"recordKey is (missing|text|a mapping); expected secret:salt, two texts"
     ) as caught:
         read(f"modelPath: m\nrecordEncrypted: true\n{key}")
     assert "s3cret" not in str(caught.value)
@@ -285,7 +285,7 @@ def test_the_secret_of_a_model_comes_from_the_environment_and_is_never_shown(rea
     assert config.model_secret == ("[s3cret: 1", "salt")
     assert "s3cret" not in repr(config) + str(config) + repr(job_options(config, "s"))
     monkeypatch.setenv("CLUSTER_SERVING_MODEL_SECRET", "s3cret")
-    with pytest.raises(ConfigError, match="modelSecret is text; expected secret:salt, or empty") as caught:
+    with pytest.raises(SettingsError, match="modelSecret is text; expected secret:salt, or empty") as caught:
         read("modelPath: m\nmodelEncrypted: true")
     assert "s3cret" not in str(caught.value)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from cluster_serving.launcher.config import file as config_file
-from cluster_serving.launcher.errors import ConfigError
+from cluster_serving.settings.model import SettingsError
 
 
 @pytest.fixture
@@ -49,5 +49,5 @@ def test_an_empty_variable_is_none(read):
     ("name", "text"), [("MAX_BATCH_SIZE", "2024-13-45"), ("BATCH_TIMEOUT", "\x07"), ("JOB_NAME", "a b")]
 )
 def test_what_cannot_be_used_is_named(read, name, text):
-    with pytest.raises(ConfigError, match=f"environment variable CLUSTER_SERVING_{name}: "):
+    with pytest.raises(SettingsError, match=f"environment variable CLUSTER_SERVING_{name}: "):
         read(**{name: text})

@@ -13,11 +13,11 @@ import pytest
 
 from cluster_serving.client import InputQueue
 from cluster_serving.launcher.config.model import Config
-from cluster_serving.launcher.config.values import Address
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services import flink_cluster
 from cluster_serving.launcher.services.flink_cluster import FlinkCluster
 from cluster_serving.launcher.services.process import spawn, wait_until
+from cluster_serving.settings.addresses import Address
 
 
 @pytest.fixture

@@ -4,9 +4,9 @@ import httpx
 import pytest
 
 from cluster_serving.launcher.config import file as config_file
-from cluster_serving.launcher.config.values import Address
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services import front_end
+from cluster_serving.settings.addresses import Address
 from tests.support.redis_server import free_port
 
 

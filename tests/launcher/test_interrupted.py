@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from cluster_serving.job.options import JobOptions, ModelOptions, RedisOptions
-from cluster_serving.launcher.config.values import Address
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs import lifecycle
 from cluster_serving.launcher.jobs.flink_rest import FlinkRest
 from cluster_serving.launcher.jobs.submission import submit
 from cluster_serving.launcher.services.flink_home import FlinkHome
+from cluster_serving.settings.addresses import Address
 
 COMMAND = """
 import signal

@@ -3,7 +3,7 @@
 import pytest
 
 from cluster_serving.launcher.config import file as config_file
-from cluster_serving.launcher.errors import ConfigError
+from cluster_serving.settings.model import SettingsError
 
 OLD = """\
 model:
@@ -55,7 +55,7 @@ def test_the_earliest_version_counts_classes(tmp_path):
 def test_what_the_earliest_versions_did_without_being_told_holds(tmp_path, top):
     config, (warning,) = read(tmp_path, f"spark:\n  master: local[*]\nmodel:\n  path: m\n{top}")
     assert (config.job_name, config.post_processing) == ("image_stream", "topN(1)")
-    assert "jobName: image_stream (which went without saying)" in warning
+    assert "jobName: image_stream (implied by spark)" in warning
     config, _ = read(tmp_path, "model:\n  path: m\ndata:\n  filter:\n")
     assert (config.job_name, config.post_processing) == ("serving_stream", "")
 
@@ -70,7 +70,7 @@ def test_what_the_earliest_versions_did_without_being_told_holds(tmp_path, top):
     ],
 )
 def test_mistakes_in_nested_keys_are_named_with_their_line(tmp_path, text, message):
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(SettingsError, match=message):
         read(tmp_path, text)
 
 
@@ -84,5 +84,5 @@ def test_the_sample_file_of_the_last_version_is_read(tmp_path):
     config, warnings = read(tmp_path, sample)
     assert config.redis_address.port == 6379
     assert not any("1234qwer" in warning for warning in warnings)
-    with pytest.raises(ConfigError, match="rediss://"):
+    with pytest.raises(SettingsError, match="rediss://"):
         read(tmp_path, sample.replace("redisSecureEnabled: false", "redisSecureEnabled: true"))

@@ -1,5 +1,6 @@
 import http.server
 import os
+import socket
 import threading
 
 import pytest
@@ -8,6 +9,7 @@ from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services import redis_server
 from cluster_serving.launcher.services.process import Process, spawn
+from cluster_serving.settings.addresses import LOOPBACK, Address
 
 
 @pytest.fixture
@@ -35,7 +37,15 @@ def test_a_redis_that_is_missing_is_started_once(config):
     assert settings["maxmemory-policy"] == "noeviction"
     assert settings["appendonly"] == "yes"
     assert settings["auto-aof-rewrite-min-size"] == str(256 << 20)
-    assert settings["bind"] == "127.0.0.1"
+    assert settings["bind"] == "127.0.0.1 -::1"
+
+
+def test_all_names_of_this_machine_mean_the_same_redis(config, commands):
+    ensure(config())
+    for host in LOOPBACK if socket.has_dualstack_ipv6() else ("localhost", "127.0.0.1"):
+        address = config(str(Address(host, commands.redis_port)))
+        assert ensure(address) == []
+        assert redis_server.is_ours(address.redis_address)
 
 
 def test_its_data_goes_with_it(config):

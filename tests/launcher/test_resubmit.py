@@ -6,9 +6,9 @@ import sys
 import pytest
 
 from cluster_serving.job.options import JobOptions, ModelOptions, RedisOptions
-from cluster_serving.launcher.config.values import Address
 from cluster_serving.launcher.jobs import resubmit
 from cluster_serving.launcher.services import flink_cluster
+from cluster_serving.settings.addresses import Address
 
 OPTIONS = JobOptions("kept", "start-1", ModelOptions("m"), RedisOptions("redis://:secret@localhost:1"))
 

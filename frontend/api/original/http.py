@@ -14,7 +14,7 @@ from cluster_serving.frontend.api.original import instances, predictions
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.errors import Forbidden
 from cluster_serving.frontend.models.registry import ServedModel
-from cluster_serving.frontend.options import LOOPBACK, ResponseFormat
+from cluster_serving.frontend.options import ResponseFormat
 from cluster_serving.frontend.server.disconnect import unless_disconnected
 from cluster_serving.frontend.server.middleware import note
 from cluster_serving.frontend.server.responses import Json, error_headers, failures, read_body, worst
@@ -22,6 +22,7 @@ from cluster_serving.protocol.errors import InvalidInput, ServingError
 from cluster_serving.protocol.keys import NORMAL
 from cluster_serving.protocol.results import Outputs
 from cluster_serving.protocol.slots import TensorSpec
+from cluster_serving.settings.addresses import LOOPBACK
 
 # Programs look for the line of their version.
 _WELCOME = "welcome to BigDL web serving frontend\nwelcome to analytics zoo web serving frontend\n"

@@ -1,4 +1,4 @@
-"""The nested keys of the original's `config.yaml` up to 0.9 (`model: path: …`), and what they are called now."""
+"""The original's keys and their present names: nested ones (`model: path: …`, up to 0.9), and those without effect."""
 
 from __future__ import annotations
 
@@ -12,7 +12,24 @@ SECTIONS = frozenset({"model", "data", "params", "redis", "flink", "secure", SPA
 """Top-level keys that held others."""
 
 IMPLIED = {"jobName": "image_stream", "postProcessing": "topN(1)"}
-"""What held in 0.7 and 0.8 without being said: the one stream that their clients write to, and the best class."""
+"""Values that 0.7 and 0.8 implied: the one stream that their clients write to, and the best class."""
+
+WITHOUT_EFFECT: dict[str, object] = {
+    "performance_mode": None,
+    "queueused": "redis",
+    "kafkaurl": None,
+    "secureenabled": False,
+    "redissecureenabled": False,
+    "redissecurestructstorepassword": None,
+    "redissecuretruststorepassword": None,
+    "redissecuretruststorepath": None,
+    "securestructstorepassword": None,
+    "securetruststorepath": None,
+}
+"""Keys, in lower case, that have no effect, with the only value that they may have; None: any value."""
+
+SPELLINGS = {"redistruststorepath": "redissTrustStorePath", "redistruststoretoken": "redissTrustStoreToken"}
+"""Options of the front end as the spelling of the original invites to write them, in lower case."""
 
 
 def _same(value: Any) -> Any:
@@ -28,7 +45,7 @@ def _top_n(value: Any) -> str:
 
 
 def _image_size(value: Any) -> str | None:
-    """Width and height of a shape such as `3,224,224`, where a number below 5 is the channels; None if it is none."""
+    """Return width and height of a shape such as `3,224,224`, None for others; a number below 5 is the channels."""
     parts = value.split(",") if isinstance(value, str) else value
     if not isinstance(parts, list) or len(parts) != 3 or not all(str(part).strip().isdecimal() for part in parts):
         return None
@@ -56,7 +73,7 @@ _NAMES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "secure.record_encrypted": ("recordEncrypted", _same),
 }
 
-_WITHOUT_EFFECT = frozenset(
+_NESTED_WITHOUT_EFFECT = frozenset(
     {
         "model.mode",
         "data.data_type",
@@ -73,22 +90,22 @@ _WITHOUT_EFFECT = frozenset(
 
 
 def translate(name: str, value: Any) -> tuple[str, Any] | None:
-    """What an old key is called now.
+    """Return present key and value of a nested key.
 
     Args:
         name: Section and key, such as `data.src`.
         value: Its value.
 
     Returns:
-        Key and value of today; None if it has no effect any more.
+        Key and value; None if the nested key has no effect any more.
 
     Raises:
-        KeyError: The original had no such key.
-        ValueError: It asks for something that has to be said in another way now; the message says how.
+        KeyError: If the original had no such key.
+        ValueError: If another key has to be used for this value now; the message names that key.
     """
     if name == "secure.secure_enabled" and value is True:
-        raise ValueError("TLS is asked for by redisUrl: rediss://host:port now")
-    if name in _WITHOUT_EFFECT or name.startswith("spark."):
+        raise ValueError("for TLS, set redisUrl: rediss://host:port")
+    if name in _NESTED_WITHOUT_EFFECT or name.startswith("spark."):
         return None
     key, convert = _NAMES[name]
     converted = None if value is None else convert(value)

@@ -1,0 +1,81 @@
+"""Sources of settings: keys of `config.yaml`, environment variables, and the command line."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+from collections.abc import Mapping
+from typing import Any, Literal, get_origin
+
+import yaml
+from pydantic.fields import FieldInfo
+
+from cluster_serving.settings.model import Given, Settings, SettingsError, Source, is_secret, keys
+
+
+def key_of(kind: type[Settings], name: str, spellings: Mapping[str, str] | None = None) -> str | None:
+    """Return the key that a name in any case means; None if it means no key.
+
+    Args:
+        kind: The settings.
+        name: The name.
+        spellings: Further names, in lower case, and their keys.
+    """
+    return (dict(spellings or {}) | {key.lower(): key for key in keys(kind)}).get(name.lower())
+
+
+def unknown(kind: type[Settings], place: str, name: str, complaint: str) -> SettingsError:
+    """Return the error for a name that is no key, with the key that was probably meant."""
+    canonical = {key.lower(): key for key in keys(kind)}
+    close = difflib.get_close_matches(name.rpartition(".")[2].lower(), canonical, n=1)
+    remedy = f"did you mean {canonical[close[0]]}?" if close else f"known are {', '.join(canonical.values())}"
+    return SettingsError(f"{place}: {name} {complaint}; {remedy}")
+
+
+def variable_of(kind: type[Settings], key: str) -> str:
+    """Return the environment variable of a key."""
+    attribute = next(name for name, field in kind.model_fields.items() if key in (field.alias, name))
+    return f"{kind.model_config['env_prefix']}{attribute.upper()}"
+
+
+def environment(kind: type[Settings], variables: Mapping[str, str]) -> Source:
+    """Return the values that environment variables have.
+
+    The settings' `model_config` says the prefix of the variables, and with `env_ignore_empty` that an empty variable
+    counts as none. If it is strict, numbers, switches and lists are read as YAML.
+    """
+    given: dict[str, Given] = {}
+    for key, field in keys(kind).items():
+        variable = variable_of(kind, key)
+        text = variables.get(variable)
+        if text is None or (not text and kind.model_config.get("env_ignore_empty")):
+            continue
+        value = _typed(field, text) if kind.model_config.get("strict") else text
+        given[key] = Given(value, f"environment variable {variable}")
+    return Source(kind, given)
+
+
+def _typed(field: FieldInfo, text: str) -> Any:
+    # Names, paths, addresses and secrets are text, whatever characters they have.
+    if field.annotation is str or get_origin(field.annotation) is Literal or is_secret(field):
+        return text
+    try:
+        value = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError):
+        return text
+    return text if field.annotation == tuple[str, ...] and not isinstance(value, list) else value
+
+
+def add_options(parser: argparse.ArgumentParser, kind: type[Settings]) -> None:
+    """Add an option for each key to a parser, as `--redisHost value` and as `--redis-host value`."""
+    for name, field in kind.model_fields.items():
+        key = field.alias or name
+        flags = list(dict.fromkeys((f"--{key}", f"--{name.replace('_', '-')}")))
+        switch: dict[str, Any] = {"nargs": "?", "const": "true"} if isinstance(field.default, bool) else {}
+        meaning = f"{field.description} Default: {field.default}." if field.default else f"{field.description}"
+        parser.add_argument(*flags, dest=key, metavar="VALUE", help=meaning.replace("%", "%%"), **switch)
+
+
+def command_line(kind: type[Settings], parsed: Mapping[str, str]) -> Source:
+    """Return the values that a command line has, parsed with the options of `add_options`."""
+    return Source(kind, {key: Given(text, f"--{key}") for key, text in parsed.items()})

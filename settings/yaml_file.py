@@ -1,0 +1,118 @@
+"""A job's `config.yaml`: its keys, each with the line that it is on, under their present names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+from yaml.reader import ReaderError
+
+from cluster_serving.settings import original_keys
+from cluster_serving.settings.addresses import redacted
+from cluster_serving.settings.model import SettingsError
+
+FRONT_END = "http"
+"""Section of the file with the options of the HTTP front end."""
+
+
+class Entry(NamedTuple):
+    """A key of the file.
+
+    Attributes:
+        name: The key as it is written; `http.port` in the section of the front end.
+        value: Its value.
+        place: File and line, for messages.
+    """
+
+    name: str
+    value: Any
+    place: str
+
+
+def read(path: Path, text: str | None = None, warn: Callable[[str], None] = lambda _: None) -> list[Entry]:
+    """Read the keys of a file; nested keys of the original's early versions get their present names.
+
+    Args:
+        path: The file.
+        text: Its content; None to read the file.
+        warn: Receives a message with the present names of nested keys.
+
+    Raises:
+        SettingsError: If the file cannot be read, is not valid YAML, or does not hold keys and values.
+    """
+    try:
+        text = path.read_text("utf8") if text is None else text
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path} cannot be read: {error}") from None
+    try:
+        return _Reader(path, text).entries(warn)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        raise SettingsError(f"{path}, line {mark.line + 1 if mark else '?'}: not valid YAML: {error.problem}") from None
+    except ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise SettingsError(f"{path}, line {line}: not valid YAML: a character of code {error.character}") from None
+    except (yaml.YAMLError, ValueError) as error:
+        raise SettingsError(f"{path}: not valid YAML: {error}") from None
+
+
+class _Reader:
+    def __init__(self, path: Path, text: str) -> None:
+        self._path = path
+        self._loader = yaml.SafeLoader(text)
+
+    def entries(self, warn: Callable[[str], None]) -> list[Entry]:
+        entries: list[Entry] = []
+        renamed: list[str] = []
+        spark = None
+        for name, node, place in self._pairs(self._loader.get_single_node()):
+            if name == original_keys.SPARK:
+                spark = place
+            if name.lower() == FRONT_END and isinstance(node, yaml.MappingNode):
+                entries += [
+                    Entry(f"{FRONT_END}.{key}", self._value(inner), line) for key, inner, line in self._pairs(node)
+                ]
+            elif name not in original_keys.SECTIONS or (isinstance(node, yaml.ScalarNode) and node.value):
+                entries.append(Entry(name, self._value(node), place))
+            elif isinstance(node, yaml.MappingNode):
+                for key, inner, line in self._pairs(node):
+                    self._translate(Entry(f"{name}.{key}", self._value(inner), line), entries, renamed)
+        if spark:
+            given = {entry.name.lower() for entry in entries if entry.value}
+            implied = {key: value for key, value in original_keys.IMPLIED.items() if key.lower() not in given}
+            entries = [entry for entry in entries if entry.name not in implied]
+            entries += [Entry(key, value, spark) for key, value in implied.items()]
+            renamed += [f"{key}: {value} (implied by {original_keys.SPARK})" for key, value in implied.items()]
+        if renamed:
+            warn(f"{self._path} has nested keys of an early version; write instead: {', '.join(renamed)}")
+        return entries
+
+    def _translate(self, nested: Entry, entries: list[Entry], renamed: list[str]) -> None:
+        try:
+            present = original_keys.translate(nested.name, nested.value)
+        except KeyError:
+            # Left to the check of the keys, as the front end reads three of them alone.
+            entries.append(nested)
+            return
+        except ValueError as error:
+            raise SettingsError(f"{nested.place}: {nested.name}: {error}") from None
+        if present is not None:
+            key, value = present
+            entries.append(Entry(key, value, nested.place))
+            written = redacted(value) if key == "redisUrl" and isinstance(value, str) else value
+            renamed.append(f"{key}: {written} (was {nested.name})")
+
+    def _pairs(self, node: yaml.Node | None) -> list[tuple[str, yaml.Node, str]]:
+        if node is None:
+            return []
+        if not isinstance(node, yaml.MappingNode):
+            raise SettingsError(f"{self._place(node)}: expected keys and values, such as modelPath: model")
+        return [(str(key.value), value, self._place(key)) for key, value in node.value]
+
+    def _place(self, node: yaml.Node) -> str:
+        return f"{self._path}, line {node.start_mark.line + 1}"
+
+    def _value(self, node: yaml.Node) -> Any:
+        return self._loader.construct_object(node, deep=True)
