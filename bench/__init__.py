@@ -1,1 +1,1 @@
-"""Measures a running job, and compares Cluster Serving with its peers."""
+"""The load generator, and the benchmark that compares Cluster Serving with its peers."""

@@ -1,7 +1,8 @@
 """`make bench-guard`: two ratios in two minutes, for every change.
 
-Ours to the bare loop and ours to plain FastAPI, both with images and 8 in flight. Ratios inside one run are printed and
-appended to a file of history; noise fails nothing. It fails if requests are lost or wrong, or nothing was measured.
+It measures Cluster Serving against the bare loop and against plain FastAPI, with images and 8 in flight. The ratios are
+printed and appended to a file of history. The command fails if requests are lost or wrong, or nothing was measured; it
+does not fail because of a ratio, which noise may change.
 
 Usage: python -m cluster_serving.bench.guard [HISTORY]
 """
@@ -21,28 +22,28 @@ from cluster_serving.bench.load import payload
 from cluster_serving.bench.load.generator import Load
 from cluster_serving.bench.load.output import machine
 from cluster_serving.bench.suite import models, peers
-from cluster_serving.bench.suite.session import Measured, Session, Settings, middle
+from cluster_serving.bench.suite.session import Measurement, Session, Settings, middle
 from cluster_serving.bench.suite.stack import Stack
 
 _FOLDER = Path(".bench")
 _ROUNDS = 3
 
 
-def problems(measured: Measured) -> list[str]:
-    """What must not be: nothing measured, lost or wrong answers."""
-    found = []
+def problems(measured: Measurement) -> list[str]:
+    """Return the reasons to fail: nothing measured, lost or wrong answers."""
+    lines = []
     runs = {"ours": measured["ours"]} | {name: other.get("runs", []) for name, other in measured["others"].items()}
     for name, these in runs.items():
         if not these or not all(run["rate"] > 0 for run in these):
-            found.append(f"{name}: nothing was measured: {measured['others'].get(name, {}).get('failed', '')}")
+            lines.append(f"{name}: nothing was measured: {measured['others'].get(name, {}).get('failed', '')}")
         for kind in ("lost", "wrong"):
             if count := sum(run.get(kind, 0) for run in these):
-                found.append(f"{name}: {count} requests {kind}")
-    return found
+                lines.append(f"{name}: {count} requests {kind}")
+    return lines
 
 
-def guard() -> Measured:
-    """Measure."""
+def guard() -> Measurement:
+    """Measure both ratios."""
     settings = Settings(rounds=_ROUNDS, warm_up=1.0, window=1.0, most_windows=4)
     session = Session(settings, _FOLDER, _FOLDER / "guard.json", print)
     model = models.ensure(_FOLDER / "models", ("mobilenet",))["mobilenet"]
@@ -52,22 +53,22 @@ def guard() -> Measured:
     load = Load("closed", "async", 8)
     with Stack() as stack, stack.running("guard", model, threadPerModel=session.cores, postProcessing="topN(1)"):
 
-        def bare() -> Measured:
+        def bare() -> Measurement:
             with stack.frozen():
                 return dict(peers.bare_rate(work, logs, 3, 1))
 
-        def fastapi() -> Measured:
+        def fastapi() -> Measurement:
             here = Path(sys.executable).parent
-            with peers.serving("fastapi", work, here, logs, print) as (where, pid), stack.frozen():
-                return session.measure(where, load, {"fastapi": [pid]}, right)
+            with peers.serving("fastapi", work, here, logs, print) as (endpoint, pid), stack.frozen():
+                return session.measure(endpoint, load, {"fastapi": [pid]}, right)
 
-        # Compared with its own single answers: in bfloat16 a network of fixed sizes rounds differently.
-        ours = partial(session.measure, stack.where("guard", work.records), load, stack.roles())
+        # The references are its own single answers: in bfloat16 a network of fixed sizes rounds differently.
+        ours = partial(session.measure, stack.endpoint("guard", work.records), load, stack.roles())
         return session.compare(ours, {"bare loop": bare, "plain FastAPI": fastapi})
 
 
 def main() -> None:
-    """Run it."""
+    """Measure, print and append to the history."""
     history = Path(sys.argv[1] if len(sys.argv) > 1 else "bench/history.jsonl")
     measured = guard()
     ratios = {name: other.get("ratio") for name, other in measured["others"].items()}
@@ -83,8 +84,8 @@ def main() -> None:
     for name, ratio in ratios.items():
         if ratio:
             print(f"ours to {name}: {ratio['median']:.3f} ({ratio['low']:.3f} to {ratio['high']:.3f})")
-    if found := problems(measured):
-        print("\n".join(found))
+    if lines := problems(measured):
+        print("\n".join(lines))
         sys.exit(1)
 
 

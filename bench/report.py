@@ -1,4 +1,4 @@
-"""Tables and pictures of docs/benchmarks.md, from the results of `make bench`.
+"""Tables and pictures of docs/benchmarks.md, made from the results of `make bench`.
 
 Usage: python -m cluster_serving.bench.report [RESULTS [DOCUMENT]]
 """
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cluster_serving.bench.load import svg
+from cluster_serving.bench.load import charts
 from cluster_serving.bench.suite.session import middle
 
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
@@ -32,15 +32,18 @@ _TITLES = {
 
 
 def write(results: Mapping[str, Any], document: Path) -> list[Path]:
-    """Put the tables between the document's markers, and the pictures into `images/` beside it; returns the pictures.
+    """Write the tables between the document's markers, and the pictures into `images/` beside it.
+
+    Returns:
+        The files of the pictures.
 
     Raises:
-        ValueError: The document has no markers.
+        ValueError: If the document has no markers.
     """
     text = document.read_text("utf8")
     if BEGIN not in text or END not in text:
         raise ValueError(f"{document} has no line {BEGIN} … {END}")
-    pictures = charts(results["rows"])
+    pictures = draw(results["rows"])
     folder = document.parent / "images"
     folder.mkdir(exist_ok=True)
     for name, picture in pictures.items():
@@ -51,7 +54,7 @@ def write(results: Mapping[str, Any], document: Path) -> list[Path]:
 
 
 def body(results: Mapping[str, Any], pictures: Iterable[str] = ()) -> str:
-    """The Markdown between the markers."""
+    """Return the Markdown between the markers."""
     machine, rows = results["machine"], results["rows"]
     packages = ", ".join(f"{name} {version}" for name, version in machine["packages"].items())
     parts = [
@@ -73,33 +76,32 @@ def body(results: Mapping[str, Any], pictures: Iterable[str] = ()) -> str:
     return "\n".join(parts)
 
 
-def charts(rows: Mapping[str, Any]) -> dict[str, str]:
-    """File name → picture."""
-    done = {name: row for name, row in rows.items() if "failed" not in row}
-    found: dict[str, str] = {}
-    for name in done:
+def draw(rows: Mapping[str, Any]) -> dict[str, str]:
+    """Draw the pictures of the rows: file name → SVG."""
+    measured = {name: row for name, row in rows.items() if "failed" not in row}
+    pictures: dict[str, str] = {}
+    for name in measured:
         if _SECTIONS[name] is _compared:
-            found[name] = svg.bars(_TITLES[name], _rates(done[name]), "requests per second")
-    if "scaling" in done:
-        points = done["scaling"]["points"]
-        measured = [(float(p["slots"]), p["result"]["rate"]) for p in points]
-        ideal = [(float(p["slots"]), measured[0][1] / measured[0][0] * p["slots"]) for p in points]
-        found["scaling"] = svg.lines(
-            _TITLES["scaling"], {"measured": measured, "linear": ideal}, "task slots", "requests/s", "xy"
-        )
-    if "costs" in done:
+            pictures[name] = charts.bars(_TITLES[name], _rates(measured[name]), "requests per second")
+    if "scaling" in measured:
+        rates = [(float(p["slots"]), p["result"]["rate"]) for p in measured["scaling"]["points"]]
+        (first_slots, first_rate), *_ = rates
+        linear = [(slots, first_rate / first_slots * slots) for slots, _ in rates]
+        series = {"measured": rates, "linear": linear}
+        pictures["scaling"] = charts.lines(_TITLES["scaling"], series, "task slots", "requests/s", "xy")
+    if "costs" in measured:
         for name, label in {"requests": "requests", "bytes": "bytes per request", "clients": "clients"}.items():
-            points = done["costs"][name]
-            roles = sorted({role for p in points for role in p["result"]["cpu_seconds_per_1000"]})
+            points = measured["costs"][name]
             series = {
-                role: [(p["x"], p["result"]["cpu_seconds_per_1000"].get(role, 0.0)) for p in points] for role in roles
+                role: [(p["x"], p["result"]["cpu_seconds_per_1000"].get(role, 0.0)) for p in points]
+                for role in _roles(points)
             }
-            found[f"costs-{name}"] = svg.lines("CPU seconds per 1,000 requests", series, label, "CPU s", "xy")
-    return found
+            pictures[f"costs-{name}"] = charts.lines("CPU seconds per 1,000 requests", series, label, "CPU s", "xy")
+    return pictures
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A Markdown table."""
+    """Return a Markdown table."""
     lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
     lines += [f"| {' | '.join(str(cell) for cell in row)} |" for row in rows]
     return "\n".join(lines) + "\n"
@@ -119,7 +121,7 @@ def _compared(row: Mapping[str, Any]) -> str:
             lines.append([name, layouts.get(name, ""), f"failed: {_line(other['failed'])}", "", "", "", ""])
             continue
         ratio = other["ratio"]
-        spread = f"{ratio['median']:.2f} ({ratio['low']:.2f} to {ratio['high']:.2f})" if ratio else ""
+        spread = _spread(ratio) if ratio else ""
         rate = f"{middle(other['runs'], 'rate'):,.1f}"
         lines.append([name, layouts.get(name, ""), rate, spread, *_quality(other["runs"])])
     for name, layout in layouts.items():
@@ -129,24 +131,32 @@ def _compared(row: Mapping[str, Any]) -> str:
     return table(heads, lines) + "\n" + _generator(ours)
 
 
-def _quality(runs: Sequence[Mapping[str, Any]]) -> list[str]:
+def _spread(ratio: Mapping[str, float]) -> str:
+    return f"{ratio['median']:.2f} ({ratio['low']:.2f} to {ratio['high']:.2f})"
+
+
+def _roles(points: Iterable[Mapping[str, Any]]) -> list[str]:
+    return sorted({role for point in points for role in point["result"]["cpu_seconds_per_1000"]})
+
+
+def _quality(runs: Sequence[Mapping[str, Any]], percentiles: Sequence[str] = ("p50", "p99")) -> list[str]:
+    """Return latencies, and the numbers of lost and wrong requests; empty cells where they were not measured."""
     if "latency_ms" not in runs[0]:
-        return ["", "", ""]
+        return [""] * (len(percentiles) + 1)
     counts = f"{sum(run['lost'] for run in runs)}, {sum(run['wrong'] for run in runs)}"
-    return [f"{middle(runs, 'latency_ms', p):,.2f}" for p in ("p50", "p99")] + [counts]
+    return [f"{middle(runs, 'latency_ms', p):,.2f}" for p in percentiles] + [counts]
 
 
 def _generator(runs: Sequence[Mapping[str, Any]]) -> str:
     share = middle(runs, "cpu_share", "load generator")
-    return f"The load generator took {share:.2f} of a core of the same machine meanwhile.\n"
+    return f"The load generator used {share:.2f} of a core of the same machine.\n"
 
 
 def _latency(row: Mapping[str, Any]) -> str:
     runs = row["ours"]
-    cells = [f"{middle(runs, 'latency_ms', p):.2f}" for p in ("p50", "p95", "p99", "max")]
-    counts = f"{sum(run['lost'] for run in runs)}, {sum(run['wrong'] for run in runs)}"
+    cells = _quality(runs, ("p50", "p95", "p99", "max"))
     heads = ["answers/s", "p50 ms", "p95 ms", "p99 ms", "max ms", "lost, wrong"]
-    return table(heads, [[f"{middle(runs, 'rate'):,.0f}", *cells, counts]])
+    return table(heads, [[f"{middle(runs, 'rate'):,.0f}", *cells]])
 
 
 def _scaling(row: Mapping[str, Any]) -> str:
@@ -158,18 +168,11 @@ def _scaling(row: Mapping[str, Any]) -> str:
 
 def _backlog(row: Mapping[str, Any]) -> str:
     runs, other = row["ours"], row["others"]["no backlog"]
-    ratio = other["ratio"]
-    return table(
-        ["requests on their way", "answers/s", "ratio (spread)"],
-        [
-            [f"{row['waiting']:,}", f"{middle(runs, 'rate'):,.0f}", ""],
-            [
-                512,
-                f"{middle(other['runs'], 'rate'):,.0f}",
-                f"{ratio['median']:.2f} ({ratio['low']:.2f} to {ratio['high']:.2f})",
-            ],
-        ],
-    )
+    lines: list[list[object]] = [
+        [f"{row['waiting']:,}", f"{middle(runs, 'rate'):,.0f}", ""],
+        [512, f"{middle(other['runs'], 'rate'):,.0f}", _spread(other["ratio"])],
+    ]
+    return table(["requests in flight", "answers/s", "ratio (spread)"], lines)
 
 
 def _start(row: Mapping[str, Any]) -> str:
@@ -179,7 +182,7 @@ def _start(row: Mapping[str, Any]) -> str:
 def _costs(row: Mapping[str, Any]) -> str:
     parts = []
     for name, label in {"requests": "requests", "bytes": "bytes each", "clients": "clients"}.items():
-        roles = sorted({role for p in row[name] for role in p["result"]["cpu_seconds_per_1000"]})
+        roles = _roles(row[name])
         lines = []
         for point in row[name]:
             result = point["result"]
@@ -210,7 +213,7 @@ _SECTIONS = {
 
 
 def main() -> None:
-    """Run it."""
+    """Write the document."""
     results = Path(sys.argv[1] if len(sys.argv) > 1 else ".bench/results.json")
     document = Path(sys.argv[2] if len(sys.argv) > 2 else "docs/benchmarks.md")
     pictures = write(json.loads(results.read_text("utf8")), document)

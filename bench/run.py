@@ -1,6 +1,6 @@
 """`make bench`: the project's own benchmark, in one session on one machine.
 
-Run in a clone. What has been measured is kept in the file of results, so a session that was interrupted goes on.
+Run it in a clone. The file of results keeps every row, so an interrupted session continues where it stopped.
 """
 
 from __future__ import annotations
@@ -19,19 +19,21 @@ _console = Console(highlight=False, markup=False, soft_wrap=True)
 
 
 def run(
-    quick: Annotated[bool, typer.Option(help="Seconds per row, to see that everything runs.")] = False,
-    rows: Annotated[str, typer.Option(help=f"Only these, separated by commas: {', '.join(ROWS)}.")] = "",
-    peers: Annotated[str, typer.Option(help=f"Only these; none for no peers: {', '.join(PEERS)}.")] = "",
-    folder: Annotated[Path, typer.Option(help="For models, environments of the peers, and logs.")] = Path(".bench"),
-    file: Annotated[Path | None, typer.Option(help="The results; default: results.json in that folder.")] = None,
-    again: Annotated[bool, typer.Option(help="Measure rows again that the file has.")] = False,
+    quick: Annotated[bool, typer.Option(help="Take seconds per row, to see that everything runs.")] = False,
+    rows: Annotated[str, typer.Option(help=f"Rows to measure, separated by commas: {', '.join(ROWS)}.")] = "",
+    peers: Annotated[str, typer.Option(help=f"Peers to measure, or none: {', '.join(PEERS)}.")] = "",
+    folder: Annotated[Path, typer.Option(help="Folder for models, environments of the peers, and logs.")] = Path(
+        ".bench"
+    ),
+    file: Annotated[Path | None, typer.Option(help="File of results; default: results.json in that folder.")] = None,
+    again: Annotated[bool, typer.Option(help="Measure also the rows that the file has.")] = False,
 ) -> None:
-    """Measure, and keep the results as JSON; cluster_serving.bench.report makes the documentation from them."""
+    """Measure, and keep the results as JSON; cluster_serving.bench.report writes the documentation from them."""
     chosen = tuple(PEERS) if not peers else tuple(name for name in peers.split(",") if name != "none")
     wanted = rows.split(",") if rows else list(ROWS)
     for given, known in ((wanted, list(ROWS)), (chosen, list(PEERS))):
         if unknown := set(given) - set(known):
-            raise typer.BadParameter(f"{', '.join(sorted(unknown))}: not known; expected {', '.join(known)}")
+            raise typer.BadParameter(f"unknown: {', '.join(sorted(unknown))}; expected {', '.join(known)}")
     settings = Settings.quick(chosen) if quick else Settings(peers=chosen)
     results = file or folder / ("results-quick.json" if quick else "results.json")
     session = Session(settings, folder, results, _console.print)
@@ -47,7 +49,7 @@ def run(
 
 
 def main() -> None:
-    """Run it."""
+    """Run the command."""
     typer.run(run)
 
 

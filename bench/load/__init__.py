@@ -1,1 +1,1 @@
-"""The load generator: what `cluster-serving-bench` does."""
+"""The load generator `cluster-serving-bench`."""

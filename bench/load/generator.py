@@ -1,23 +1,25 @@
-"""A generator process: sends requests in one of three ways and reports to its parent."""
+"""Generator processes: each one sends requests in one of three ways and reports to its parent through a pipe."""
 
 from __future__ import annotations
 
 import asyncio
 import importlib.util
+import multiprocessing
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from typing import Any
 
 from cluster_serving.bench.load import payload
-from cluster_serving.bench.load.check import Checker
 from cluster_serving.bench.load.pipelined import pipelined
-from cluster_serving.bench.load.recorder import Recorder
-from cluster_serving.bench.load.stats import poisson_arrivals
-from cluster_serving.bench.load.target import Failed, Lost, Target, Where, open_target
+from cluster_serving.bench.load.recorder import Checker, Recorder
+from cluster_serving.bench.load.stats import Samples, poisson_arrivals
+from cluster_serving.bench.load.tally import Tally
+from cluster_serving.bench.load.target import Endpoint, Failed, Lost, Target, open_target
 from cluster_serving.client import InputQueue
 from cluster_serving.protocol.errors import ResultTimeout, ServingError
 from cluster_serving.protocol.inputs import Array
@@ -25,20 +27,26 @@ from cluster_serving.protocol.inputs import Array
 REPORT_EVERY = 0.1
 """Seconds between two reports to the parent."""
 
+_START_TIMEOUT = 60.0
+
+
+class Stalled(Exception):
+    """A generator process did not start, ended early or did not stop; the text says which."""
+
 
 @dataclass(frozen=True)
 class Load:
-    """What one generator process does.
+    """The requests of one generator process.
 
     Attributes:
         mode: `closed` (each of `concurrency` callers waits for its answer before it asks again), `open` (requests leave
-            at random times, whether answers have come or not) or `pipelined` (as fast as possible with `concurrency`
-            requests on their way).
-        client: `sync` or `async`, of the native client; HTTP is asyncio throughout.
+            at random times, answered or not) or `pipelined` (as fast as possible with `concurrency` requests in
+            flight).
+        client: `sync` or `async`, of the native client; HTTP always uses asyncio.
         concurrency: See mode.
         rate: Requests per second of `open`.
         requests: Most requests to send; None: until told to stop.
-        seed: Of the arrival times.
+        seed: Seed of the arrival times.
         check_every: One answer in so many is checked.
     """
 
@@ -50,40 +58,147 @@ class Load:
     seed: int = 0
     check_every: int = 1
 
+    def divide(self, processes: int) -> list[Load]:
+        """Divide the load among at most `processes` generator processes; each one gets some of it."""
+        count = max(1, processes if self.mode == "open" else min(processes, self.concurrency))
 
-def run(where: Where, load: Load, references: Sequence[Array], connection: Connection) -> None:
-    """Body of the process.
+        def part(total: int, index: int) -> int:
+            return total // count + (index < total % count)
 
-    Says `("ready", None)`, waits for any message, generates load until another message comes, and sends
-    `("samples", …)` (see `Recorder.take`) again and again and `("end", (tally, CPU seconds))`.
+        return [
+            replace(
+                self,
+                concurrency=part(self.concurrency, index),
+                rate=self.rate / count,
+                requests=None if self.requests is None else part(self.requests, index),
+                seed=self.seed + index,
+            )
+            for index in range(count)
+        ]
+
+
+class Generators:
+    """The generator processes of a measurement, seen from their parent; use it in a `with` statement.
+
+    Attributes:
+        finished: Reports of the moments at which requests finished (`time.perf_counter`).
+        seconds: Reports of the latencies of the same requests.
+    """
+
+    def __init__(self, endpoint: Endpoint, loads: Sequence[Load], references: Sequence[Array]) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._stop_timeout = endpoint.timeout + _START_TIMEOUT
+        self._pairs = []
+        for load in loads:
+            ours, theirs = context.Pipe()
+            process = context.Process(target=run, args=(endpoint, load, references, theirs), daemon=True)
+            process.start()
+            theirs.close()
+            self._pairs.append((process, ours))
+        self.finished: list[Samples] = []
+        self.seconds: list[Samples] = []
+        self._sent = [0] * len(self._pairs)
+        self._ends: dict[int, tuple[Tally, float]] = {}
+
+    def __enter__(self) -> Generators:
+        for _, pipe in self._pairs:
+            if not pipe.poll(_START_TIMEOUT):
+                raise Stalled(f"a generator process did not start within {_START_TIMEOUT:.0f} s")
+            pipe.recv()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for process, pipe in self._pairs:
+            pipe.close()
+            if process.is_alive() and exc[0] is not None:
+                process.kill()
+            process.join(10)
+
+    @property
+    def pids(self) -> list[int]:
+        """Ids of the generator processes."""
+        return [process.pid for process, _ in self._pairs if process.pid]
+
+    @property
+    def sent(self) -> int:
+        """Requests sent so far."""
+        return sum(self._sent)
+
+    @property
+    def ended(self) -> bool:
+        """True if all generator processes are done."""
+        return len(self._ends) == len(self._pairs)
+
+    def go(self) -> None:
+        """Start sending."""
+        for _, pipe in self._pairs:
+            pipe.send("go")
+
+    def receive(self) -> None:
+        """Read the reports that have come.
+
+        Raises:
+            Stalled: If a process ended without its last report.
+        """
+        for index, (process, pipe) in enumerate(self._pairs):
+            while index not in self._ends and pipe.poll():
+                try:
+                    kind, report = pipe.recv()
+                except EOFError:
+                    process.join(5)
+                    raise Stalled(f"a generator process ended with {process.exitcode}; see its message above") from None
+                if kind == "end":
+                    self._ends[index] = report
+                else:
+                    finished, seconds, self._sent[index] = report
+                    self.finished.append(finished)
+                    self.seconds.append(seconds)
+
+    def finish(self) -> tuple[Tally, float]:
+        """Stop sending, and wait for the requests in flight. Return the whole tally and the CPU seconds.
+
+        Raises:
+            Stalled: If a process does not stop in time.
+        """
+        for index, (_, pipe) in enumerate(self._pairs):
+            if index not in self._ends:
+                with suppress(OSError):
+                    pipe.send("stop")
+        deadline = time.monotonic() + self._stop_timeout
+        while not self.ended and time.monotonic() < deadline:
+            self.receive()
+            time.sleep(0.02)
+        if not self.ended:
+            raise Stalled(f"a generator process did not stop within {self._stop_timeout:.0f} s")
+        tally = Tally()
+        for part, _ in self._ends.values():
+            tally.add(part)
+        return tally, sum(cpu for _, cpu in self._ends.values())
+
+
+def run(endpoint: Endpoint, load: Load, references: Sequence[Array], connection: Connection) -> None:
+    """Run a generator process.
+
+    It sends `("ready", None)`, waits for any message, and generates load until another message comes. Meanwhile it
+    sends `("samples", …)` (see `Recorder.take`) repeatedly, and at the end `("end", (tally, CPU seconds))`.
     """
     checker = Checker(references)
     recorder = Recorder(
-        len(where.records), load.requests, checker if checker.is_possible else None, max(1, load.check_every)
+        len(endpoint.records), load.requests, checker if checker.is_possible else None, max(1, load.check_every)
     )
     connection.send(("ready", None))
     connection.recv()
-    spent = time.process_time()
+    cpu_before = time.process_time()
     ended = threading.Event()
     reporter = threading.Thread(target=_report, args=(recorder, connection, ended))
     reporter.start()
     try:
-        _driver(where, load)(where, load, recorder)
+        _generate(endpoint, load, recorder)
     finally:
         ended.set()
         reporter.join()
     connection.send(("samples", recorder.take()))
-    connection.send(("end", (recorder.tally, time.process_time() - spent)))
-
-
-def _driver(where: Where, load: Load) -> Callable[[Where, Load, Recorder], None]:
-    if where.kind == "redis" and load.client == "sync":
-        if load.mode == "pipelined":
-            return pipelined
-        if load.mode == "closed":
-            return _closed_sync
-    # With asyncio, as fast as possible with n on their way and n callers are the same.
-    return _open if load.mode == "open" else _closed
+    connection.send(("end", (recorder.tally, time.process_time() - cpu_before)))
 
 
 def _report(recorder: Recorder, connection: Connection, ended: threading.Event) -> None:
@@ -94,66 +209,81 @@ def _report(recorder: Recorder, connection: Connection, ended: threading.Event) 
             recorder.stop()
 
 
-def _closed_sync(where: Where, load: Load, recorder: Recorder) -> None:
-    with (
-        InputQueue(url=where.url, name=where.job) as queue,
-        ThreadPoolExecutor(load.concurrency) as pool,
-    ):
+def _generate(endpoint: Endpoint, load: Load, recorder: Recorder) -> None:
+    is_sync = endpoint.kind == "redis" and load.client == "sync"
+    if is_sync and load.mode == "pipelined":
+        pipelined(endpoint, load.concurrency, recorder)
+    elif is_sync and load.mode == "closed":
+        _closed_sync(endpoint, load.concurrency, recorder)
+    elif load.mode == "open":
+        _run_async(lambda: _open(endpoint, load, recorder))
+    else:
+        # With asyncio, `concurrency` callers and a pipeline of `concurrency` requests are the same.
+        _run_async(lambda: _closed(endpoint, load.concurrency, recorder))
 
-        def caller() -> None:
+
+def _closed_sync(endpoint: Endpoint, callers: int, recorder: Recorder) -> None:
+    with InputQueue(url=endpoint.url, name=endpoint.job) as queue, ThreadPoolExecutor(callers) as pool:
+
+        def call() -> None:
             while (taken := recorder.send()) is not None:
                 name, variant = taken
                 started = time.perf_counter()
                 try:
-                    result = queue.predict(where.records[variant], timeout=where.timeout)
+                    result = queue.predict(endpoint.records[variant], timeout=endpoint.timeout)
                     recorder.answered(name, started, variant, lambda result=result: payload.numbers(result))  # type: ignore[misc]
                 except ResultTimeout:
                     recorder.lost(name)
                 except ServingError as error:
                     recorder.failed(name, error.code)
 
-        for done in [pool.submit(caller) for _ in range(load.concurrency)]:
+        for done in [pool.submit(call) for _ in range(callers)]:
             done.result()
 
 
-def _closed(where: Where, load: Load, recorder: Recorder) -> None:
-    async def main() -> None:
-        target = open_target(where)
+async def _closed(endpoint: Endpoint, callers: int, recorder: Recorder) -> None:
+    target = open_target(endpoint)
 
-        async def caller() -> None:
-            while (taken := recorder.send()) is not None:
-                await _once(target, recorder, *taken, time.perf_counter())
+    async def call() -> None:
+        while (taken := recorder.send()) is not None:
+            await _ask(target, recorder, *taken, time.perf_counter())
 
-        async with asyncio.TaskGroup() as group:
-            for _ in range(load.concurrency):
-                group.create_task(caller())
-        await target.close()
-
-    _run(main)
+    await asyncio.gather(*(call() for _ in range(callers)))
+    await target.close()
 
 
-def _open(where: Where, load: Load, recorder: Recorder) -> None:
-    async def main() -> None:
-        target = open_target(where)
-        begin = time.perf_counter()
-        async with asyncio.TaskGroup() as group:
-            for due in poisson_arrivals(load.rate, load.seed):
-                # Of a request that leaves late, because the generator or the server could not keep up, the latency
-                # counts from when it was due: otherwise a slow server would be asked less, and look good.
-                while recorder.wants_more and (pause := begin + due - time.perf_counter()) > 0:
-                    await asyncio.sleep(min(pause, REPORT_EVERY))
-                if (taken := recorder.send()) is None:
-                    break
-                group.create_task(_once(target, recorder, *taken, begin + due))
-                if taken[1] == 0:
-                    # A generator that is behind never pauses; answers come in here.
-                    await asyncio.sleep(0)
-        await target.close()
+async def _open(endpoint: Endpoint, load: Load, recorder: Recorder) -> None:
+    target = open_target(endpoint)
+    begin = time.perf_counter()
+    tasks: set[asyncio.Task[None]] = set()
+    errors: list[BaseException] = []
 
-    _run(main)
+    def ended(task: asyncio.Task[None]) -> None:
+        tasks.discard(task)
+        if error := task.exception():
+            errors.append(error)
+
+    for due in poisson_arrivals(load.rate, load.seed):
+        # The latency of a request that leaves late counts from when it was due. Otherwise a slow server would be asked
+        # less, and would look good.
+        while recorder.wants_more and (pause := begin + due - time.perf_counter()) > 0:
+            await asyncio.sleep(min(pause, REPORT_EVERY))
+        if errors or (taken := recorder.send()) is None:
+            break
+        task = asyncio.create_task(_ask(target, recorder, *taken, begin + due))
+        tasks.add(task)
+        task.add_done_callback(ended)
+        if taken[1] == 0:
+            # A generator that is late never pauses; this lets it read answers.
+            await asyncio.sleep(0)
+    if tasks and not errors:
+        await asyncio.wait(tasks)
+    await target.close()
+    if errors:
+        raise errors[0]
 
 
-async def _once(target: Target, recorder: Recorder, name: Any, variant: int, started: float) -> None:
+async def _ask(target: Target, recorder: Recorder, name: Any, variant: int, started: float) -> None:
     try:
         answer = await target.ask(variant)
         recorder.answered(name, started, variant, lambda: target.read(answer))
@@ -163,11 +293,10 @@ async def _once(target: Target, recorder: Recorder, name: Any, variant: int, sta
         recorder.failed(name, str(error))
 
 
-def _run(main: Callable[[], Any]) -> None:
+def _run_async(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
     if importlib.util.find_spec("uvloop"):
         import uvloop
 
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(main())
+        uvloop.run(main())
     else:
         asyncio.run(main())

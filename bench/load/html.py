@@ -1,4 +1,4 @@
-"""A report as one HTML file: nothing is loaded from elsewhere."""
+"""The report as one HTML file, which loads nothing from elsewhere."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from cluster_serving.bench.load import svg
+from cluster_serving.bench.load import charts
 from cluster_serving.bench.load.output import machine
 from cluster_serving.bench.load.result import Result
 
@@ -21,38 +21,38 @@ svg{max-width:100%;height:auto}
 """
 
 
-def page(results: Sequence[Result], what: Mapping[str, Any]) -> str:
-    """The whole file.
+def page(results: Sequence[Result], facts: Mapping[str, Any]) -> str:
+    """Return the text of the file.
 
     Args:
         results: The rows.
-        what: What was measured: shown as it is.
+        facts: Facts about the measurement, shown as they are.
     """
-    title = f"{what.get('job', 'benchmark')}: load test"
-    parts = [f"<h1>{escape(title)}</h1>", _facts(what), "<h2>Results</h2>", _table(results)]
+    title = f"{facts.get('job', 'benchmark')}: load test"
+    parts = [f"<h1>{escape(title)}</h1>", _facts(facts), "<h2>Results</h2>", _table(results)]
     closed = [result for result in results if result.mode != "open"]
     if len(closed) > 1:
         rates = {"answered": [(float(r.concurrency), r.achieved) for r in closed]}
-        parts.append(svg.lines("Throughput", rates, "requests in flight", "requests/s", "x"))
+        parts.append(charts.lines("Throughput", rates, "requests in flight", "requests/s", "x"))
         latencies = {
             name: [(float(r.concurrency), getattr(r.latency_ms, name)) for r in closed]
             for name in ("p50", "p95", "p99")
         }
-        parts.append(svg.lines("Latency", latencies, "requests in flight", "ms", "xy"))
+        parts.append(charts.lines("Latency", latencies, "requests in flight", "ms", "xy"))
     for result in results:
         label = _label(result)
         parts.append(f"<h2>{escape(label)}</h2>")
         windows = {"answered": [(float(index + 1), rate) for index, rate in enumerate(result.windows)]}
-        parts.append(svg.lines("Rate over time", windows, "window", "requests/s"))
+        parts.append(charts.lines("Rate over time", windows, "window", "requests/s"))
         borders, counts = result.histogram["borders_ms"], result.histogram["counts"]
-        parts.append(svg.histogram("Latency distribution", borders, counts, "ms"))
+        parts.append(charts.histogram("Latency distribution", borders, counts, "ms"))
         if result.cpu_seconds_per_1000:
-            parts.append(svg.bars("Cost", result.cpu_seconds_per_1000, "CPU seconds per 1,000 requests"))
+            parts.append(charts.bars("Cost", result.cpu_seconds_per_1000, "CPU seconds per 1,000 requests"))
         if job := result.job:
             times = {"queue wait": job["queueWaitMs"], "inference": job["inferenceMs"], "write": job["writeMs"]}
-            parts.append(svg.bars("Where a batch spends its time", times, "ms"))
+            parts.append(charts.bars("Time of a batch", times, "ms"))
             sizes = {f"batch of up to {bound}": float(count) for bound, count in job["batchSizes"].items()}
-            parts.append(svg.bars("Batch sizes", sizes, f"of {job['batches']:,} batches"))
+            parts.append(charts.bars("Batch sizes", sizes, f"of {job['batches']:,} batches"))
     parts += ["<h2>Machine</h2>", _facts(machine())]
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'

@@ -1,4 +1,4 @@
-"""The command `cluster-serving-bench`: load for a job that runs, and what it makes of it."""
+"""The command `cluster-serving-bench`: it sends load to a running job and reports the results."""
 
 from __future__ import annotations
 
@@ -16,19 +16,18 @@ import redis
 import typer
 from rich.console import Console
 
-from cluster_serving.bench.load import html, output, payload, work
-from cluster_serving.bench.load.flink import taskmanager_ports
-from cluster_serving.bench.load.generator import Load
-from cluster_serving.bench.load.generators import Stalled
+from cluster_serving.bench.load import output, payload
+from cluster_serving.bench.load.generator import Load, Stalled
 from cluster_serving.bench.load.measure import Plan, measure
 from cluster_serving.bench.load.payload import Record
-from cluster_serving.bench.load.processes import listener, listeners
+from cluster_serving.bench.load.processes import listener, listeners, taskmanager_ports
 from cluster_serving.bench.load.result import Result
-from cluster_serving.bench.load.target import Failed, Lost, Where, references
-from cluster_serving.protocol.connection import connect, translated
+from cluster_serving.bench.load.target import Endpoint, Failed, Lost, references
+from cluster_serving.protocol.connection import connect, open_redis, translated
 from cluster_serving.protocol.errors import InvalidInput, ServingError
-from cluster_serving.protocol.keys import DEFAULT_JOB, slots_key
+from cluster_serving.protocol.keys import DEFAULT_JOB, slots_key, stats_key
 from cluster_serving.protocol.slots import TensorSpec, read_reports
+from cluster_serving.protocol.stats import JobStats
 
 N = TypeVar("N", int, float)
 
@@ -42,18 +41,18 @@ _PROTOCOLS = ("predict", "v2")
 
 @app.command()
 def bench(
-    job: Annotated[str, typer.Option(help="jobName of a job that runs.")] = DEFAULT_JOB,
+    job: Annotated[str, typer.Option(help="jobName of a running job.")] = DEFAULT_JOB,
     redis_url: Annotated[str, typer.Option(help="Redis of the job: redis://host:port/db.")] = "redis://localhost:6379",
     http_url: Annotated[
         str, typer.Option(help="Measure through the HTTP front end at this address, such as http://localhost:10020.")
     ] = "",
     protocol: Annotated[
-        str, typer.Option(help="Over HTTP: predict (JSON, POST /predict) or v2 (KServe, binary tensors).")
+        str, typer.Option(help="Over HTTP: predict (the original's JSON) or v2 (KServe, binary tensors).")
     ] = "predict",
     header: Annotated[list[str] | None, typer.Option(help="HTTP header, such as 'Authorization: Bearer ...'.")] = None,
-    flink_url: Annotated[str, typer.Option(help="Flink's REST address, for what its processes cost.")] = "",
+    flink_url: Annotated[str, typer.Option(help="Flink's REST address, to measure its processes.")] = "",
     shape: Annotated[str, typer.Option(help="Random tensors of this shape, such as 224,224,3.")] = "",
-    dtype: Annotated[str, typer.Option(help="Their dtype.")] = "",
+    dtype: Annotated[str, typer.Option(help="Dtype of the random tensors.")] = "",
     image: Annotated[str, typer.Option(help="An image file, a folder of them, or synthetic (JPEG, 224x224).")] = "",
     npy: Annotated[Path | None, typer.Option(help="A .npy file: one request per row of its first axis.")] = None,
     name: Annotated[str, typer.Option(help="Name of the input; default: the model's first.")] = "",
@@ -61,60 +60,63 @@ def bench(
         str,
         typer.Option(
             help="closed: each caller waits for its answer; open: --rate at random times; pipelined: as fast as "
-            "possible with --concurrency on their way."
+            "possible with --concurrency in flight."
         ),
     ] = "closed",
     client: Annotated[str, typer.Option(help="Native client: sync or async.")] = "async",
     concurrency: Annotated[
-        str, typer.Option(help="Requests in flight: one number, or several to be run in turn.")
+        str, typer.Option(help="Requests in flight: one number, or several that are run in turn.")
     ] = "1",
     rate: Annotated[str, typer.Option(help="Requests per second of open mode: one number, or several.")] = "",
     requests: Annotated[
-        int | None, typer.Option(help="Send so many requests instead of waiting for a stable rate.")
+        int | None, typer.Option(help="Number of requests to send, instead of waiting for a stable rate.")
     ] = None,
     processes: Annotated[int, typer.Option(help="Generator processes.", min=1)] = 1,
     warm_up: Annotated[float, typer.Option(help="Seconds before the first window.", min=0)] = 2.0,
     window: Annotated[float, typer.Option(help="Seconds of a window.", min=0.1)] = 2.0,
     windows: Annotated[
-        int, typer.Option(help="Most windows; it ends earlier when three agree within 10 %.", min=1)
+        int, typer.Option(help="Most windows; the measurement ends when three agree within 10 %.", min=1)
     ] = 10,
     timeout: Annotated[float, typer.Option(help="Seconds after which a request counts as lost.", min=0.1)] = 30.0,
-    check_every: Annotated[int, typer.Option(help="Compare one answer in so many with the right one.", min=1)] = 1,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write everything to this file.")] = None,
+    check_every: Annotated[int, typer.Option(help="Compare one in so many answers with the right one.", min=1)] = 1,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write all results to this file.")] = None,
     html_file: Annotated[Path | None, typer.Option("--html", help="Write a report with charts to this file.")] = None,
 ) -> None:
-    """Measure a running job: throughput, latency, lost and wrong answers, and what they cost."""
+    """Measure a running job: throughput, latency, lost and wrong answers, CPU and memory."""
     _one_of("--mode", mode, _MODES)
     _one_of("--client", client, ("sync", "async"))
     _one_of("--protocol", protocol, _PROTOCOLS)
+    if html_file:
+        # matplotlib takes half a second, which the generator processes would take as well.
+        from cluster_serving.bench.load import html
     redis_url = redis_url if "://" in redis_url else f"redis://{redis_url}"
     levels = _levels(mode, concurrency, rate)
     spec = _model_input(redis_url, job, required=not (http_url and (name or image)))
     records = _records(spec, name, shape, dtype, image, npy)
-    where = Where("redis", redis_url, job, records, timeout)
+    endpoint = Endpoint("redis", redis_url, job, records, timeout)
     if http_url:
-        path = "/predict" if protocol == "predict" else f"/v2/models/{quote(job)}/infer"
+        path = f"/models/{quote(job)}/predict" if protocol == "predict" else f"/v2/models/{quote(job)}/infer"
         headers = dict(_header(text) for text in header or [])
-        where = Where(protocol, http_url.rstrip("/") + path, job, records, timeout, headers)
+        endpoint = Endpoint(protocol, http_url.rstrip("/") + path, job, records, timeout, headers)
     roles: dict[str, list[int]] = {"Redis": listener(redis_url)}
     results: list[Result] = []
     if flink_url:
         roles |= {"JobManager": listener(flink_url), "TaskManager": listeners(taskmanager_ports(flink_url))}
     if http_url:
         roles["front end"] = listener(http_url)
-    right = asyncio.run(references(where))
+    right = asyncio.run(references(endpoint))
     for in_flight, per_second in levels:
         load = Load(mode, client, in_flight, per_second, requests, check_every=check_every)
-        plan = Plan(where, load, processes, warm_up, window, windows, roles, partial(work.totals, redis_url, job))
+        plan = Plan(endpoint, load, processes, warm_up, window, windows, roles, partial(_job_stats, redis_url, job))
         with _out.status("") as status:
             results.append(measure(plan, lambda text: status.update(f"[dim]{text}"), right))
-    what = {"job": job, "through": where.kind, "url": _shown(where.url), "bytes": payload.size(records[0])}
-    # Narrower, the numbers would be cut.
+    facts = {"job": job, "through": endpoint.kind, "url": _shown(endpoint.url), "bytes": payload.size(records[0])}
+    # A narrower console would cut the numbers.
     Console(highlight=False, width=max(_out.width, 130)).print(output.table(results))
     if json_file:
-        json_file.write_text(output.to_json(results, what), "utf8")
+        json_file.write_text(output.to_json(results, facts), "utf8")
     if html_file:
-        html_file.write_text(html.page(results, what), "utf8")
+        html_file.write_text(html.page(results, facts), "utf8")
     if any(result.lost or result.wrong for result in results) or not all(result.answered for result in results):
         raise typer.Exit(1)
 
@@ -144,14 +146,18 @@ def _one_of(option: str, value: str, allowed: tuple[str, ...]) -> None:
 
 
 def _header(text: str) -> tuple[str, str]:
-    name, found, value = text.partition(":")
-    if not found or "\n" in text or "\r" in text:
+    name, colon, value = text.partition(":")
+    if not colon or "\n" in text or "\r" in text:
         raise typer.BadParameter("--header: expected 'Name: value'")
     return name.strip(), value.strip()
 
 
 def _model_input(redis_url: str, job: str, required: bool) -> TensorSpec | None:
-    """The model's first input, as its slots report it."""
+    """Return the model's first input, as the slots of the job report it.
+
+    Raises:
+        InvalidInput: If the input is required and no slot is ready.
+    """
     try:
         with connect("", 0, redis_url) as db, translated(db):
             reports = read_reports(db.hgetall(slots_key(job)))
@@ -161,8 +167,17 @@ def _model_input(redis_url: str, job: str, required: bool) -> TensorSpec | None:
         return None
     ready = [report for report in reports if report.state == "ready"]
     if not ready and required:
-        raise InvalidInput(f"job {job!r} has no slot that is ready; start it, or name another with --job")
+        raise InvalidInput(f"job {job!r} has no slot that is ready; start the job, or name another one with --job")
     return ready[0].inputs[0] if ready and ready[0].inputs else None
+
+
+def _job_stats(redis_url: str, job: str) -> JobStats | None:
+    """Return the totals of a job, which its slots write once a second; None if Redis cannot be reached."""
+    try:
+        with open_redis(redis_url, job) as db:
+            return JobStats.read(db.hgetall(stats_key(job)))
+    except redis.RedisError:
+        return None
 
 
 def _records(spec: TensorSpec | None, name: str, shape: str, dtype: str, image: str, npy: Path | None) -> list[Record]:
@@ -176,18 +191,18 @@ def _records(spec: TensorSpec | None, name: str, shape: str, dtype: str, image: 
     elif spec and spec.record_shape is not None:
         sizes = [size or 1 for size in spec.record_shape]
     else:
-        raise typer.BadParameter("the model does not say what it expects: give --shape, --image or --npy")
+        raise typer.BadParameter("the model does not name the shape of its input: add --shape, --image or --npy")
     return payload.random_records(name, sizes, dtype or (spec.dtype if spec else "") or "float32")
 
 
 def _shown(url: str) -> str:
-    """An address without user and password."""
+    """Return an address without user and password."""
     scheme, _, rest = url.partition("://")
     return f"{scheme}://{rest.rpartition('@')[2]}"
 
 
 def main(given: Sequence[str] | None = None) -> Any:
-    """Run `cluster-serving-bench`, with the words of the command line unless others are given."""
+    """Run `cluster-serving-bench` with these arguments; by default with those of the command line."""
     try:
         app(given)
     except (ServingError, Failed, Lost, Stalled, LookupError, OSError, ValueError) as error:

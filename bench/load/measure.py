@@ -1,4 +1,4 @@
-"""One measurement: generator processes, warm-up, windows until the rate is stable, and what it cost."""
+"""One measurement: generator processes, warm-up, windows until the rate is stable, and costs."""
 
 from __future__ import annotations
 
@@ -10,16 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from cluster_serving.bench.load.check import Checker
-from cluster_serving.bench.load.generator import Load
-from cluster_serving.bench.load.generators import Generators, shares
+from cluster_serving.bench.load.generator import Generators, Load
 from cluster_serving.bench.load.processes import Processes, Snapshot
-from cluster_serving.bench.load.result import Result, cost
-from cluster_serving.bench.load.stats import Latency, is_stable
-from cluster_serving.bench.load.stats import Samples as Times
+from cluster_serving.bench.load.recorder import Checker
+from cluster_serving.bench.load.result import Result, cost, job_work
+from cluster_serving.bench.load.stats import Latency, Samples, is_stable
 from cluster_serving.bench.load.tally import Tally
-from cluster_serving.bench.load.target import Where, references
-from cluster_serving.bench.load.work import grown
+from cluster_serving.bench.load.target import Endpoint, references
 from cluster_serving.protocol.inputs import Array
 from cluster_serving.protocol.stats import JobStats
 
@@ -29,52 +26,51 @@ _BINS = 30
 
 @dataclass(frozen=True)
 class Plan:
-    """How to measure.
+    """Plan of a measurement.
 
     Attributes:
-        where: What to ask.
+        endpoint: Address and requests.
         load: The load of all generator processes together.
         processes: Number of generator processes.
         warm_up: Seconds that do not count.
         window: Seconds of a window.
-        most_windows: Windows after which it ends, stable or not.
+        most_windows: Windows after which the measurement ends, stable or not.
         roles: Role → ids of the processes whose CPU time and memory are taken.
-        totals: Reads the totals of the job, if it is ours.
+        job_stats: Reads the totals of the job; None if there are none.
     """
 
-    where: Where
+    endpoint: Endpoint
     load: Load
     processes: int = 1
     warm_up: float = 2.0
     window: float = 2.0
     most_windows: int = 10
     roles: Mapping[str, Sequence[int]] | None = None
-    totals: Callable[[], JobStats | None] = lambda: None
+    job_stats: Callable[[], JobStats | None] = lambda: None
 
 
-def measure(plan: Plan, say: Callable[[str], None] = lambda _: None, right: Sequence[Array] | None = None) -> Result:
+def measure(plan: Plan, report: Callable[[str], None] = lambda _: None, right: Sequence[Array] | None = None) -> Result:
     """Run a measurement.
 
     Args:
-        plan: What and how.
-        say: Told about every window.
-        right: Right answers, if known; else each request's own answer when it was alone.
+        plan: The plan.
+        report: Called with a line about every window.
+        right: Right answers, if known; otherwise each request is asked alone before, and its answer is the right one.
 
     Raises:
-        Failed: A first request, alone, was answered with an error.
-        Lost: It was not answered.
-        Stalled: A generator ended early.
+        Failed: If a first request, alone, is answered with an error.
+        Lost: If a first request is not answered.
+        Stalled: If a generator process ends early.
     """
-    known = list(right) if right is not None else asyncio.run(references(plan.where))
-    with Generators(plan.where, shares(plan.load, plan.processes), known) as generators:
-        measured = _Measured(plan, generators)
-        measured.run(say)
+    right = list(right) if right is not None else asyncio.run(references(plan.endpoint))
+    with Generators(plan.endpoint, plan.load.divide(plan.processes), right) as generators:
+        measurement = _Measurement(plan, generators)
+        measurement.run(report)
         tally, generator_cpu = generators.finish()
-        measured.collect()
-    return measured.result(tally, generator_cpu, Checker(known).is_possible)
+    return measurement.result(tally, generator_cpu, Checker(right).is_possible)
 
 
-class _Measured:
+class _Measurement:
     """Windows of a measurement, and snapshots at their borders."""
 
     def __init__(self, plan: Plan, generators: Generators) -> None:
@@ -86,10 +82,10 @@ class _Measured:
         self._sent: list[int] = []
         self._rates: list[float] = []
         self._peaks: dict[str, int] = {}
-        self._totals: list[JobStats | None] = []
+        self._job_stats: list[JobStats | None] = []
         self._stable = False
 
-    def run(self, say: Callable[[str], None]) -> None:
+    def run(self, report: Callable[[str], None]) -> None:
         """Warm up, then take windows until the rate is stable; or, with a number of requests, until they are done."""
         self._generators.go()
         if self._plan.load.requests is not None:
@@ -103,43 +99,35 @@ class _Measured:
         while len(self._rates) < self._plan.most_windows and not self._generators.ended:
             self._wait(self._borders[-1].time + self._plan.window)
             self._border()
-            finished = np.concatenate(self._generators.finished) if self._generators.finished else np.empty(0)
-            begin, end = self._borders[-2].time, self._borders[-1].time
-            # The newest reports are still on their way; the last window is counted again at the end.
-            self._rates.append(float(((finished >= begin) & (finished < end)).sum()) / (end - begin))
-            say(f"window {len(self._rates)}: {self._rates[-1]:,.0f} requests/s")
+            # The newest reports have not arrived yet; the last window is counted again at the end.
+            self._rates.append(_rate(_joined(self._generators.finished), *self._borders[-2:]))
+            report(f"window {len(self._rates)}: {self._rates[-1]:,.0f} requests/s")
             self._stable = is_stable(self._rates, windows=_STABLE_WINDOWS)
             if self._stable:
                 break
 
-    def collect(self) -> None:
-        """Gather the samples."""
-        parts = self._generators
-        self._finished = np.concatenate(parts.finished) if parts.finished else np.empty(0)
-        self._seconds = np.concatenate(parts.seconds) if parts.seconds else np.empty(0)
-
     def result(self, tally: Tally, generator_cpu: float, can_check: bool) -> Result:
-        """What came out: of the last three windows if the rate is stable, else of all."""
-        plan = self._plan
+        """Return the result of the last three windows if the rate is stable, else of all windows."""
+        plan, finished, latencies = self._plan, _joined(self._generators.finished), _joined(self._generators.seconds)
         keep = _STABLE_WINDOWS + 1 if self._stable else len(self._borders)
-        borders, sent, totals = self._borders[-keep:], self._sent[-keep:], self._totals[-keep:]
+        borders, sent, stats = self._borders[-keep:], self._sent[-keep:], self._job_stats[-keep:]
         begin, end = borders[0].time, borders[-1].time
         if plan.load.requests is not None:
-            end = float(self._finished.max()) if self._finished.size else end
+            end = float(finished.max()) if finished.size else end
             offered = tally.sent / (end - begin)
         else:
             offered = (sent[-1] - sent[0]) / (end - begin)
-        chosen = (self._finished >= begin) & (self._finished <= end)
+        chosen = (finished >= begin) & (finished <= end)
         count = int(chosen.sum())
         seconds = end - begin
         cpu, share = cost(borders[0], borders[-1], count)
         if plan.load.requests is not None and count:
-            # The generators are gone by now; they have counted themselves.
+            # The generator processes have ended; their own count of CPU time stands for the snapshot.
             cpu["load generator"] = round(generator_cpu / count * 1000, 4)
             share["load generator"] = round(generator_cpu / seconds, 4) if seconds > 0 else 0.0
         return Result(
             mode=plan.load.mode,
-            client=plan.load.client if plan.where.kind == "redis" else "http",
+            client=plan.load.client if plan.endpoint.kind == "redis" else "http",
             concurrency=plan.load.concurrency,
             generators=len(self._generators.pids),
             offered=round(plan.load.rate if plan.load.mode == "open" else offered, 2),
@@ -147,12 +135,9 @@ class _Measured:
             achieved=round(count / seconds, 2) if seconds > 0 else 0.0,
             seconds=round(seconds, 3),
             stable=self._stable if plan.load.requests is None else None,
-            windows=[
-                round(float(((self._finished >= a.time) & (self._finished < b.time)).sum()) / (b.time - a.time), 2)
-                for a, b in zip(self._borders, self._borders[1:], strict=False)
-            ],
-            latency_ms=Latency.of(self._seconds[chosen]),
-            histogram=_histogram(self._seconds[chosen]),
+            windows=[round(_rate(finished, a, b), 2) for a, b in zip(self._borders, self._borders[1:], strict=False)],
+            latency_ms=Latency.of(latencies[chosen]),
+            histogram=_histogram(latencies[chosen]),
             sent=tally.sent,
             answered=tally.answered,
             errors=dict(tally.errors),
@@ -165,7 +150,7 @@ class _Measured:
             cpu_share=share,
             generator_cpu_seconds=round(generator_cpu, 3),
             peak_memory_mb={role: round(peak / 2**20, 1) for role, peak in self._peaks.items()},
-            job=grown(totals[0], totals[-1]),
+            job=job_work(stats[0], stats[-1]),
         )
 
     def _border(self) -> None:
@@ -175,7 +160,7 @@ class _Measured:
         self._sent.append(self._generators.sent)
         for role, memory in snapshot.memory.items():
             self._peaks[role] = max(self._peaks.get(role, 0), memory)
-        self._totals.append(self._plan.totals())
+        self._job_stats.append(self._plan.job_stats())
 
     def _wait(self, until: float) -> None:
         while (remaining := until - time.perf_counter()) > 0 and not self._generators.ended:
@@ -183,8 +168,17 @@ class _Measured:
             self._generators.receive()
 
 
-def _histogram(seconds: Times) -> dict[str, Any]:
-    """Latencies on a logarithmic scale: borders in milliseconds, and requests between them."""
+def _joined(parts: Sequence[Samples]) -> Samples:
+    return np.concatenate(parts) if parts else np.empty(0)
+
+
+def _rate(finished: Samples, begin: Snapshot, end: Snapshot) -> float:
+    """Return the answers per second between two snapshots."""
+    return float(((finished >= begin.time) & (finished < end.time)).sum()) / (end.time - begin.time)
+
+
+def _histogram(seconds: Samples) -> dict[str, Any]:
+    """Count latencies on a logarithmic scale: borders in milliseconds, and requests between them."""
     if not seconds.size:
         return {"borders_ms": [], "counts": []}
     low, high = max(float(seconds.min()), 1e-6), max(float(seconds.max()), 1.001e-6)

@@ -19,20 +19,20 @@ PACKAGES = ("cluster-serving", "apache-flink", "openvino", "numpy", "redis", "py
 
 
 def machine() -> dict[str, Any]:
-    """The machine and what is installed."""
+    """Return facts about the machine and the installed packages."""
     return {
         "cpu": cpu_model(),
         "cores": len(os.sched_getaffinity(0)),
         "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
-        "packages": {name: found for name in PACKAGES if (found := _version(name))},
+        "packages": {name: installed for name in PACKAGES if (installed := _version(name))},
         "load_average": [round(load, 2) for load in os.getloadavg()],
     }
 
 
 def cpu_model() -> str:
-    """Name of the processor."""
+    """Return the name of the processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text("utf8").splitlines()
     except OSError:
@@ -41,7 +41,7 @@ def cpu_model() -> str:
 
 
 def table(results: Sequence[Result]) -> RenderableType:
-    """The results for people."""
+    """Return the results as a table for the terminal."""
     rates = Table(
         "mode", "client", "in flight", "offered/s", "answered/s", "p50 ms", "p95 ms", "p99 ms", "max ms", "errors",
         "lost", "wrong", "stable", box=None, header_style="bold",
@@ -73,14 +73,14 @@ def table(results: Sequence[Result]) -> RenderableType:
     return Group(*parts)
 
 
-def to_json(results: Sequence[Result], what: Mapping[str, Any]) -> str:
-    """Everything, with facts about the machine.
+def to_json(results: Sequence[Result], facts: Mapping[str, Any]) -> str:
+    """Return the results as JSON, with facts about the machine.
 
     Args:
         results: The rows.
-        what: What was measured.
+        facts: Facts about the measurement, under the key `what`.
     """
-    document = {"what": what, "machine": machine(), "results": [result.to_dict() for result in results]}
+    document = {"what": facts, "machine": machine(), "results": [result.to_dict() for result in results]}
     return json.dumps(document, indent=1, allow_nan=False)
 
 

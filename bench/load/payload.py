@@ -1,4 +1,4 @@
-"""What is sent: a few different inputs, and their bytes for HTTP, made before the clock starts."""
+"""Requests: a few different inputs, their bytes for HTTP, and the numbers of the answers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Record = Mapping[str, Value]
 """One request: the model's inputs by name."""
 
 VARIANTS = 8
-"""Different requests of one measurement, so that an answer that belongs to another request is noticed."""
+"""Number of different requests of a measurement; an answer to another request is then noticed."""
 
 _V2_NAMES = {
     "bool": "BOOL",
@@ -28,13 +28,13 @@ _V2_NAMES = {
 }
 _V2_DTYPES = {code: name for name, code in _V2_NAMES.items()}
 V2_LENGTH = b"inference-header-content-length"
-"""Header of the KServe v2 binary extension: length of the JSON in front of the tensors."""
+"""Header of the KServe v2 binary extension: length of the JSON that precedes the tensors."""
 
 
 def random_records(
     name: str, shape: Sequence[int], dtype: str, count: int = VARIANTS, scale: float = 1
 ) -> list[Record]:
-    """Random tensors, the same ones every time: numbers from 0 to `scale`, or integers from 0 to 100."""
+    """Return random tensors, the same ones every time: numbers from 0 to `scale`, or integers from 0 to 100."""
     random = np.random.default_rng(0)
     kind = np.dtype(dtype).kind
     if kind in "fc":
@@ -43,7 +43,11 @@ def random_records(
 
 
 def array_records(name: str, file: Path) -> list[Record]:
-    """Records of a `.npy` file, one per row of its first axis."""
+    """Read a `.npy` file: one record per row of its first axis.
+
+    Raises:
+        ValueError: If the array has no rows.
+    """
     rows = np.load(file, allow_pickle=False)
     if rows.ndim == 0 or not len(rows):
         raise ValueError(f"{file} holds {rows.dtype}{list(rows.shape)}; expected an axis of records")
@@ -51,7 +55,11 @@ def array_records(name: str, file: Path) -> list[Record]:
 
 
 def image_records(name: str, source: str) -> list[Record]:
-    """The image at a path, or of a folder the first ones, or `synthetic` ones."""
+    """Read the image at a path, or the first ones of a folder, or make `synthetic` ones.
+
+    Raises:
+        ValueError: If the folder holds no files.
+    """
     if source == "synthetic":
         return [{name: Image(_synthetic_jpeg(seed))} for seed in range(VARIANTS)]
     path = Path(source)
@@ -62,7 +70,7 @@ def image_records(name: str, source: str) -> list[Record]:
 
 
 def _synthetic_jpeg(seed: int) -> bytes:
-    """A JPEG of blotches with some grain, which costs about as much to decode as a photograph (15 to 25 KB)."""
+    """Return a JPEG of coarse areas with some noise; it takes about as long to decode as a photograph (15 to 25 KB)."""
     import cv2
 
     random = np.random.default_rng(seed)
@@ -73,28 +81,28 @@ def _synthetic_jpeg(seed: int) -> bytes:
 
 
 def size(record: Record) -> int:
-    """Bytes of a request's values, before any encoding."""
+    """Return the bytes of a request's values, before any encoding."""
     return sum(len(value.data) if isinstance(value, Image) else value.nbytes for value in record.values())
 
 
 def predict_body(record: Record) -> bytes:
-    """Body of the original's `POST /predict`; images are base64 text."""
+    """Return the body of the original's `POST /predict`; images are base64 text."""
     return json.dumps({"instances": [{name: _plain(value) for name, value in record.items()}]}).encode()
 
 
 def rows_body(record: Record) -> bytes:
-    """As `predict_body`, for servers whose models have one nameless input."""
+    """Return a body like that of `predict_body`, for servers whose models have one input without a name."""
     return json.dumps({"instances": [_plain(value) for value in record.values()]}).encode()
 
 
 def raw_body(record: Record) -> bytes:
-    """The bytes of the single input: an image file as it is, or the numbers in C order."""
+    """Return the bytes of the single input: an image file as it is, or the numbers in C order."""
     (value,) = record.values()
     return value.data if isinstance(value, Image) else value.tobytes()
 
 
 def v2_body(record: Record, batched: bool = True) -> tuple[bytes, dict[str, str]]:
-    """Body and headers of KServe v2 with binary tensors both ways.
+    """Return body and headers of a KServe v2 request with binary tensors, which asks for binary outputs.
 
     Args:
         record: The inputs.
@@ -103,7 +111,7 @@ def v2_body(record: Record, batched: bool = True) -> tuple[bytes, dict[str, str]
     inputs, tail = [], b""
     for name, value in record.items():
         if isinstance(value, Image):
-            # Triton wants a dimension beside the batch's.
+            # Triton expects a dimension beside the batch's.
             raw, code, shape = struct.pack("<I", len(value.data)) + value.data, "BYTES", [1, 1]
         else:
             raw, code, shape = value.tobytes(), _V2_NAMES[value.dtype.name], list(value.shape)
@@ -115,7 +123,7 @@ def v2_body(record: Record, batched: bool = True) -> tuple[bytes, dict[str, str]
 
 
 def v2_json_body(record: Record) -> bytes:
-    """Body of KServe v2 without the binary extension, with a batch dimension of 1; images are base64 text."""
+    """Return the body of a KServe v2 request in JSON, with a batch dimension of 1; images are base64 text."""
     inputs: list[dict[str, object]] = []
     for name, value in record.items():
         if isinstance(value, Image):
@@ -128,36 +136,49 @@ def v2_json_body(record: Record) -> bytes:
 
 
 def read_v2(body: bytes, head_length: int | None) -> Array:
-    """All numbers of a KServe v2 answer, flat."""
+    """Return all numbers of a KServe v2 answer, flat; strings (BYTES) are read as JSON."""
     answer = json.loads(body[:head_length])
     offset, parts = head_length or 0, []
     for output in answer["outputs"]:
         length = output.get("parameters", {}).get("binary_data_size")
         if length is None:
             parts.append(numbers(output["data"]))
+            continue
+        raw = body[offset : offset + length]
+        offset += length
+        if output["datatype"] == "BYTES":
+            parts.append(numbers(_texts(raw)))
         else:
-            dtype = np.dtype(_V2_DTYPES[output["datatype"]])
-            parts.append(np.frombuffer(body, dtype, length // dtype.itemsize, offset).astype("f8"))
-            offset += length
+            parts.append(np.frombuffer(raw, _V2_DTYPES[output["datatype"]]).astype("f8"))
     return np.concatenate(parts) if parts else np.empty(0)
 
 
+def _texts(raw: bytes) -> list[str]:
+    """Split a binary BYTES tensor into its strings; each one follows its length (uint32, little-endian)."""
+    texts, position = [], 0
+    while position < len(raw):
+        (length,) = struct.unpack_from("<I", raw, position)
+        texts.append(raw[position + 4 : position + 4 + length].decode())
+        position += 4 + length
+    return texts
+
+
 def read_predictions(body: bytes) -> Array:
-    """All numbers of the answer to `POST /predict`, flat; the original writes each prediction as text."""
+    """Return all numbers of the answer to `POST /predict`, flat; the original writes each prediction as text."""
     return numbers(json.loads(body)["predictions"])
 
 
 def numbers(value: object) -> Array:
-    """Every number in nested lists, dicts, arrays and JSON texts, in order, as float64 (n,)."""
-    found: list[float] = []
-    _collect(value, found)
-    return np.asarray(found, "f8")
+    """Return every number in nested lists, dicts, arrays and JSON texts, in order, as float64 (n,)."""
+    collected: list[float] = []
+    _collect(value, collected)
+    return np.asarray(collected, "f8")
 
 
-def _collect(value: object, found: list[float]) -> None:
+def _collect(value: object, collected: list[float]) -> None:
     if isinstance(value, np.ndarray):
         if value.dtype.kind in "biuf":
-            found.extend(value.astype("f8").ravel().tolist())
+            collected.extend(value.astype("f8").ravel().tolist())
     elif isinstance(value, str):
         text = value.removeprefix("{value=").removesuffix("}") if value.startswith("{value=") else value
         try:
@@ -165,15 +186,15 @@ def _collect(value: object, found: list[float]) -> None:
         except ValueError:
             return
         if not isinstance(parsed, str):
-            _collect(parsed, found)
+            _collect(parsed, collected)
     elif isinstance(value, Mapping):
         for item in value.values():
-            _collect(item, found)
+            _collect(item, collected)
     elif isinstance(value, list | tuple):
         for item in value:
-            _collect(item, found)
+            _collect(item, collected)
     elif isinstance(value, int | float | np.number):
-        found.append(float(value))
+        collected.append(float(value))
 
 
 def _plain(value: Value) -> object:

@@ -1,16 +1,17 @@
-"""CPU time and memory of the processes on this machine that take part, found by the ports they listen on."""
+"""CPU time and memory of the processes on this machine that take part; they are found by the ports they listen on."""
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+import httpx
 import psutil
 
 _LOCAL = {"localhost", "127.0.0.1", "::1", ""}
+_FLINK_TIMEOUT_S = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +19,8 @@ class Snapshot:
     """State of the processes at one moment.
 
     Attributes:
-        time: `time.perf_counter`.
-        cpu: Role → CPU seconds used so far, of user and system, children included.
+        time: Moment, by `time.perf_counter`.
+        cpu: Role → CPU seconds used so far, user and system, children included.
         memory: Role → resident bytes.
     """
 
@@ -37,16 +38,11 @@ class Processes:
 
     def __init__(self, roles: Mapping[str, Iterable[int]]) -> None:
         self._roots = {role: [p for pid in pids if (p := _process(pid))] for role, pids in roles.items()}
-        # CPU time of children that have ended is not lost: it is in their last snapshot.
+        # The CPU time of children that have ended is kept from their last snapshot.
         self._seen: dict[str, dict[tuple[int, float], float]] = {role: {} for role in self._roots}
 
-    @property
-    def roles(self) -> dict[str, int]:
-        """Role → number of processes."""
-        return {role: len(roots) for role, roots in self._roots.items()}
-
     def snapshot(self) -> Snapshot:
-        """Look at all of them."""
+        """Return the CPU time and memory of all roles."""
         cpu, memory = {}, {}
         for role, roots in self._roots.items():
             memory[role] = 0
@@ -63,7 +59,7 @@ class Processes:
 
 
 def listener(url: str) -> list[int]:
-    """Process that listens at an address; none if that is another machine, or another user's process."""
+    """Return the process that listens at an address; none on another machine, or if it is another user's process."""
     parts = urlsplit(url if "//" in url else f"//{url}")
     if (parts.hostname or "") not in _LOCAL or parts.port is None:
         return []
@@ -71,18 +67,34 @@ def listener(url: str) -> list[int]:
 
 
 def listeners(ports: Iterable[int]) -> list[int]:
-    """Processes that listen on ports of this machine."""
+    """Return the processes that listen on ports of this machine."""
     wanted = set(ports)
-    found = set()
+    pids = set()
     for process in psutil.process_iter():
         try:
             for connection in process.net_connections(kind="tcp"):
                 if connection.status == psutil.CONN_LISTEN and connection.laddr.port in wanted:
-                    found.add(process.pid)
+                    pids.add(process.pid)
         except (psutil.Error, OSError):
             continue
-    # A socket is inherited by children, which count with their parent.
-    return [pid for pid in sorted(found) if not found & {parent.pid for parent in psutil.Process(pid).parents()}]
+    # Children inherit the socket; they count with their parent.
+    return [pid for pid in sorted(pids) if not pids & {parent.pid for parent in psutil.Process(pid).parents()}]
+
+
+def taskmanager_ports(url: str) -> list[int]:
+    """Return the ports that the TaskManagers of a Flink cluster listen on.
+
+    Args:
+        url: `http://host:port` of Flink's REST API.
+
+    Raises:
+        httpx.HTTPError: If Flink does not answer.
+    """
+    address = url if "://" in url else f"http://{url}"
+    response = httpx.get(f"{address}/taskmanagers", timeout=_FLINK_TIMEOUT_S, trust_env=False).raise_for_status()
+    # Such as pekko.tcp://flink@localhost:41871/user/rpc/taskmanager_0
+    paths = [manager["path"] for manager in response.json()["taskmanagers"]]
+    return [int(path.partition("@")[2].partition("/")[0].rpartition(":")[2]) for path in paths]
 
 
 def suspend(pids: Iterable[int]) -> None:
@@ -92,14 +104,9 @@ def suspend(pids: Iterable[int]) -> None:
 
 
 def resume(pids: Iterable[int]) -> None:
-    """Let them go on."""
+    """Continue processes and their descendants that `suspend` stopped."""
     for process in _with_children([p for pid in pids if (p := _process(pid))]):
         process.resume()
-
-
-def own() -> int:
-    """This process."""
-    return os.getpid()
 
 
 def _process(pid: int) -> psutil.Process | None:
@@ -110,11 +117,11 @@ def _process(pid: int) -> psutil.Process | None:
 
 
 def _with_children(roots: Iterable[psutil.Process]) -> list[psutil.Process]:
-    found: dict[int, psutil.Process] = {}
+    processes: dict[int, psutil.Process] = {}
     for root in roots:
         try:
             for process in [root, *root.children(recursive=True)]:
-                found[process.pid] = process
+                processes[process.pid] = process
         except psutil.Error:
             continue
-    return list(found.values())
+    return list(processes.values())

@@ -1,27 +1,60 @@
-"""What a generator process writes down about each request, at little cost."""
+"""Records of a generator process about each request, at little cost."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
 
-from cluster_serving.bench.load.check import Checker
 from cluster_serving.bench.load.stats import Samples
 from cluster_serving.bench.load.tally import Tally
 from cluster_serving.bench.load.target import Failed
 from cluster_serving.protocol.inputs import Array
 
 
+class Checker:
+    """Compares answers with reference answers, the ones that each request got when it was alone.
+
+    An engine may round differently in a batch, so an answer need not equal its reference. It must be closer to its
+    reference than half of the distance between any two references. If two references are equal, mixed-up answers
+    look like right ones, and nothing is checked.
+
+    Args:
+        references: One answer per different request, flat.
+    """
+
+    def __init__(self, references: Sequence[Array]) -> None:
+        self._references = [np.asarray(reference, "f8").ravel() for reference in references]
+        distances = [_distance(a, b) for index, a in enumerate(self._references) for b in self._references[index + 1 :]]
+        self.margin = min(distances, default=0.0) / 2
+
+    @property
+    def is_possible(self) -> bool:
+        """True if the references differ."""
+        return self.margin > 0
+
+    def is_right(self, variant: int, answer: Array) -> bool:
+        """Compare the answer to request `variant` with its reference."""
+        return _distance(np.asarray(answer, "f8").ravel(), self._references[variant]) < self.margin
+
+
+def _distance(a: Array, b: Array) -> float:
+    if a.shape != b.shape or not a.size:
+        return float("inf") if a.shape != b.shape else 0.0
+    with np.errstate(invalid="ignore"):
+        distance = float(np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b)).max())
+    return distance if np.isfinite(distance) else float("inf")
+
+
 class Recorder:
     """Counts, times and checks requests; threads may share it.
 
     Args:
-        variants: Number of different requests; they are sent in turns.
+        variants: Number of different requests, which are sent in turn.
         limit: Requests to send; None: until `stop`.
-        checker: Knows the right answers; None checks nothing.
+        checker: Compares the answers; None checks nothing.
         check_every: One answer in so many is checked.
     """
 
@@ -39,15 +72,15 @@ class Recorder:
 
     @property
     def wants_more(self) -> bool:
-        """Whether to send another request."""
+        """True if another request is to be sent."""
         return not self._stopped and (self._limit is None or self._next < self._limit)
 
     def stop(self) -> None:
-        """Send no more; what is on its way is waited for."""
+        """Send no more requests; those in flight are waited for."""
         self._stopped = True
 
     def send(self, name: Hashable | None = None) -> tuple[Hashable, int] | None:
-        """Take the next request: its name (a number unless given) and variant; None if no more are wanted."""
+        """Return the name (a number unless given) and variant of the next request; None if no more are wanted."""
         with self._lock:
             if not self.wants_more:
                 return None
@@ -58,13 +91,13 @@ class Recorder:
             return name, index % self._variants
 
     def answered(self, name: Hashable, started: float, variant: int, read: Callable[[], Array]) -> None:
-        """An answer came; it is looked at only if it is to be checked.
+        """Record an answer; it is decoded only if it is to be checked.
 
         Args:
-            name: Of the request.
-            started: When it was sent, or was due (`time.perf_counter`).
-            variant: Of the request.
-            read: Gives the numbers of the answer, or raises `Failed`.
+            name: Name of the request.
+            started: Moment at which it was sent, or was due (`time.perf_counter`).
+            variant: Variant of the request.
+            read: Returns the numbers of the answer, or raises `Failed`.
         """
         now = time.perf_counter()
         with self._lock:
@@ -86,17 +119,17 @@ class Recorder:
                     self.tally.check(right)
 
     def failed(self, name: Hashable, code: str) -> None:
-        """An error came."""
+        """Record an error."""
         with self._lock:
             self.tally.fail(name, code)
 
     def lost(self, name: Hashable) -> None:
-        """Nothing came."""
+        """Record that no answer came."""
         with self._lock:
             self.tally.lose(name)
 
     def take(self) -> tuple[Samples, Samples, int]:
-        """When the requests since the last call finished, their latencies in seconds, and how many were sent in all."""
+        """Return the finish times and latencies in seconds since the last call, and the number of requests sent."""
         with self._lock:
             finished, seconds, sent = self._finished, self._seconds, self.tally.sent
             self._finished, self._seconds = [], []

@@ -1,4 +1,4 @@
-"""What a measurement found."""
+"""The result of a measurement."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 from cluster_serving.bench.load.processes import Snapshot
 from cluster_serving.bench.load.stats import Latency
+from cluster_serving.protocol.stats import BATCH_SIZES, JobStats
 
 
 @dataclass(frozen=True)
@@ -18,29 +19,29 @@ class Result:
     Attributes:
         mode: See `generator.Load`.
         client: `sync`, `async` or `http`.
-        concurrency: Requests on their way at a time, at most; not used by open loop.
+        concurrency: Most requests in flight; not used by the open mode.
         generators: Generator processes.
-        offered: Rate that was asked for (open loop), or at which requests were sent.
+        offered: Rate that was asked for (open mode), or at which requests were sent.
         sent_rate: Rate at which requests were sent; below `offered` if the generator could not keep up.
         achieved: Rate of answers.
-        seconds: What the rates and latencies are of.
-        stable: Whether the last three windows agree within 10 %; None if a number of requests was sent.
+        seconds: Duration over which the rates and latencies were taken.
+        stable: True if the last three windows agree within 10 %; None if a number of requests was sent.
         windows: Rate of each window after the warm-up.
-        latency_ms: Of answered requests.
-        histogram: Of the same.
-        sent: Requests in all, warm-up included; so are the counts below.
+        latency_ms: Latencies of the answered requests.
+        histogram: Distribution of the same latencies.
+        sent: Requests in all, warm-up included, as in the counts below.
         answered: Requests with a result.
         errors: Code → requests that were answered with it.
-        lost: Requests that nothing came back for.
-        repeated: Answers that nobody was waiting for.
-        checked: Answers that were compared with what is right.
+        lost: Requests without an answer.
+        repeated: Answers without an open request.
+        checked: Answers that were compared with their reference.
         wrong: Answers that were not right.
-        can_check: Whether the answers to different requests differ, so that a check says anything.
+        can_check: True if the answers to different requests differ; otherwise a check says nothing.
         cpu_seconds_per_1000: Role → CPU seconds per 1,000 answers; a cluster-wide role counts idle work too.
         cpu_share: Role → CPU seconds per second: 1 is one core.
-        generator_cpu_seconds: CPU time of the generators as they saw it themselves, warm-up included.
+        generator_cpu_seconds: CPU time of the generators as measured by themselves, warm-up included.
         peak_memory_mb: Role → largest resident memory at a window's border, in MiB.
-        job: What the job did meanwhile; see `work.grown`.
+        job: Work of the job in this time; see `job_work`.
     """
 
     mode: str
@@ -70,15 +71,36 @@ class Result:
     job: Mapping[str, Any] | None
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON, which has no NaN."""
+        """Return the result for JSON, where None stands for NaN."""
         raw = asdict(self)
         raw["latency_ms"] = {name: None if math.isnan(ms) else ms for name, ms in raw["latency_ms"].items()}
         return raw
 
 
 def cost(before: Snapshot, after: Snapshot, answers: int) -> tuple[dict[str, float], dict[str, float]]:
-    """CPU seconds per 1,000 answers, and cores used, by role; roles without a process are left out."""
+    """Return CPU seconds per 1,000 answers, and cores used, by role; roles without a process are left out."""
     seconds = after.time - before.time
     used = {role: after.cpu[role] - before.cpu.get(role, 0.0) for role in after.cpu if before.memory.get(role)}
     per_thousand = {role: round(cpu / answers * 1000, 4) for role, cpu in used.items()} if answers else {}
     return per_thousand, {role: round(cpu / seconds, 4) for role, cpu in used.items()} if seconds > 0 else {}
+
+
+def job_work(before: JobStats | None, after: JobStats | None) -> dict[str, Any] | None:
+    """Return the work of a job between two readings of its totals; None if there was none.
+
+    Returns:
+        `batches` and their mean `batchSize`; means over batches of `queueWaitMs` (of the oldest request), `inferenceMs`
+        and `writeMs`; `batchSizes`: upper bound of the size → batches.
+    """
+    if before is None or after is None or after.batches <= before.batches:
+        return None
+    batches = after.batches - before.batches
+    counts = zip((*map(str, BATCH_SIZES), "inf"), before.batch_sizes, after.batch_sizes, strict=True)
+    return {
+        "batches": batches,
+        "batchSize": round((after.requests - before.requests) / batches, 2),
+        "queueWaitMs": round((after.wait_us - before.wait_us) / batches / 1000, 3),
+        "inferenceMs": round((after.inference_us - before.inference_us) / batches / 1000, 3),
+        "writeMs": round((after.write_us - before.write_us) / batches / 1000, 3),
+        "batchSizes": {bound: new - old for bound, old, new in counts if new > old},
+    }

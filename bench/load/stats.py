@@ -1,4 +1,4 @@
-"""Arithmetic of a measurement: percentiles, stability, arrival times, ratios. No clock and no network here."""
+"""Arithmetic of a measurement: percentiles, stability, arrival times and ratios."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class Latency:
     """Latencies of one measurement, in milliseconds; NaN if nothing was answered.
 
     Attributes:
-        p50: Half of the requests were faster.
-        p95: 95 % were.
-        p99: 99 % were.
-        max: The slowest.
+        p50: Median.
+        p95: 95th percentile.
+        p99: 99th percentile.
+        max: Latency of the slowest request.
         mean: Average.
     """
 
@@ -36,18 +36,18 @@ class Latency:
         """Summarize latencies given in seconds."""
         if not seconds.size:
             return cls(*[float("nan")] * 5)
-        # "higher": a percentile is a latency that was measured, and the tail is not flattered.
+        # "higher" gives a latency that was measured; interpolation would make the tail look shorter.
         ranks = np.percentile(seconds, [50, 95, 99, 100], method="higher")
         return cls(*(round(float(value) * 1000, 4) for value in (*ranks, seconds.mean())))
 
 
 def is_stable(rates: Sequence[float], tolerance: float = 0.1, windows: int = 3) -> bool:
-    """Whether the last windows agree: none is farther than `tolerance` from their mean, and none is empty.
+    """Return True if the last windows agree: none is farther than `tolerance` from their mean, and none is empty.
 
     Args:
         rates: Requests per second of each window so far.
         tolerance: Largest deviation, as a part of the mean.
-        windows: How many windows must agree.
+        windows: Number of windows that must agree.
     """
     last = rates[-windows:]
     if len(last) < windows or min(last) <= 0:
@@ -57,7 +57,7 @@ def is_stable(rates: Sequence[float], tolerance: float = 0.1, windows: int = 3) 
 
 
 def poisson_arrivals(rate: float, seed: int) -> Iterator[float]:
-    """Endless arrival times in seconds from 0, with independent exponential gaps of mean `1 / rate`.
+    """Yield arrival times in seconds from 0, without end, with independent exponential gaps of mean `1 / rate`.
 
     Args:
         rate: Requests per second.
@@ -73,13 +73,13 @@ def poisson_arrivals(rate: float, seed: int) -> Iterator[float]:
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """Ratio of two things that were measured in turns.
+    """Ratio of two servers that were measured in turns.
 
     Attributes:
-        median: Of the ratios of the rounds.
-        low: Smallest of them.
-        high: Largest of them.
-        rounds: How many.
+        median: Median of the rounds' ratios.
+        low: Smallest ratio.
+        high: Largest ratio.
+        rounds: Number of rounds.
     """
 
     median: float
@@ -89,8 +89,8 @@ class Ratio:
 
     @classmethod
     def of(cls, ours: Sequence[float], theirs: Sequence[float]) -> Ratio | None:
-        """Pair the rounds of both, in order; None if there is none in which both were measured."""
+        """Pair the rounds of both, in order. Return None if there is no round in which both were measured."""
         ratios = [a / b for a, b in zip(ours, theirs, strict=False) if a > 0 and b > 0]
-        return (
-            cls(round(median(ratios), 4), round(min(ratios), 4), round(max(ratios), 4), len(ratios)) if ratios else None
-        )
+        if not ratios:
+            return None
+        return cls(round(median(ratios), 4), round(min(ratios), 4), round(max(ratios), 4), len(ratios))

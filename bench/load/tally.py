@@ -1,4 +1,4 @@
-"""What became of each request: every one that was sent is answered, failed or lost."""
+"""The account of all requests: every one that was sent is answered, failed or lost."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 
-@dataclass(slots=True)
+@dataclass
 class Tally:
-    """Accounts for requests by their name, which is their uri where the protocol has one.
+    """Accounts for requests by their name, which is the uri where the protocol has one.
 
     Attributes:
         sent: Requests that were sent.
         answered: Requests with a result.
         errors: Code of an error → requests that were answered with it.
         repeated: Answers to requests that had one already, or that were never sent.
-        checked: Results that were compared with what is right.
+        checked: Results that were compared with their reference.
         wrong: Results that were not right.
     """
 
@@ -30,27 +30,22 @@ class Tally:
     _lost: int = 0
 
     @property
-    def waiting(self) -> int:
-        """Requests that are on their way."""
-        return len(self._open)
-
-    @property
     def lost(self) -> int:
-        """Requests that nothing came back for; meaningful when the sender has stopped waiting."""
+        """Requests without an answer; meaningful when the sender has stopped waiting."""
         return self._lost + len(self._open)
 
     @property
     def failed(self) -> int:
         """Requests that were answered with an error."""
-        return self.errors.total()
+        return sum(self.errors.values())
 
     def send(self, name: Hashable) -> None:
-        """A request leaves."""
+        """Count a request that leaves."""
         self.sent += 1
         self._open.add(name)
 
     def answer(self, name: Hashable) -> bool:
-        """A result came; False if it belongs to no open request."""
+        """Count a result. Return False if it belongs to no open request."""
         if name not in self._open:
             self.repeated += 1
             return False
@@ -59,17 +54,17 @@ class Tally:
         return True
 
     def fail(self, name: Hashable, code: str) -> None:
-        """An error came instead of a result."""
+        """Count an error that came instead of a result."""
         self._open.discard(name)
         self.errors[code] += 1
 
     def lose(self, name: Hashable) -> None:
-        """The sender has given up waiting."""
+        """Count a request whose sender has stopped waiting."""
         self._open.discard(name)
         self._lost += 1
 
     def check(self, right: bool) -> None:
-        """A result was compared."""
+        """Count a result that was compared."""
         self.checked += 1
         self.wrong += not right
 

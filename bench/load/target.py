@@ -1,8 +1,7 @@
-"""What is measured: a job through one of the ways of asking it."""
+"""The ways of asking: a job through Redis, or a server through HTTP."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -18,7 +17,7 @@ from cluster_serving.protocol.results import decode_result
 
 
 class Lost(Exception):
-    """Nothing came back for a request."""
+    """No answer came to a request."""
 
 
 class Failed(Exception):
@@ -26,14 +25,13 @@ class Failed(Exception):
 
 
 @dataclass(frozen=True)
-class Where:
-    """The address of what is measured, and what to send; goes to the generator processes.
+class Endpoint:
+    """The address that is measured and the requests to send; generator processes get a copy.
 
     Attributes:
-        kind: `redis`; `predict` (the original's JSON), `v2` (KServe, binary tensors), `v2-json`,
-            `rows` (JSON rows without names)
-            or `raw` (the bytes of the input) over HTTP.
-        url: Of Redis, or the full one of the HTTP request.
+        kind: `redis`; or over HTTP `predict` (the original's JSON), `v2` (KServe, binary tensors), `v2-json`,
+            `rows` (JSON rows without names) or `raw` (the bytes of the input).
+        url: Address of Redis, or of the HTTP request with its path.
         job: `jobName`, for `redis`.
         records: The different requests.
         timeout: Seconds after which a request counts as lost.
@@ -51,39 +49,40 @@ class Where:
 
 
 class Target(Protocol):
-    """Something that answers; used by one event loop."""
+    """A server that answers; used by one event loop."""
 
     async def ask(self, variant: int) -> object:
         """Send request `variant` and wait for its answer.
 
         Raises:
-            Failed: It was answered with an error.
-            Lost: Nothing came back.
+            Failed: If it is answered with an error.
+            Lost: If no answer comes in time.
         """
 
     def read(self, answer: object) -> Array:
-        """All numbers of an answer, flat."""
+        """Return all numbers of an answer, flat."""
 
     async def close(self) -> None:
         """Disconnect."""
 
 
-def open_target(where: Where) -> Target:
-    """Connect lazily; call it in the event loop."""
-    return RedisTarget(where) if where.kind == "redis" else HttpTarget(where)
+def open_target(endpoint: Endpoint) -> Target:
+    """Return a target that connects at its first request; call it in the event loop."""
+    return RedisTarget(endpoint) if endpoint.kind == "redis" else HttpTarget(endpoint)
 
 
 class RedisTarget:
-    """A job through the native client; `Exchange` is what asyncio applications use to have many requests in flight."""
+    """A job through the native client; asyncio applications use `Dispatcher` to have many requests in flight."""
 
-    def __init__(self, where: Where) -> None:
-        self._where = where
-        self._exchange = Dispatcher(connect_async(url=where.url))
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._dispatcher = Dispatcher(connect_async(url=endpoint.url))
 
     async def ask(self, variant: int) -> object:
         """See `Target`."""
+        endpoint = self._endpoint
         try:
-            return await self._exchange.request(self._where.job, self._where.records[variant], self._where.timeout)
+            return await self._dispatcher.request(endpoint.job, endpoint.records[variant], endpoint.timeout)
         except ResultTimeout as error:
             raise Lost(str(error)) from None
         except ServingError as error:
@@ -98,24 +97,23 @@ class RedisTarget:
 
     async def close(self) -> None:
         """See `Target`."""
-        await self._exchange.close()
+        await self._dispatcher.close()
 
 
 class HttpTarget:
-    """A job through a front end, or a peer."""
+    """A job through a front end, or another server."""
 
-    def __init__(self, where: Where) -> None:
-        self._timeout = where.timeout
-        self._kind = where.kind
-        self._client = HttpClient(where.url)
-        self._requests = [encode_request(where.url, *_body(where, record)) for record in where.records]
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._timeout = endpoint.timeout
+        self._kind = endpoint.kind
+        self._client = HttpClient(endpoint.url)
+        self._requests = [encode_request(endpoint.url, *_body(endpoint, record)) for record in endpoint.records]
 
     async def ask(self, variant: int) -> object:
         """See `Target`."""
         try:
-            async with asyncio.timeout(self._timeout):
-                response = await self._client.ask(self._requests[variant])
-        except (TimeoutError, OSError) as error:
+            response = await self._client.ask(self._requests[variant], self._timeout)
+        except OSError as error:
             raise Lost(f"{type(error).__name__}: {error}") from None
         if response.status != 200:
             raise Failed(f"HTTP {response.status}")
@@ -135,26 +133,26 @@ class HttpTarget:
         await self._client.close()
 
 
-def _body(where: Where, record: Record) -> tuple[bytes, dict[str, str]]:
-    headers = dict(where.headers)
-    if where.kind == "v2":
-        body, more = payload.v2_body(record, where.batched)
-        return body, headers | more
-    if where.kind == "raw":
+def _body(endpoint: Endpoint, record: Record) -> tuple[bytes, dict[str, str]]:
+    headers = dict(endpoint.headers)
+    if endpoint.kind == "v2":
+        body, v2_headers = payload.v2_body(record, endpoint.batched)
+        return body, headers | v2_headers
+    if endpoint.kind == "raw":
         return payload.raw_body(record), {"Content-Type": "application/octet-stream"} | headers
-    encode = {"predict": payload.predict_body, "rows": payload.rows_body, "v2-json": payload.v2_json_body}[where.kind]
-    return encode(record), headers
+    encoders = {"predict": payload.predict_body, "rows": payload.rows_body, "v2-json": payload.v2_json_body}
+    return encoders[endpoint.kind](record), headers
 
 
-async def references(where: Where) -> list[Array]:
-    """Ask every different request once, alone.
+async def references(endpoint: Endpoint) -> list[Array]:
+    """Ask every different request once, alone, and return the answers.
 
     Raises:
-        Failed: One was answered with an error.
-        Lost: One was not answered.
+        Failed: If one is answered with an error.
+        Lost: If one is not answered in time.
     """
-    target = open_target(where)
+    target = open_target(endpoint)
     try:
-        return [target.read(await target.ask(variant)) for variant in range(len(where.records))]
+        return [target.read(await target.ask(variant)) for variant in range(len(endpoint.records))]
     finally:
         await target.close()

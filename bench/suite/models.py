@@ -1,6 +1,6 @@
-"""The models of the benchmark, made on the spot with random weights: only their size matters.
+"""The models of the benchmark, made when they are needed, with random weights: only their size matters.
 
-Run as a program, so that TensorFlow stays out of the process that measures:
+This file is run as a program, so that TensorFlow is not loaded into the process that measures:
 `python -m cluster_serving.bench.suite.models FOLDER NAME...`.
 """
 
@@ -20,7 +20,7 @@ NAMES = ("mlp", "mobilenet", "noop", "sleep")
 
 
 def ensure(folder: Path, names: Sequence[str] = NAMES) -> dict[str, Path]:
-    """Model folders by name; made if they are missing."""
+    """Return model folders by name; missing models are made."""
     missing = [name for name in names if not (folder / f"{name}.made").exists()]
     if missing:
         environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
@@ -29,7 +29,7 @@ def ensure(folder: Path, names: Sequence[str] = NAMES) -> dict[str, Path]:
 
 
 def save_mlp(folder: Path) -> None:
-    """`x` float32 [?, 64] → `y` float32 [?, 10]: two hidden layers of 64."""
+    """Save a model `x` float32 [?, 64] → `y` float32 [?, 10] with two hidden layers of 64."""
     from openvino import opset13 as ops
 
     random = np.random.default_rng(0)
@@ -42,7 +42,7 @@ def save_mlp(folder: Path) -> None:
 
 
 def save_noop(folder: Path) -> None:
-    """`x` float32 [?, ?] → `y` float32 [?, 1], its first number: what is left is the pipeline."""
+    """Save a model `x` float32 [?, ?] → `y` float32 [?, 1], the first number of `x`; it costs next to nothing."""
     from openvino import opset13 as ops
 
     x = ops.parameter([-1, -1], np.float32, name="x")
@@ -51,9 +51,9 @@ def save_noop(folder: Path) -> None:
 
 
 def save_mobilenet(folder: Path) -> None:
-    """`x` float32 [?, 224, 224, 3] from 0 to 255 → `y` float32 [?, 1000]: MobileNetV2 of Keras applications.
+    """Save MobileNetV2 of Keras applications: `x` float32 [?, 224, 224, 3] from 0 to 255 → `y` float32 [?, 1000].
 
-    The weights are random. The last layer's are large, so that different images get different classes.
+    The weights are random. Those of the last layer are large, so that different images get different classes.
     """
     import keras
     import openvino
@@ -61,7 +61,7 @@ def save_mobilenet(folder: Path) -> None:
     keras.utils.set_random_seed(0)
     base = keras.applications.MobileNetV2(input_shape=(224, 224, 3), weights=None, classifier_activation=None)
     images = np.random.default_rng(0).random((16, 7, 7, 3)).astype("f4").repeat(32, 1).repeat(32, 2) * 2 - 1
-    # Untrained normalization lets every image's features collapse; fit it to some images.
+    # Without fitted normalization all images have nearly the same features; fit it to some images.
     for layer in base.layers:
         if isinstance(layer, keras.layers.BatchNormalization):
             layer.momentum = 0.0
@@ -83,13 +83,13 @@ def save_mobilenet(folder: Path) -> None:
 
 
 def save_sleep(folder: Path) -> None:
-    """`x` float32 [?, 1] → `y` float32 [?, 1], after a sleep of 50 ms that uses no CPU."""
+    """Save a model `x` float32 [?, 1] → `y` float32 [?, 1] that sleeps 50 ms and uses no CPU."""
     import tensorflow as tf
 
     def function(x: Any) -> Any:
         spec: dict[str, Any] = {"output_types": [tf.float32], "output_shapes": [[None, 1]]}
         data = tf.raw_ops.TensorDataset(components=[x], output_shapes=[[None, 1]])
-        # It sleeps before the element, and again before it finds that there is no other.
+        # It sleeps before the element, and again before the end of the data set.
         data = tf.raw_ops.SleepDataset(input_dataset=data, sleep_microseconds=SLEEP_MS * 500, **spec)
         return {"y": tf.raw_ops.DatasetToSingleElement(dataset=data, **spec)[0]}
 
@@ -108,7 +108,7 @@ def _save_ir(folder: Path, x: Any, y: Any) -> None:
 
 
 def main(folder: Path, names: Sequence[str]) -> None:
-    """Make some of them."""
+    """Make the models of these names."""
     # Importing OpenVINO would otherwise fork a child that reports the import over the network.
     sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
     saves = {"mlp": save_mlp, "noop": save_noop, "mobilenet": save_mobilenet, "sleep": save_sleep}

@@ -1,4 +1,4 @@
-"""Other servers, each in an environment of its own that is made when it is needed."""
+"""The peers: other servers, each in an environment of its own that is made when it is needed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster_serving.bench.load.payload import Record, raw_body
-from cluster_serving.bench.load.target import Failed, Lost, Where, references
+from cluster_serving.bench.load.target import Endpoint, Failed, Lost, references
 from cluster_serving.bench.suite.stack import Unavailable, free_port, stop_tree, wait_for_port
 
 SOURCES = Path("bench/peers")
@@ -25,14 +25,15 @@ SOURCES = Path("bench/peers")
 
 @dataclass(frozen=True)
 class Peer:
-    """How a server is started and asked.
+    """A server: its command and its requests.
 
     Attributes:
-        command: After the environment's `bin/`; `{port}` and `{folder}` (an empty one) are filled in.
-        path: Of the request.
-        kinds: Work → how a request is encoded; see `target.Where.kind`.
-        prepare: Commands before it, likewise.
-        environment: Further variables.
+        command: Program in the environment's `bin/` with its arguments; `{port}` and `{folder}` (an empty folder) are
+            filled in.
+        path: Path of the request.
+        kinds: Work → encoding of a request; see `target.Endpoint.kind`.
+        prepare: Commands that run before, written like `command`.
+        environment: Further environment variables.
     """
 
     command: tuple[str, ...] = ("python", "server.py")
@@ -63,7 +64,7 @@ PEERS = {
     "triton": Peer(
         path="/v2/models/bench/infer",
         kinds=_V2,
-        # It embeds Python, and has to find the library of this one, not the system's.
+        # Triton embeds Python, and must load the library of this Python, not the system's.
         environment={"PYTRITON_HOME": "{folder}", "LD_LIBRARY_PATH": sysconfig.get_config_var("LIBDIR") or ""},
     ),
     "torchserve": Peer(
@@ -81,19 +82,19 @@ PEERS = {
         ),
     ),
 }
-"""The servers that are compared."""
+"""The peers by name."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """What a server shall do.
+    """The work of a server.
 
     Attributes:
         kind: `jpeg`, `tensor` or `vector`.
         model: Folder of the IR.
         records: The different requests.
         workers: Copies of the model.
-        threads: Of each.
+        threads: Threads of each copy.
         single: Compile the model for single records, as Cluster Serving does where that is faster; for the bare loop.
         precision: `inferencePrecision` of Cluster Serving.
     """
@@ -107,7 +108,7 @@ class Work:
     precision: str = ""
 
     def environment(self, port: int = 0) -> dict[str, str]:
-        """Variables that `engine.py` reads."""
+        """Return the environment variables that `engine.py` reads."""
         return {
             "BENCH_KIND": self.kind,
             "BENCH_MODEL": str(self.model.absolute()),
@@ -121,16 +122,16 @@ class Work:
         }
 
 
-def install(name: str, environments: Path, say: Callable[[str], None]) -> Path:
-    """Make the environment of a peer unless it is there; returns its `bin`.
+def install(name: str, environments: Path, report: Callable[[str], None]) -> Path:
+    """Make the environment of a peer unless it exists, and return its `bin`.
 
     Raises:
-        Unavailable: Its packages cannot be installed; the text is what pip said.
+        Unavailable: If its packages cannot be installed; the text is pip's message.
     """
     folder, wanted = (environments / name).absolute(), (SOURCES / name / "requirements.txt").read_text("utf8")
     marker = folder / "installed"
     if not marker.exists() or marker.read_text("utf8") != wanted:
-        say(f"Installing {name} in {folder}")
+        report(f"Installing {name} in {folder}")
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
         pip = [str(folder / "bin/python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         done = subprocess.run(
@@ -144,25 +145,25 @@ def install(name: str, environments: Path, say: Callable[[str], None]) -> Path:
 
 @contextmanager
 def serving(
-    name: str, work: Work, environments: Path, folder: Path, say: Callable[[str], None]
-) -> Iterator[tuple[Where, int]]:
-    """Run a peer; gives its address and process.
+    name: str, work: Work, environments: Path, folder: Path, report: Callable[[str], None]
+) -> Iterator[tuple[Endpoint, int]]:
+    """Run a peer for the time of a `with` block, and yield its address and process id.
 
     Args:
         name: Key of `PEERS`.
-        work: What it shall do.
-        environments: Folder of the environments; or the `bin` of one that has what the peer needs.
-        folder: For logs and its files.
-        say: Told what happens.
+        work: The work.
+        environments: Folder of the environments; or the `bin` of one that has the peer's packages.
+        folder: Folder for logs and the peer's files.
+        report: Called with lines of progress.
 
     Raises:
-        Unavailable: It cannot do this work, or did not start; the text says why.
+        Unavailable: If the peer cannot do this work or does not start; the text says why.
     """
     peer = PEERS[name]
     if work.kind not in peer.kinds:
         raise Unavailable(f"{name} is not set up for {work.kind}")
     has_python = (environments / "python").exists()
-    binaries = environments if has_python else install(name, environments, say)
+    binaries = environments if has_python else install(name, environments, report)
     port = free_port()
     home = (folder / name).absolute()
     shutil.rmtree(home, ignore_errors=True)
@@ -188,9 +189,9 @@ def serving(
         )  # fmt: skip
     try:
         wait_for_port(port, process, log)
-        where = Where(peer.kinds[work.kind], f"http://127.0.0.1:{port}{peer.path}", "", work.records)
-        _wait_until_it_answers(where, process, log)
-        yield where, process.pid
+        endpoint = Endpoint(peer.kinds[work.kind], f"http://127.0.0.1:{port}{peer.path}", "", work.records)
+        _wait_for_answers(endpoint, process, log)
+        yield endpoint, process.pid
     finally:
         stop_tree(process)
 
@@ -200,28 +201,26 @@ def _filled(binaries: Path, command: Sequence[str], fill: dict[str, str]) -> lis
     return [str(binaries / program), *arguments]
 
 
-def _wait_until_it_answers(where: Where, process: subprocess.Popen[bytes], log: Path, timeout: float = 45) -> None:
+def _wait_for_answers(endpoint: Endpoint, process: subprocess.Popen[bytes], log: Path, timeout: float = 45) -> None:
     deadline, problem = time.monotonic() + timeout, "no answer"
     while time.monotonic() < deadline and process.poll() is None:
         try:
-            asyncio.run(references(where))
+            asyncio.run(references(endpoint))
             return
         except (Failed, Lost, OSError, ValueError, KeyError) as error:
             problem = f"{type(error).__name__}: {error}"
         time.sleep(0.3)
-    raise Unavailable(f"it does not answer ({problem}); see {log}")
+    raise Unavailable(f"the server does not answer ({problem}); see {log}")
 
 
 def bare_answers(work: Work, folder: Path) -> list[list[float]]:
-    """What is right: the answers of the bare model."""
-    answers: list[list[float]] = _bare(work, folder, "answers", 1)
-    return answers
+    """Return the right answers: those of the bare model."""
+    return _bare(work, folder, "answers", 1)  # type: ignore[no-any-return]
 
 
 def bare_rate(work: Work, folder: Path, seconds: float, batch: int) -> dict[str, float]:
-    """The bare loop: `rate` in answers per second, and `cpu` seconds per 1,000 answers."""
-    rate: dict[str, float] = _bare(work, folder, str(seconds), batch)
-    return rate
+    """Measure the bare loop: `rate` in answers per second, and `cpu` seconds per 1,000 answers."""
+    return _bare(work, folder, str(seconds), batch)  # type: ignore[no-any-return]
 
 
 def _bare(work: Work, folder: Path, seconds: str, batch: int) -> Any:

@@ -1,4 +1,4 @@
-"""Cluster Serving as a user runs it: its commands, in a folder that is thrown away, on free ports."""
+"""Cluster Serving as a user runs it: the commands, in a temporary folder, on free ports."""
 
 from __future__ import annotations
 
@@ -15,25 +15,24 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import psutil
 
-from cluster_serving.bench.load.flink import taskmanager_ports
 from cluster_serving.bench.load.payload import Record
-from cluster_serving.bench.load.processes import listener, listeners, resume, suspend
-from cluster_serving.bench.load.target import Where
+from cluster_serving.bench.load.processes import listener, listeners, resume, suspend, taskmanager_ports
+from cluster_serving.bench.load.target import Endpoint
 
 _BIN = Path(sys.executable).parent
 _COMMAND_TIMEOUT = 300
 
 
 class Unavailable(Exception):
-    """Something that is to be measured cannot be started here; the text says why."""
+    """A server cannot be started on this machine; the text says why."""
 
 
 def free_port() -> int:
-    """A port that nothing listens on."""
+    """Return a port that is free."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -43,7 +42,7 @@ class Stack:
     """Redis, Flink and jobs; use it in a `with` statement."""
 
     def __init__(self) -> None:
-        # A short path: Flink's scripts take none with spaces, and Unix sockets none that is long.
+        # A short path: Flink's scripts fail at spaces, and Unix sockets at long paths.
         self.folder = Path(tempfile.mkdtemp(prefix="cluster-serving-bench-"))
         self.redis_port, self.flink_port = free_port(), free_port()
         self.redis_url = f"redis://127.0.0.1:{self.redis_port}/0"
@@ -51,8 +50,8 @@ class Stack:
         self._environment = os.environ | {"CLUSTER_SERVING_HOME": str(self.folder / "home")}
         self._front_ends: list[subprocess.Popen[bytes]] = []
 
-    def __enter__(self) -> Self:
-        # What was started outlives this process, so a polite end of it must come by here too.
+    def __enter__(self) -> Stack:
+        # The services outlive this process, so they must be stopped on SIGTERM too.
         signal.signal(signal.SIGTERM, _exit)
         return self
 
@@ -63,10 +62,10 @@ class Stack:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def start(self, job: str, model: Path, **settings: Any) -> float:
-        """Start a job; returns the seconds that the command took.
+        """Start a job, and return the seconds that the command took.
 
         Raises:
-            Unavailable: It did not start; the text is what the command said.
+            Unavailable: If the job does not start; the text is the command's message.
         """
         self._config(job, modelPath=str(model.absolute()), **settings)
         started = time.perf_counter()
@@ -78,7 +77,7 @@ class Stack:
         self._command("cluster-serving-stop", job, job)
 
     def shutdown(self) -> None:
-        """Stop everything."""
+        """Stop the front ends, the jobs, Flink and Redis."""
         for process in self._front_ends:
             stop_tree(process)
         self._front_ends.clear()
@@ -89,31 +88,28 @@ class Stack:
 
     @contextmanager
     def running(self, job: str, model: Path, **settings: Any) -> Iterator[None]:
-        """A job for the time of a `with` block."""
+        """Run a job for the time of a `with` block."""
         self.start(job, model, **settings)
         try:
             yield
         finally:
             self.stop(job)
 
-    def where(self, job: str, records: Sequence[Record], timeout: float = 60.0) -> Where:
-        """The job through the native client."""
-        return Where("redis", self.redis_url, job, records, timeout)
+    def endpoint(self, job: str, records: Sequence[Record], timeout: float = 60.0) -> Endpoint:
+        """Return the address of a job for the native client."""
+        return Endpoint("redis", self.redis_url, job, records, timeout)
 
     def front_end(self, job: str) -> str:
-        """Start the HTTP front end of a job; returns its address.
+        """Start the HTTP front end of a job, and return its address.
 
         Raises:
-            Unavailable: There is none, or it did not start.
+            Unavailable: If it does not start.
         """
-        command = _BIN / "cluster-serving-http"
-        if not command.exists():
-            raise Unavailable("this installation has no cluster-serving-http")
         port = free_port()
         options = ("--interface", "127.0.0.1", "--port", str(port), "--grpcPort", "0", "--redisUrl", self.redis_url)
         log = (self.folder / "front-end.log").open("wb")
         process = subprocess.Popen(
-            [str(command), "-c", str(self.folder / job / "config.yaml"), *options],
+            [str(_BIN / "cluster-serving-http"), "-c", str(self.folder / job / "config.yaml"), *options],
             env=self._environment,
             stdout=log,
             stderr=log,
@@ -124,7 +120,7 @@ class Stack:
         return f"http://127.0.0.1:{port}"
 
     def roles(self, http_url: str = "") -> dict[str, list[int]]:
-        """Processes of the stack by role."""
+        """Return the processes of the stack by role."""
         roles = {"Redis": listener(self.redis_url), "JobManager": listener(self.flink_url)}
         roles["TaskManager"] = listeners(taskmanager_ports(self.flink_url))
         if http_url:
@@ -133,21 +129,18 @@ class Stack:
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
-        """No CPU time for the stack while a peer is measured; for less than Flink's heartbeat timeout of 30 s."""
-        found = [pid for pids in self.roles().values() for pid in pids]
-        suspend(found)
+        """Suspend the stack while a peer is measured, for less than Flink's heartbeat timeout of 30 s."""
+        pids = [pid for pids in self.roles().values() for pid in pids]
+        suspend(pids)
         try:
             yield
         finally:
-            resume(found)
+            resume(pids)
 
     def _config(self, name: str, **settings: Any) -> None:
         folder = self.folder / name
         folder.mkdir(exist_ok=True)
-        addresses = {
-            "redisUrl": f"127.0.0.1:{self.redis_port}",
-            "flinkRestUrl": f"127.0.0.1:{self.flink_port}",
-        }
+        addresses = {"redisUrl": f"127.0.0.1:{self.redis_port}", "flinkRestUrl": f"127.0.0.1:{self.flink_port}"}
         # JSON is YAML.
         (folder / "config.yaml").write_text(json.dumps({"jobName": name} | settings | addresses))
 
@@ -170,15 +163,15 @@ def _exit(*_: object) -> None:
 
 
 def wait_for_port(port: int, process: subprocess.Popen[bytes], log: Path, timeout: float = 120) -> None:
-    """Wait until something listens.
+    """Wait until a port is listened on.
 
     Raises:
-        Unavailable: The process ended, or took too long; the text has the end of its log.
+        Unavailable: If the process ends or takes too long; the text has the end of its log.
     """
     deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:
         if process.poll() is not None:
-            raise Unavailable(f"it ended with {process.returncode}: {_tail(log)}")
+            raise Unavailable(f"the process ended with {process.returncode}: {_tail(log)}")
         with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
             return
         time.sleep(0.1)
@@ -186,7 +179,7 @@ def wait_for_port(port: int, process: subprocess.Popen[bytes], log: Path, timeou
 
 
 def stop_tree(process: subprocess.Popen[bytes], grace: float = 10) -> None:
-    """Stop a process that we started, and all its descendants."""
+    """Stop a process that this one started, and all its descendants."""
     try:
         members = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
     except psutil.NoSuchProcess:

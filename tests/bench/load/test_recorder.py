@@ -1,6 +1,6 @@
 import numpy as np
 
-from cluster_serving.bench.load.check import Checker
+from cluster_serving.bench.load.recorder import Checker
 
 REFERENCES = [np.array([1.0, 0.0]), np.array([0.0, 1.0])]
 

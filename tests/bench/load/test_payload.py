@@ -30,6 +30,14 @@ def test_binary_and_json_answers_of_kserve_read_the_same():
     assert binary.tolist() == payload.read_v2(json.dumps(plain).encode(), None).tolist() == [1, 2]
 
 
+def test_strings_of_kserve_are_read_as_json():
+    texts = [b"[[3,0.5]]", b"[]"]
+    raw = b"".join(len(text).to_bytes(4, "little") + text for text in texts)
+    head = {"outputs": [{"name": "y", "datatype": "BYTES", "shape": [2], "parameters": {"binary_data_size": len(raw)}}]}
+    text = json.dumps(head).encode()
+    assert payload.read_v2(text + raw, len(text)).tolist() == [3, 0.5]
+
+
 @pytest.mark.parametrize(
     "predictions", [[[1, 2.5]], ["{value=[1,2.5]}"], ["[1.0, 2.5]"], [{"y": [[1], [2.5]]}], ["[[1,2.5]]"]]
 )

@@ -1,0 +1,50 @@
+import pytest
+
+from cluster_serving.bench import report
+from tests.support.bench_result import RESULT
+
+
+def run_of(rate, **more):
+    raw = RESULT.to_dict()
+    return {"rate": rate, **raw, **more}
+
+
+def results(**rows):
+    machine = {"cores": 2, "cpu": "C", "memory_gb": 4, "system": "S", "python": "3.11", "packages": {"a": "1"}}
+    return {"machine": machine, "settings": {"rounds": 1}, "rows": rows}
+
+
+def test_the_document_gets_tables_and_pictures_between_its_markers(tmp_path):
+    document = tmp_path / "b.md"
+    document.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n")
+    ratio = {"median": 1.5, "low": 1.4, "high": 1.6, "rounds": 1}
+    other = {"runs": [{"rate": 66.0, "cpu": 1.0}], "ratio": ratio}
+    images = {"ours": [run_of(100.0)], "others": {"bare loop": other, "x": {"failed": "no | pipe"}}, "layouts": {}}
+    points = [{"slots": n, "taskmanagers": 1, "result": run_of(20.0 * n), "of_linear": 1.0} for n in (1, 2)]
+    curve = [{"x": 10, "result": run_of(5.0)}]
+    written = results(
+        images=images,
+        scaling={"points": points},
+        costs={"requests": curve, "bytes": curve, "clients": curve},
+        start={"times": [{"command_s": 9.0, "first_answer_s": 9.5}]},
+        vector_latency={"ours": [run_of(700.0)]},
+        vector_http={"failed": "Unavailable: nothing"},
+    )
+    pictures = report.write(written, document)
+    text = document.read_text()
+    assert text.startswith("before\n") and text.endswith("after\n") and "old" not in text
+    assert "1.50 (1.40 to 1.60)" in text
+    assert "Not measured: Unavailable: nothing" in text
+    assert "no / pipe" in text
+    assert {picture.stem for picture in pictures} >= {"images", "scaling", "costs-bytes"}
+    assert all(f"images/{picture.name}" in text for picture in pictures)
+    once = text
+    report.write(written, document)
+    assert document.read_text() == once
+
+
+def test_a_document_without_markers_is_refused(tmp_path):
+    document = tmp_path / "b.md"
+    document.write_text("text")
+    with pytest.raises(ValueError, match="results: begin"):
+        report.write(results(), document)
