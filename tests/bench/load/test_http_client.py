@@ -1,4 +1,5 @@
 import asyncio
+from contextlib import suppress
 
 import pytest
 
@@ -8,16 +9,19 @@ ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
 def ask(answers, timeout=5.0):
-    """Ask a server twice that answers each connection's requests with these bytes; None: with nothing."""
+    """Ask a server twice that answers each connection's requests with these bytes."""
+
+    handlers = []
 
     async def serve(reader, writer):
-        for answer in answers:
-            await reader.readuntil(b"body")
-            if answer is not None:
+        handlers.append(asyncio.current_task())
+        with suppress(asyncio.IncompleteReadError):
+            for answer in answers:
+                await reader.readuntil(b"body")
                 writer.write(answer)
-            else:
-                await reader.read()
+            await reader.read()
         writer.close()
+        await writer.wait_closed()
 
     async def main():
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
@@ -29,6 +33,7 @@ def ask(answers, timeout=5.0):
         finally:
             await client.close()
             server.close()
+            await asyncio.wait(handlers)
 
     return asyncio.run(main())
 
@@ -39,7 +44,7 @@ def test_a_connection_carries_one_request_after_the_other():
 
 def test_a_server_that_does_not_answer_is_a_timeout():
     with pytest.raises(TimeoutError):
-        ask([ANSWER, None], timeout=0.2)
+        ask([ANSWER, b""], timeout=0.2)
 
 
 def test_what_is_not_http_breaks_the_connection():
