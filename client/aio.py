@@ -22,13 +22,12 @@ from cluster_serving.client.mailbox import RECHECK
 from cluster_serving.client.queues import SCAN_COUNT, batched, results_of
 from cluster_serving.client.request_options import RequestOptions, split
 from cluster_serving.client.wakeups import Wakeups
-from cluster_serving.protocol.connection import connect_async, translated
+from cluster_serving.protocol.connection import connect_async, result_timeout_async, translated
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.keys import DEFAULT_JOB, NORMAL, result_key, result_pattern
 from cluster_serving.protocol.payload_files import PayloadFolders
 from cluster_serving.protocol.results import Fields, Result, decode_result
 from cluster_serving.protocol.scripts import run_async
-from cluster_serving.protocol.timeouts import result_timeout_async
 
 
 class _AsyncQueue:

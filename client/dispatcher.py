@@ -24,7 +24,7 @@ from cluster_serving.client.listener import Listener
 from cluster_serving.client.mailbox import RECONNECT_PAUSE, new_channel, replies_in
 from cluster_serving.client.pending import Pending
 from cluster_serving.client.request_options import RequestOptions
-from cluster_serving.protocol.connection import translated
+from cluster_serving.protocol.connection import result_timeout_async, translated
 from cluster_serving.protocol.entry import RESULT, request_fields
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.inputs import Input
@@ -32,7 +32,6 @@ from cluster_serving.protocol.keys import NORMAL, result_key, stream_of, uri_of
 from cluster_serving.protocol.payload_files import PayloadFolders
 from cluster_serving.protocol.results import Fields
 from cluster_serving.protocol.scripts import Call, fetch_call, fields_of, run_async
-from cluster_serving.protocol.timeouts import result_timeout_async
 
 _DELETE_PAUSE = 0.01
 _MOST_AT_ONCE = 256
@@ -143,8 +142,10 @@ class Dispatcher:
         """Make what is sent for a request; `options` are further ones of `protocol.entry.request_fields`."""
         job = pending.job
         with translated(self.db):
-            pending.folder = folder = await run_async(self.db, self._folders.finding(job, inputs))
-        pending.fields = request_fields(uri_of(job, pending.key), inputs, reply_to, folder=folder, **options)
+            pending.folder = folder = await run_async(self.db, self._folders.find(job, inputs))
+        pending.fields = request_fields(
+            uri_of(job, pending.key), inputs, reply_to, store=folder and folder.write, **options
+        )
 
     def _queue(self, name: bytes, pending: Pending) -> None:
         self._to_send[name] = pending
@@ -174,7 +175,7 @@ class Dispatcher:
                         pending.result.set_result({})
                 else:
                     refused = refusal(self.db, pending.job, reply)
-                    self._folders.refused(pending.job, pending.folder, pending.fields, refused)
+                    self._folders.clean_up(pending.job, pending.folder, pending.fields, refused)
                     if not pending.result.done():
                         pending.result.set_exception(refused)
 

@@ -79,14 +79,14 @@ def enqueueing(
         InvalidInput: The uri or an input cannot be sent; nothing was queued.
         QueueFull: There was no room in time; nothing was queued.
     """
-    folder = yield from folders.finding(job, inputs)
-    fields = request_fields(uri, inputs, reply_to, options.deadline_ms, folder=folder)
+    folder = yield from folders.find(job, inputs)
+    fields = request_fields(uri, inputs, reply_to, options.deadline_ms, store=folder.write if folder else None)
     priority = options.priority or NORMAL
     call = adding(job, [(fields, priority)], earlier_result="" if reply_to else result_key(job, uri))
     try:
         entry_id = yield from _adding_in_time(job, call, options.patience)
     except (QueueFull, RedisError, asyncio.CancelledError, KeyboardInterrupt) as error:
-        folders.refused(job, folder, fields, error)
+        folders.clean_up(job, folder, fields, error)
         raise
     return Place(stream_of(job, priority), entry_id)
 

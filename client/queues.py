@@ -23,13 +23,12 @@ from cluster_serving.client.convert import inputs_of, to_inputs
 from cluster_serving.client.enqueue import enqueueing
 from cluster_serving.client.mailbox import Mailbox
 from cluster_serving.client.request_options import RequestOptions, split
-from cluster_serving.protocol.connection import connect, translated
+from cluster_serving.protocol.connection import connect, result_timeout, translated
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.keys import DEFAULT_JOB, NORMAL, result_key, result_pattern, uri_of
 from cluster_serving.protocol.payload_files import PayloadFolders
 from cluster_serving.protocol.results import Fields, Result, decode_result
 from cluster_serving.protocol.scripts import run
-from cluster_serving.protocol.timeouts import result_timeout
 
 SCAN_COUNT = 500
 

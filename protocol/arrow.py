@@ -1,4 +1,4 @@
-"""What Arrow itself does not guard against when payloads come from strangers."""
+"""A check of Arrow messages from untrusted clients that Arrow itself does not make."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _COMPRESSION = 3
 
 
 def refuse_compression(metadata: bytes) -> None:
-    """Refuse a compressed record batch: a few bytes of it could decompress to any size.
+    """Refuse a compressed record batch, a few bytes of which could decompress to any size.
 
     Args:
         metadata: The flatbuffer of an Arrow IPC message.
 
     Raises:
-        InvalidInput: It is compressed, or is no such flatbuffer.
+        InvalidInput: If the batch is compressed, or the metadata is damaged.
     """
     try:
         message = struct.unpack_from("<I", metadata)[0]
@@ -35,7 +35,7 @@ def refuse_compression(metadata: bytes) -> None:
 
 
 def _field(buffer: bytes, table: int, index: int) -> int:
-    """Position of a field of a flatbuffer table; 0 if it is absent."""
+    """Return the position of a field of a flatbuffer table; 0 if the field is absent."""
     vtable = table - struct.unpack_from("<i", buffer, table)[0]
     if 4 + 2 * index >= struct.unpack_from("<H", buffer, vtable)[0]:
         return 0

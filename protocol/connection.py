@@ -1,11 +1,12 @@
-"""Redis connections of the clients, and what their failures mean."""
+"""Redis clients of all processes, and the translation of their errors."""
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Union
 
 import redis
 import redis.asyncio
@@ -18,41 +19,47 @@ from redis.exceptions import (
     InvalidResponse,
     OutOfMemoryError,
     ReadOnlyError,
+    RedisError,
     ResponseError,
     TimeoutError,
 )
 from redis.retry import Retry
 
 from cluster_serving.protocol import failover
-from cluster_serving.protocol.errors import InvalidInput, QueueFull, RedisUnavailable, ServingError
+from cluster_serving.protocol.compat import timeout as time_limit
+from cluster_serving.protocol.errors import InvalidInput, QueueFull, RedisUnavailable, ResultTimeout, ServingError
+from cluster_serving.protocol.keys import slots_key
+
+Client = Union[redis.Redis, redis.asyncio.Redis]
 
 _RETRIES = 3
-_SCRIPT_LINE = re.compile(r"^@user_script: ?\d+: -?")
-# A full disk, too few replicas, a cluster or a replica that lacks its master.
-_NOT_NOW = ("MISCONF", "NOREPLICAS", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN")
-# A failover takes its seconds: these are 2.5 of them, and as much again for each attempt to connect.
+# A failover takes some seconds. These retries last 2.5 s, and as long again for each attempt to connect.
 _FAILOVER_RETRIES = 6
 _ASYNC_CONNECTIONS = 16
+_EXISTS_TIMEOUT = 1.0
+_SCRIPT_LINE = re.compile(r"^@user_script: ?\d+: -?")
+# A full disk, too few replicas, or a cluster or a replica without its master.
+_UNWRITABLE = ("MISCONF", "NOREPLICAS", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN")
 
 
 def open_redis(url: str, job: str = "", **settings: Any) -> redis.Redis:
-    """Make a client of the Redis at a URL, be it redis-py's or a `failover.FailoverUrl`.
+    """Return a client of the Redis at a URL of redis-py or a `failover.FailoverUrl`.
 
     Args:
-        url: Where Redis is.
-        job: `jobName`; where its keys are, in a Redis Cluster.
+        url: URL of Redis.
+        job: `jobName`, which determines the node in a Redis Cluster.
         settings: Further arguments of `redis.Redis`.
 
     Raises:
-        InvalidInput: The URL cannot be read, or not be used for this job.
+        InvalidInput: If the URL cannot be parsed, or cannot be used for this job.
     """
     if not failover.is_failover_url(url):
         return redis.Redis.from_url(url, **settings)
-    return redis.Redis.from_pool(redis.ConnectionPool(**_found(url, job, settings)))
+    return redis.Redis.from_pool(redis.ConnectionPool(**_failover_settings(url, job, settings)))
 
 
 def connect(host: str, port: int | str, url: str | None, job: str = "", **options: Any) -> redis.Redis:
-    """Make a client of Redis; connections open when first used.
+    """Return a client of Redis; connections open at the first command.
 
     Args:
         host: Host name, used unless `url` is given.
@@ -62,11 +69,9 @@ def connect(host: str, port: int | str, url: str | None, job: str = "", **option
         options: Further arguments of `redis.Redis`.
 
     Raises:
-        InvalidInput: See `open_redis`; or an argument is one of the original's that means nothing here.
+        InvalidInput: See `open_redis`; or if an argument of the original has no meaning here.
     """
-    _check(host, options)
-    retry = Retry(ExponentialBackoff(cap=1, base=0.05), _retries(url))
-    settings = _settings(options) | {"retry": retry}
+    settings = _settings(host, url, Retry, options)
     if url:
         return open_redis(url, job, **settings)
     return redis.Redis(host=host, port=int(port), **settings)
@@ -75,23 +80,22 @@ def connect(host: str, port: int | str, url: str | None, job: str = "", **option
 def connect_async(
     host: str = "localhost", port: int | str = 6379, url: str | None = None, job: str = "", **options: Any
 ) -> redis.asyncio.Redis:
-    """The asyncio variant of `connect`."""
-    _check(host, options)
-    settings = _settings(options) | {"retry": AsyncRetry(ExponentialBackoff(cap=1, base=0.05), _retries(url))}
-    # Thousands of coroutines share a few connections, and wait for one.
-    settings |= {"max_connections": _ASYNC_CONNECTIONS, "timeout": None}
+    """Return an asyncio client of Redis: the asyncio variant of `connect`."""
+    # Thousands of coroutines share a few connections, and wait for a free one.
+    settings = _settings(host, url, AsyncRetry, options) | {"max_connections": _ASYNC_CONNECTIONS, "timeout": None}
     if not url:
         pool = redis.asyncio.BlockingConnectionPool(host=host, port=int(port), **settings)
     elif failover.is_failover_url(url):
-        pool = redis.asyncio.BlockingConnectionPool(**_found(url, job, settings, asynchronous=True))
+        pool = redis.asyncio.BlockingConnectionPool(**_failover_settings(url, job, settings, asynchronous=True))
     else:
         pool = redis.asyncio.BlockingConnectionPool.from_url(url, **settings)
-    pool.connection_class = _packed_in_c(pool.connection_class)
+    packed_in_c = (_PackedInC, pool.connection_class)
+    pool.connection_class = type(pool.connection_class.__name__, packed_in_c, {})
     return redis.asyncio.Redis.from_pool(pool)
 
 
 class _PackedInC:
-    """Of redis-py's connections, those of asyncio write their commands in Python, which takes ten times as long."""
+    """Packs commands in C. Asyncio connections of redis-py pack them in Python, which takes ten times as long."""
 
     _pack = HiredisRespSerializer().pack
 
@@ -100,66 +104,100 @@ class _PackedInC:
         return packed
 
 
-def _packed_in_c(connection_class: type) -> type:
-    return type(connection_class.__name__, (_PackedInC, connection_class), {})
-
-
-def _found(url: str, job: str, settings: dict[str, Any], asynchronous: bool = False) -> dict[str, Any]:
+def _failover_settings(url: str, job: str, settings: dict[str, Any], asynchronous: bool = False) -> dict[str, Any]:
     try:
         return failover.pool_settings(url, job, settings, asynchronous)
     except ValueError as error:
         raise InvalidInput(str(error)) from None
 
 
-def _retries(url: str | None) -> int:
-    return _FAILOVER_RETRIES if url and failover.is_failover_url(url) else _RETRIES
-
-
-def _check(host: str, options: dict[str, Any]) -> None:
+def _settings(host: str, url: str | None, retry: Any, options: dict[str, Any]) -> dict[str, Any]:
     if "://" in host or "frontend_url" in options:
         raise InvalidInput(
-            f"{options.get('frontend_url', host)!r} is no host: this client asks Redis, at a host and port or url=; "
-            "an HTTP front end is asked with any HTTP client, or with cluster_serving.client.original"
+            f"{options.get('frontend_url', host)!r} is no host: this client connects to Redis, at a host and port or "
+            "url=; for an HTTP front end use any HTTP client, or cluster_serving.client.original"
         )
     if "sync" in options:
         raise InvalidInput("there is no sync=; cluster_serving.client.original takes all arguments of the original")
-
-
-def _settings(options: dict[str, Any]) -> dict[str, Any]:
-    # XADD is not idempotent, but a request keeps its uri: queued twice, it is answered twice with the same result.
-    # A Redis that hangs is not asked again: that would multiply the time that the caller waits.
-    return {"retry_on_error": [ConnectionError], "socket_connect_timeout": 5.0, "socket_timeout": 5.0} | options
+    retries = _FAILOVER_RETRIES if url and failover.is_failover_url(url) else _RETRIES
+    return {
+        # XADD is not idempotent, but a request that is queued twice keeps its uri and gets the same result twice.
+        # A command that timed out is not repeated: repetition would multiply the time that the caller waits.
+        "retry_on_error": [ConnectionError],
+        "socket_connect_timeout": 5.0,
+        "socket_timeout": 5.0,
+        **options,
+        "retry": retry(ExponentialBackoff(cap=1, base=0.05), retries),
+    }
 
 
 @contextmanager
-def translated(client: redis.Redis | redis.asyncio.Redis) -> Iterator[None]:
-    """Turn Redis errors into `RedisUnavailable` and `QueueFull`."""
+def translated(client: Client) -> Iterator[None]:
+    """Translate Redis errors into `RedisUnavailable`, `QueueFull` and `ServingError`."""
     try:
         yield
     except (AuthenticationError, ConnectionError, TimeoutError) as error:
         raise RedisUnavailable(f"cannot use Redis at {address(client)}: {error}") from error
     except InvalidResponse as error:
-        raise RedisUnavailable(f"what listens at {address(client)} does not answer as Redis: {error}") from None
+        raise RedisUnavailable(f"the server at {address(client)} does not answer as Redis does: {error}") from None
     except ResponseError as error:
-        # Of an error in a script, Redis 6.2 also gives the line.
+        # Redis 6.2 prefixes an error in a script with its line.
         text = _SCRIPT_LINE.sub("", str(error))
         if is_out_of_memory(error):
             raise QueueFull(
                 f"Redis at {address(client)} has reached its memory limit and takes no more requests: {text}"
             ) from None
-        if any(word in str(error) for word in _NOT_NOW) or isinstance(error, ReadOnlyError):
+        if any(word in str(error) for word in _UNWRITABLE) or isinstance(error, ReadOnlyError):
             raise RedisUnavailable(f"Redis at {address(client)} takes no writes: {text}") from error
         raise ServingError(f"Redis at {address(client)} refused a command: {error}") from error
 
 
 def is_out_of_memory(error: ResponseError) -> bool:
-    """Whether Redis refused a command, or that of a script, because its memory limit is reached."""
+    """Return True if Redis refused a command, also in a script, because its memory limit is reached."""
     return isinstance(error, OutOfMemoryError) or _SCRIPT_LINE.sub("", str(error)).startswith("OOM ")
 
 
-def address(client: redis.Redis | redis.asyncio.Redis) -> str:
-    """Where a client connects to, without secrets."""
+def address(client: Client) -> str:
+    """Return the address that a client connects to, without secrets."""
     settings = client.connection_pool.connection_kwargs
     if finder := settings.get("finder"):
         return str(finder)
     return f"{settings.get('host', settings.get('path', '?'))}:{settings.get('port', '')}"
+
+
+def result_timeout(client: redis.Redis, job: str, timeout: float, uri: str = "") -> ResultTimeout:
+    """Return the error for a missing result. Its message tells if no job of that name has ever run on this Redis.
+
+    Args:
+        client: Client of the job's Redis.
+        job: `jobName`.
+        timeout: Seconds that the caller waited.
+        uri: Uri of the request, if the caller has chosen it.
+    """
+    try:
+        known = bool(client.exists(slots_key(job)))
+    except RedisError:
+        known = True
+    return _result_timeout(job, timeout, uri, known)
+
+
+async def result_timeout_async(client: redis.asyncio.Redis, job: str, timeout: float, uri: str = "") -> ResultTimeout:
+    """Return the error for a missing result: the asyncio variant of `result_timeout`.
+
+    Raises:
+        RedisUnavailable: If Redis cannot be reached, which explains the missing result.
+    """
+    try:
+        async with time_limit(_EXISTS_TIMEOUT):
+            known = bool(await client.exists(slots_key(job)))
+    except ResponseError:
+        known = True
+    except (RedisError, OSError, asyncio.TimeoutError) as error:
+        raise RedisUnavailable(f"Redis at {address(client)} does not answer: {error}") from error
+    return _result_timeout(job, timeout, uri, known)
+
+
+def _result_timeout(job: str, timeout: float, uri: str, known: bool) -> ResultTimeout:
+    request = f"no result for {uri!r} of job {job!r}" if uri else f"no result from job {job!r}"
+    hint = "" if known else "; no job of that name has ever run on this Redis: is it the jobName of config.yaml?"
+    return ResultTimeout(f"{request} within {timeout:g} s{hint}")

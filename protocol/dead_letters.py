@@ -1,4 +1,4 @@
-"""Dead letters: the entries of the stream `<jobName>:dead`, which hold requests that were given up."""
+"""Dead letters: entries of the stream `<jobName>:dead` with requests that were given up."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from cluster_serving.protocol.keys import NORMAL, result_key
 from cluster_serving.protocol.original import image_stream
 
 MAX_PAYLOAD_BYTES = 1 << 20
-"""Longer payloads are not kept, so that a broken model cannot fill Redis."""
+"""Size limit of a payload that is kept, so that a broken model cannot fill Redis."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DeadLetter:
     """A request that was given up.
 
     Attributes:
-        request: The request. `id` is that of its former stream entry; `data` is empty if it was too large to be kept.
-        size: Bytes of `data` when it was sent.
-        code: Code of the error that its client got.
+        request: The request. `id` is that of its former stream entry; `data` is empty if the payload was too large.
+        size: Size of the payload in bytes, kept or not.
+        code: Code of the error that the client got.
         error: Message of that error.
-        time: When it was given up, in seconds since the epoch.
-        traceback: The last Python traceback that is known of its attempts; empty if there is none.
+        time: Time of giving the request up, in seconds since the epoch.
+        traceback: Last known Python traceback of an attempt; empty if there is none.
     """
 
     request: Entry
@@ -37,16 +37,16 @@ class DeadLetter:
 
     @classmethod
     def of(cls, request: Entry, error: ServingError, traceback: str = "") -> DeadLetter:
-        """Give a request up, now."""
+        """Return the dead letter of a request that is given up now."""
         return cls(request, len(request.data), error.code, str(error), time.time(), traceback)
 
     @property
     def kept(self) -> bool:
-        """Whether the payload is there, so that the request can be queued again."""
+        """True if the payload was kept, so that the request can be queued again."""
         return len(self.request.data) == self.size
 
     def fields(self) -> dict[str, str | bytes | int | float]:
-        """Fields of the stream entry."""
+        """Return the fields of the stream entry."""
         request = self.request
         return {
             "uri": _bytes(request.uri),
@@ -65,7 +65,7 @@ class DeadLetter:
 
     @classmethod
     def parse(cls, fields: Mapping[bytes, bytes]) -> DeadLetter:
-        """Read what `fields` gave, or a stream entry of another writer as far as it goes."""
+        """Read a stream entry; fields that another writer has left out get defaults."""
         data = fields.get(b"data", b"")
         request = Entry(
             fields.get(b"entry", b""),
@@ -86,7 +86,7 @@ class DeadLetter:
         )
 
     def request_fields(self) -> dict[str, str | bytes]:
-        """Fields of the stream entry that queues the request again, as its client wrote them."""
+        """Return the fields of the stream entry that queues the request again, as its client wrote them."""
         request = self.request
         if request.serde == IMAGE:
             return {"uri": _bytes(request.uri), "image": request.data}
@@ -100,7 +100,7 @@ class DeadLetter:
         return fields
 
     def result_key(self, job: str) -> bytes:
-        """Redis hash that holds the error which its client got."""
+        """Return the hash that holds the error of the request."""
         key = image_stream.result_key("") if image_stream.sent(job, self.request) else result_key(job, "")
         return key.encode() + _bytes(self.request.uri)
 

@@ -1,10 +1,10 @@
 """Encrypted images (`recordEncrypted`): AES in GCM mode, with a key that client and server derive from two texts.
 
-What travels in place of an image file is 12 bytes of IV, the ciphertext and 16 bytes of tag. The key is derived by
-PBKDF2 with HMAC-SHA256 and 65,536 rounds, as in the original. Nobody who sees Redis can read the images, or change them
-unnoticed. Names, numbers, strings and results are not encrypted.
+An encrypted image consists of 12 bytes of IV, the ciphertext and 16 bytes of tag. The key is derived by PBKDF2 with
+HMAC-SHA256 and 65,536 rounds, as in the original. Images in Redis can then not be read, nor changed unnoticed. Names,
+numbers, strings and results are not encrypted.
 
-Needs the package `cryptography`.
+Requires the package `cryptography`.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ _TAG_BYTES = 16
 _PUBLISHED = ("secret", "salt")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RecordKey:
-    """What a key is derived from; the same on both sides.
+    """The texts that a key is derived from; client and server need the same.
 
     Attributes:
         secret: Secret text of the operator's own.
-        salt: Second text; need not be secret.
-        bits: Size of the key to encrypt with: 128, as in 0.10 to 2.0 of the original, or 256, as from 2.1 on. Either is
-            decrypted.
-        allow_published: Accept the one key that the original has in its source code, which everybody knows. It protects
-            nothing and is here for clients that cannot be given another.
+        salt: Second text, which need not be secret.
+        bits: Size of the key to encrypt with: 128, as in 0.10 to 2.0 of the original, or 256, as from 2.1 on. Both
+            sizes are decrypted.
+        allow_published: Accept the key in the original's published source code. That key protects nothing; it exists
+            for clients that cannot use another.
 
     Raises:
-        ValueError: A text is empty, the size is none of the two, or the key is the published one.
+        ValueError: If a text is empty, the size is neither 128 nor 256, or the key is the published one.
     """
 
     secret: str = field(repr=False)
@@ -58,52 +58,52 @@ class RecordKey:
             raise ValueError(f"the key of encrypted records has {self.bits} bits; expected 128 or 256")
         if (self.secret, self.salt) == _PUBLISHED and not self.allow_published:
             raise ValueError(
-                "this is the key that the original has in its source code, which everybody knows; choose another, or "
-                "allow it in so many words"
+                "this is the key in the original's published source code, which protects nothing; choose another, or "
+                "pass allow_published=True"
             )
 
 
 def published_key(bits: Literal[128, 256] = 256) -> RecordKey:
-    """The key of original clients, who cannot be given another. Everybody knows it: it protects nothing."""
+    """Return the published key of original clients that cannot use another. That key protects nothing."""
     return RecordKey(*_PUBLISHED, bits=bits, allow_published=True)
 
 
 def encrypt(image: bytes, key: RecordKey) -> Image:
-    """Encrypt an image file, to be sent as an input of `enqueue`.
+    """Encrypt an image file. The result is an input for `enqueue`.
 
     Args:
         image: Bytes of the file.
         key: The server's key.
 
     Raises:
-        EngineMissing: The package `cryptography` is not installed.
+        EngineMissing: If the package `cryptography` is not installed.
     """
     iv = os.urandom(_IV_BYTES)
     return Image(iv + _cipher(key).encrypt(iv, image, None))
 
 
 def prepare(key: RecordKey) -> None:
-    """Derive what `decrypt` needs, so that no request has to wait for it.
+    """Derive the keys for `decrypt` in advance, so that no request has to wait.
 
     Raises:
-        EngineMissing: The package `cryptography` is not installed.
+        EngineMissing: If the package `cryptography` is not installed.
     """
     for candidate in _sizes(key):
         _cipher(candidate)
 
 
 def decrypt(image: Image, key: RecordKey, name: str = "image") -> Image:
-    """Decrypt what `encrypt` or an original client encrypted, with a key of either size.
+    """Decrypt an image that `encrypt` or an original client encrypted, with a key of either size.
 
-    The original's own benchmark encrypts the base64 text of an image file, and not the file: that is read as well.
+    The original's own benchmark encrypts the base64 text of an image file instead of the file; that is read as well.
 
     Args:
-        image: What was sent in place of an image.
-        key: The key; its `bits` are only what is tried first.
-        name: Of the input, for messages.
+        image: The encrypted image.
+        key: The key; the size `key.bits` is tried first.
+        name: Name of the input, for messages.
 
     Raises:
-        InvalidInput: It was encrypted with another key, changed on its way, or never encrypted.
+        InvalidInput: If the image was encrypted with another key, was changed, or is not encrypted.
     """
     from cryptography.exceptions import InvalidTag
 
@@ -137,7 +137,7 @@ def _sizes(key: RecordKey) -> tuple[RecordKey, RecordKey]:
 
 @lru_cache(maxsize=16)
 def _cipher(key: RecordKey) -> AESGCM:
-    # Deriving a key takes about 20 ms, so once per key and process.
+    # Cached, because deriving a key takes about 20 ms.
     if importlib.util.find_spec("cryptography") is None:
         raise EngineMissing(
             "encrypted records need the Python package cryptography, which is not installed: run pip install "

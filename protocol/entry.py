@@ -1,13 +1,13 @@
-"""Stream entries: how a request travels through Redis.
+"""Stream entries: requests in Redis.
 
 Several encodings share one stream. The field `serde` of an entry names its encoding: `arrow` is ours (`tensors`),
-`stream` the original's JSON (`original.json`); without the field it is the original's base64 Arrow
-(`original.arrow`). A result is written in our encoding if the request was, else in the original's.
+`stream` is the original's JSON (`original.json`), and an entry without the field is the original's base64 Arrow
+(`original.arrow`). A result has our encoding if its request had, else the original's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from cluster_serving.protocol import tensors
@@ -16,41 +16,40 @@ from cluster_serving.protocol.inputs import Input
 from cluster_serving.protocol.keys import NORMAL
 from cluster_serving.protocol.original import arrow as original_arrow
 from cluster_serving.protocol.original import json as original_json
-from cluster_serving.protocol.payload_files import PayloadFolder
 from cluster_serving.protocol.signature import Signature, signature
 
 MAX_URI_BYTES = 4096
-"""Longest uri, as UTF-8; it becomes part of a Redis key."""
+"""Length limit of a uri, as UTF-8, since the uri becomes part of a Redis key."""
 
 NATIVE = b"arrow"
-"""Value of the field `serde` in our own encoding."""
+"""Value of the field `serde` for our own encoding."""
 
 RESULT = b"result"
-"""Value of the field `reply_with` of a client that wants to hear of a result by the result itself."""
+"""Value of the field `reply_with` of a client that wants the result itself announced, not only the uri."""
 
 JSON = b"stream"
-"""Value of the field `serde` if `data` is the body of an HTTP request to the original's front end."""
+"""Value of the field `serde` for the body of an HTTP request to the original's front end."""
 
 IMAGE = b"image"
-"""Stands for `serde` in entries of the 0.7 and 0.8 clients, which have no such field (`original.image_stream`)."""
+"""Value of `Entry.serde` for entries of the 0.7 and 0.8 clients, which lack the field (`original.image_stream`)."""
 
 _MAX_DEADLINE_DIGITS = 15
 
 
 class Entry(NamedTuple):
-    """One entry of the stream, as read.
+    """One entry of the stream.
 
     Attributes:
-        id: Entry id that Redis gave it.
+        id: Entry id from Redis.
         uri: The client's name for the request.
         data: Encoded inputs.
         serde: Field `serde`; empty for the original's encoding.
-        reply_to: Channel on which the client wants to hear of the result; empty for the result key's own.
-        reply_with: What it wants to hear: `RESULT`, or only the uri.
         deadline: Milliseconds that the request may wait, in digits, "0" for no limit; empty for the job's default.
-        priority: Which of the job's streams it is in (`protocol.keys`).
-        file: Name of the file that the inputs are in (`protocol.payload_files`), as the client gave it; else empty.
-        path: Where that file is, once it is known to be in the folder of the job.
+        reply_to: Channel of the announcement of the result; empty for the channel named like the result key.
+        reply_with: Content of the announcement: `RESULT` for the result, empty for the uri.
+        priority: Priority of the stream that the entry is in (`protocol.keys`).
+        file: Name of the file with the inputs (`protocol.payload_files`), as the client gave it; else empty.
+        path: Path of that file, once it is known to be in the folder of the job.
     """
 
     id: bytes
@@ -66,24 +65,24 @@ class Entry(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes that it brings into the job."""
+        """Bytes of the entry in the memory of the job."""
         return len(self.data) + len(self.uri) + len(self.serde) + len(self.reply_to)
 
     @property
     def native(self) -> bool:
-        """Whether request and result use our own encoding."""
+        """True if request and result use our own encoding."""
         return self.serde == NATIVE
 
     @property
     def queued_ms(self) -> int:
-        """When Redis took the request, by its own clock: milliseconds since the epoch."""
+        """Time at which Redis took the request, by the clock of Redis: milliseconds since the epoch."""
         return int(self.id.partition(b"-")[0])
 
     def decode(self) -> tuple[Signature, dict[str, Input]]:
         """Decode the inputs.
 
         Raises:
-            InvalidInput: They cannot be read; the message says where they break.
+            InvalidInput: If the inputs cannot be read; the message says at what place.
         """
         if self.deadline and not (self.deadline.isdigit() and len(self.deadline) <= _MAX_DEADLINE_DIGITS):
             raise InvalidInput(
@@ -96,7 +95,7 @@ class Entry(NamedTuple):
         except ServingError:
             raise
         except Exception as error:
-            # Whatever Arrow or numpy make of a hostile payload, it concerns its sender alone.
+            # Any other error of Arrow or numpy is also caused by this payload, so only its sender gets an error.
             raise InvalidInput(f"the payload cannot be read: {type(error).__name__}: {error}") from error
 
     def _decode(self) -> tuple[Signature, dict[str, Input]]:
@@ -119,20 +118,21 @@ def request_fields(
     reply_to: str = "",
     deadline_ms: int | None = None,
     reply_with: bytes = b"",
-    folder: PayloadFolder | None = None,
+    store: Callable[[Sequence[bytes | memoryview]], str | None] | None = None,
 ) -> dict[str, str | bytes]:
-    """Fields of the XADD that queues a request in our own encoding.
+    """Return the fields of the stream entry of a request in our own encoding.
 
     Args:
         uri: The client's name for the request.
         inputs: The model's inputs by name.
-        reply_to: Channel for the wake-up; empty for the result key's own.
-        deadline_ms: Milliseconds that it may wait, 0 for no limit; None for the job's default.
-        reply_with: What the wake-up holds: `RESULT`, or only the uri.
-        folder: Where the encoded inputs are left, if there is room; None to send them along.
+        reply_to: See `Entry.reply_to`.
+        deadline_ms: Milliseconds that the request may wait, 0 for no limit; None for the job's default.
+        reply_with: See `Entry.reply_with`.
+        store: Writes the encoded inputs to a file and returns its name, or None to send the inputs through Redis; see
+            `protocol.payload_files.PayloadFolder.write`.
 
     Raises:
-        InvalidInput: The uri is not a non-empty string, or an input cannot be sent.
+        InvalidInput: If the uri is no string of a valid length, or an input cannot be sent.
     """
     try:
         valid = isinstance(uri, str) and 0 < len(uri.encode()) <= MAX_URI_BYTES
@@ -144,7 +144,7 @@ def request_fields(
         )
     fields: dict[str, str | bytes] = {"uri": uri, "serde": NATIVE}
     parts = tensors.encode_parts(inputs)
-    name = folder.write(parts) if folder else None
+    name = store(parts) if store else None
     if name:
         fields["data_file"] = name
     else:
@@ -162,7 +162,7 @@ def parse_entry(entry_id: bytes, fields: Mapping[bytes, bytes], priority: str = 
     """Read an entry of the stream of a priority.
 
     Raises:
-        InvalidInput: It has no `uri` that could be part of a key, so there is nobody to answer.
+        InvalidInput: If the entry has no `uri` of a valid length, so that no result key is known.
     """
     if not 0 < len(fields.get(b"uri", b"")) <= MAX_URI_BYTES:
         names = [name[:32].decode("utf8", "replace") for name in list(fields)[:8]]

@@ -1,15 +1,18 @@
-"""Every way a request can fail, in one table.
+"""Errors that travel through Redis: exceptions with the code that stands for each in a result hash.
 
-An error is an answer: the job writes `code` and `message` into the result hash, and the client turns the code back
-into the exception of this table. A front end takes the HTTP and gRPC status from the same row.
+The job writes `code` and `message` into the result hash, and the client rebuilds the exception from the code. A front
+end takes the HTTP and gRPC status from the same class; `frontend.errors` has the errors that only a front end raises.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 MAX_MESSAGE_BYTES = 4096
-"""Longest message of an error that is sent, as UTF-8."""
+"""Length limit of an error message in a result, as UTF-8."""
 
 
 class ServingError(Exception):
@@ -18,7 +21,7 @@ class ServingError(Exception):
     Attributes:
         code: Name of the error on the wire (hash field `code`).
         http_status: Status that an HTTP front end answers with.
-        grpc_status: Name of the gRPC status code.
+        grpc_status: Name of the gRPC status code that a gRPC front end answers with.
     """
 
     code: ClassVar[str] = "INTERNAL"
@@ -27,16 +30,16 @@ class ServingError(Exception):
 
     @property
     def message(self) -> str:
-        """The text, without the code; cut off, as it may quote whatever a request holds."""
+        """Text without the code, cut off at `MAX_MESSAGE_BYTES`: the text may quote anything that a request holds."""
         return str(self).encode("utf8", "backslashreplace")[:MAX_MESSAGE_BYTES].decode("utf8", "ignore")
 
     def renewed(self) -> Self:
-        """An equal error for one of several whom it concerns; one object would collect the tracebacks of all."""
+        """Return an equal error for another request, since one shared object would collect the tracebacks of all."""
         return type(self)(*self.args)
 
 
 class InvalidInput(ServingError, ValueError):
-    """A request, or a field of it, is not what the model or the protocol expects."""
+    """A request or one of its fields is not what the model or the protocol expects."""
 
     code = "INVALID_INPUT"
     http_status = 400
@@ -44,7 +47,7 @@ class InvalidInput(ServingError, ValueError):
 
 
 class RequestTooLarge(InvalidInput):
-    """A request is larger than `maxRequestBytes`, or an image has more than the allowed pixels."""
+    """A request is larger than `maxRequestBytes`, or an image has too many pixels."""
 
     code = "REQUEST_TOO_LARGE"
     http_status = 413
@@ -68,7 +71,7 @@ class InferenceTimeout(InferenceFailed):
 
 
 class PoisonRequest(ServingError):
-    """The process that computed this request died, as often as `maxDeliveries` allows; it is a dead letter now."""
+    """The process that computed the request died `maxDeliveries` times; the request is a dead letter now."""
 
     code = "POISON_REQUEST"
     http_status = 500
@@ -76,7 +79,7 @@ class PoisonRequest(ServingError):
 
 
 class ResultTimeout(ServingError, TimeoutError):
-    """No result came within the time the caller was willing to wait; the request may still be answered later."""
+    """No result came within the caller's timeout; the request may still be answered later."""
 
     code = "RESULT_TIMEOUT"
     http_status = 504
@@ -92,7 +95,7 @@ class DeadlineExceeded(ServingError, TimeoutError):
 
 
 class RequestCancelled(ServingError):
-    """The request was withdrawn before it was computed; the status is the one that gRPC's CANCELLED stands for."""
+    """The request was withdrawn before it was computed; 499 is the HTTP status that gRPC maps CANCELLED to."""
 
     code = "REQUEST_CANCELLED"
     http_status = 499
@@ -124,7 +127,7 @@ class ModelError(ServingError):
 
 
 class EngineMissing(ModelError):
-    """The engine, or what decrypts a model or records, is not installed; the message names the extra to install."""
+    """The package of an engine or of decryption is not installed; the message names the extra to install."""
 
     code = "ENGINE_MISSING"
 
@@ -134,14 +137,14 @@ def _all_errors(base: type[ServingError]) -> list[type[ServingError]]:
 
 
 ERRORS: dict[str, type[ServingError]] = {error.code: error for error in _all_errors(ServingError)}
-"""Wire code → exception."""
+"""Code → exception."""
 
 
 def from_wire(code: str, message: str) -> ServingError:
-    """Rebuild the error that the job wrote.
+    """Rebuild an error from a result hash.
 
     Args:
-        code: Hash field `code`; an unknown one gives the base class.
+        code: Hash field `code`; an unknown code gives the base class.
         message: Hash field `error`.
     """
     return ERRORS.get(code, ServingError)(message)

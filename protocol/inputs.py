@@ -1,9 +1,9 @@
-"""What one named input of a request can be, beside a plain `numpy.ndarray`."""
+"""Types of a request's inputs: a `numpy.ndarray`, an image file or a sparse tensor; and their limits."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Union
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,14 +12,14 @@ Array = NDArray[Any]
 """An array of any dtype and shape."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Image:
     """An encoded image file (JPEG, PNG, BMP, WebP, TIFF); the server decodes it."""
 
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SparseTensor:
     """A tensor given by its non-zero values.
 
@@ -34,11 +34,11 @@ class SparseTensor:
     shape: tuple[int, ...]
 
 
-Input = Array | Image | SparseTensor
+Input = Union[Array, Image, SparseTensor]
 """One named input; a string tensor is an ndarray of dtype object that holds `str`."""
 
 MAX_INPUTS = 1024
-"""Most inputs of a request."""
+"""Limit of the number of inputs of a request."""
 
 MAX_STRINGS = 1 << 20
-"""Most strings in a tensor: each takes a hundred times the memory of the one byte that it may have in a request."""
+"""Limit of the number of strings in a tensor: one byte in a request can become a string of a hundred bytes."""

@@ -1,7 +1,7 @@
-"""Names in Redis: every key, and every field that more than one module uses.
+"""Names in Redis: all keys, and the fields that several modules use.
 
-All keys of a job begin with its `jobName`, except its results, whose prefix is the original's, and two keys that all
-jobs of a Redis share.
+All keys of a job begin with its `jobName`, except its results, which have the original's prefix. Two keys are shared by
+all jobs of a Redis.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ GROUP = "serving"
 """Consumer group of every job, as the original names it."""
 
 JOBS_KEY = "cluster-serving:jobs"
-"""Set of the names of all jobs that were ever started on a Redis; front ends find jobs there."""
+"""Set with the names of all jobs that were ever started on a Redis. Front ends read it to find jobs."""
 
 SUBMITTED_CHANNEL = "cluster-serving_submitted"
-"""Channel on which front ends hear of the results of asynchronous requests."""
+"""Channel that announces results of asynchronous requests to front ends."""
 
 PRIORITIES = ("high", "normal", "low")
-"""Best first. Clients that know no priorities use `normal`."""
+"""Priorities of requests, highest first. Clients without priorities use `normal`."""
 
 NORMAL = "normal"
 
 RESULT_TTL = "resultTtl"
-"""Field of the limits: seconds that results are kept."""
+"""Field of the limits: seconds for which results are kept."""
 
 MAX_QUEUE_LENGTH = "maxQueueLength"
-"""Field of the limits: most unanswered requests; missing if there is no limit."""
+"""Field of the limits: limit of the number of unanswered requests; missing if there is no limit."""
 
 PAYLOAD_FOLDER = "payloadFolder"
 """Field of the limits: folder for large inputs of clients on the same machine; missing if there is none."""
@@ -58,7 +58,7 @@ def result_pattern(job: str) -> str:
 
 
 def uri_of(job: str, key: str) -> str:
-    """Return the request identifier in a result key; unlike in the original it may hold colons."""
+    """Return the request's uri in a result key; unlike in the original, the uri may hold colons."""
     return key[len(result_key(job, "")) :]
 
 
@@ -100,7 +100,7 @@ def answered_key(job: str) -> str:
 def secret_key(job: str) -> str:
     """Return the hash of the model secret that a job reads.
 
-    In a Redis Cluster the secret has to lie with the job's keys: a job whose name has braces has its own.
+    In a Redis Cluster the secret has to lie with the job's keys, so a job whose name has braces has its own secret.
     """
     return f"{job}:{MODEL_SECRET_KEY}" if job.startswith("{") else MODEL_SECRET_KEY
 

@@ -1,8 +1,8 @@
-"""Large inputs in files: where client and job share a machine, Redis carries only the name.
+"""Large inputs in files: if client and job share a machine, Redis carries only the name of the file.
 
-What goes through Redis is copied a dozen times, and written to its append-only file. A client writes the file before it
-queues the request; who answers or withdraws the request removes it. What is left behind by clients that died in between
-is found by the job (`connectors.payloads`).
+Redis would copy a payload a dozen times, and write it to its append-only file. A client writes the file before it
+queues the request; whichever process answers or withdraws the request removes the file. The job removes files of clients that
+died in between (`connectors.payloads`).
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ from cluster_serving.protocol.keys import limits_key
 from cluster_serving.protocol.scripts import FIND_PAYLOAD_FOLDER, Call, Procedure
 
 MIN_BYTES = 1 << 16
-"""Smaller inputs go through Redis, which costs as little."""
+"""Smaller inputs go through Redis, which costs no more."""
 
 _FOLDER = re.compile(r"payloads-[0-9a-f]{16}-[0-9a-f]{32}")
 _FILE = re.compile(rb"[0-9a-f]{32}")
-_KNOWN_FOR = 5.0
-# Of the file system: the folder may be beside the data of Redis, which must not run out of room.
+_CACHE_S = 5.0
+# Part of the file system that stays free, since the data of Redis may be in the same file system.
 _RESERVE = 0.1
-_MOST_PARTS = 1024  # of one writev
+_MAX_PARTS = 1024  # of one writev
 
 
 class PayloadFolder:
-    """A folder of payloads.
+    """A folder of payload files.
 
     Args:
-        path: Where it is.
+        path: Path of the folder.
     """
 
     def __init__(self, path: str) -> None:
         self.path = path
 
     @classmethod
-    def here(cls, path: bytes | None) -> PayloadFolder | None:
-        """The folder that a job named, if it is on this machine and the job can read what is written to it."""
+    def local(cls, path: bytes | None) -> PayloadFolder | None:
+        """Return the folder at a path from a job, if it is on this machine and the job can read files written there."""
         if not path or not _FOLDER.fullmatch(os.fsdecode(os.path.basename(path))):
             return None
         if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
@@ -57,22 +57,22 @@ class PayloadFolder:
         return cls(os.fsdecode(path)) if readable else None
 
     def write(self, parts: Sequence[bytes | memoryview]) -> str | None:
-        """Write a payload.
+        """Write a payload to a new file.
 
         Args:
-            parts: What it consists of; contiguous.
+            parts: Contiguous parts of the payload.
 
         Returns:
-            Name of the file; None if there is no room for it, or no folder any more: send it through Redis.
+            Name of the file. None if the disk is full or the folder is gone, so that Redis has to carry the payload.
         """
-        if len(parts) > _MOST_PARTS:
+        if len(parts) > _MAX_PARTS:
             parts = [b"".join(parts)]
         size = sum(memoryview(part).nbytes for part in parts)
         name = uuid.uuid4().hex
         path = os.path.join(self.path, name)
         try:
-            room = os.statvfs(self.path)
-            if room.f_bavail * room.f_frsize < size + _RESERVE * room.f_blocks * room.f_frsize:
+            disk = os.statvfs(self.path)
+            if disk.f_bavail * disk.f_frsize < size + _RESERVE * disk.f_blocks * disk.f_frsize:
                 return None
             file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
         except OSError:
@@ -101,10 +101,10 @@ class PayloadFolder:
             remove(os.path.join(self.path, str(fields["data_file"])))
 
     def locate(self, name: bytes) -> bytes:
-        """Path of a file.
+        """Return the path of a file.
 
         Raises:
-            InvalidInput: This cannot be the name of one.
+            InvalidInput: If this is no name that a client gives a file.
         """
         if not _FILE.fullmatch(name):
             raise InvalidInput(f"field 'data_file' is {name[:64]!r}; expected 32 hexadecimal digits")
@@ -112,41 +112,41 @@ class PayloadFolder:
 
 
 class PayloadFolders:
-    """Which folders jobs have named lately; for one thread or event loop, or several."""
+    """Cache of the payload folders of jobs; may be shared by threads and event loops."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[float, PayloadFolder | None]] = {}
 
-    def finding(self, job: str, inputs: Mapping[str, Input]) -> Procedure[PayloadFolder | None]:
-        """Find where the inputs of a request go: a folder, or None for Redis.
+    def find(self, job: str, inputs: Mapping[str, Input]) -> Procedure[PayloadFolder | None]:
+        """Find the folder for the inputs of a request; None if they go through Redis.
 
         Args:
             job: `jobName`.
-            inputs: Those of the request.
+            inputs: Inputs of the request.
         """
         if not _is_large(inputs):
             return None
         until, folder = self._known.get(job, (0.0, None))
         if time.monotonic() >= until:
-            folder = PayloadFolder.here((yield Call(FIND_PAYLOAD_FOLDER, [limits_key(job)])))
-            self._known[job] = time.monotonic() + _KNOWN_FOR, folder
+            folder = PayloadFolder.local((yield Call(FIND_PAYLOAD_FOLDER, [limits_key(job)])))
+            self._known[job] = time.monotonic() + _CACHE_S, folder
         return folder
 
-    def refused(
+    def clean_up(
         self, job: str, folder: PayloadFolder | None, fields: Mapping[str, object], error: BaseException
     ) -> None:
-        """Clean up after a request that could not be queued.
+        """Remove the file of a request that could not be queued.
 
         Args:
             job: `jobName`.
-            folder: Where its inputs were left; None if they were not.
+            folder: Folder with the inputs; None if there is no file.
             fields: See `protocol.entry.request_fields`.
-            error: Why.
+            error: The error of queueing.
         """
         if folder is None:
             return
-        if isinstance(error, RedisUnavailable | ConnectionError | TimeoutError):
-            # It may be queued all the same. Until Redis answers, no further files are written.
+        if isinstance(error, (RedisUnavailable, ConnectionError, TimeoutError)):
+            # The request may be queued all the same. Until Redis answers, no further files are written.
             self._known.pop(job, None)
         else:
             folder.discard(fields)
@@ -157,29 +157,29 @@ def _is_large(inputs: Mapping[str, Input]) -> bool:
 
 
 def folder_name(job: str, token: str) -> str:
-    """Name of a folder.
+    """Return the name of a job's folder.
 
     Args:
-        job: Its `jobName` and where its Redis is: others of that name may have theirs in the same place.
-        token: 32 hexadecimal digits that no other machine has by chance.
+        job: `jobName` and address of Redis, since jobs of equal names may have their folders in the same place.
+        token: 32 random hexadecimal digits that identify the machine.
     """
     return f"payloads-{hashlib.sha256(job.encode()).hexdigest()[:16]}-{token}"
 
 
 def is_payload(name: str) -> bool:
-    """Whether a client may have given a file this name."""
+    """Return True for a name that clients give files."""
     return _FILE.fullmatch(os.fsencode(name)) is not None
 
 
 def discard(folder: bytes, name: bytes) -> None:
     """Remove a file, if its folder is on this machine."""
-    if found := PayloadFolder.here(folder):
+    if local := PayloadFolder.local(folder):
         with suppress(InvalidInput):
-            remove(found.locate(name))
+            remove(local.locate(name))
 
 
 def too_large(size: int, limit: int) -> RequestTooLarge:
-    """What is wrong with a request of more bytes than the job takes."""
+    """Return the error for a request of more than `maxRequestBytes`."""
     return RequestTooLarge(f"the request has {size} bytes, more than maxRequestBytes ({limit})")
 
 
@@ -187,16 +187,16 @@ def read(path: bytes, limit: int) -> bytes:
     """Read a payload.
 
     Args:
-        path: From `PayloadFolder.locate`.
-        limit: Most bytes that it may have.
+        path: Path from `PayloadFolder.locate`.
+        limit: Size limit in bytes.
 
     Raises:
-        FileNotFoundError: There is no such file.
-        InvalidInput: It cannot be read, or is no plain file.
-        RequestTooLarge: It has more bytes.
+        FileNotFoundError: If there is no such file.
+        InvalidInput: If the file cannot be read, or is no plain file.
+        RequestTooLarge: If the file is larger than the limit.
     """
     try:
-        # A link could lead anywhere, and a pipe would keep the reader waiting.
+        # A link could lead to any file, and opening a pipe would block.
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             status = os.fstat(file)
@@ -214,6 +214,6 @@ def read(path: bytes, limit: int) -> bytes:
 
 
 def remove(path: str | bytes) -> None:
-    """Remove a file, if it is there."""
+    """Remove a file, if it exists."""
     with suppress(OSError):
         os.unlink(path)

@@ -1,9 +1,10 @@
-"""Result hashes: what a request is answered with, in our encoding if the request was, else in the original's."""
+"""Result hashes, in our encoding if the request was, else in the original's."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import islice
+from typing import Union
 
 import numpy as np
 
@@ -15,52 +16,52 @@ from cluster_serving.protocol.original import arrow as original_arrow
 from cluster_serving.protocol.original.floats import java_float
 
 Fields = dict[bytes, bytes]
-"""Fields of a result hash, as Redis gives them."""
+"""Fields of a result hash, as Redis returns them."""
 
 RankedClasses = list[tuple[int, float]]
-"""What `topN` leaves of an output: (class index, value), best first."""
+"""An output filtered by `topN`: (class index, value), best first."""
 
-Result = Array | list[Array] | RankedClasses | list[RankedClasses] | str
-"""One output, several outputs in the model's order, their `topN` rankings, or a filter's text from the original."""
+Result = Union[Array, list[Array], RankedClasses, list[RankedClasses], str]
+"""One output, several outputs in the model's order, their `topN` rankings, or the text of the original's filter."""
 
-Outputs = dict[str, Array] | list[RankedClasses]
+Outputs = Union[dict[str, Array], list[RankedClasses]]
 """All outputs by name in the model's order, or their `topN` rankings."""
 
 _RANKING = ("topN.classes", "topN.values", "topN.counts")
 
 
 def encode_result(native: bool, names: Sequence[str], outputs: Sequence[Array]) -> dict[str, str | bytes]:
-    """Fields of the result hash for a model's outputs, without a batch dimension.
+    """Return the fields of the result hash for a model's outputs, without a batch dimension.
 
     Args:
-        native: Which encoding the request came in.
+        native: True for our own encoding, False for the original's.
         names: Output names of the model.
         outputs: One array per name.
     """
     if native:
-        return {"value": tensors.encode(dict(zip(names, outputs, strict=True))), "serde": NATIVE}
+        return {"value": tensors.encode(dict(zip(names, outputs))), "serde": NATIVE}
     return {"value": original_arrow.encode_result(outputs)}
 
 
 def encode_ranked(native: bool, ranked: Sequence[RankedClasses]) -> dict[str, str | bytes]:
-    """Fields of the result hash for outputs filtered by `topN`, one ranking per output.
+    """Return the fields of the result hash for outputs filtered by `topN`, one ranking per output.
 
-    The original wrote a text as `value`, on which its Python client fails. That client gets an array (n, 2) of class
-    and value instead, and the text is in the field `topN`.
+    The original wrote a text as `value`, on which its own Python client fails. Here `value` is an array (n, 2) of class
+    and value, and the text is in the field `topN`.
     """
     if native:
         pairs = [pair for ranking in ranked for pair in ranking]
         classes = np.array([index for index, _ in pairs], "i8")
         values = np.array([value for _, value in pairs], "f4")
         counts = np.array([len(ranking) for ranking in ranked], "i8")
-        return {"value": tensors.encode(dict(zip(_RANKING, (classes, values, counts), strict=True))), "serde": NATIVE}
+        return {"value": tensors.encode(dict(zip(_RANKING, (classes, values, counts)))), "serde": NATIVE}
     texts = ("".join(f"[{index},{java_float(value)}]" for index, value in ranking) for ranking in ranked)
     arrays = [np.array(ranking, "f4") for ranking in ranked]
     return {"value": original_arrow.encode_result(arrays), "topN": "".join(f"[{text}]" for text in texts)}
 
 
 def encode_rows(native: bool, names: Sequence[str], outputs: Sequence[Array]) -> dict[str, str | bytes]:
-    """Fields of the result hash for 2-D outputs filtered by `pickTopN`; the field of that name holds the text."""
+    """Return the fields of the result hash for 2-D outputs filtered by `pickTopN`; the text is in that field."""
     fields = encode_result(native, names, outputs)
     if native:
         return fields
@@ -69,7 +70,7 @@ def encode_rows(native: bool, names: Sequence[str], outputs: Sequence[Array]) ->
 
 
 def encode_error(error: ServingError) -> dict[str, str | bytes]:
-    """Fields of the result hash for a request that failed, readable by original clients (`NaN`) and ours."""
+    """Return the fields of the result hash for an error, readable by original clients (`NaN`) and ours."""
     return {"value": original_arrow.ERROR_VALUE, "error": error.message, "code": error.code}
 
 
@@ -77,7 +78,7 @@ def decode_result(fields: Mapping[bytes, bytes]) -> Result:
     """Read a result hash.
 
     Raises:
-        ServingError: The error that the job answered with, as its own class.
+        ServingError: If the request failed: the error from the job, as its own class.
     """
     value = fields.get(b"value", b"")
     if b"code" not in fields and fields.get(b"serde") != NATIVE and value.startswith(b"["):
@@ -88,10 +89,10 @@ def decode_result(fields: Mapping[bytes, bytes]) -> Result:
 
 
 def decode_outputs(fields: Mapping[bytes, bytes]) -> Outputs:
-    """Read a result hash, with the names of the outputs.
+    """Read a result hash and keep the names of the outputs.
 
     Raises:
-        ServingError: The error that the job answered with, as its own class.
+        ServingError: If the request failed: the error from the job, as its own class.
     """
     if b"code" in fields:
         raise from_wire(fields[b"code"].decode(), fields.get(b"error", b"").decode("utf8", "replace"))
@@ -104,6 +105,6 @@ def decode_outputs(fields: Mapping[bytes, bytes]) -> Outputs:
     _, outputs = tensors.decode(value)
     if tuple(outputs) == _RANKING:
         classes, values, counts = (np.asarray(array).tolist() for array in outputs.values())
-        pairs = iter(zip(classes, values, strict=True))
+        pairs = iter(zip(classes, values))
         return [list(islice(pairs, count)) for count in counts]
     return {name: np.asarray(output) for name, output in outputs.items()}

@@ -1,4 +1,4 @@
-"""What a request's inputs are, without their values: equal signatures can be computed together."""
+"""Signatures: names, kinds, dtypes and shapes of a request's inputs. Requests of equal signature can be batched."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ DTYPES = frozenset(
     {"bool", "float16", "float32", "float64", "complex64", "complex128"}
     | {f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)}
 )
-"""Numeric dtypes that travel, by numpy name."""
+"""Numeric dtypes that can be sent, by numpy name."""
 
 LITTLE_ENDIAN = {name: np.dtype(name).newbyteorder("<") for name in DTYPES}
-"""As they travel."""
+"""Numpy name → dtype as it is sent."""
 
 NAMES = {dtype: name for name in DTYPES for dtype in (np.dtype(name).newbyteorder(">"), LITTLE_ENDIAN[name])}
-"""Of the dtypes that travel, in either byte order."""
+"""Dtype in either byte order → numpy name."""
 
 SPARSE_TYPE = pa.struct([("indices", pa.binary()), ("values", pa.binary())])
 """Arrow type of a sparse tensor."""
@@ -31,7 +31,7 @@ _TYPES = {"tensor": pa.binary(), "image": pa.binary(), "string": pa.list_(pa.utf
 
 
 class Column(NamedTuple):
-    """What one column holds; the columns together are the signature of a request.
+    """Description of one input or output; the columns of all inputs are the signature of a request.
 
     Attributes:
         name: Name of the input or output.
@@ -51,10 +51,10 @@ Signature = tuple[Column, ...]
 
 
 def describe(name: str, value: Input) -> Column:
-    """Say what column a value becomes.
+    """Return the column of a value.
 
     Raises:
-        InvalidInput: The value is of a dtype that does not travel.
+        InvalidInput: If the value has a dtype that cannot be sent.
     """
     if isinstance(value, Image):
         return Column(name, "image", "", ())
@@ -66,12 +66,12 @@ def describe(name: str, value: Input) -> Column:
 
 
 def signature(tensors: Mapping[str, Input]) -> Signature:
-    """Signature of a request's inputs, in their order."""
+    """Return the signature of a request's inputs, in their order."""
     return tuple(describe(name, value) for name, value in tensors.items())
 
 
 def field_of(column: Column) -> pa.Field:
-    """The Arrow field of a column."""
+    """Return the Arrow field of a column."""
     metadata = {"kind": column.kind}
     if column.dtype:
         metadata["dtype"] = column.dtype
@@ -84,8 +84,8 @@ def column_of(field: pa.Field) -> Column:
     """Read an Arrow field.
 
     Raises:
-        InvalidInput: It is none of those that `field_of` makes.
-        RequestTooLarge: It claims more than `MAX_STRINGS` strings.
+        InvalidInput: If the field is none that `field_of` makes.
+        RequestTooLarge: If the field claims more than `MAX_STRINGS` strings.
     """
     metadata = {key.decode(): value.decode() for key, value in (field.metadata or {}).items()}
     kind, dtype, shape = metadata.get("kind", ""), metadata.get("dtype", ""), metadata.get("shape", "")
@@ -108,12 +108,12 @@ def column_of(field: pa.Field) -> Column:
 
 
 def dtype_name(name: str, array: Array) -> str:
-    """Name of the dtype of an array, as numpy has it.
+    """Return the numpy name of an array's dtype.
 
     Raises:
-        InvalidInput: It does not travel.
+        InvalidInput: If the dtype cannot be sent.
     """
-    # numpy puts the name together anew at every access.
+    # A look-up, because numpy composes the name at every access.
     dtype = NAMES.get(array.dtype)
     if dtype is None:
         raise InvalidInput(

@@ -24,14 +24,14 @@ _TENSOR = pa.struct([(name, pa.list_(pa.float32() if name == "data" else pa.int3
 _RESULT = pa.schema([("data", pa.float32()), ("shape", pa.int32())])
 
 ERROR_VALUE = "NaN"
-"""The string that stands for every error; the reason is in the hash field `error`, which original clients ignore."""
+"""Value of every failed request. The reason is in the hash field `error`, which original clients ignore."""
 
 
 def encode_request(inputs: dict[str, Input]) -> str:
-    """Encode a request as the original clients do; used to test against them and to speak to an original server.
+    """Encode a request as the original clients do, for tests and for requests to an original server.
 
     Raises:
-        InvalidInput: The inputs mix images or strings with tensors, which the original encoding cannot hold.
+        InvalidInput: If the inputs mix images or strings with tensors, which this encoding cannot hold.
     """
     arrays = []
     for name, value in inputs.items():
@@ -61,7 +61,7 @@ def decode_request(data: bytes) -> dict[str, Input]:
         Inputs in the order sent; numbers are float32 arrays.
 
     Raises:
-        InvalidInput: The field is not base64 of such a stream; the message says where it breaks.
+        InvalidInput: If the field is not base64 of such a stream; the message says at what place.
     """
     batch = _from_base64(data)[0]
     if batch.num_columns > MAX_INPUTS:
@@ -76,18 +76,18 @@ def encode_result(outputs: Sequence[Array]) -> str:
     """Encode a model's outputs; every number becomes float32, as original clients expect.
 
     Raises:
-        InvalidInput: An output is empty or not of numbers: the encoding cannot hold it.
+        InvalidInput: If an output is empty or not numeric, so that this encoding cannot hold it.
     """
     batches = []
     for output in outputs:
         if output.dtype.kind not in "biuf":
             raise InvalidInput(f"an output of dtype {output.dtype} has no place in the original's result encoding")
         if not output.size:
-            # The original client drops sizes of 0 and then fails, in `dequeue` for all results that follow.
+            # The original client drops sizes of 0 and then fails. In `dequeue` it then loses all further results.
             raise InvalidInput(f"an output of shape {list(output.shape)} is empty and has no place in that encoding")
         flat = np.ascontiguousarray(output, "f4").ravel()
-        # Both columns have a row per element, so a tiny tensor has room for few dimensions: it loses those of size 1
-        # that are too many. Null fills the rest.
+        # Both columns have a row per element, so a tiny tensor has room for few dimensions. Surplus dimensions of
+        # size 1 are dropped, and null fills unused rows.
         shape = list(output.shape)
         while len(shape) > flat.size:
             shape.remove(1)
@@ -97,10 +97,10 @@ def encode_result(outputs: Sequence[Array]) -> str:
 
 
 def decode_result(value: str | bytes) -> list[Array]:
-    """Decode what `encode_result` wrote.
+    """Decode a result from `encode_result`.
 
     Raises:
-        InvalidInput: The value is not base64 of such a stream.
+        InvalidInput: If the value is not base64 of such a stream.
     """
     outputs = []
     for batch in _from_base64(value.encode() if isinstance(value, str) else value):
@@ -111,7 +111,7 @@ def decode_result(value: str | bytes) -> list[Array]:
 
 
 def _tensor_column(rows: Sequence[object]) -> pa.Array:
-    cells = [dict.fromkeys(_LISTS) | {name: row} for name, row in zip(_LISTS, rows, strict=True)]
+    cells = [dict.fromkeys(_LISTS) | {name: row} for name, row in zip(_LISTS, rows)]
     return pa.array(cells, _TENSOR)
 
 
@@ -144,7 +144,7 @@ def _from_base64(data: bytes) -> list[pa.RecordBatch]:
 
 def _decode_column(name: str, column: pa.Array) -> Input:
     try:
-        # Before anything else: Arrow ends the process when it is asked for a part of an array of negative length.
+        # Checked first, since Arrow ends the process when a part of an array of negative length is read.
         column.validate(full=True)
         if pa.types.is_struct(column.type):
             return _decode_tensor(name, column)
@@ -155,17 +155,17 @@ def _decode_column(name: str, column: pa.Array) -> Input:
         return decode_text(name, value)
     if isinstance(value, bytes):
         return Image(value)
-    if isinstance(value, int | float):
+    if isinstance(value, (int, float)):
         return np.array(value, "f4")
     raise InvalidInput(f"input {name!r} is an Arrow {column.type}; expected a tensor struct, utf8, int32 or float32")
 
 
 def decode_text(name: str, text: str) -> Input:
-    """Decode a text: a `|` marks a string tensor, any other is a base64 image.
+    """Decode a text: a text with `|` is a string tensor, any other text is a base64 image.
 
     Raises:
-        InvalidInput: It is neither.
-        RequestTooLarge: There are more than `MAX_STRINGS` strings.
+        InvalidInput: If the text is neither.
+        RequestTooLarge: If the text holds more than `MAX_STRINGS` strings.
     """
     if "|" in text:
         if text.count("|") >= MAX_STRINGS:
@@ -181,7 +181,7 @@ def decode_text(name: str, text: str) -> Input:
 
 
 def _decode_tensor(name: str, column: pa.StructArray) -> Input:
-    """Every child's values are taken whole, whatever rows they are spread over (the JVM writes other rows)."""
+    """Decode a tensor. All values of a child are read, in whatever rows they are (JVM clients use other rows)."""
     lists: dict[str, Array] = {}
     for child in _LISTS:
         index = column.type.get_field_index(child)

@@ -1,4 +1,4 @@
-"""Numbers as Java writes them, for texts that the original's server gave."""
+"""Numbers as Java writes them, for texts in the original server's results."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 def java_float(value: float) -> str:
-    """Write a number as Java's `Float.toString` does: that is the text that users of the original parse."""
+    """Write a number as Java's `Float.toString` does, since programs written for the original parse that text."""
     number = np.float32(value)
     if not np.isfinite(number):
         return str(number).replace("inf", "Infinity").replace("nan", "NaN")

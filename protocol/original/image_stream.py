@@ -1,4 +1,4 @@
-"""The protocol of the 0.7 and 0.8 clients, spoken by a job of the name `image_stream`.
+"""The protocol of the 0.7 and 0.8 clients, which a job named `image_stream` speaks.
 
 Stream entries have the fields `uri` and `image` (base64 of a JPEG). Results are hashes `result:<uri>` whose `value` is
 JSON: with `topN` an object of class to probability, both as text, else nested lists of numbers.
@@ -17,14 +17,14 @@ from cluster_serving.protocol.original import arrow as original_arrow
 from cluster_serving.protocol.original.floats import java_float
 
 STREAM = "image_stream"
-"""Stream and job name; those clients know no other."""
+"""Name of stream and job, fixed in those clients."""
 
 
 def parse_entry(entry_id: bytes, fields: Mapping[bytes, bytes], priority: str = NORMAL) -> Entry:
-    """Read an entry of either kind: later clients may use this job too.
+    """Read an entry of these clients, or of later clients, which may use this job too.
 
     Raises:
-        InvalidInput: It has no `uri`, so there is nobody to answer.
+        InvalidInput: If the entry has no `uri`, so that no result key is known.
     """
     if b"image" in fields and b"data" not in fields:
         fields = {**fields, b"data": fields[b"image"], b"serde": IMAGE}
@@ -32,17 +32,17 @@ def parse_entry(entry_id: bytes, fields: Mapping[bytes, bytes], priority: str = 
 
 
 def sent(job: str, entry: Entry) -> bool:
-    """Whether a client of 0.7 or 0.8 sent this entry."""
+    """Return True if a client of 0.7 or 0.8 sent the entry."""
     return job == STREAM and entry.serde == IMAGE
 
 
 def result_key(uri: str) -> str:
-    """Redis hash in which those clients look for the result of a request."""
+    """Return the hash in which those clients look for the result of a request."""
     return f"result:{uri}"
 
 
 def result_fields(fields: Mapping[str, str | bytes]) -> Mapping[str, str | bytes]:
-    """The fields of a result hash in the original's later encoding, turned into those that these clients read."""
+    """Convert the fields of a result hash from the original's later encoding to the one that these clients read."""
     if "code" in fields:
         return fields
     outputs = original_arrow.decode_result(fields["value"])

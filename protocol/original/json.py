@@ -1,9 +1,9 @@
-"""The JSON that the original's HTTP front end forwards unread (`serde` is `stream`): a whole request body.
+"""JSON requests: whole HTTP bodies that the original's front end puts into the stream unread (`serde` is `stream`).
 
     {"instances": [{"x": [[1, 2], [3, 4]], "n": 5, "img": "<base64>", "words": ["a", "b"],
                     "sp": {"shape": [100, 10], "indices": [[1, 1], [2, 2]], "data": [0.2, 0.5]}}]}
 
-Only the first instance is read, as that front end sends an entry for each.
+Only the first instance is read, since that front end sends an entry per instance.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from cluster_serving.protocol.original import arrow as original_arrow
 from cluster_serving.protocol.slots import TensorSpec
 
 MAX_DIMENSIONS = 32
-"""Deepest nesting of a tensor: numpy's own limit."""
+"""Limit of the dimensions of a tensor, which is numpy's own."""
 
 MAX_VALUES, MAX_LISTS, MAX_KEYS = 1 << 22, 1 << 20, 1 << 16
-"""Most commas, brackets and colons of a body, wherever they stand: each costs far more to parse than its byte."""
+"""Limits of the commas, opening brackets and colons in a body. Each costs far more to parse than other bytes."""
 
 NUMBERS = frozenset({int, float, bool})
-"""What JSON's numbers become; numpy counts truth values among them."""
+"""Types of JSON's numbers; numpy counts truth values among them."""
 
 _EXPECTED = 'expected {"instances": [{"name": value, …}]}'
 _SPARSE = ("shape", "data", "indices")
@@ -46,8 +46,8 @@ def decode_request(data: bytes) -> dict[str, Input]:
         Inputs of the first instance in the order sent; see `to_input`.
 
     Raises:
-        InvalidInput: It is not such a body; the message says where it breaks.
-        RequestTooLarge: It holds too many values.
+        InvalidInput: If the text is not such a body; the message says at what place.
+        RequestTooLarge: If the body holds too many values.
     """
     check_size(data)
     try:
@@ -73,10 +73,10 @@ def check_size(data: bytes) -> None:
     """Refuse JSON that would cost too much, before it is parsed.
 
     Raises:
-        RequestTooLarge: It holds too many values, lists or names.
+        RequestTooLarge: If the text holds too many values, lists or names.
     """
     if len(data) <= MAX_KEYS:
-        # The usual case: so short a text holds no more of anything.
+        # The usual case: the text is too short to exceed any limit.
         return
     for marks, most, what in ((b",", MAX_VALUES, "values"), (b"[{", MAX_LISTS, "lists"), (b":", MAX_KEYS, "names")):
         if sum(data.count(mark) for mark in marks) > most:
@@ -86,21 +86,21 @@ def check_size(data: bytes) -> None:
 
 
 def leaf_types(values: list[object]) -> set[type]:
-    """Types of what nested lists hold, to be known before numpy gets them.
+    """Return the types of the leaves of nested lists, to be checked before numpy reads the lists.
 
-    It would give every element as much room as the longest text needs: a text of 500 KB among 4,000 others is 8 GB.
+    numpy gives every element as much memory as the longest text needs: a text of 500 KB among 4,000 others is 8 GB.
 
     Args:
-        values: The lists; what is nested deeper than a tensor counts as a list.
+        values: Nested lists. If they are nested deeper than a tensor may be, `list` is among the types.
     """
-    found: set[type] = set(map(type, values))
+    types: set[type] = set(map(type, values))
     for _ in range(MAX_DIMENSIONS - 1):
-        if list not in found:
+        if list not in types:
             break
-        lists = values if len(found) == 1 else [value for value in values if type(value) is list]
+        lists = values if len(types) == 1 else [value for value in values if type(value) is list]
         values = list(chain.from_iterable(cast("list[list[object]]", lists)))
-        found = (found - {list}) | set(map(type, values))
-    return found
+        types = (types - {list}) | set(map(type, values))
+    return types
 
 
 def to_input(name: str, value: object, expected: TensorSpec | None = None) -> Input:
@@ -115,19 +115,19 @@ def to_input(name: str, value: object, expected: TensorSpec | None = None) -> In
     | object of shape, data, indices   | sparse tensor                                          |
     | object of b64                    | image (base64)                                         |
 
-    If it is known what the model expects, numbers keep their precision for it, texts are strings for a model of
-    strings, and a single value is a scalar for a scalar.
+    With a known `expected`, numbers keep the precision of its dtype, texts are strings if it is of strings, and a
+    single value is a scalar if it is a scalar.
 
     The indices of a sparse tensor have a row per dimension, as the original Python client sends them, or a row per
     value, as in the HTTP example of the original's guides.
 
     Args:
         name: Name of the input, for messages.
-        value: Its JSON value.
-        expected: What the model takes there; None if that is not known.
+        value: JSON value of the input.
+        expected: Dtype and shape of the model's input; None if unknown.
 
     Raises:
-        InvalidInput: It is none of these; the message names the input.
+        InvalidInput: If the value is none of these; the message names the input.
     """
     if isinstance(value, list):
         return _tensor(name, value, expected)
@@ -148,7 +148,7 @@ def _text(name: str, text: str, expected: TensorSpec | None) -> Input:
         if expected is None:
             raise
         if not expected.dtype:
-            # What is neither an image nor marked as a tensor can only be a string.
+            # A text that is no image and has no mark of a tensor can only be a string.
             return np.array([text], object)
         raise InvalidInput(
             f"input {name!r} is the text {text[:32]!r}, which is no base64 of an image; the model expects {expected}"
@@ -172,7 +172,7 @@ def _tensor(name: str, value: list[object], expected: TensorSpec | None = None) 
         sample = sample[0]
     if depth > MAX_DIMENSIONS:
         raise InvalidInput(f"input {name!r} is nested {depth} lists deep; at most {MAX_DIMENSIONS} are taken")
-    if not isinstance(sample, str | int | float):
+    if not isinstance(sample, (str, int, float)):
         raise InvalidInput(f"input {name!r} holds {reprlib.repr(sample)}; expected numbers, texts or lists of them")
     text = isinstance(sample, str)
     array = None
@@ -182,7 +182,7 @@ def _tensor(name: str, value: list[object], expected: TensorSpec | None = None) 
     if array is not None and array.ndim == depth:
         if text and all(isinstance(item, str) for item in array.flat):
             return array
-        # Integers of more than 64 bits have become objects.
+        # numpy makes integers of more than 64 bits objects.
         if not text and array.dtype.kind in "biuf":
             keeps = expected is not None and expected.dtype not in ("", "float32", "float16", "str")
             return array if keeps else _float32(name, array)
@@ -227,7 +227,7 @@ def _numbers(name: str, value: object) -> Array:
 
 
 def _row_per_dimension(name: str, indices: Array, shape: Array, count: int) -> Array:
-    """The indices as (ndim, nnz), whichever way round they were sent."""
+    """Return the indices as (ndim, nnz), from either of the two ways in which clients send them."""
     layouts = [rows for rows in (indices, indices.T) if rows.shape == (shape.size, count)]
     if not layouts:
         raise InvalidInput(

@@ -47,7 +47,7 @@ def test_constructor_arguments_are_the_originals(redis_server):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"frontend_url": "http://h:1"}, "'http://h:1' is no host: this client asks Redis"),
+        ({"frontend_url": "http://h:1"}, "'http://h:1' is no host: this client connects to Redis"),
         ({"host": "http://h:1"}, "'http://h:1' is no host"),
         ({"sync": True}, "there is no sync="),
     ],

@@ -70,7 +70,7 @@ def test_a_missing_package_is_named_with_the_extra(monkeypatch):
 
 
 def test_the_published_key_is_refused_unless_it_is_asked_for():
-    with pytest.raises(ValueError, match="everybody knows"):
+    with pytest.raises(ValueError, match="protects nothing"):
         RecordKey("secret", "salt")
 
 

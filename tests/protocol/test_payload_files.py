@@ -145,11 +145,11 @@ def test_the_job_can_read_what_root_writes_and_others_only_with_a_shared_group(f
     folder.mkdir()
     folder.parent.chmod(0o755)
     os.chown(folder, 65534, 65534)
-    found = files.PayloadFolder.here(os.fsencode(folder))
+    found = files.PayloadFolder.local(os.fsencode(folder))
     status = (folder / found.write([b"data"])).stat()
     assert (status.st_uid, status.st_gid, status.st_mode & 0o777) == (65534, 65534, 0o640)
     look = "import os, sys; from cluster_serving.protocol.payload_files import PayloadFolder as F; "
-    look += "os.setuid(12345); print(F.here(os.fsencode(sys.argv[1])) is not None)"
+    look += "os.setuid(12345); print(F.local(os.fsencode(sys.argv[1])) is not None)"
     for mode, usable in ((0o777, "False"), (0o2777, "True")):
         folder.chmod(mode)
         run = subprocess.run([sys.executable, "-c", look, str(folder)], capture_output=True, text=True)
