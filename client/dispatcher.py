@@ -144,7 +144,7 @@ class Dispatcher:
         with translated(self.db):
             pending.folder = folder = await run_async(self.db, self._folders.find(job, inputs))
         pending.fields = request_fields(
-            uri_of(job, pending.key), inputs, reply_to, store=folder and folder.write, **options
+            uri_of(job, pending.key), inputs, reply_to, store=folder.write if folder else None, **options
         )
 
     def _queue(self, name: bytes, pending: Pending) -> None:

@@ -1,8 +1,8 @@
 """Large inputs in files: if client and job share a machine, Redis carries only the name of the file.
 
 Redis would copy a payload a dozen times, and write it to its append-only file. A client writes the file before it
-queues the request; whichever process answers or withdraws the request removes the file. The job removes files of clients that
-died in between (`connectors.payloads`).
+queues the request; whichever process answers or withdraws the request removes the file. The job removes files of
+clients that died in between (`connectors.payloads`).
 """
 
 from __future__ import annotations

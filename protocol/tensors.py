@@ -50,8 +50,8 @@ class Layout:
     """The constant parts of payloads of one signature, and the positions of the numbers between them.
 
     Payloads of one signature that hold only numbers have equal schemas, record batch headers and offsets. Client and
-    job take these bytes from a cache, in a third of the time of building and parsing a record batch. Payloads that another
-    Arrow library laid out differently are parsed in full.
+    job take these bytes from a cache, in a third of the time of building and parsing a record batch. Payloads that
+    another Arrow library laid out differently are parsed in full.
 
     Args:
         payload: An encoded payload of the signature.
