@@ -1,7 +1,7 @@
-"""What is known of the attempts at requests that were interrupted: notes for the dead letter, should it come to that.
+"""Notes on attempts at interrupted requests, for their dead letters.
 
-Kept in the Redis hash `<jobName>:attempts` by stream and entry id, because the process that knows of an attempt may not
-live to tell. Nothing is noted of a request that is answered at its first attempt.
+They are kept in the Redis hash `<jobName>:attempts` by stream and entry id, because the process that makes an attempt
+may die in it. A request that is answered at its first attempt has no note.
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ from typing import Any
 import redis
 from redis.exceptions import RedisError
 
-from cluster_serving.connectors.hashes import put
 from cluster_serving.connectors.options import RedisOptions
-from cluster_serving.connectors.reconnect import connect
+from cluster_serving.connectors.redis import connect, write_hash
 from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.keys import attempts_key
 
@@ -34,10 +33,10 @@ class Attempt:
     """The last attempt at a request.
 
     Attributes:
-        host: Machine that computed it.
+        host: Machine that computed the request.
         process: Process id there.
-        time: When it began or failed, in seconds since the epoch.
-        traceback: Of the exception that ended it; empty if the process died without one.
+        time: Begin or failure of the attempt, in seconds since the epoch.
+        traceback: Traceback of the exception that ended the attempt; empty if the process died without one.
     """
 
     host: str = ""
@@ -66,46 +65,42 @@ class Attempts:
         self._key = attempts_key(job)
 
     def begin(self, entry: Entry) -> None:
-        """This process is about to compute a request again, alone; what its batch failed at is no longer its fault."""
-        self._write({_field(entry): _attempt("")})
+        """Note that this process begins to compute a request again, alone, and forget the failure of its batch."""
+        self._note([entry], "")
 
     def fail(self, entries: Iterable[Entry]) -> None:
-        """The exception that is being handled interrupts requests."""
-        text = traceback.format_exc()[-_MAX_TRACEBACK:]
-        self._write({_field(entry): _attempt(text) for entry in entries})
+        """Note the exception that is being handled, which interrupts requests."""
+        self._note(entries, traceback.format_exc()[-_MAX_TRACEBACK:])
 
     def last(self, entry: Entry) -> Attempt:
-        """The last attempt at a request; empty if nothing was noted."""
-        # Earlier versions noted it by its id alone.
+        """Return the last attempt at a request; an empty one if nothing was noted."""
+        # Earlier versions noted attempts by the entry id alone.
         raw = next(filter(None, self._client.hmget(self._key, _field(entry), entry.id)), None)
         return Attempt(**json.loads(raw)) if raw else Attempt()
 
     def forget(self, entry: Entry) -> None:
-        """A request is answered, or given up."""
+        """Delete the note on a request that is answered or given up."""
         self._client.hdel(self._key, _field(entry), entry.id)
 
-    def _write(self, attempts: dict[str, Attempt]) -> None:
-        # What cannot be noted cannot be tried, and every look at a request that is not tried counts as an attempt.
-        put(self._client, self._key, {key: json.dumps(asdict(value)) for key, value in attempts.items()})
+    def _note(self, entries: Iterable[Entry], text: str) -> None:
+        note = json.dumps(asdict(Attempt(socket.gethostname(), os.getpid(), time.time(), text)))
+        # A full Redis takes notes too: without a note a request is not tried, yet each delivery counts as an attempt.
+        write_hash(self._client, self._key, {_field(entry): note for entry in entries})
         self._client.expire(self._key, _KEEP_S)
 
 
 @contextlib.contextmanager
 def noted(options: RedisOptions, job: str, entries: Iterable[Entry]) -> Iterator[None]:
-    """Note an exception that leaves the block, and with it interrupts requests; it goes on to Flink."""
+    """Note an exception that leaves the block and so interrupts requests, then raise it to Flink."""
     try:
         yield
     except BaseException:
-        # A connection of its own: that of the caller may be in the middle of an answer.
+        # A connection of its own: the caller's may be in the middle of an answer.
         with contextlib.suppress(RedisError, OSError), connect(options) as client:
             Attempts(client, job).fail(entries)
         raise
 
 
 def _field(entry: Entry) -> str:
-    """An id is unique only in its stream, of which a job has one for each priority."""
+    """Return the name of a note; an entry id is unique only in its stream, and a job has one stream per priority."""
     return f"{entry.priority}:{entry.id.decode()}"
-
-
-def _attempt(text: str) -> Attempt:
-    return Attempt(socket.gethostname(), os.getpid(), time.time(), text)

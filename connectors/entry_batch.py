@@ -1,10 +1,7 @@
-"""How stream entries cross the exchange between source and window: what one read found, as one byte string.
+"""Entry batches: the records between source and window, each with the entries of one read.
 
-Where both share a process, the entries are in the lane (`connectors.flow_control`), and the chunk only says so: on
-their way through Flink, bytes are copied half a dozen times.
-
-A record per request would cost a round trip between Flink and its Python worker each in process mode, and in thread
-mode more than all else that the source does for a small request.
+A record per request would cost process mode a round trip between Flink and its Python worker each. In thread mode it
+would cost more than all other work of the source for a small request.
 """
 
 from __future__ import annotations
@@ -19,46 +16,47 @@ _HEAD = struct.Struct("<i?Ii")
 _ENTRY = struct.Struct("<9I")
 
 
-class Chunk(NamedTuple):
-    """Entries on their way to the window.
+class EntryBatch(NamedTuple):
+    """Entries on their way from source to window.
 
     Attributes:
-        lane_key: Flink key that leads to the window subtask of this lane.
-        more: The source has found further requests waiting and will hand them over next.
-        lane_id: The lane they travel on (see `connectors.flow_control`).
-        entries: The requests; None for those that were handed over on the lane. An empty chunk comes first in process
-            mode, only to make Flink open the operators behind the source.
+        slot_key: Flink key that leads to the window in the slot of the source.
+        more: True if the source has read further requests and hands them over next.
+        flow_id: Id of the slot's `SlotFlowControl`.
+        entries: The requests; None if the source handed them over through the flow control, which saves half a dozen
+            copies of their bytes in Flink. In process mode an empty batch comes first, so that Flink opens the
+            operators behind the source.
     """
 
-    lane_key: int
+    slot_key: int
     more: bool
-    lane_id: str
+    flow_id: str
     entries: Sequence[Entry] | None
 
     def to_bytes(self) -> bytes:
-        """Serialize."""
-        lane = self.lane_id.encode()
+        """Serialize the batch."""
+        flow = self.flow_id.encode()
         count = -1 if self.entries is None else len(self.entries)
-        parts = [_HEAD.pack(self.lane_key, self.more, len(lane), count), lane]
+        parts = [_HEAD.pack(self.slot_key, self.more, len(flow), count), flow]
         for entry in self.entries or ():
             uri, reply_to = (text.encode("utf8", "surrogateescape") for text in (entry.uri, entry.reply_to))
             priority = entry.priority.encode()
             fields = (
-                *(entry.id, uri, entry.serde, reply_to, entry.deadline),
-                *(priority, entry.reply_with, entry.path, entry.data),
+                *(entry.id, uri, entry.data, entry.serde, reply_to),
+                *(entry.deadline, priority, entry.reply_with, entry.path),
             )
             parts.append(_ENTRY.pack(*map(len, fields)))
             parts.extend(fields)
         return b"".join(parts)
 
     @classmethod
-    def from_bytes(cls, raw: bytes) -> Chunk:
+    def from_bytes(cls, raw: bytes) -> EntryBatch:
         """Read what `to_bytes` wrote."""
-        lane_key, more, lane_length, count = _HEAD.unpack_from(raw)
-        start = _HEAD.size + lane_length
-        lane_id = raw[_HEAD.size : start].decode()
+        slot_key, more, flow_length, count = _HEAD.unpack_from(raw)
+        start = _HEAD.size + flow_length
+        flow_id = raw[_HEAD.size : start].decode()
         if count < 0:
-            return cls(lane_key, more, lane_id, None)
+            return cls(slot_key, more, flow_id, None)
         entries = []
         for _ in range(count):
             lengths = _ENTRY.unpack_from(raw, start)
@@ -67,7 +65,7 @@ class Chunk(NamedTuple):
             for length in lengths:
                 fields.append(raw[start : start + length])
                 start += length
-            entry_id, uri, serde, reply_to, deadline, priority, reply_with, path, data = fields
+            entry_id, uri, data, serde, reply_to, deadline, priority, reply_with, path = fields
             entries.append(
                 Entry(
                     entry_id,
@@ -81,17 +79,17 @@ class Chunk(NamedTuple):
                     path=path,
                 )
             )
-        return cls(lane_key, more, lane_id, entries)
+        return cls(slot_key, more, flow_id, entries)
 
 
-def lane_key(raw: bytes) -> int:
-    """Flink key of a serialized chunk."""
+def slot_key(raw: bytes) -> int:
+    """Return the Flink key of a serialized entry batch."""
     key: int = struct.unpack_from("<i", raw)[0]
     return key
 
 
 def by_size(entries: Sequence[Entry], limit: int) -> Iterator[Sequence[Entry]]:
-    """Cut entries into runs of at most `limit` payload bytes, or of one entry: no chunk may fill Flink's memory."""
+    """Cut entries into runs of at most `limit` payload bytes, or of one entry, so that none fills Flink's memory."""
     start = size = 0
     for position, entry in enumerate(entries):
         if position > start and size + len(entry.data) > limit:

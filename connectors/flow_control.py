@@ -1,10 +1,12 @@
 """Flow control between the source and the sink of one task slot.
 
-Subtask i of the source feeds subtask i of the batching window: that pair is a lane. Both normally live in one Python
-process (in either execution mode), and then share a `Lane`: requests pass through it as the objects they are, the
-source learns how many are unanswered, so it leaves the rest in Redis for other slots, and the window learns whether
-more are on their way. If Flink placed the two in different processes, `find` gives None and both do without: requests
-pass through Flink as bytes, and its own backpressure still holds.
+Subtask i of the source feeds subtask i of the batching window, in the same slot. Source and window normally live in one
+Python process (in either execution mode) and share a `SlotFlowControl`. Requests pass through it as Python objects. The
+source learns how many requests are unanswered, so that it leaves the rest in Redis for other slots. The window learns
+whether more requests are on their way.
+
+If Flink runs the two operators in different processes, `find_flow_control` returns None. Requests then pass through
+Flink as bytes, and Flink's own backpressure applies.
 """
 
 from __future__ import annotations
@@ -19,19 +21,22 @@ from weakref import WeakValueDictionary
 from cluster_serving.protocol.entry import Entry
 
 
-class Lane:
-    """Counts the requests between source and sink; safe for one source thread and one sink thread.
+class SlotFlowControl:
+    """Count of the requests between source and sink; safe for one source thread and one sink thread.
+
+    The process can find it by its id for as long as the source refers to it.
 
     Args:
-        limit: Most unanswered requests the source may hand over.
-        pause: Seconds between two times that it hands over requests while others are being computed.
+        limit: Most unanswered requests that the source may hand over.
+        pause: Seconds that the source waits between two reads while requests are being computed.
 
     Attributes:
-        attached: Whether the window has shown that it shares this process.
-        seconds_per_request: How long the latest batch took, divided by its size; 0 before there was one.
+        id: Random id, by which `find_flow_control` finds it.
+        attached: True once the window has shown that it shares this process.
+        seconds_per_request: Duration of the latest batch divided by its size; 0 before the first batch.
     """
 
-    def __init__(self, limit: int, pause: float) -> None:
+    def __init__(self, limit: int, pause: float = 0.005) -> None:
         self.id = uuid.uuid4().hex
         self._limit = limit
         self._pause = pause
@@ -44,25 +49,26 @@ class Lane:
         self._began = 0.0
         self.attached = False
         self.seconds_per_request = 0.0
+        _flow_controls[self.id] = self
 
     @property
     def unanswered(self) -> int:
-        """How many requests were handed over and are not answered yet."""
-        # Until the window has shown that it shares this process, nothing would ever be counted as answered.
+        """Number of requests handed over and not yet answered; 0 while no window is attached."""
+        # A window in another process never reports an answer.
         return self._announced - self._answered if self.attached else 0
 
     @property
     def more(self) -> bool:
-        """Whether requests have been announced that have not arrived yet."""
+        """True if requests have been announced that have not arrived yet."""
         return self._announced > self._arrived
 
     def capacity(self, timeout: float, ahead: bool) -> int:
-        """Source: how many more requests may be handed over; waits up to `timeout` seconds for at least one.
+        """Source: return how many more requests may be handed over; wait until it is at least one.
 
         Args:
-            timeout: In seconds.
-            ahead: Whether to hand over more at once, while others are being computed. Otherwise it waits until they are
-                answered, or for the pause, so that what comes meanwhile is read at once and becomes one batch.
+            timeout: Longest wait, in seconds.
+            ahead: Hand over more while other requests are being computed. Otherwise the source waits until they are
+                answered, or for the pause, so that the requests of that time are read at once and become one batch.
         """
         with self._changed:
             if not ahead:
@@ -72,12 +78,12 @@ class Lane:
             return max(0, self._limit - self.unanswered)
 
     def wait_idle(self, timeout: float) -> bool:
-        """Source: wait up to `timeout` seconds until all that was handed over is answered."""
+        """Source: wait up to `timeout` seconds until all requests are answered; return True if they are."""
         with self._changed:
             return self._changed.wait_for(lambda: not self.unanswered, timeout)
 
     def announce(self, count: int) -> None:
-        """Source: `count` requests are about to be handed over."""
+        """Source: announce `count` requests that will be handed over next."""
         with self._changed:
             now = time.monotonic()
             if not self.unanswered:
@@ -86,22 +92,22 @@ class Lane:
             self._next_hand_over = now + self._pause
 
     def hand_over(self, entries: Sequence[Entry]) -> None:
-        """Source: leave requests for the window, once that is attached; a chunk tells it to take them."""
+        """Source: leave requests for an attached window; an `EntryBatch` without entries tells it to take them."""
         self._entries.append(entries)
 
     def take(self) -> Sequence[Entry]:
-        """Window: the requests of the next `hand_over`."""
+        """Window: take the requests of the next `hand_over`."""
         return self._entries.popleft()
 
     def arrive(self, count: int) -> bool:
-        """Window: `count` requests came. Returns whether more have been announced and are on their way."""
+        """Window: report that `count` requests came; return True if more are on their way."""
         with self._changed:
             self.attached = True
             self._arrived += count
             return self.more
 
     def answer(self, count: int) -> None:
-        """Sink: `count` requests were answered."""
+        """Sink: report that `count` requests were answered."""
         with self._changed:
             now = time.monotonic()
             self.seconds_per_request = (now - self._began) / count
@@ -110,16 +116,9 @@ class Lane:
             self._changed.notify()
 
 
-_lanes: WeakValueDictionary[str, Lane] = WeakValueDictionary()
+_flow_controls: WeakValueDictionary[str, SlotFlowControl] = WeakValueDictionary()
 
 
-def open_lane(limit: int, pause: float = 0.005) -> Lane:
-    """Make a lane; it can be found for as long as the source holds it. See `Lane` for the arguments."""
-    lane = Lane(limit, pause)
-    _lanes[lane.id] = lane
-    return lane
-
-
-def find(lane_id: str) -> Lane | None:
-    """The lane of that id, if its source lives in this process."""
-    return _lanes.get(lane_id)
+def find_flow_control(flow_id: str) -> SlotFlowControl | None:
+    """Return the flow control of that id; None if its source runs in another process or is gone."""
+    return _flow_controls.get(flow_id)

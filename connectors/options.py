@@ -1,4 +1,4 @@
-"""What source and sink need to know of Redis."""
+"""Options of the connectors."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class RedisOptions:
-    """Where requests come from and results go.
+    """Options of the Redis that requests come from and results go to.
 
     Attributes:
         url: `redis://host:port/db` (or `rediss://`, or a `protocol.failover.FailoverUrl`); never logged, it may hold a
             password.
-        job: `jobName`; where its keys are, in a Redis Cluster.
+        job: `jobName`; in a Redis Cluster, it tells which node has the job's keys.
         timeout_ms: Longest wait for one Redis answer, in milliseconds.
         result_ttl_s: Seconds that a result is kept.
-        claim_idle_ms: A consumer silent for this long is taken for dead and its pending requests are claimed.
+        claim_idle_ms: Milliseconds of silence after which a consumer counts as dead and its requests are claimed.
         max_request_bytes: Larger requests are answered with an error.
-        max_queue_length: Most unanswered requests that clients may queue; 0 for no limit.
-        payload_folder: Where clients on the same machine leave large inputs; empty if nowhere.
         max_deliveries: A request is given up when the process that computed it has died this often.
+        max_queue_length: Most unanswered requests that clients may queue; 0 for no limit.
+        payload_folder: Folder in which clients on the same machine leave large inputs; empty for none.
     """
 
     url: str

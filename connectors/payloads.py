@@ -1,4 +1,4 @@
-"""Inputs that clients left in files (`protocol.payload_files`): reading them, and sweeping up what nobody refers to."""
+"""Inputs that clients left in files (`protocol.payload_files`): reading them, and removing files without a request."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from cluster_serving.protocol.results import encode_error
 from cluster_serving.protocol.scripts import NEWEST, call, page_call
 
 SWEEP_AGE = 3600.0
-"""Seconds that a file is left alone; its client may still wait for room in the queue."""
+"""Seconds that a file without a request is kept; its client may still wait for room in the queue."""
 
 log = logging.getLogger(__name__)
 
 
 class Payloads:
-    """The inputs of one job's requests.
+    """Inputs of one job's requests.
 
     Args:
         client: Connection to the job's Redis.
         job: `jobName`.
-        options: Where the folder is, and how large a request may be.
-        sweeps: Whether to sweep now and then; one slot is enough.
+        options: Folder of the files, and most bytes of a request.
+        sweeps: Remove files without a request now and then; one slot of a job is enough.
     """
 
     def __init__(self, client: redis.Redis, job: str, options: RedisOptions, sweeps: bool = False) -> None:
@@ -47,12 +47,13 @@ class Payloads:
     def load(self, entry: Entry) -> Entry | None:
         """Read the inputs of a request, if they are in a file.
 
+        Inputs that cannot be read or are too large are answered with an error here, and never reach Flink's memory.
+
         Returns:
-            The entry with its inputs. None if it is answered: with an error if they cannot be read or are too large,
-            which therefore never reach Flink's memory.
+            The entry with its inputs; None if the request is answered.
 
         Raises:
-            redis.RedisError: Redis cannot be used.
+            redis.RedisError: If Redis cannot be used.
         """
         limit = self._options.max_request_bytes
         try:
@@ -63,41 +64,41 @@ class Payloads:
                 raise too_large(entry.size, limit)
         except FileNotFoundError:
             if self._client.exists(result_key(self._job, entry.uri).encode("utf8", "surrogateescape")):
-                # A client that lost its connection queued the request twice: whoever answered one took the file.
-                log.warning("request %r was queued twice and is answered already", entry.uri)
+                # The client lost its connection and queued the request twice; the first answer removed the file.
+                log.warning("request %r was queued twice and is already answered", entry.uri)
                 drop(self._client, stream_of(self._job, entry.priority), entry.id)
             else:
-                self._refuse(entry, InvalidInput("the file that field 'data_file' names is not there (any more)"))
+                self._refuse(entry, InvalidInput("the file that field 'data_file' names does not exist (any more)"))
         except ServingError as error:
             self._refuse(entry, error)
         except OSError as error:
-            # It must not come back again and again.
+            # Without an answer, the request would be delivered again and again.
             self._refuse(entry, InvalidInput(f"the file that field 'data_file' names cannot be read: {error}"))
         else:
             return entry
         return None
 
     def sweep_if_due(self) -> None:
-        """Remove files that are old and belong to no request; does nothing most of the time.
+        """Remove old files without a request, once per `SWEEP_AGE`.
 
         Raises:
-            redis.RedisError: Redis cannot be used.
+            redis.RedisError: If Redis cannot be used.
         """
         if not self._sweeps or time.monotonic() < self._next_sweep:
             return
         old = set(self._old_files())
         if old:
-            # Old files first, then requests: one that is queued in between is of a young file.
+            # List the files before the requests: a request that is queued in between has a young file.
             for stream in streams_of(self._job):
                 old.difference_update(self._referred(stream))
             for name in old:
                 remove(os.path.join(self._options.payload_folder, name))
-            log.info("job %s: removed %d payloads that no request refers to", self._job, len(old))
+            log.info("job %s: removed %d payload files without a request", self._job, len(old))
         self._next_sweep = time.monotonic() + SWEEP_AGE
 
     def _with_path(self, entry: Entry) -> Entry:
         if self._folder is None:
-            raise InvalidInput("field 'data_file' names a file, but this job has no folder for them (payloadFolder)")
+            raise InvalidInput("field 'data_file' names a file, but this job has no folder for files (payloadFolder)")
         return entry._replace(path=self._folder.locate(entry.file))
 
     def _refuse(self, entry: Entry, error: ServingError) -> None:
@@ -113,10 +114,10 @@ class Payloads:
                     if is_payload(file.name) and stat.S_ISREG(status.st_mode) and status.st_mtime < before:
                         yield file.name
         except OSError as error:
-            log.warning("job %s: its folder of payloads cannot be looked through: %s", self._job, error)
+            log.warning("job %s: the folder of payload files cannot be read: %s", self._job, error)
 
     def _referred(self, stream: str) -> Iterator[str]:
         last = NEWEST
         while last:
-            last, found = call(self._client, page_call(stream, last, "data_file"))
-            yield from (name.decode("ascii", "replace") for _, name in found)
+            last, entries = call(self._client, page_call(stream, last, "data_file"))
+            yield from (name.decode("ascii", "replace") for _, name in entries)

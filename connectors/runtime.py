@@ -1,4 +1,4 @@
-"""What PyFlink's runtime context does not offer in both execution modes."""
+"""Functions of Flink's runtime context that PyFlink does not offer in both execution modes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyflink.datastream import RuntimeContext
 
 
 def subtask_index(context: RuntimeContext) -> int:
-    """Index of this parallel instance, from 0.
+    """Return the index of this parallel instance, from 0.
 
     In thread mode the context's own method raises, because the Java method behind it moved to `getTaskInfo()`.
     """
@@ -21,19 +21,19 @@ def subtask_index(context: RuntimeContext) -> int:
         return int(context._runtime_context.getTaskInfo().getIndexOfThisSubtask())
 
 
-def nothing() -> None:
-    """What there is to close before a function is open."""
+def do_nothing() -> None:
+    """Do nothing: the `close` of a function that is not open."""
 
 
-def closing(function: object, *actions: Callable[[], object]) -> Callable[[], object]:
-    """Make what `close` of a function has to call.
+def make_close(function: object, *actions: Callable[[], object]) -> Callable[[], object]:
+    """Return a callable for `close` of a Flink function; it carries out the actions in order, at most once.
 
-    In thread mode PyFlink does not close the functions of a job that is cancelled or fails, it only lets go of them. So
-    the actions are also carried out then; but once at most.
+    In thread mode PyFlink does not close the functions of a job that is cancelled or fails, but only drops them. The
+    actions are then carried out when the function is collected.
 
     Args:
-        function: A function of the job, as it is opened.
-        actions: What to do, in order; without references to the function, or nothing would ever let go of it.
+        function: A function of the job, while it is opened.
+        actions: Callables without a reference to the function, which would otherwise never be collected.
     """
     stack = ExitStack()
     for action in reversed(actions):
@@ -44,7 +44,7 @@ def closing(function: object, *actions: Callable[[], object]) -> Callable[[], ob
 
 
 class Counter(Protocol):
-    """Counts up."""
+    """A counter of Flink, or none."""
 
     def inc(self, n: int) -> None:
         """Add `n`."""
@@ -56,10 +56,10 @@ class _NoCounter:
 
 
 def records_out(context: RuntimeContext) -> Counter:
-    """Flink's own `numRecordsOut` of this task, to which users are sent for totals and throughput.
+    """Return Flink's counter `numRecordsOut` of this task, which the Flink UI shows as totals and throughput.
 
-    Flink counts what crosses the exchange, which is chunks, and nothing at a sink; the difference to requests is added
-    here. In process mode Python cannot reach the counter, and only the metric `requests` counts requests.
+    Flink counts entry batches behind the source and nothing behind a sink; source and sink add the difference to the
+    number of requests. In process mode Python cannot reach the counter, and only the metric `requests` counts requests.
     """
     try:
         group = context._runtime_context.getMetricGroup()

@@ -1,25 +1,27 @@
-"""Reads one job's Redis Streams, one for each priority, as one stable consumer of their group; knows nothing of Flink.
+"""Reader of one job's Redis Streams, one for each priority, as one stable consumer of their group.
 
-A request stays pending in the group until the sink has written its result, so whatever a crash interrupts is found
-again: a consumer first reads its own pending entries, then takes over those of consumers that fell silent (a rescale
-or a lost host), then new ones.
+A request stays pending in the group until the sink has written its result, so a request that a crash interrupts is
+found again. A consumer first reads its own pending entries, then claims those of consumers that are silent (after a
+rescale, or a lost host), then reads new ones.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import redis
 from redis.exceptions import ResponseError
 
-from cluster_serving.connectors.shares import Shares
 from cluster_serving.protocol.entry import Entry, parse_entry
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.keys import GROUP, PRIORITIES, stream_of, streams_of
 from cluster_serving.protocol.original import image_stream
+
+WEIGHTS = {"high": 12, "normal": 3, "low": 1}
+"""Requests of each priority among 16; a priority leaves its unused part to the next, so that none starves."""
 
 T = TypeVar("T")
 
@@ -28,17 +30,17 @@ log = logging.getLogger(__name__)
 _HEARTBEATS_PER_CLAIM = 10
 _CLAIM_COUNT = 100
 _RECOVERY_PAUSE = 0.002
-# Reads the own pending entries behind every possible one. The very last id would not do: Redis takes it for ">".
+# A read of the own pending entries behind this id finds none. Redis takes the very last id for ">".
 _AFTER_ALL = "18446744073709551615-0"
 
 
 def create_group(client: redis.Redis, stream: str) -> None:
-    """Create stream and group if they do not exist; it starts at 0, so what was queued before is served too.
+    """Create stream and group if they do not exist; the group starts at 0, before requests that are already queued.
 
-    An original client that comes before the job may have made the group at the end of the stream, behind what it had
-    queued: a group that nobody has read from is set back.
+    An original client that starts before the job may have created the group at the end of the stream, behind its own
+    requests. A group without consumers is therefore set back to 0.
     """
-    # Asked first: at its memory limit, Redis refuses to create even what exists, and only the job can empty it.
+    # At its memory limit, Redis refuses to create even a group that exists, and only the job can empty the stream.
     groups: Any = client.xinfo_groups(stream) if client.exists(stream) else []
     group = next((group for group in groups if group["name"] == GROUP.encode()), None)
     if group is None:
@@ -52,29 +54,53 @@ def create_group(client: redis.Redis, stream: str) -> None:
 
 
 def create_groups(client: redis.Redis, job: str) -> None:
-    """Create what is missing of a job's streams and their groups."""
+    """Create the missing streams and groups of a job."""
     for stream in streams_of(job):
         create_group(client, stream)
 
 
 def drop(client: redis.Redis, stream: str, entry_id: bytes) -> None:
-    """Remove an entry that nobody is to be answered for."""
+    """Remove an entry without an answer."""
     client.xack(stream, GROUP, entry_id)
     client.xdel(stream, entry_id)
 
 
-class StreamReader:
-    """One consumer.
+class WeightedRoundRobin:
+    """Smooth weighted round robin: the weights hold even if only one request is read at a time.
 
-    As long as at most one priority has requests waiting, a read is one command for all streams. Otherwise the streams
-    are read one by one, as their shares say.
+    Args:
+        weights: Weight of each name.
+    """
+
+    def __init__(self, weights: Mapping[str, int] = WEIGHTS) -> None:
+        self._weights = dict(weights)
+        self._total = sum(weights.values())
+        self._credit = dict.fromkeys(weights, 0)
+
+    def divide(self, count: int) -> dict[str, int]:
+        """Divide the next `count` requests among the names."""
+        counts = dict.fromkeys(self._weights, 0)
+        for _ in range(count):
+            for name, weight in self._weights.items():
+                self._credit[name] += weight
+            chosen = max(self._credit, key=self._credit.__getitem__)
+            self._credit[chosen] -= self._total
+            counts[chosen] += 1
+        return counts
+
+
+class StreamReader:
+    """One consumer of a job's streams.
+
+    While at most one priority has requests waiting, a read is one command for all streams. Otherwise the streams are
+    read one by one, by weighted round robin.
 
     Args:
         client: Connection used by this reader alone.
         job: `jobName`.
-        consumer: Stable name, so that after a restart the pending entries are its own.
-        claim_idle_ms: Silence after which another consumer is taken for dead.
-        on_loss: Called when stream or group were gone, as after FLUSHALL, to restore what else the job keeps in Redis.
+        consumer: Stable name, so that its pending entries are still its own after a restart.
+        claim_idle_ms: Milliseconds of silence after which another consumer counts as dead.
+        on_loss: Called after a stream or group has disappeared (FLUSHALL), to restore other keys of the job.
     """
 
     def __init__(
@@ -92,10 +118,10 @@ class StreamReader:
         self._consumer = consumer
         self._claim_idle_ms = claim_idle_ms
         self._on_loss = on_loss
-        self._shares = Shares()
+        self._round_robin = WeightedRoundRobin()
         # Streams that probably have more requests waiting.
         self._busy: set[str] = set()
-        # Streams that may have own pending entries, and after which id.
+        # Streams that may have own pending entries → id behind which they may be.
         self._pending_after = dict.fromkeys(self._streams, "0")
         self._recovered: tuple[str, bytes] | None = None
         self._next_claim = 0.0
@@ -103,28 +129,27 @@ class StreamReader:
 
     @property
     def recovering(self) -> bool:
-        """Whether own pending entries may be left from before: call `recover` until this is false."""
+        """True if own pending entries may be left from an earlier run; call `recover` until it is False."""
         return bool(self._pending_after)
 
     def start_over(self) -> None:
-        """Look for own pending entries again: to be called after every error, since an answer may have been lost."""
+        """Look for own pending entries again; call it after every error, since an answer of Redis may be lost."""
         self._pending_after = dict.fromkeys(self._streams, "0")
         self._recovered = None
 
     def recover(self, patience: float) -> tuple[Entry, int] | None:
-        """Read the next own pending entry, once the one before it is answered.
+        """Read the next own pending entry, once the previous one is answered.
 
-        One at a time: if one of them kills the process, only its own count grows, and not that of the others in its
-        batch.
+        Entries are read one at a time: if one kills the process, only its own delivery count grows.
 
         Args:
-            patience: Seconds to wait for the one before to be answered.
+            patience: Seconds to wait for the answer of the previous entry.
 
         Returns:
-            The entry, and how often it has been delivered by now; None if there is none (yet).
+            The entry and the number of its deliveries; None if there is no entry, or the previous one is unanswered.
 
         Raises:
-            redis.RedisError: Redis cannot be used; call `start_over`, then nothing is lost.
+            redis.RedisError: If Redis cannot be used; call `start_over`, then nothing is lost.
         """
         deadline = time.monotonic() + patience
         while self._recovered is not None and self._deliveries(*self._recovered):
@@ -147,15 +172,16 @@ class StreamReader:
     def read(self, count: int, block_ms: int | None) -> list[Entry]:
         """Read up to `count` new entries, those of higher priority first.
 
-        Now and then it looks for entries of consumers that fell silent; when it has taken some over, it returns none
-        and is `recovering` again.
+        Now and then it looks for entries of silent consumers. If it claims some, it returns no entries, and the reader
+        is `recovering` again.
 
         Args:
-            count: Most entries to return, at least 1; of each priority, in the first read that finds several.
-            block_ms: Longest wait for new ones in milliseconds; None does not wait.
+            count: Most entries to return, at least 1. The first read that finds several priorities may return so many
+                of each.
+            block_ms: Longest wait for new entries, in milliseconds; None does not wait.
 
         Raises:
-            redis.RedisError: Redis cannot be used; call `start_over`, then nothing is lost.
+            redis.RedisError: If Redis cannot be used; call `start_over`, then nothing is lost.
         """
         self.heartbeat()
         if time.monotonic() >= self._next_claim:
@@ -163,14 +189,14 @@ class StreamReader:
             if self._guarded(self._claim_abandoned):
                 self.start_over()
                 return []
-        shared = self._read_shared(count) if len(self._busy) > 1 else []
-        return shared or self._read_all(count, block_ms)
+        weighted = self._read_weighted(count) if len(self._busy) > 1 else []
+        return weighted or self._read_all(count, block_ms)
 
     def length(self) -> int:
-        """How many requests of the job are not answered yet, whether a slot has them or not.
+        """Return the number of unanswered requests of the job, those that slots have read included.
 
         Raises:
-            redis.RedisError: Redis cannot be used.
+            redis.RedisError: If Redis cannot be used.
         """
         with self._client.pipeline(transaction=False) as pipeline:
             for stream in self._streams:
@@ -178,28 +204,27 @@ class StreamReader:
             return sum(pipeline.execute())
 
     def heartbeat(self) -> None:
-        """Show now and then that this consumer lives; to be called at least every 100 ms.
+        """Show Redis now and then that this consumer lives; call it at least every 100 ms.
 
-        A read that finds nothing does not count as a sign of life in Redis, and a slot busy with long batches reads
-        nothing at all.
+        Redis does not count a read that finds nothing as activity, and a slot busy with long batches does not read.
 
         Raises:
-            redis.RedisError: Redis cannot be used.
+            redis.RedisError: If Redis cannot be used.
         """
         if time.monotonic() >= self._next_heartbeat:
-            self._guarded(lambda: self._xreadgroup(dict.fromkeys(self._streams, _AFTER_ALL), 1, None))
+            self._xreadgroup(dict.fromkeys(self._streams, _AFTER_ALL), 1, None)
             self._next_heartbeat = time.monotonic() + self._claim_idle_ms / 1000 / _HEARTBEATS_PER_CLAIM
 
     def _read_all(self, count: int, block_ms: int | None) -> list[Entry]:
-        """Up to `count` entries of each stream, in one command."""
-        found = self._guarded(lambda: self._xreadgroup(dict.fromkeys(self._streams, ">"), count, block_ms))
-        raw_of = {stream.decode(): raw for stream, raw in found}
+        """Read up to `count` entries of each stream, in one command."""
+        replies = self._xreadgroup(dict.fromkeys(self._streams, ">"), count, block_ms)
+        raw_of = {stream.decode(): raw for stream, raw in replies}
         self._busy = set(raw_of)
         return [entry for stream in self._streams for entry in self._parse(stream, raw_of.get(stream, []))]
 
-    def _read_shared(self, count: int) -> list[Entry]:
-        """Up to `count` entries: to each stream its share, and what is left to those that have more, best first."""
-        found: dict[str, list[Entry]] = {stream: [] for stream in self._streams}
+    def _read_weighted(self, count: int) -> list[Entry]:
+        """Read up to `count` entries: of each stream its part, then the rest from streams with more, best first."""
+        entries: dict[str, list[Entry]] = {stream: [] for stream in self._streams}
         asked: set[str] = set()
         left = count
 
@@ -207,34 +232,35 @@ class StreamReader:
             raw = self._read_one(stream, ">", most)
             asked.add(stream)
             (self._busy.add if len(raw) == most else self._busy.discard)(stream)
-            found[stream] += self._parse(stream, raw)
+            entries[stream] += self._parse(stream, raw)
             return len(raw)
 
-        shares = self._shares.of(count)
+        parts = self._round_robin.divide(count)
         for stream, priority in self._streams.items():
-            if shares[priority]:
-                left -= take(stream, shares[priority])
+            if parts[priority]:
+                left -= take(stream, parts[priority])
         for stream in self._streams:
             if left and (stream in self._busy or stream not in asked):
                 left -= take(stream, left)
-        return [entry for entries in found.values() for entry in entries]
+        return [entry for stream in self._streams for entry in entries[stream]]
 
     def _read_one(self, stream: str, after: str, count: int) -> list[tuple[bytes, Any]]:
-        found = self._guarded(lambda: self._xreadgroup({stream: after}, count, None))
-        return found[0][1] if found else []
+        replies = self._xreadgroup({stream: after}, count, None)
+        return replies[0][1] if replies else []
 
     def _deliveries(self, stream: str, entry_id: bytes) -> int:
-        """How often an entry was delivered; 0 if it is not pending any more."""
+        """Return the number of deliveries of an entry; 0 if it is no longer pending."""
         pending = self._guarded(lambda: self._client.xpending_range(stream, GROUP, entry_id, entry_id, 1))
         return int(pending[0]["times_delivered"]) if pending else 0
 
     def _guarded(self, action: Callable[[], list[T]]) -> list[T]:
+        """Return what an action finds; if a stream or group is gone, create it again and return nothing."""
         try:
             return action()
         except ResponseError as error:
             if "NOGROUP" not in str(error):
                 raise
-            log.warning("job %s: a stream or group is gone, creating it again", self._job)
+            log.warning("job %s: a stream or its group has disappeared, creating it again", self._job)
             create_groups(self._client, self._job)
             self._on_loss()
             return []
@@ -242,7 +268,7 @@ class StreamReader:
     def _claim_abandoned(self) -> list[bytes]:
         claimed = [entry_id for stream in self._streams for entry_id in self._claim_from(stream)]
         if claimed:
-            # There may be more than one look takes over.
+            # One look claims a limited number; there may be more.
             self._next_claim = 0.0
         return claimed
 
@@ -256,14 +282,17 @@ class StreamReader:
             ids = [item["message_id"] for item in pending]
             if ids:
                 claimed += self._client.xclaim(stream, GROUP, self._consumer, self._claim_idle_ms, ids, justid=True)
-                log.warning("stream %s: took %d pending requests over from %s", stream, len(claimed), name)
+                log.warning(
+                    "stream %s: claimed %d pending requests of the silent consumer %s", stream, len(claimed), name
+                )
         return claimed
 
     def _xreadgroup(
         self, after: dict[str, str], count: int, block_ms: int | None
     ) -> list[tuple[bytes, list[tuple[bytes, Any]]]]:
-        answer = self._client.xreadgroup(GROUP, self._consumer, after, count=count, block=block_ms)
-        return list(answer or ())
+        return self._guarded(
+            lambda: self._client.xreadgroup(GROUP, self._consumer, after, count=count, block=block_ms) or []
+        )
 
     def _parse(self, stream: str, raw: list[tuple[bytes, Any]]) -> list[Entry]:
         entries = []
@@ -272,7 +301,7 @@ class StreamReader:
             try:
                 entries.append(parse(entry_id, fields or {}, self._streams[stream]))
             except InvalidInput as error:
-                # Deleted while pending, or not a request at all: there is no client to answer.
+                # It was deleted while pending, or is not a request: there is no client to answer.
                 log.warning("stream %s: dropped an entry: %s", stream, error)
                 drop(self._client, stream, entry_id)
         return entries

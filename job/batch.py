@@ -1,15 +1,20 @@
-"""Merging records into one model call, splitting its outputs, and finding the record that breaks it. Pure functions."""
+"""Batches of records: merge them into one model call, split its outputs, and isolate the record that makes it fail."""
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
-from cluster_serving.job.batch_memory import BatchMemory
 from cluster_serving.protocol.errors import InferenceFailed, InferenceTimeout, ServingError
 from cluster_serving.protocol.inputs import Array
+
+_MOST_KEPT = 64 << 20
+# In CPython: the reference of the attribute, and that of getrefcount's argument.
+_OWN_REFERENCES = 2
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -17,12 +22,56 @@ R = TypeVar("R")
 Arrays = list[Array]
 
 
+class BatchMemory:
+    """Memory for the batches of one input of a model, which is used again.
+
+    The kernel clears fresh memory page by page, which takes longer than writing a batch of images into it. Memory that
+    is still referred to is not reused: a model may return a part of its input, keep it, or hang with it.
+
+    Args:
+        dtype: Dtype of the input; None if the model does not say.
+    """
+
+    def __init__(self, dtype: np.dtype[Any] | None) -> None:
+        self._dtype = dtype
+        self._memory = np.empty(0, np.uint8)
+
+    def join(self, arrays: Sequence[Array], already_batched: bool) -> Array:
+        """Join the arrays of records into one batch.
+
+        Args:
+            arrays: One per record, of equal shapes, and of the input's dtype or one that it holds.
+            already_batched: Concatenate arrays with a batch dimension, in which their sizes may differ; otherwise stack
+                them.
+
+        Returns:
+            The batch, contiguous; valid for as long as it is referred to. For a single record it may be a view.
+        """
+        first = arrays[0]
+        dtype = self._dtype or first.dtype
+        flags = first.flags
+        if len(arrays) == 1 and first.dtype == dtype and flags.c_contiguous and (flags.writeable or dtype.hasobject):
+            return first if already_batched else first[np.newaxis]
+        rows = sum(map(len, arrays)) if already_batched else len(arrays)
+        batch = self._take((rows, *(first.shape[1:] if already_batched else first.shape)), dtype)
+        join = np.concatenate if already_batched else np.stack
+        return join(arrays, out=batch)
+
+    def _take(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        size = math.prod(shape) * dtype.itemsize
+        if dtype.hasobject or size > _MOST_KEPT:
+            return np.empty(shape, dtype)
+        if len(self._memory) < size or sys.getrefcount(self._memory) > _OWN_REFERENCES:
+            self._memory = np.empty(size, np.uint8)
+        return self._memory[:size].view(dtype).reshape(shape)
+
+
 def merge(records: Sequence[Arrays], memories: Sequence[BatchMemory], already_batched: bool) -> Arrays:
     """Merge records into one batch.
 
     Args:
         records: Per record, one array per model input; all of equal shapes.
-        memories: One per model input; see `BatchMemory.join` for what it takes and returns.
+        memories: One per model input; see `BatchMemory.join`.
         already_batched: The arrays have a batch dimension.
 
     Returns:
@@ -46,14 +95,14 @@ def split(outputs: Sequence[Array], rows: Sequence[int], already_batched: bool) 
         Per record, one array per output.
     """
     if not already_batched:
-        # The dots make an array of a single string, too.
+        # With the dots, a single string is an array too.
         return [[output[index, ...] for output in outputs] for index in range(len(rows))]
     ends = np.cumsum(rows)
     return [[output[end - count : end] for output in outputs] for end, count in zip(ends, rows, strict=True)]
 
 
 def group_by_shape(records: Sequence[Arrays]) -> list[list[int]]:
-    """Indices of records that can be merged: images of one signature still differ in size once they are decoded."""
+    """Return the indices of records that can be merged: decoded images of one signature may differ in size."""
     groups: dict[tuple[tuple[int, ...], ...], list[int]] = {}
     for index, arrays in enumerate(records):
         groups.setdefault(tuple([array.shape for array in arrays]), []).append(index)
@@ -61,16 +110,16 @@ def group_by_shape(records: Sequence[Arrays]) -> list[list[int]]:
 
 
 def isolate(run: Callable[[Sequence[T]], list[R]], items: Sequence[T]) -> list[R | ServingError]:
-    """Run a batch; if it fails, halve it until only the culprits fail.
+    """Run a batch; if it fails, halve it until only the items that cause the failure fail.
 
-    A batch that hangs is run again item by item: every try that hangs costs the timeout and a copy of the model.
+    A batch that hangs is run again item by item, because each run that hangs costs the timeout and a copy of the model.
 
     Args:
         run: Runs a batch and returns one result per item; may raise anything.
         items: The batch, at least one item.
 
     Returns:
-        Per item its result, or the error that this item alone causes.
+        Per item its result, or the error that the item alone causes.
     """
     try:
         return list(run(items))

@@ -1,22 +1,22 @@
-"""Requests that waited too long are not computed: nobody waits for them any more."""
+"""Deadlines: requests that have waited too long are answered with an error instead of being computed."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cluster_serving.connectors.redis_clock import RedisClock
+from cluster_serving.connectors.redis import RedisClock
 from cluster_serving.job.request import Request
 from cluster_serving.protocol.errors import DeadlineExceeded
 
 
 class Deadlines:
-    """Finds the requests of a batch whose deadline has passed.
+    """Check of the deadlines of a batch.
 
-    A deadline is counted from the time at which Redis took the request, by the clock of Redis, so the clocks of
-    clients and of this machine do not matter.
+    A deadline counts from the time at which Redis took the request, by the clock of Redis. The clocks of clients and of
+    this machine do not matter.
 
     Args:
-        clock: The clock of Redis; not asked for requests without a deadline.
+        clock: The clock of Redis; not read for requests without a deadline.
         default_ms: Milliseconds that a request without a deadline of its own may wait; 0 for no limit.
     """
 
@@ -28,19 +28,19 @@ class Deadlines:
         """Give each expired request its error.
 
         Returns:
-            The requests in their order, and how many of them have expired.
+            The requests in their order, and the number of those that have expired.
         """
         if not self._default_ms and not any(request.entry.deadline for request in requests):
             return requests, 0
-        # A failover may have put a Redis with another clock there since it was last asked: nothing is dropped for that,
-        # nor while Redis does not answer.
+        # Read the clock again before a request is dropped: Redis may have failed over to a machine with another clock.
+        # While Redis does not answer, no request is dropped.
         if not any(map(self._has_expired, requests)) or not self._clock.refresh():
             return requests, 0
         checked = [self._fail(request) if self._has_expired(request) else request for request in requests]
         return checked, sum(before is not after for before, after in zip(requests, checked, strict=True))
 
     def _has_expired(self, request: Request) -> bool:
-        # First: what is wrong with a request may be its deadline.
+        # A request with an error comes first: its deadline may be the part that cannot be read.
         if request.error is not None or not (allowed := self._allowed_ms(request)):
             return False
         waited = self._clock.waited_ms(request.entry.queued_ms)

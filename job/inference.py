@@ -12,13 +12,12 @@ import redis
 from pyflink.datastream import FlatMapFunction, RuntimeContext
 from pyflink.metrics import MetricGroup
 
-from cluster_serving.connectors.answer import Answer, Answered, write_answers
+from cluster_serving.connectors.answer import Answer, AnsweredBatch, write_answers
 from cluster_serving.connectors.attempts import noted
-from cluster_serving.connectors.flow_control import find
-from cluster_serving.connectors.reconnect import connect
-from cluster_serving.connectors.redis_clock import RedisClock
-from cluster_serving.connectors.runtime import closing, nothing, subtask_index
-from cluster_serving.connectors.slots import SlotReporter
+from cluster_serving.connectors.flow_control import find_flow_control
+from cluster_serving.connectors.redis import RedisClock, connect
+from cluster_serving.connectors.reporting import SlotReporter
+from cluster_serving.connectors.runtime import do_nothing, make_close, subtask_index
 from cluster_serving.job.deadline import Deadlines
 from cluster_serving.job.options import JobOptions
 from cluster_serving.job.overlap import Overlap
@@ -75,7 +74,7 @@ class _Batches:
         with noted(self._options.redis, self._options.name, (request.entry for request in requests)):
             return _Running(self._predictor.start(requests, alone), started, wait_us)
 
-    def end(self, running: _Running) -> Answered:
+    def end(self, running: _Running) -> AnsweredBatch:
         """Wait for the answers of a batch."""
         computation = running.computation
         with noted(self._options.redis, self._options.name, (request.entry for request in computation.requests)):
@@ -89,7 +88,7 @@ class _Batches:
         failures = sum("code" in answer.fields for answer in answers)
         if failures:
             self._failures.inc(failures)
-        return Answered(answers, running.wait_us, inference_us)
+        return AnsweredBatch(answers, running.wait_us, inference_us)
 
     def _end_process(self, answers: Sequence[Answer]) -> NoReturn:
         """Answer what was computed, then let Flink, or what keeps it alive, replace this process.
@@ -115,7 +114,7 @@ class Inference(FlatMapFunction):
 
     def __init__(self, options: JobOptions) -> None:
         self._options = options
-        self._close: Callable[[], object] = nothing
+        self._close: Callable[[], object] = do_nothing
 
     def open(self, runtime_context: RuntimeContext) -> None:
         """Load the model, once per task slot.
@@ -137,11 +136,11 @@ class Inference(FlatMapFunction):
                 raise
             reporter.ready(self._predictor.report())
         self._redis = connect(self._options.redis)
-        self._close = closing(self, self._predictor.close, self._redis.close)
+        self._close = make_close(self, self._predictor.close, self._redis.close)
         metrics = runtime_context.get_metrics_group()
         self._batches = _Batches(self._options, self._predictor, self._redis, metrics)
         self._overlap = Overlap(self._batches.begin, self._options.model.threads)
-        # What a lane announces must come here at once, or answers would wait for it.
+        # Announced requests must come here at once; otherwise answers would wait for them.
         at_once = self._options.batch.greedy and self._options.execution_mode == "thread"
         self._overlaps = at_once and self._predictor.overlaps
 
@@ -157,7 +156,7 @@ class Inference(FlatMapFunction):
         """Release the model."""
         self._close()
 
-    def flat_map(self, value: list[Request]) -> Iterator[Answered]:
+    def flat_map(self, value: list[Request]) -> Iterator[AnsweredBatch]:
         """Answer one batch; perhaps later, with the next one, if that has come before this one is computed."""
-        lane = find(value[0].lane_id) if self._overlaps else None
-        yield from map(self._batches.end, self._overlap.feed(value, lane))
+        flow = find_flow_control(value[0].flow_id) if self._overlaps else None
+        yield from map(self._batches.end, self._overlap.feed(value, flow))

@@ -31,14 +31,14 @@ def main() -> None:
     # Imported here, so that the launcher can check a model without loading Flink.
     from pyflink.datastream import StreamExecutionEnvironment
 
-    from cluster_serving.connectors.limits import publish_limits
-    from cluster_serving.connectors.reconnect import Backoff, connect
+    from cluster_serving.connectors.redis import Backoff, connect
+    from cluster_serving.connectors.reporting import publish_limits
     from cluster_serving.connectors.stream import create_groups
     from cluster_serving.job.topology import build
 
     with connect(options.redis) as client:
         # A Redis that has just been started may still be reading its file.
-        backoff = Backoff(f"job {options.name}", lambda: None)
+        backoff = Backoff(f"job {options.name}")
         backoff.persist(lambda: create_groups(client, options.name))
         backoff.persist(lambda: publish_limits(client, options.name, options.redis))
     env = StreamExecutionEnvironment.get_execution_environment()

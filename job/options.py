@@ -92,7 +92,7 @@ class JobOptions:
 
     Attributes:
         name: `jobName`: the stream, the prefix of the result keys and the name in the Flink UI.
-        submission: Identifier of this start of the job; the slots report under it (see `connectors.slots`).
+        submission: Identifier of this start of the job; the slots report under it (see `connectors.reporting`).
         parallelism: Number of task slots, each with a copy of the model (`modelParallelism`).
         execution_mode: `thread` or `process` (`python.execution-mode` of Flink).
         post_processing: Filter applied to every result: "", "topN(n)" or "pickTopN(n)".

@@ -1,7 +1,6 @@
-"""Two batches at a time in a model that computes in threads of its own.
+"""Overlap of two batches in a model that computes in threads of its own.
 
-While one batch is computed, the answers of the one before are written, and the next one is read, decoded and started.
-Knows neither Flink nor Redis.
+While one batch is computed, the answers of the previous one are written, and the next one is read, decoded and started.
 """
 
 from __future__ import annotations
@@ -10,26 +9,26 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, Protocol, TypeVar
 
-from cluster_serving.connectors.flow_control import Lane
+from cluster_serving.connectors.flow_control import SlotFlowControl
 from cluster_serving.job.request import Request
 
-_LOOK_EVERY = 0.001
+_POLL_INTERVAL = 0.001
 
 
 class _Running(Protocol):
     def wait(self, seconds: float) -> bool:
-        """Wait so many seconds at most; says whether it is computed."""
+        """Wait at most so many seconds; return True if the batch is computed."""
 
 
 R = TypeVar("R", bound=_Running)
 
 
 class Overlap(Generic[R]):
-    """The batches of one slot that are being computed.
+    """Batches of one slot that are being computed.
 
     Args:
-        begin: Starts to compute requests; told whether nothing else is being computed.
-        threads: Of the model; a batch for less than two records each is not divided.
+        begin: Starts to compute requests; its second argument is True if nothing else is being computed.
+        threads: Threads of the model; a batch with less than two records per thread is not divided.
     """
 
     def __init__(self, begin: Callable[[Sequence[Request], bool], R], threads: int) -> None:
@@ -37,33 +36,34 @@ class Overlap(Generic[R]):
         self._threads = threads
         self._running: deque[R] = deque()
 
-    def feed(self, requests: Sequence[Request], lane: Lane | None) -> Iterator[R]:
+    def feed(self, requests: Sequence[Request], flow: SlotFlowControl | None) -> Iterator[R]:
         """Start to compute a batch.
 
         Args:
             requests: At least one.
-            lane: The lane that they came on; None if nothing is known of what comes next.
+            flow: Flow control that the requests came through; None if nothing is known of the next ones.
 
         Yields:
-            The batches to wait for, in order. The last may be missing: if more requests are on their way, which may be
-            started before it is computed, it is left to the call for these.
+            The batches to wait for, in order. If more requests are on their way that may be started before the last
+            batch is computed, the last batch is left to the call for these.
         """
-        for part in self._parts(requests, lane):
+        for part in self._parts(requests, flow):
             self._running.append(self._begin(part, not self._running))
         while self._running:
-            if len(self._running) == 1 and lane is not None and self._is_overtaken(lane):
+            if len(self._running) == 1 and flow is not None and self._is_overtaken(flow):
                 return
             yield self._running.popleft()
 
-    def _parts(self, requests: Sequence[Request], lane: Lane | None) -> list[Sequence[Request]]:
-        """If a batch is all there is to do, halves: clients of the first can go on while the second is computed."""
-        if lane is None or lane.more or self._running or len(requests) < 2 * self._threads:
+    def _parts(self, requests: Sequence[Request], flow: SlotFlowControl | None) -> list[Sequence[Request]]:
+        """Halve a batch that is all there is to do: clients of the first half go on while the second is computed."""
+        if flow is None or flow.more or self._running or len(requests) < 2 * self._threads:
             return [requests]
         middle = len(requests) // 2
         return [requests[:middle], requests[middle:]]
 
-    def _is_overtaken(self, lane: Lane) -> bool:
-        while not self._running[0].wait(_LOOK_EVERY):
-            if lane.more:
+    def _is_overtaken(self, flow: SlotFlowControl) -> bool:
+        """Wait until the batch is computed (return False) or more requests are announced (return True)."""
+        while not self._running[0].wait(_POLL_INTERVAL):
+            if flow.more:
                 return True
         return False

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from cluster_serving.connectors.answer import Answer
-from cluster_serving.job.batch import Arrays, group_by_shape, isolate, merge, split
-from cluster_serving.job.batch_memory import BatchMemory
+from cluster_serving.job.batch import Arrays, BatchMemory, group_by_shape, isolate, merge, split
 from cluster_serving.job.models import load_model
 from cluster_serving.job.models.base import Model, Started
 from cluster_serving.job.options import JobOptions

@@ -17,19 +17,19 @@ class Request(NamedTuple):
 
     Attributes:
         entry: The entry as it was read.
-        lane_id: The lane it came on.
+        flow_id: Id of the `SlotFlowControl` that the request came through; empty for none.
         inputs: Its inputs by name; empty if it could not be decoded.
         error: Why it is not computed: it could not be decoded, or came too late.
     """
 
     entry: Entry
-    lane_id: str
+    flow_id: str
     inputs: Mapping[str, Input]
     error: ServingError | None = None
 
     def answer(self, fields: Mapping[str, str | bytes]) -> Answer:
         """Answer with the fields of a result hash."""
-        return Answer(self.entry, self.lane_id, fields)
+        return Answer(self.entry, self.flow_id, fields)
 
     def fail(self, error: ServingError) -> Answer:
         """Answer with an error."""

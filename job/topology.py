@@ -7,7 +7,7 @@ from pyflink.datastream import StreamExecutionEnvironment
 from pyflink.java_gateway import get_gateway
 
 from cluster_serving.connectors import sink
-from cluster_serving.connectors.entry_batch import lane_key
+from cluster_serving.connectors.entry_batch import slot_key
 from cluster_serving.connectors.sink import RedisHashSink
 from cluster_serving.connectors.source import RedisStreamsSource, from_redis
 from cluster_serving.job import inference, window
@@ -27,28 +27,26 @@ def build(env: StreamExecutionEnvironment, options: JobOptions) -> None:
         options.redis,
         options.name,
         options.batch.max_size,
-        _lane_keys(options.parallelism),
+        _slot_keys(options.parallelism),
         greedy=options.batch.greedy,
         process_mode=options.execution_mode == "process",
     )
-    requests = from_redis(env, source).key_by(lane_key, key_type=Types.INT())
-    _rename(requests, "key_by")
-    # PyFlink chains these three into one operator, so batches pass between them as Python objects, not as bytes.
-    (
-        requests.process(BatchingWindow(options.batch), output_type=Types.PICKLED_BYTE_ARRAY())
-        .name(window.NAME)
-        .flat_map(Inference(options), output_type=Types.PICKLED_BYTE_ARRAY())
-        .name(inference.NAME)
-        .flat_map(RedisHashSink(options.redis, options.name), output_type=Types.INT())
-        .name(sink.NAME)
-    )
+
+    requests = from_redis(env, source)
+    slots = requests.key_by(slot_key, key_type=Types.INT())
+    # PyFlink chains the next three into one operator, so batches pass between them as Python objects, not as bytes.
+    batches = slots.process(BatchingWindow(options.batch), output_type=Types.PICKLED_BYTE_ARRAY()).name(window.NAME)
+    answers = batches.flat_map(Inference(options), output_type=Types.PICKLED_BYTE_ARRAY()).name(inference.NAME)
+    answers.flat_map(RedisHashSink(options.redis, options.name), output_type=Types.INT()).name(sink.NAME)
+
+    _rename(slots, "key_by")
 
 
 def _configuration(options: JobOptions) -> Configuration:
     settings = {
         "pipeline.name": options.name,
         "python.execution-mode": options.execution_mode,
-        # Every record leaves its operator at once. The defaults wait for 1000 records or 1 s, and for 100 ms a hop.
+        # Each record leaves its operator at once. The defaults wait for 1000 records or 1 s, and for 100 ms per hop.
         "python.fn-execution.bundle.size": "1",
         "python.fn-execution.bundle.time": "1000",
         "execution.buffer-timeout.interval": "0 ms",
@@ -60,13 +58,13 @@ def _configuration(options: JobOptions) -> Configuration:
     return configuration
 
 
-def _lane_keys(parallelism: int) -> list[int]:
-    """Per subtask, a key that Flink assigns to it: requests stay in the slot that read them."""
+def _slot_keys(parallelism: int) -> list[int]:
+    """Return a key for each subtask that Flink assigns to it, so that requests stay in the slot that read them."""
     jvm = get_gateway().jvm.org.apache.flink
     keys: dict[int, int] = {}
     candidate = 0
     while len(keys) < parallelism:
-        # PyFlink hashes not the key itself but a row that holds it.
+        # PyFlink hashes a row that holds the key, not the key itself.
         row = jvm.types.Row(1)
         row.setField(0, candidate)
         assign = jvm.runtime.state.KeyGroupRangeAssignment.assignKeyToParallelOperator

@@ -1,4 +1,4 @@
-"""Batching window: the Flink shell around `job.batcher`."""
+"""Batching window: the Flink function around `job.batcher`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 from pyflink.datastream import KeyedProcessFunction, RuntimeContext
 
-from cluster_serving.connectors.entry_batch import Chunk
-from cluster_serving.connectors.flow_control import find
+from cluster_serving.connectors.entry_batch import EntryBatch
+from cluster_serving.connectors.flow_control import find_flow_control
 from cluster_serving.job.batcher import Batcher
 from cluster_serving.job.options import BatchOptions
 from cluster_serving.job.request import Request
@@ -19,10 +19,10 @@ NAME = "Batching window"
 
 
 class BatchingWindow(KeyedProcessFunction):
-    """Decodes requests and emits them in batches of one signature.
+    """Decoder of requests, which are emitted in batches of one signature.
 
-    The key is the lane, so every lane has its window in the slot of its source. Requests are held in memory, not in
-    Flink state: until they are answered they are pending in Redis, which hands them out again after a failure.
+    The key leads to the slot of the source, so each slot has its window. Requests are held in memory, not in Flink
+    state: until they are answered they are pending in Redis, which delivers them again after a failure.
 
     Args:
         options: When a batch is complete.
@@ -37,20 +37,20 @@ class BatchingWindow(KeyedProcessFunction):
         self._timer: int | None = None
 
     def process_element(self, value: bytes, ctx: KeyedProcessFunction.Context) -> Iterator[list[Request]]:
-        """Take one serialized `Chunk`."""
-        chunk = Chunk.from_bytes(value)
-        entries, more = chunk.entries or (), chunk.more
-        if lane := find(chunk.lane_id):
-            if chunk.entries is None:
-                entries = lane.take()
-            more = lane.arrive(len(entries)) or more
+        """Take one serialized `EntryBatch`."""
+        read = EntryBatch.from_bytes(value)
+        entries, more = read.entries or (), read.more
+        if flow := find_flow_control(read.flow_id):
+            if read.entries is None:
+                entries = flow.take()
+            more = flow.arrive(len(entries)) or more
         for entry in entries:
             try:
                 signature, inputs = entry.decode()
             except ServingError as error:
-                yield [Request(entry, chunk.lane_id, {}, error)]
+                yield [Request(entry, read.flow_id, {}, error)]
                 continue
-            full = self._batcher.add(signature, Request(entry, chunk.lane_id, inputs), time.time() * 1000)
+            full = self._batcher.add(signature, Request(entry, read.flow_id, inputs), time.time() * 1000)
             if full is not None:
                 yield full
         if not more and self._options.greedy:
@@ -58,13 +58,13 @@ class BatchingWindow(KeyedProcessFunction):
         self._set_timer(ctx)
 
     def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterator[list[Request]]:
-        """Emit what has waited long enough."""
+        """Emit the batches that have waited long enough."""
         self._timer = None
         yield from self._batcher.expire(timestamp)
         self._set_timer(ctx)
 
     def _set_timer(self, ctx: KeyedProcessFunction.Context) -> None:
-        # One timer at a time: registering one for every batch costs a call into Java each.
+        # One timer at a time: each registration costs a call into Java.
         expiry = self._batcher.next_expiry()
         if expiry is not None and self._timer is None:
             self._timer = math.ceil(expiry)

@@ -8,8 +8,8 @@ import pytest
 
 from cluster_serving.client import AsyncInputQueue, InputQueue, OutputQueue, RequestCancelled
 from cluster_serving.client.cancel import Place, RecentEntries
-from cluster_serving.connectors.limits import publish_limits
 from cluster_serving.connectors.options import RedisOptions
+from cluster_serving.connectors.reporting import publish_limits
 from cluster_serving.connectors.stream import StreamReader, create_group
 from cluster_serving.protocol.keys import GROUP, result_key
 from cluster_serving.protocol.original import image_stream

@@ -11,8 +11,8 @@ import pytest
 
 from cluster_serving.client import AsyncInputQueue, InputQueue, InvalidInput, OutputQueue, QueueFull, ResultTimeout
 from cluster_serving.client.dispatcher import Dispatcher
-from cluster_serving.connectors.limits import publish_limits
 from cluster_serving.connectors.options import RedisOptions
+from cluster_serving.connectors.reporting import publish_limits
 from cluster_serving.connectors.stream import StreamReader, create_group
 from cluster_serving.protocol.connection import connect_async
 from cluster_serving.protocol.keys import PRIORITIES, limits_key, result_key, streams_of

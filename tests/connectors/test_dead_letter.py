@@ -6,8 +6,8 @@ import re
 import pytest
 import redis
 
+from cluster_serving.connectors.answer import dead_letter
 from cluster_serving.connectors.attempts import Attempts, noted
-from cluster_serving.connectors.dead_letter import bury
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.stream import StreamReader, create_group
 from cluster_serving.protocol.dead_letters import DeadLetter
@@ -24,7 +24,7 @@ def entry(db, job):
 
 
 def test_a_dead_letter_is_kept_and_its_client_is_told(db, job, entry):
-    bury(db, job, 60, entry, PoisonRequest("it kills"), "Traceback")
+    dead_letter(db, job, 60, entry, PoisonRequest("it kills"), "Traceback")
     ((_, letter),) = db.xrange(dead_letters_key(job))
     assert (letter[b"uri"], letter[b"data"], letter[b"code"]) == (b"a", b"payload", b"POISON_REQUEST")
     found = DeadLetter.parse(letter)
@@ -36,7 +36,7 @@ def test_a_dead_letter_is_kept_and_its_client_is_told(db, job, entry):
 def test_letter_and_answer_are_one_step(db, job, entry):
     with db.monitor() as monitor:
         with redis.Redis(**db.connection_pool.connection_kwargs) as other:
-            bury(other, job, 60, entry, PoisonRequest("it kills"))
+            dead_letter(other, job, 60, entry, PoisonRequest("it kills"))
         seen = []
         while not seen or seen[-1] != "PUBLISH":
             seen.append(monitor.next_command()["command"].split()[0])
@@ -48,7 +48,7 @@ def test_letter_and_answer_are_one_step(db, job, entry):
 def test_a_full_redis_takes_the_letter_too(db, job, entry):
     db.config_set("maxmemory", 1)
     try:
-        bury(db, job, 60, entry, PoisonRequest("it kills"))
+        dead_letter(db, job, 60, entry, PoisonRequest("it kills"))
     finally:
         db.config_set("maxmemory", 0)
     ((_, letter),) = db.xrange(dead_letters_key(job))

@@ -1,7 +1,7 @@
 """What a job tells its clients, on a real Redis."""
 
-from cluster_serving.connectors.limits import publish_limits
 from cluster_serving.connectors.options import RedisOptions
+from cluster_serving.connectors.reporting import publish_limits
 from cluster_serving.protocol.keys import limits_key
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from cluster_serving.client import InputQueue, InvalidInput, OutputQueue, RequestTooLarge
 from cluster_serving.connectors.answer import Answer, write_answers
-from cluster_serving.connectors.limits import publish_limits
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.payloads import SWEEP_AGE, Payloads
+from cluster_serving.connectors.reporting import publish_limits
 from cluster_serving.connectors.stream import StreamReader, create_groups
 from cluster_serving.protocol.keys import GROUP, PRIORITIES, result_key
 from cluster_serving.protocol.payload_files import MIN_BYTES
@@ -99,7 +99,7 @@ def test_a_file_that_is_missing_or_too_large_is_an_error_of_its_request(folder, 
     loaded = list(map(payloads.load, read()))
     assert loaded[:2] == [None, None]
     assert loaded[2].uri == "good"
-    refused(results, "missing", InvalidInput, "is not there")
+    refused(results, "missing", InvalidInput, "does not exist")
     refused(results, "large", RequestTooLarge, r"more than maxRequestBytes \(1048576\)")
     assert len(list(folder.iterdir())) == 1
 
@@ -121,7 +121,7 @@ def test_a_job_without_a_folder_says_so(db, job, results, requests, read):
     requests.enqueue("a", x=LARGE)
     (entry,) = read()
     assert Payloads(db, job, RedisOptions("")).load(entry) is None
-    refused(results, "a", InvalidInput, "this job has no folder for them")
+    refused(results, "a", InvalidInput, "this job has no folder for files")
 
 
 def test_a_request_that_was_queued_twice_keeps_its_result(db, job, requests, results, read, payloads):

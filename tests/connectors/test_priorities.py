@@ -4,8 +4,7 @@ import time
 
 import pytest
 
-from cluster_serving.connectors.answer import Answer, write_answers
-from cluster_serving.connectors.dead_letter import bury
+from cluster_serving.connectors.answer import Answer, dead_letter, write_answers
 from cluster_serving.connectors.stream import StreamReader, create_groups
 from cluster_serving.protocol.errors import PoisonRequest
 from cluster_serving.protocol.keys import GROUP, PRIORITIES, result_key, stream_of, streams_of
@@ -166,7 +165,7 @@ def test_answers_and_dead_letters_leave_the_right_stream(db, job, reader, full):
     try:
         write_answers(db, job, 60, [Answer(entry, "", {"value": "x"}) for entry in entries[::2]])
         for entry in entries[1::2]:
-            bury(db, job, 60, entry, PoisonRequest("reason"))
+            dead_letter(db, job, 60, entry, PoisonRequest("reason"))
     finally:
         db.config_set("maxmemory", 0)
     assert [db.xlen(stream) for stream in streams_of(job)] == [0, 0, 0]

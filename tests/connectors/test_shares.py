@@ -2,15 +2,15 @@
 
 import pytest
 
-from cluster_serving.connectors.shares import WEIGHTS, Shares
+from cluster_serving.connectors.stream import WEIGHTS, WeightedRoundRobin
 
 
 @pytest.mark.parametrize("count", [1, 2, 7, 16, 100])
 def test_over_time_each_gets_its_weight_however_many_are_read_at_once(count):
-    shares = Shares()
+    shares = WeightedRoundRobin()
     got = dict.fromkeys(WEIGHTS, 0)
     for _ in range(16 * 10):
-        part = shares.of(count)
+        part = shares.divide(count)
         assert sum(part.values()) == count
         for name, number in part.items():
             got[name] += number
@@ -18,8 +18,8 @@ def test_over_time_each_gets_its_weight_however_many_are_read_at_once(count):
 
 
 def test_no_one_waits_for_long():
-    shares = Shares()
-    turns = [max(part, key=part.get) for part in (shares.of(1) for _ in range(32))]
+    shares = WeightedRoundRobin()
+    turns = [max(part, key=part.get) for part in (shares.divide(1) for _ in range(32))]
     assert turns.count("low") == 2
     assert turns[0] == "high"
     assert "normal" in turns[:4]

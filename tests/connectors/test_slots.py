@@ -4,7 +4,7 @@ import threading
 
 import redis
 
-from cluster_serving.connectors.slots import SlotReporter
+from cluster_serving.connectors.reporting import SlotReporter
 from cluster_serving.protocol.keys import JOBS_KEY, slots_key
 from cluster_serving.protocol.slots import SlotReport, read_reports
 from tests.support.redis_server import RedisServer

@@ -5,9 +5,9 @@ import time
 import pytest
 import redis
 
-from cluster_serving.connectors.answer import Answer, Answered
-from cluster_serving.connectors.redis_clock import RedisClock
-from cluster_serving.connectors.stats import StatsWriter
+from cluster_serving.connectors.answer import Answer, AnsweredBatch
+from cluster_serving.connectors.redis import RedisClock
+from cluster_serving.connectors.reporting import StatsWriter
 from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.keys import stats_key
 from cluster_serving.protocol.stats import BATCH_SIZES, LATENCY_BOUNDS_MS, JobStats
@@ -33,7 +33,7 @@ def writer(redis_server, db, job):
 
 def batch(size, failures=0, wait_ms=0, inference_ms=0):
     answers = [Answer(Entry(b"1-0", "", b""), "", {"code": "x"} if n < failures else {}) for n in range(size)]
-    return Answered(answers, 1000 * wait_ms, 1000 * inference_ms)
+    return AnsweredBatch(answers, 1000 * wait_ms, 1000 * inference_ms)
 
 
 def read(db, job):

@@ -12,9 +12,9 @@ import redis
 
 from cluster_serving.client import InputQueue, OutputQueue
 from cluster_serving.client.aio import AsyncInputQueue
-from cluster_serving.connectors.dead_letter import bury
+from cluster_serving.connectors.answer import dead_letter
 from cluster_serving.connectors.options import RedisOptions
-from cluster_serving.connectors.reconnect import connect
+from cluster_serving.connectors.redis import connect
 from cluster_serving.connectors.stream import StreamReader, create_group
 from cluster_serving.protocol.errors import PoisonRequest, RequestCancelled, ServingError
 from cluster_serving.protocol.keys import DEFAULT_JOB, dead_letters_key
@@ -105,7 +105,7 @@ def test_what_has_to_be_done_by_hand_works_under_these_rules(nothing_denied, clu
             results.query_and_delete("never")
         requests.enqueue("a", x=np.zeros(64, "f4"))
         (entry,) = StreamReader(client, JOB, f"{JOB}-9", 60_000).read(1, None)
-        bury(client, JOB, 60, entry, PoisonRequest("it kills"))
+        dead_letter(client, JOB, 60, entry, PoisonRequest("it kills"))
         (letter,) = json.loads(cluster.run("cluster-serving-cli", "dead", "list", "--json", cwd=tmp_path).stdout)
         done = cluster.run("cluster-serving-cli", "dead", "requeue", letter["id"], cwd=tmp_path)
         assert done.returncode == 0, done.stderr

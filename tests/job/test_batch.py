@@ -5,8 +5,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_serving.job.batch import group_by_shape, isolate, merge, split
-from cluster_serving.job.batch_memory import BatchMemory
+from cluster_serving.job.batch import BatchMemory, group_by_shape, isolate, merge, split
 from cluster_serving.protocol.errors import InferenceFailed, InvalidInput
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from cluster_serving.client import DeadlineExceeded, InvalidInput
-from cluster_serving.connectors.redis_clock import RedisClock
+from cluster_serving.connectors.redis import RedisClock
 from cluster_serving.job.deadline import Deadlines
 from cluster_serving.job.request import Request
 from cluster_serving.protocol.entry import Entry

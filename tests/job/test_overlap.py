@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from cluster_serving.connectors.flow_control import Lane
+from cluster_serving.connectors.flow_control import SlotFlowControl
 from cluster_serving.job.overlap import Overlap
 from cluster_serving.job.request import Request
 from cluster_serving.protocol.entry import Entry
@@ -23,10 +23,10 @@ class Running:
 
 
 @pytest.fixture
-def lane():
-    lane = Lane(limit=100, pause=0)
-    lane.arrive(0)
-    return lane
+def flow():
+    flow = SlotFlowControl(limit=100, pause=0)
+    flow.arrive(0)
+    return flow
 
 
 @pytest.fixture
@@ -47,8 +47,8 @@ def requests(names):
     return [Request(Entry(b"1-0", name, b""), "", {}) for name in names]
 
 
-def test_a_batch_that_is_all_there_is_runs_in_halves(overlap, begun, lane):
-    batches = overlap.feed(requests("abcde"), lane)
+def test_a_batch_that_is_all_there_is_runs_in_halves(overlap, begun, flow):
+    batches = overlap.feed(requests("abcde"), flow)
     threading.Timer(0.05, lambda: begun[1].done.set()).start()
     assert next(batches).names == ["a", "b"]
     assert [running.names for running in begun] == [["a", "b"], ["c", "d", "e"]]
@@ -59,19 +59,19 @@ def test_a_batch_that_is_all_there_is_runs_in_halves(overlap, begun, lane):
 
 
 @pytest.mark.parametrize("names", ["a", "abc"])
-def test_a_small_batch_is_not_divided(overlap, begun, lane, names):
+def test_a_small_batch_is_not_divided(overlap, begun, flow, names):
     threading.Timer(0.02, lambda: begun[0].done.set()).start()
-    (running,) = overlap.feed(requests(names), lane)
+    (running,) = overlap.feed(requests(names), flow)
     assert running.names == list(names)
     assert running.done.is_set()
 
 
-def test_a_batch_is_left_alone_while_another_is_on_its_way(overlap, begun, lane):
-    lane.announce(3)
-    assert list(overlap.feed(requests("abcdef"), lane)) == []
+def test_a_batch_is_left_alone_while_another_is_on_its_way(overlap, begun, flow):
+    flow.announce(3)
+    assert list(overlap.feed(requests("abcdef"), flow)) == []
     assert [running.names for running in begun] == [list("abcdef")], "not divided: there is more to do"
-    lane.arrive(3)
-    batches = overlap.feed(requests("xyz"), lane)
+    flow.arrive(3)
+    batches = overlap.feed(requests("xyz"), flow)
     # Whoever waits for the first finds the second started.
     assert next(batches) is begun[0]
     assert [running.names for running in begun] == [list("abcdef"), list("xyz")]
@@ -80,13 +80,13 @@ def test_a_batch_is_left_alone_while_another_is_on_its_way(overlap, begun, lane)
     assert list(batches) == []
 
 
-def test_what_comes_while_a_batch_is_computed_goes_first(overlap, begun, lane):
-    threading.Timer(0.05, lambda: lane.announce(1)).start()
-    assert list(overlap.feed(requests("ab"), lane)) == []
-    lane.arrive(1)
+def test_what_comes_while_a_batch_is_computed_goes_first(overlap, begun, flow):
+    threading.Timer(0.05, lambda: flow.announce(1)).start()
+    assert list(overlap.feed(requests("ab"), flow)) == []
+    flow.arrive(1)
     begun[0].done.set()
     threading.Timer(0.02, lambda: begun[1].done.set()).start()
-    assert [running.names for running in overlap.feed(requests("c"), lane)] == [["a", "b"], ["c"]]
+    assert [running.names for running in overlap.feed(requests("c"), flow)] == [["a", "b"], ["c"]]
 
 
 def test_without_a_lane_every_batch_is_waited_for(overlap, begun):

@@ -55,7 +55,7 @@ def test_images_are_decoded_by_as_many_threads_as_the_model_may_use(tmp_path):
     pictures = [encode_png("x", np.full((8, 8, 3), 30 * number, np.uint8)).data for number in range(8)]
     pictures[5] = pictures[5][:40]
     requests = [
-        Request(Entry(b"1-%d" % number, str(number), b"", NATIVE), "lane", {"image": Image(picture)})
+        Request(Entry(b"1-%d" % number, str(number), b"", NATIVE), "flow", {"image": Image(picture)})
         for number, picture in enumerate(pictures)
     ]
     together = [answer.fields for answer in model.answer(requests)]

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from cluster_serving.job.batch_memory import BatchMemory
+from cluster_serving.job.batch import BatchMemory
 from cluster_serving.job.models import TensorSpec
 from cluster_serving.job.options import ImageOptions
 from cluster_serving.job.preprocessing import MAX_DENSE_ELEMENTS, Preprocessor

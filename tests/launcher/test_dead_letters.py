@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from cluster_serving.client import InputQueue, OutputQueue
-from cluster_serving.connectors.dead_letter import bury
+from cluster_serving.connectors.answer import dead_letter
 from cluster_serving.connectors.stream import StreamReader, create_group
 from cluster_serving.launcher.jobs.dead_letters import DeadLetters
 from cluster_serving.protocol.errors import PoisonRequest
@@ -24,7 +24,7 @@ def bury_all(db, job):
 
     def bury_all():
         for entry in StreamReader(db, job, "c", 60_000).read(10, None):
-            bury(db, job, 60, entry, PoisonRequest("given up after 3 attempts\nreally"), "Traceback ...\n  Boom")
+            dead_letter(db, job, 60, entry, PoisonRequest("given up after 3 attempts\nreally"), "Traceback ...\n  Boom")
         return [letter_id.decode() for letter_id, _ in db.xrange(dead_letters_key(job))]
 
     yield bury_all

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from cluster_serving.client import AsyncInputQueue, InputQueue, QueueFull, RedisUnavailable, ResultTimeout
-from cluster_serving.connectors.limits import publish_limits
 from cluster_serving.connectors.options import RedisOptions
+from cluster_serving.connectors.reporting import publish_limits
 from cluster_serving.frontend.models.dispatch import DeferredDispatcher
 from cluster_serving.protocol import payload_files as files
 from cluster_serving.protocol.connection import connect_async

@@ -7,7 +7,7 @@ from redis.exceptions import RedisError
 
 from cluster_serving.connectors.answer import Answer, write_answers
 from cluster_serving.connectors.options import RedisOptions
-from cluster_serving.connectors.reconnect import connect
+from cluster_serving.connectors.redis import connect
 from cluster_serving.connectors.stream import StreamReader
 from cluster_serving.protocol.results import encode_result
 

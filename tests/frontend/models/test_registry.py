@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from cluster_serving.connectors.slots import SlotReporter
+from cluster_serving.connectors.reporting import SlotReporter
 from cluster_serving.frontend.errors import ModelNotFound
 from cluster_serving.frontend.models.dispatch import Dispatch
 from cluster_serving.frontend.models.registry import ModelRegistry

@@ -1,0 +1,152 @@
+"""Reports of a job in Redis: its limits for clients, the state of each slot, and the totals of its work."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections import Counter
+from dataclasses import replace
+
+import redis
+from redis.exceptions import RedisError
+
+from cluster_serving.connectors.answer import AnsweredBatch
+from cluster_serving.connectors.options import RedisOptions
+from cluster_serving.connectors.redis import Backoff, RedisClock, add_to_set, write_hash
+from cluster_serving.protocol.errors import ServingError
+from cluster_serving.protocol.keys import (
+    JOBS_KEY,
+    MAX_QUEUE_LENGTH,
+    PAYLOAD_FOLDER,
+    RESULT_TTL,
+    limits_key,
+    slots_key,
+    stats_key,
+)
+from cluster_serving.protocol.slots import SlotReport
+from cluster_serving.protocol.stats import SEEN, SEEN_EVERY_S, add_batch
+
+log = logging.getLogger(__name__)
+
+_STATS_INTERVAL = 1.0
+_CLOSE_PATIENCE = 2.0
+
+
+def publish_limits(client: redis.Redis, job: str, options: RedisOptions) -> None:
+    """Write the configuration that clients need to the hash `<jobName>:limits`, in place of an earlier one.
+
+    Raises:
+        redis.RedisError: If Redis cannot be used.
+    """
+    limits: dict[str, str | int] = {RESULT_TTL: options.result_ttl_s}
+    if options.max_queue_length:
+        limits[MAX_QUEUE_LENGTH] = options.max_queue_length
+    if options.payload_folder:
+        limits[PAYLOAD_FOLDER] = options.payload_folder
+    write_hash(client, limits_key(job), limits, replace=True)
+
+
+class SlotReporter:
+    """Writer of the reports of one slot (`protocol.slots`); a report that Redis never takes fails nothing."""
+
+    def __init__(self, client: redis.Redis, job: str, submission: str, subtask: int) -> None:
+        self._client = client
+        self._job = job
+        self._submission = submission
+        self._subtask = subtask
+        self._backoff = Backoff(f"slot {subtask} of job {job}")
+
+    def loading(self) -> None:
+        """Report that the slot begins to load its model."""
+        self._write(SlotReport(self._submission, "loading"))
+
+    def ready(self, report: SlotReport) -> None:
+        """Report that the model is loaded and warm.
+
+        Args:
+            report: Description of the model; slot, submission and time are filled in.
+        """
+        self._write(replace(report, submission=self._submission, state="ready"))
+
+    def failed(self, error: ServingError) -> None:
+        """Report that the model cannot be loaded."""
+        self._write(SlotReport(self._submission, "failed", code=error.code, error=str(error)))
+
+    def _write(self, report: SlotReport) -> None:
+        text = replace(report, time=time.time(), index=self._subtask).to_json()
+        try:
+            self._backoff.persist(lambda: write_hash(self._client, slots_key(self._job), {str(self._subtask): text}))
+        except RedisError as error:
+            log.warning(
+                "slot %d of job %s cannot report that it is %s: %s", self._subtask, self._job, report.state, error
+            )
+        # In a Redis Cluster this key may be on another node; the job can then be found by its name only.
+        with contextlib.suppress(RedisError):
+            add_to_set(self._client, JOBS_KEY, self._job)
+
+
+class StatsWriter:
+    """Counter of the batches of one slot; a thread adds the counts to the job's hash (`protocol.stats`) every second.
+
+    So counting costs a slot no trip to Redis, and the last batch before a pause is written too. Totals that Redis does
+    not take are kept for the next time; nothing fails because of them.
+
+    Args:
+        client: Connection to the job's Redis.
+        job: `jobName`.
+        clock: The clock of that Redis.
+    """
+
+    def __init__(self, client: redis.Redis, job: str, clock: RedisClock) -> None:
+        self._client = client
+        self._key = stats_key(job)
+        self._clock = clock
+        self._totals: Counter[str] = Counter()
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+        self._next_sign = 0.0
+        self._thread = threading.Thread(target=self._run, name="stats", daemon=True)
+        self._thread.start()
+
+    def add(self, batch: AnsweredBatch, write_us: int) -> None:
+        """Count a batch; see `protocol.stats.add_batch`."""
+        failures = sum("code" in answer.fields for answer in batch.answers)
+        with self._lock:
+            add_batch(
+                self._totals,
+                len(batch.answers),
+                failures,
+                wait_us=batch.wait_us,
+                inference_us=batch.inference_us,
+                write_us=write_us,
+            )
+
+    def close(self) -> None:
+        """Write the remaining counts, unless Redis takes longer than 2 s."""
+        self._closed.set()
+        self._thread.join(_CLOSE_PATIENCE)
+
+    def _run(self) -> None:
+        while not self._closed.wait(_STATS_INTERVAL):
+            self._write()
+        self._write()
+
+    def _write(self) -> None:
+        with self._lock:
+            totals, self._totals = self._totals, Counter()
+        if not totals and time.monotonic() < self._next_sign:
+            return
+        try:
+            with self._client.pipeline(transaction=True) as pipeline:
+                for field, count in totals.items():
+                    if count:
+                        pipeline.hincrby(self._key, field, count)
+                if (now := self._clock.now_ms()) is not None:
+                    pipeline.hset(self._key, SEEN, str(round(now)))
+                pipeline.execute()
+            self._next_sign = time.monotonic() + SEEN_EVERY_S
+        except (RedisError, OSError):
+            with self._lock:
+                self._totals.update(totals)
