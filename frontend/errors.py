@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import TypeVar
+
 from cluster_serving.protocol.errors import ERRORS as PROTOCOL_ERRORS
 from cluster_serving.protocol.errors import ServingError
+
+T = TypeVar("T")
 
 
 class ModelNotFound(ServingError):
@@ -119,3 +124,17 @@ FRONT_END_ERRORS: tuple[type[ServingError], ...] = (
 
 ERRORS = PROTOCOL_ERRORS | {error.code: error for error in FRONT_END_ERRORS}
 """Code → exception, of all errors that a front end answers with."""
+
+
+def without_errors(outcomes: Iterable[T | ServingError]) -> list[T]:
+    """Return the outcomes if there is no error among them.
+
+    Raises:
+        ServingError: The first error.
+    """
+    values: list[T] = []
+    for outcome in outcomes:
+        if isinstance(outcome, ServingError):
+            raise outcome
+        values.append(outcome)
+    return values

@@ -11,11 +11,12 @@ import orjson
 
 from cluster_serving.frontend.api.original import instances, predictions
 from cluster_serving.frontend.context import FrontEnd
+from cluster_serving.frontend.errors import without_errors
 from cluster_serving.frontend.models.registry import ServedModel
 from cluster_serving.frontend.proto import original
 from cluster_serving.frontend.server.call import Call
-from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.keys import result_key
+from cluster_serving.protocol.results import Outputs
 
 NAME = "grpc.FrontEndGRPCService"
 
@@ -72,18 +73,14 @@ class OriginalService:
         call.model = model.name
         body = message.input.encode()
         most = self._front.options.most_records
-        records = []
-        for record in await self._front.offload.to_process(len(body), instances.read, body, most, model.described):
-            if isinstance(record, ServingError):
-                raise record
-            records.append(record)
+        records = without_errors(
+            await self._front.offload.to_process(len(body), instances.read, body, most, model.described)
+        )
         longest = self._front.timeout(None)
         seconds = longest if call.timeout is None else min(call.timeout, longest)
-        texts = []
-        for outcome in await self._front.dispatch.predict(model.job, records, seconds):
-            if isinstance(outcome, ServingError):
-                raise outcome
-            texts.append(predictions.written(outcome, "bigdl", model.loaded.post_processing if model.loaded else ""))
+        answers: list[Outputs] = without_errors(await self._front.dispatch.predict(model.job, records, seconds))
+        filter_text = model.loaded.post_processing if model.loaded else ""
+        texts = [predictions.written(outputs, "bigdl", filter_text) for outputs in answers]
         return original.PredictReply(response=orjson.dumps(texts).decode())
 
     def _describe(self, model: ServedModel) -> Any:

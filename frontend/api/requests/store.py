@@ -1,0 +1,209 @@
+"""Requests whose results are fetched later, apart from HTTP.
+
+A front end remembers none of these requests: an id names the job and the results, and Redis has the rest. So any front
+end of the same Redis answers for any request, and no request is lost with a front end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from redis.exceptions import RedisError
+
+from cluster_serving.client.cancel import Place, clear_withdrawn, withdraw_call
+from cluster_serving.frontend.errors import RequestNotFound
+from cluster_serving.frontend.models.dispatch import Dispatch
+from cluster_serving.protocol.connection import translated
+from cluster_serving.protocol.errors import ServingError
+from cluster_serving.protocol.inputs import Input
+from cluster_serving.protocol.keys import NORMAL, result_key, stream_of
+from cluster_serving.protocol.results import Fields, Outputs, decode_outputs
+from cluster_serving.protocol.scripts import HAS_ENTRY, Call, call_all, call_async
+
+KEPT = 3600
+"""Seconds for which an id is known; results are kept for the `resultTtl` of the job."""
+
+_PRIORITY = "priority"
+_ID = re.compile(r"([0-9a-f]{32})-([1-9][0-9]{0,5})-([A-Za-z0-9_.-]+|\{[A-Za-z0-9_.-]+\})")
+_GONE = "there is no such request, or its result is no longer kept"
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """The parts of an id.
+
+    Attributes:
+        secret: Random part, which nobody can guess.
+        count: Number of instances.
+        job: Name of the job.
+    """
+
+    secret: str
+    count: int
+    job: str
+
+    def __str__(self) -> str:
+        return f"{self.secret}-{self.count}-{self.job}"
+
+    @property
+    def uris(self) -> list[str]:
+        """Names of the requests to the job, one for each instance."""
+        return [f"{self.secret}-{index}" for index in range(self.count)]
+
+    @property
+    def key(self) -> str:
+        """Redis hash of the priority, and of the stream entries by uri; it exists while the id is known."""
+        return f"{self.job}:http:{self.secret}"
+
+    @classmethod
+    def read(cls, text: str, most: int) -> Ticket:
+        """Read an id.
+
+        Args:
+            text: The id.
+            most: Most instances that a request may have.
+
+        Raises:
+            RequestNotFound: If the text is no id.
+        """
+        match = _ID.fullmatch(text)
+        if match is None or int(match[2]) > most:
+            raise RequestNotFound("there is no such request")
+        return cls(match[1], int(match[2]), match[3])
+
+
+class RequestStore:
+    """Queues requests, finds their results and cancels them.
+
+    Args:
+        dispatch: The way to the jobs.
+    """
+
+    def __init__(self, dispatch: Dispatch) -> None:
+        self._dispatch = dispatch
+
+    async def submit(self, job: str, records: Sequence[Mapping[str, Input]], priority: str) -> Ticket:
+        """Queue the records of one request: all of them, or none.
+
+        Raises:
+            QueueFull: If Redis takes no more requests.
+            RedisUnavailable: If Redis cannot be reached.
+        """
+        ticket = Ticket(secrets.token_hex(16), len(records), job)
+        dispatcher = self._dispatch.dispatcher(job)
+        db: Any = dispatcher.db
+        # Written first, so that no result exists before its id is known.
+        with translated(db):
+            async with db.pipeline() as pipeline:
+                pipeline.hset(ticket.key, _PRIORITY, priority)
+                pipeline.expire(ticket.key, KEPT)
+                await pipeline.execute()
+        entries = await asyncio.gather(
+            *(dispatcher.submit(job, uri, record, priority) for uri, record in zip(ticket.uris, records, strict=True)),
+            return_exceptions=True,
+        )
+        queued = {uri: entry for uri, entry in zip(ticket.uris, entries, strict=True) if isinstance(entry, bytes)}
+        if queued:
+            with translated(db):
+                await db.hset(ticket.key, mapping=queued)
+        for entry in entries:
+            if isinstance(entry, BaseException):
+                await self.cancel(ticket)
+                raise entry
+        return ticket
+
+    async def results(self, ticket: Ticket, wait: float = 0.0) -> list[Outputs | ServingError | None]:
+        """Return the result of each instance, None for each that has no result yet.
+
+        Args:
+            ticket: The request.
+            wait: Seconds to wait for missing results.
+
+        Raises:
+            RequestNotFound: If the request is unknown, or its results are no longer kept.
+        """
+        results = await self._look(ticket, 0.0)
+        if not all(results):
+            # The results of a request expire together, so that one missing result tells for all.
+            index = results.index({})
+            results[index] = await self._result(ticket, ticket.uris[index], 0.0)
+            if wait:
+                results = await self._look(ticket, wait)
+        return [_decoded(fields) if fields else None for fields in results]
+
+    async def result(self, ticket: Ticket, index: int, wait: float) -> Outputs | ServingError:
+        """Wait for the result of an instance.
+
+        Args:
+            ticket: The request.
+            index: Position of the instance.
+            wait: Seconds between two checks that the result can still come.
+
+        Raises:
+            RequestNotFound: If the request was cancelled, or its result has expired.
+        """
+        while True:
+            if fields := await self._result(ticket, ticket.uris[index], wait):
+                return _decoded(fields)
+
+    async def cancel(self, ticket: Ticket) -> None:
+        """Take a request out of the queue and delete its results.
+
+        Raises:
+            RequestNotFound: If the request is unknown.
+        """
+        db: Any = self._dispatch.dispatcher(ticket.job).db
+        with translated(db):
+            entries = await db.hgetall(ticket.key)
+            if not entries:
+                raise RequestNotFound(_GONE)
+            stream = _stream(ticket, entries)
+            entries.pop(_PRIORITY.encode(), None)
+            # A request that is being computed stays pending: if its slot dies, another slot has to take it over.
+            for reply in await call_all(
+                db, [withdraw_call(ticket.job, uri.decode(), Place(stream, entry)) for uri, entry in entries.items()]
+            ):
+                if isinstance(reply, RedisError):
+                    raise reply
+                clear_withdrawn(reply)
+            await db.unlink(ticket.key, *(result_key(ticket.job, uri) for uri in ticket.uris))
+
+    async def _look(self, ticket: Ticket, wait: float) -> list[Fields]:
+        dispatcher = self._dispatch.dispatcher(ticket.job)
+        return await asyncio.gather(*(dispatcher.look(ticket.job, uri, wait) for uri in ticket.uris))
+
+    async def _result(self, ticket: Ticket, uri: str, wait: float) -> Fields:
+        """Return the result of an instance, empty if there is none yet; raise `RequestNotFound` if none will come."""
+        dispatcher = self._dispatch.dispatcher(ticket.job)
+        if fields := await dispatcher.look(ticket.job, uri, wait):
+            return fields
+        # A request that is no longer queued may have been answered since the look.
+        if await self._is_queued(ticket, uri) or (fields := await dispatcher.look(ticket.job, uri)):
+            return fields
+        raise RequestNotFound(_GONE)
+
+    async def _is_queued(self, ticket: Ticket, uri: str) -> bool:
+        """Return True if the request of an instance is in the stream: neither answered nor cancelled."""
+        db: Any = self._dispatch.dispatcher(ticket.job).db
+        with translated(db):
+            entries = await db.hgetall(ticket.key)
+            entry = entries.get(uri.encode())
+            if entry is None:
+                return bool(entries)
+            return bool(await call_async(db, Call(HAS_ENTRY, [_stream(ticket, entries)], [entry])))
+
+
+def _stream(ticket: Ticket, entries: Mapping[bytes, bytes]) -> str:
+    return stream_of(ticket.job, entries.get(_PRIORITY.encode(), NORMAL.encode()).decode())
+
+
+def _decoded(fields: Fields) -> Outputs | ServingError:
+    try:
+        return decode_outputs(fields)
+    except ServingError as error:
+        return error
