@@ -1,8 +1,8 @@
-"""The application: the routes of all protocols, and what is around them."""
+"""The server of a front end: the routes and services of all APIs, and the middleware around them."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
@@ -12,30 +12,52 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from cluster_serving.frontend.api import docs, monitoring, page
+from cluster_serving.frontend.api import assets, docs, monitoring, page
+from cluster_serving.frontend.api.original import grpc as original_grpc
 from cluster_serving.frontend.api.original import http as original_http
 from cluster_serving.frontend.api.requests import routes as requests
+from cluster_serving.frontend.api.v2 import grpc as v2_grpc
 from cluster_serving.frontend.api.v2 import http as v2_http
+from cluster_serving.frontend.api.v2.service import KServe
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.errors import MethodNotAllowed, PathNotFound
-from cluster_serving.frontend.server.middleware import Guard
+from cluster_serving.frontend.server.grpc import GrpcServer
+from cluster_serving.frontend.server.http import HttpServer
+from cluster_serving.frontend.server.middleware import AccessMiddleware
 from cluster_serving.frontend.server.responses import Json, error_response
 from cluster_serving.protocol.errors import ServingError
 
+_OPEN_PATHS = ("/", "/docs", "/openapi.json", "/json", "/bigdl", "/zoo-0.9", "/health/", "/v2/health/", *assets.PATHS)
+"""Paths that need no API key: pages without data, and the question whether a server is alive, as probes have no key."""
 
-def make(front: FrontEnd) -> ASGIApp:
-    """Make the application of a front end; it closes that when it ends."""
+
+def make(front: FrontEnd, ready: Callable[[list[str]], None]) -> HttpServer:
+    """Make the server of a front end, with the routes and the gRPC services of all APIs.
+
+    Args:
+        front: The front end; the server closes it when it ends.
+        ready: Function that is called with the URLs of the server when it listens.
+
+    Raises:
+        TlsError: If the certificate cannot be used.
+    """
+    options = front.options
+    v2 = KServe(front)
+    services = [v2_grpc.service(v2, front.offload), original_grpc.service(front)]
+    grpc = GrpcServer(options, services, front.admission, front.metrics) if options.grpc_enabled else None
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         yield
+        if grpc is not None:
+            await grpc.stopped()
         await front.close()
 
-    app = Starlette(
-        # The first that fits is taken, so what is asked most comes first.
+    # The routes are searched in this order, so the most frequent come first.
+    app: ASGIApp = Starlette(
         routes=[
             *original_http.routes(front),
-            *v2_http.routes(front),
+            *v2_http.routes(front, v2),
             *requests.routes(front),
             *monitoring.routes(front),
             *docs.routes(front),
@@ -45,21 +67,21 @@ def make(front: FrontEnd) -> ASGIApp:
         exception_handlers={
             ServingError: _serving_error,
             HTTPException: _http_error,
-            ClientDisconnect: _gone,
-            Exception: _unexpected,
+            ClientDisconnect: _disconnected,
+            Exception: _unexpected_error,
         },
     )
-    guarded = Guard(app, front)
-    if not front.options.cors_origins:
-        return guarded
-    # Around the guard: a browser asks without a key whether it may ask with one.
-    return CORSMiddleware(
-        guarded,
-        allow_origins=front.options.cors_origins,
-        allow_methods=["GET", "POST", "DELETE"],
-        allow_headers=["*"],
-        expose_headers=["X-Request-Id", "Retry-After"],
-    )
+    app = AccessMiddleware(app, front.admission, front.metrics, _OPEN_PATHS, options.access_log)
+    if options.cors_origins:
+        # Outermost: a browser sends no key with the question whether a page may send requests.
+        app = CORSMiddleware(
+            app,
+            allow_origins=options.cors_origins,
+            allow_methods=["GET", "POST", "DELETE"],
+            allow_headers=["*"],
+            expose_headers=["X-Request-Id", "Retry-After"],
+        )
+    return HttpServer(app, options, ready, grpc)
 
 
 async def _serving_error(_: Request, error: Exception) -> Response:
@@ -80,11 +102,11 @@ async def _http_error(request: Request, error: Exception) -> Response:
     return answer
 
 
-async def _gone(_: Request, error: Exception) -> Response:
-    # Nobody reads it; 499 is what proxies write into their logs.
+async def _disconnected(_: Request, error: Exception) -> Response:
+    # The response reaches no client; 499 is the status that proxies log.
     return Response(status_code=499)
 
 
-async def _unexpected(_: Request, error: Exception) -> Response:
-    # The server has the traceback in its log; it is of no use to a client.
+async def _unexpected_error(_: Request, error: Exception) -> Response:
+    # The traceback is in the log of the server.
     return Json({"error": f"unexpected {type(error).__name__}", "code": ServingError.code}, 500)

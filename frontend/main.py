@@ -12,7 +12,7 @@ from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.models.registry import ServablesError
 from cluster_serving.frontend.options import HttpOptions
 from cluster_serving.frontend.server import http as http_server
-from cluster_serving.frontend.server.grpc import GrpcServer, ListenError
+from cluster_serving.frontend.server.grpc import ListenError
 from cluster_serving.frontend.server.keys import KeysError, new_key
 from cluster_serving.frontend.server.tls import TlsError
 from cluster_serving.protocol.errors import ServingError
@@ -36,11 +36,7 @@ def main(given: Sequence[str] | None = None) -> None:
         if words[:1] == ["hash-key"]:
             _hash_key(words[1:])
             return
-        options = read_options(words)
-        front = FrontEnd(options)
-        grpc = GrpcServer(front) if options.grpc_enabled else None
-        http = http_server.HttpServer(app.make(front), options, _say, grpc)
-        http_server.run(http)
+        http_server.run(app.make(FrontEnd(read_options(words)), _say))
     except SettingsError as error:
         _fail(str(error), 2)
     except (KeysError, ServablesError, ServingError, TlsError, ListenError) as error:

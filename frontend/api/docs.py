@@ -34,7 +34,7 @@ def document(keys: bool) -> dict[str, Any]:
 
 def routes(front: FrontEnd) -> list[Route]:
     """Return the routes of the document and of its page."""
-    described = document(front.keys is not None)
+    described = document(front.admission.has_keys)
     page = (_FOLDER / "docs.html").read_text("utf8")
 
     async def openapi(_: Request) -> Response:

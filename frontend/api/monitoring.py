@@ -9,9 +9,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from cluster_serving.frontend.api.metrics import JobLabels
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.models.registry import ServedModel
+from cluster_serving.frontend.server.metrics import JobLabels
 from cluster_serving.frontend.server.middleware import note
 from cluster_serving.frontend.server.responses import Json
 from cluster_serving.protocol.errors import ServingError

@@ -1,4 +1,4 @@
-"""Who may send how much: instances in flight, and requests a second."""
+"""Admission: API keys, requests a second, and instances in flight."""
 
 from __future__ import annotations
 
@@ -6,56 +6,56 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 from cluster_serving.frontend.errors import Overloaded, RateLimited
+from cluster_serving.frontend.options import HttpOptions
+from cluster_serving.frontend.server.keys import Keys
 
 
-class ConcurrencyLimit:
-    """Limits how many instances are in flight; further ones wait for a place.
+class Admission:
+    """Admits the callers of a front end, over HTTP and gRPC; used by one event loop.
 
     Args:
-        most: How many may be in flight, and how many more may wait.
+        options: Limits, and the file of API keys.
+
+    Attributes:
+        has_keys: True if callers need an API key.
+
+    Raises:
+        KeysError: If the file of API keys cannot be used.
     """
 
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self.count = 0
-        self.waiting = 0
-        self._places = asyncio.Semaphore(most)
+    def __init__(self, options: HttpOptions) -> None:
+        self._options = options
+        self._keys = Keys(Path(options.api_keys_file)) if options.api_keys_file else None
+        self.has_keys = self._keys is not None
+        self._buckets: dict[str, TokenBucket] = {}
 
-    @asynccontextmanager
-    async def place(self, timeout: float) -> AsyncIterator[None]:
-        """Hold a place.
+    async def admit(self, key: str | None, limited: bool) -> str:
+        """Wait for the turn of a caller.
 
         Args:
-            timeout: Seconds to wait for one.
+            key: API key of the caller, empty if there is none; None if the request needs no key.
+            limited: True if the request counts for the rate limit.
+
+        Returns:
+            The name of the API key; empty if none is needed. All callers without a name share one rate limit.
 
         Raises:
-            Overloaded: None became free in time, or too many wait already.
+            Unauthenticated: If the key is missing or unknown.
+            RateLimited: If the caller's turn would come too late.
         """
-        if self._places.locked():
-            await self._wait(timeout)
-        else:
-            await self._places.acquire()
-        self.count += 1
-        try:
-            yield
-        finally:
-            self.count -= 1
-            self._places.release()
+        client = "" if self._keys is None or key is None else self._keys.owner(key)
+        if limited and self._options.token_bucket_enabled and (wait := self._bucket(client).take()):
+            await asyncio.sleep(wait)
+        return client
 
-    async def _wait(self, timeout: float) -> None:
-        state = f"{self.count} instances are in flight (parallelism) and {self.waiting} wait"
-        if self.waiting >= self.most:
-            raise Overloaded(f"{state}; no more are taken")
-        self.waiting += 1
-        try:
-            async with asyncio.timeout(timeout):
-                await self._places.acquire()
-        except TimeoutError:
-            raise Overloaded(f"{state}; none of them was answered within {timeout:g} s") from None
-        finally:
-            self.waiting -= 1
+    def _bucket(self, client: str) -> TokenBucket:
+        if client not in self._buckets:
+            options = self._options
+            self._buckets[client] = TokenBucket(options.tokens_per_second, options.token_acquire_timeout / 1000)
+        return self._buckets[client]
 
 
 class TokenBucket:
@@ -64,7 +64,7 @@ class TokenBucket:
     Args:
         rate: Requests a second.
         longest_wait: Seconds that a request may wait for its turn.
-        clock: Seconds; for tests.
+        clock: Function that returns the time in seconds; for tests.
     """
 
     def __init__(self, rate: float, longest_wait: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -79,10 +79,10 @@ class TokenBucket:
         """Take a turn.
 
         Returns:
-            Seconds to wait until it has come; 0 for at once.
+            Seconds to wait for the turn; 0 if it has come.
 
         Raises:
-            RateLimited: It would come too late; none was taken.
+            RateLimited: If the turn would come too late; none is taken.
         """
         now = self._clock()
         self._tokens = min(self._burst, self._tokens + (now - self._filled_at) * self._rate)
@@ -92,3 +92,55 @@ class TokenBucket:
             raise RateLimited(f"more than {self._rate:g} requests a second (tokensPerSecond)", wait)
         self._tokens -= 1
         return wait
+
+
+class ConcurrencyLimit:
+    """Limits the number of instances in flight; further ones wait for a place.
+
+    Args:
+        most: Most instances in flight, and most instances that wait.
+
+    Attributes:
+        count: Number of instances in flight.
+        waiting: Number of instances that wait.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.count = 0
+        self.waiting = 0
+        self._most = most
+        self._places = asyncio.Semaphore(most)
+
+    @asynccontextmanager
+    async def place(self, timeout: float) -> AsyncIterator[None]:
+        """Hold a place.
+
+        Args:
+            timeout: Seconds to wait for the place.
+
+        Raises:
+            Overloaded: If no place becomes free in time, or too many instances wait already.
+        """
+        if self._places.locked():
+            await self._wait(timeout)
+        else:
+            await self._places.acquire()
+        self.count += 1
+        try:
+            yield
+        finally:
+            self.count -= 1
+            self._places.release()
+
+    async def _wait(self, timeout: float) -> None:
+        state = f"{self.count} instances are in flight (parallelism) and {self.waiting} wait"
+        if self.waiting >= self._most:
+            raise Overloaded(f"{state}; no more are taken")
+        self.waiting += 1
+        try:
+            async with asyncio.timeout(timeout):
+                await self._places.acquire()
+        except TimeoutError:
+            raise Overloaded(f"{state}; none of them was answered within {timeout:g} s") from None
+        finally:
+            self.waiting -= 1

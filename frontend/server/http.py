@@ -86,7 +86,7 @@ class HttpServer(Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Take no more requests, and answer those that are there; HTTP and gRPC at the same time."""
         if self._grpc is not None:
-            self._grpc.begin_stop(self._options.shutdown_timeout)
+            self._grpc.begin_stop()
         # Its last step closes the front end, which waits for gRPC.
         await super().shutdown(sockets)
 

@@ -1,39 +1,35 @@
-"""What every HTTP request passes: API key, rate, request id, metrics and access log."""
+"""ASGI middleware around all HTTP requests: admission, request id, metrics and access log."""
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import logging
 import re
 import secrets
 import time
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from cluster_serving.frontend.api import assets
-from cluster_serving.frontend.context import FrontEnd
+from cluster_serving.frontend.server.admission import Admission
+from cluster_serving.frontend.server.metrics import Metrics
 from cluster_serving.frontend.server.responses import error_response
 from cluster_serving.protocol.errors import ServingError
 
 log = logging.getLogger("cluster_serving.access")
 
-OPEN = ("/health/", "/v2/health/")
-"""Paths that need no key: whether a server is alive is no secret, and probes have none."""
-
-_OPEN_PAGES = assets.PATHS | {"/", "/docs", "/openapi.json", "/json", "/bigdl", "/zoo-0.9"}
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9_.:@/+=-]{1,128}")
 
 
 @dataclass(slots=True)
 class Note:
-    """What a handler knows of a request, for metrics.
+    """Labels of a request in the metrics.
 
     Attributes:
-        protocol: Which API it came by.
-        model: Name of its model; empty for none.
+        protocol: API of the request.
+        model: Name of the model; empty for none.
     """
 
     protocol: str = "other"
@@ -41,23 +37,32 @@ class Note:
 
 
 def note(request: Request, protocol: str, model: str = "") -> None:
-    """Say what a request is about; the model must be one that exists."""
-    found = request.scope.get("note")
-    if isinstance(found, Note):
-        found.protocol, found.model = protocol, model
+    """Set the labels of a request in the metrics; only a model that exists may be named."""
+    labels = request.scope.get("note")
+    if isinstance(labels, Note):
+        labels.protocol, labels.model = protocol, model
 
 
-class Guard:
-    """ASGI middleware around the application.
+class AccessMiddleware:
+    """Admits the requests to an application, counts and logs them.
 
     Args:
-        app: What it protects.
-        front: The front end.
+        app: The application.
+        admission: Check of API keys and rates.
+        metrics: Metrics of the front end.
+        open_paths: Paths that need no API key; one that ends with a slash stands for all paths below it.
+        access_log: True to log a line for each request.
     """
 
-    def __init__(self, app: ASGIApp, front: FrontEnd) -> None:
+    def __init__(
+        self, app: ASGIApp, admission: Admission, metrics: Metrics, open_paths: Collection[str], access_log: bool
+    ) -> None:
         self._app = app
-        self._front = front
+        self._admission = admission
+        self._metrics = metrics
+        self._open_paths = frozenset(open_paths)
+        self._open_folders = tuple(path for path in open_paths if path.endswith("/") and path != "/")
+        self._access_log = access_log
         self._start = secrets.token_hex(6).encode()
         self._numbers = itertools.count(1)
 
@@ -67,8 +72,8 @@ class Guard:
             await self._app(scope, receive, send)
             return
         began = time.perf_counter()
-        noted = scope["note"] = Note()
-        metrics = self._front.metrics
+        labels = scope["note"] = Note()
+        metrics, path = self._metrics, scope["path"]
         key, request_id = _headers(scope)
         request_id = request_id or b"%b-%x" % (self._start, next(self._numbers))
         status = 499
@@ -84,7 +89,8 @@ class Guard:
         metrics.open_requests += 1
         try:
             try:
-                client = await self._admit(scope, key)
+                is_open = path in self._open_paths or path.startswith(self._open_folders)
+                client = await self._admission.admit(None if is_open else key, scope["method"] == "POST")
             except ServingError as error:
                 await error_response(error)(scope, receive, reply)
             else:
@@ -92,26 +98,16 @@ class Guard:
         finally:
             metrics.open_requests -= 1
             seconds = time.perf_counter() - began
-            metrics.answered(noted.protocol, noted.model, status, seconds)
-            if self._front.options.access_log:
+            metrics.answered(labels.protocol, labels.model, status, seconds)
+            if self._access_log:
                 # Escaped as it was sent, so that no line can be forged, and without the query, which may hold anything.
-                path = scope.get("raw_path", b"").partition(b"?")[0].decode("latin1")[:200]
-                words = (scope["method"], path, status, f"{1000 * seconds:.1f} ms", request_id.decode(), client or "-")
+                sent = scope.get("raw_path", b"").partition(b"?")[0].decode("latin1")[:200]
+                words = (scope["method"], sent, status, f"{1000 * seconds:.1f} ms", request_id.decode(), client or "-")
                 log.info("%s %s %d %s id=%s client=%s", *words)
-
-    async def _admit(self, scope: Scope, key: str) -> str:
-        """Name of the client; raises if it may not ask, or not now."""
-        front, path = self._front, scope["path"]
-        client = ""
-        if front.keys is not None and path not in _OPEN_PAGES and not path.startswith(OPEN):
-            client = front.keys.owner(key)
-        if front.options.token_bucket_enabled and scope["method"] == "POST" and (wait := front.bucket(client).take()):
-            await asyncio.sleep(wait)
-        return client
 
 
 def _headers(scope: Scope) -> tuple[str, bytes]:
-    """API key and request id of a request, each empty if there is none."""
+    """Return the API key and the request id of a request, each empty if there is none."""
     key, request_id = "", b""
     for name, value in scope["headers"]:
         if name == b"x-request-id" and _REQUEST_ID.fullmatch(value):

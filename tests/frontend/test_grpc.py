@@ -324,16 +324,16 @@ def test_a_taken_port_is_said(front, serve):
     import asyncio
 
     from cluster_serving.frontend import arguments
-    from cluster_serving.frontend.context import FrontEnd
+    from cluster_serving.frontend.server.admission import Admission
     from cluster_serving.frontend.server.grpc import GrpcServer
+    from cluster_serving.frontend.server.metrics import Metrics
 
     port = front.grpc.rpartition(":")[2]
 
     async def main():
-        second = FrontEnd(arguments.read([f"--grpcPort={port}"], {}))
+        options = arguments.read([f"--grpcPort={port}"], {})
         with pytest.raises(ListenError, match=f"port {port} for gRPC"):
-            await GrpcServer(second).start()
-        await second.close()
+            await GrpcServer(options, [], Admission(options), Metrics()).start()
 
     asyncio.run(main())
 

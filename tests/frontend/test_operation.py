@@ -26,11 +26,11 @@ from cryptography.hazmat.primitives.serialization import (
 from cluster_serving.connectors.answer import Answer, write_answers
 from cluster_serving.connectors.stream import StreamReader, create_group
 from cluster_serving.frontend import arguments
-from cluster_serving.frontend.api.metrics import Timer
 from cluster_serving.frontend.models.dispatch import Dispatch
 from cluster_serving.frontend.models.health import Health
 from cluster_serving.frontend.models.registry import ModelRegistry
 from cluster_serving.frontend.server import tls
+from cluster_serving.frontend.server.metrics import Timer
 from cluster_serving.protocol.entry import parse_entry
 from cluster_serving.protocol.keys import slots_key, stats_key
 from cluster_serving.protocol.slots import SlotReport, read_reports

@@ -4,8 +4,6 @@ import threading
 
 from cluster_serving.frontend import app
 from cluster_serving.frontend.context import FrontEnd
-from cluster_serving.frontend.server.grpc import GrpcServer
-from cluster_serving.frontend.server.http import HttpServer
 
 
 class Running:
@@ -14,7 +12,7 @@ class Running:
     def __init__(self, options):
         listening = threading.Event()
         self.front = FrontEnd(options)
-        self.server = HttpServer(app.make(self.front), options, lambda urls: listening.set(), GrpcServer(self.front))
+        self.server = app.make(self.front, lambda urls: listening.set())
         self._thread = threading.Thread(target=self.server.run)
         self._thread.start()
         assert listening.wait(30)

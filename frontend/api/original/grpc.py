@@ -14,7 +14,7 @@ from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.errors import without_errors
 from cluster_serving.frontend.models.registry import ServedModel
 from cluster_serving.frontend.proto import original
-from cluster_serving.frontend.server.call import Call
+from cluster_serving.frontend.server.grpc import Call, Method, Service
 from cluster_serving.protocol.keys import result_key
 from cluster_serving.protocol.results import Outputs
 
@@ -22,6 +22,22 @@ NAME = "grpc.FrontEndGRPCService"
 
 _SHARES = ("75th", "95th", "98th", "99th", "999th")
 _WELCOME = "welcome to analytics zoo grpc serving frontend"
+
+
+def service(front: FrontEnd) -> Service:
+    """Return the service of a front end."""
+    api = OriginalService(front)
+    return Service(
+        NAME,
+        {
+            "Ping": Method(api.ping, original.Empty),
+            "GetMetrics": Method(api.metrics, original.Empty),
+            "GetAllModels": Method(api.models, original.Empty),
+            "GetModelsWithName": Method(api.models, original.GetModelsWithNameReq),
+            "GetModelsWithNameAndVersion": Method(api.models, original.GetModelsWithNameAndVersionReq),
+            "Predict": Method(api.predict, original.PredictReq, limited=True),
+        },
+    )
 
 
 class OriginalService:

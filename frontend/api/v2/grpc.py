@@ -8,12 +8,13 @@ from typing import Any
 
 from google.protobuf.json_format import ParseDict
 
+from cluster_serving.frontend import proto
 from cluster_serving.frontend.api.original import predictions
 from cluster_serving.frontend.api.v2 import messages as v2_messages
 from cluster_serving.frontend.api.v2 import metadata as v2_metadata
 from cluster_serving.frontend.api.v2.service import InferRequest, InferResponse, KServe, text_bytes
 from cluster_serving.frontend.proto import inference
-from cluster_serving.frontend.server.call import Call
+from cluster_serving.frontend.server.grpc import Call, Method, Service
 from cluster_serving.frontend.server.offload import LARGE, Offload
 from cluster_serving.protocol.errors import ServingError
 
@@ -21,6 +22,31 @@ NAME = "inference.GRPCInferenceService"
 
 _MOST_AHEAD = 64
 """Most requests of one stream that are in flight at a time."""
+
+
+def service(v2: KServe, offload: Offload) -> Service:
+    """Return the service.
+
+    Args:
+        v2: The protocol's calls.
+        offload: Threads and processes for large messages.
+    """
+    api = InferenceService(v2, offload)
+    return Service(
+        NAME,
+        {
+            "ServerLive": Method(api.server_live, inference.ServerLiveRequest, needs_key=False),
+            "ServerReady": Method(api.server_ready, inference.ServerReadyRequest, needs_key=False),
+            "ModelReady": Method(api.model_ready, inference.ModelReadyRequest),
+            "ServerMetadata": Method(api.server_metadata, inference.ServerMetadataRequest),
+            "ModelMetadata": Method(api.model_metadata, inference.ModelMetadataRequest),
+            "ModelConfig": Method(api.model_config, inference.ModelConfigRequest),
+            "ModelStatistics": Method(api.model_statistics, inference.ModelStatisticsRequest),
+            "RepositoryIndex": Method(api.repository_index, inference.RepositoryIndexRequest),
+            "ModelInfer": Method(api.model_infer, limited=True),
+            "ModelStreamInfer": Method(api.model_stream_infer, limited=True, streams=True),
+        },
+    )
 
 
 class InferenceService:
@@ -144,5 +170,5 @@ class InferenceService:
 def _opened(text: bytes) -> tuple[Any, int]:
     """Return the message and the bytes of its tensors; a large message is read without tensors, as by `envelope`."""
     if len(text) < LARGE:
-        return v2_messages.message_of(inference.ModelInferRequest, text), 0
+        return proto.parse(inference.ModelInferRequest, text), 0
     return v2_messages.envelope(text)

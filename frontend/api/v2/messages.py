@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from google.protobuf.message import DecodeError
 
+from cluster_serving.frontend import proto
 from cluster_serving.frontend.api.v2 import datatypes
 from cluster_serving.frontend.api.v2.datatypes import BYTES
 from cluster_serving.frontend.api.v2.service import InferRequest, InferResponse, RequestedOutput, classes_of
@@ -75,18 +75,6 @@ def decode(message: Any) -> InferRequest:
     return InferRequest(inputs, outputs, message.id, _parameters(message.parameters))
 
 
-def message_of(message_type: Any, text: bytes) -> Any:
-    """Read a message of a type.
-
-    Raises:
-        InvalidInput: If the bytes are no message of this type.
-    """
-    try:
-        return message_type.FromString(text)
-    except DecodeError:
-        raise InvalidInput(f"the message is no {message_type.DESCRIPTOR.name}") from None
-
-
 def envelope(text: bytes) -> tuple[Any, int]:
     """Read a `ModelInferRequest` without its tensors, at little cost even if it has many.
 
@@ -109,12 +97,12 @@ def envelope(text: bytes) -> tuple[Any, int]:
             tensors += end - start
         else:
             kept.append(text[start:end])
-    return message_of(inference.ModelInferRequest, b"".join(kept)), tensors
+    return proto.parse(inference.ModelInferRequest, b"".join(kept)), tensors
 
 
 def parse(text: bytes) -> InferRequest:
-    """Read the bytes of a `ModelInferRequest`; see `message_of` and `decode` for errors."""
-    return decode(message_of(inference.ModelInferRequest, text))
+    """Read the bytes of a `ModelInferRequest`; see `proto.parse` and `decode` for errors."""
+    return decode(proto.parse(inference.ModelInferRequest, text))
 
 
 def serialize(response: InferResponse, raw: bool) -> bytes:

@@ -11,17 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cluster_serving.frontend.api.metrics import Metrics
 from cluster_serving.frontend.api.original import predictions
 from cluster_serving.frontend.api.v2 import batch as v2_batch
 from cluster_serving.frontend.api.v2 import metadata as v2_metadata
 from cluster_serving.frontend.api.v2.metadata import Counts
+from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.errors import ModelNotFound
-from cluster_serving.frontend.models.dispatch import Dispatch
-from cluster_serving.frontend.models.health import Health
-from cluster_serving.frontend.models.registry import ModelRegistry, ServedModel
-from cluster_serving.frontend.options import HttpOptions
-from cluster_serving.frontend.server.offload import Offload
+from cluster_serving.frontend.models.registry import ServedModel
 from cluster_serving.protocol.errors import InvalidInput, ModelError, ServingError
 from cluster_serving.protocol.inputs import Array
 from cluster_serving.protocol.keys import NORMAL, PRIORITIES
@@ -101,30 +97,17 @@ class KServe:
     """Answers the calls of the protocol.
 
     Args:
-        registry: The models.
-        dispatch: The way to their jobs.
-        options: Limits.
-        health: Whether the jobs answer.
-        metrics: Where records are counted.
-        offload: Where work on large requests is done.
+        front: The front end.
     """
 
-    def __init__(
-        self,
-        registry: ModelRegistry,
-        dispatch: Dispatch,
-        options: HttpOptions,
-        health: Health,
-        metrics: Metrics,
-        offload: Offload,
-    ) -> None:
-        self._offload = offload
-        self._registry = registry
-        self._dispatch = dispatch
-        self._health = health
-        self._metrics = metrics
-        self._timeout = options.request_timeout / 1000
-        self._max_records = options.most_records
+    def __init__(self, front: FrontEnd) -> None:
+        self._offload = front.offload
+        self._registry = front.registry
+        self._dispatch = front.dispatch
+        self._health = front.health
+        self._metrics = front.metrics
+        self._timeout = front.options.request_timeout / 1000
+        self._max_records = front.options.most_records
         self._counts: dict[tuple[str, str], Counts] = {}
 
     async def infer(self, model: ServedModel, request: InferRequest, timeout: float | None = None) -> InferResponse:
