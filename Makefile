@@ -3,7 +3,10 @@ PYTHON ?= python3.11
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help quickstart stop test chaos check fuzz bench bench-guard format proto clean
+# Processes that run tests.
+WORKERS ?= 2
+
+.PHONY: help quickstart stop test test-fast coverage chaos check fuzz bench bench-guard format proto clean
 
 help:  ## List the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/'
@@ -14,8 +17,17 @@ quickstart: .venv/quickstart .venv/installed  ## Serve handwritten digits on thi
 stop:  ## Stop what quickstart started
 	@if [ -f .quickstart/config.yaml ]; then $(BIN)/cluster-serving-shutdown -c .quickstart/config.yaml; fi
 
-test: .venv/dev .venv/installed  ## Run the tests, against a real Redis and a real Flink cluster
-	@$(BIN)/python -m pytest
+# Such as: make test-fast TESTS="tests/job -k batch"
+test-fast: .venv/dev .venv/installed  ## Run the tests that need no Flink, engine, browser or fuzzer (under 3 minutes)
+	@$(BIN)/python -m pytest -n $(WORKERS) -m "not (flink or engine or browser or fuzz)" $(TESTS)
+
+# One worker runs the tests of the Flink cluster while another runs those of the engines (tests/support/markers.py).
+test: .venv/dev .venv/installed  ## Run all tests, against a real Redis and a real Flink cluster
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --cov --cov-report= $(TESTS)
+	@echo "Lines covered: $$($(BIN)/coverage report --format=total) % (each file: make coverage)"
+
+coverage:  ## Show the lines of each file that the last `make test` did not run
+	@$(BIN)/coverage report
 
 # Such as: make chaos CHAOS="--rounds 50 --seed 7", or CHAOS="--minutes 60 --every 120"
 chaos: .venv/dev .venv/installed  ## Faults at random times under load, 20 rounds (about 15 minutes)

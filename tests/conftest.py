@@ -14,12 +14,19 @@ from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.keys import answered_key
 from cluster_serving.protocol.payload_files import folder_name
 from cluster_serving.protocol.results import encode_error, encode_result
+from tests.support import markers
 from tests.support.cluster import Cluster
 from tests.support.redis_server import RedisServer, free_port
 
 # A slow machine is no failure.
 settings.register_profile("default", deadline=None)
 settings.load_profile("default")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    for item in items:
+        markers.mark(item)
 
 
 @pytest.fixture(scope="session")

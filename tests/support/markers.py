@@ -1,0 +1,47 @@
+"""Markers that follow from what a test uses; `make test-fast` leaves out the tests that have one."""
+
+import inspect
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+from hypothesis import is_hypothesis_test
+
+SUPPORT = Path(__file__).parent
+
+# Fixture → marker of the tests that use it.
+FIXTURES = {"cluster": "flink", "commands": "flink", "chromium": "browser"}
+
+_ENGINE = re.compile(r"^\s*(?:import|from) (?:openvino|tensorflow|keras|torch|onnx|onnxruntime)\b", re.MULTILINE)
+_SUPPORT = re.compile(r"\btests\.support(?:\.(\w+)| import ([\w, ]+))")
+
+
+def mark(item):
+    """Add the markers `flink`, `browser`, `engine` and `fuzz` where they apply.
+
+    With `pytest --dist loadgroup`, one worker runs all tests of the Flink cluster, and one all tests of the engines, so
+    that each is started once.
+    """
+    for fixture in FIXTURES.keys() & set(item.fixturenames):
+        item.add_marker(FIXTURES[fixture])
+    if loads_engine(item.path):
+        item.add_marker("engine")
+    if is_hypothesis_test(item.obj) or "schemathesis" in inspect.getsource(item.obj):
+        item.add_marker("fuzz")
+    for group in ("flink", "engine"):
+        if item.get_closest_marker(group):
+            item.add_marker(pytest.mark.xdist_group(group))
+            break
+
+
+@cache
+def loads_engine(path):
+    """Return True if the file, or a module of `tests.support` that it reaches by name, imports an engine."""
+    pending, texts = [path], {}
+    while pending:
+        if (file := pending.pop()) not in texts and file.is_file():
+            texts[file] = file.read_text("utf8")
+            names = (name for one, several in _SUPPORT.findall(texts[file]) for name in (one or several).split(", "))
+            pending += [SUPPORT / f"{name}.py" for name in names]
+    return any(map(_ENGINE.search, texts.values()))
