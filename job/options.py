@@ -1,10 +1,12 @@
-"""What one serving job needs to know, handed over from the launcher as JSON."""
+"""Options of one serving job, which the launcher hands to the job as JSON."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
+from functools import cache
+
+from pydantic import TypeAdapter, ValidationError
 
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.protocol.encryption import RecordKey
@@ -14,17 +16,17 @@ __all__ = ["BatchOptions", "ImageOptions", "JobOptions", "ModelOptions", "RedisO
 
 @dataclass(frozen=True, slots=True)
 class ImageOptions:
-    """How an encoded image becomes the tensor that the model takes.
+    """Options for encoded images, which become tensors of the model.
 
     Attributes:
-        resize: (width, height) in pixels, or None to keep the image's own size.
+        resize: (width, height) in pixels; None keeps the image's own size.
         max_pixels: Larger images are refused before they are decoded.
-        color: Order of the channels: BGR (the original's), RGB, or GRAY for a single one.
-        layout: HWC or CHW; empty for what the model's shape or else its engine says.
-        scale: Pixels from 0 to 255 are multiplied by this,
-        mean: then this is subtracted, per channel or one for all,
-        std: then they are divided by this, per channel or one for all.
-        record_key: Images are encrypted with this (`recordEncrypted`); None if they are not.
+        color: Order of the channels: BGR (as in the original), RGB, or GRAY for a single one.
+        layout: HWC or CHW; empty for the layout of the model's shape, or else of its engine.
+        scale: Factor for pixels, which are 0 to 255 before.
+        mean: Subtracted after the scaling, per channel or one for all.
+        std: Divisor after the subtraction, per channel or one for all.
+        record_key: Key of encrypted images (`recordEncrypted`); None if images are not encrypted.
     """
 
     resize: tuple[int, int] | None = None
@@ -38,21 +40,21 @@ class ImageOptions:
 
     @property
     def normalizes(self) -> bool:
-        """Whether pixels become other numbers than they are."""
+        """True if scale, mean or std change the values of pixels."""
         return self.scale != 1 or any(self.mean) or any(value != 1 for value in self.std)
 
 
 @dataclass(frozen=True, slots=True)
 class ModelOptions:
-    """How the model is loaded.
+    """Options for the model.
 
     Attributes:
         path: Model folder, readable by every TaskManager.
         threads: Threads that one copy of the model may use (`threadPerModel`).
-        precision: `float32`, or empty for what the engine does best on this CPU (`inferencePrecision`).
+        precision: `float32`, or empty for the engine's best on this CPU (`inferencePrecision`).
         inputs: Names of the model's inputs to feed, in order; empty for the model's own.
         outputs: Names of the outputs to return, in order; empty for all.
-        input_shapes: Shapes of one record's inputs, for models that do not carry them (TorchScript); empty if unknown.
+        input_shapes: Shapes of one record's inputs, for models without shapes (TorchScript); empty if unknown.
         allow_pickle: Load PyTorch pickles, which may run any code (`allowPickle`).
         encrypted: The files are encrypted (see `job.models.encryption`).
         timeout_s: Longest time of one call of the model, in seconds (`inferenceTimeout`); 0 for no limit.
@@ -71,13 +73,13 @@ class ModelOptions:
 
 @dataclass(frozen=True, slots=True)
 class BatchOptions:
-    """When a batch is complete.
+    """Options for batches: when a batch is complete.
 
     Attributes:
         max_size: Most records in one batch.
         timeout_ms: Longest time, in milliseconds, that a record waits for its batch to fill.
-        greedy: Fire as soon as no further request is waiting, instead of waiting for `timeout_ms`.
-        inputs_already_batched: Records carry a batch dimension of their own; they are concatenated, not stacked.
+        greedy: Compute a batch as soon as no further request is waiting, instead of waiting for `timeout_ms`.
+        inputs_already_batched: Records have a batch dimension of their own; they are concatenated, not stacked.
     """
 
     max_size: int = 32
@@ -88,11 +90,11 @@ class BatchOptions:
 
 @dataclass(frozen=True, slots=True)
 class JobOptions:
-    """Everything that defines a job.
+    """All options of a job.
 
     Attributes:
         name: `jobName`: the stream, the prefix of the result keys and the name in the Flink UI.
-        submission: Identifier of this start of the job; the slots report under it (see `connectors.reporting`).
+        submission: Identifier of this start of the job, which slots report (see `connectors.reporting`).
         parallelism: Number of task slots, each with a copy of the model (`modelParallelism`).
         execution_mode: `thread` or `process` (`python.execution-mode` of Flink).
         post_processing: Filter applied to every result: "", "topN(n)" or "pickTopN(n)".
@@ -111,33 +113,43 @@ class JobOptions:
     request_deadline_ms: int = 0
 
     def to_json(self) -> str:
-        """Serialize for the command line of the job."""
-        return json.dumps(asdict(self))
+        """Serialize the options for the job."""
+        return _adapter().dump_json(self).decode()
 
     @classmethod
     def from_json(cls, text: str) -> JobOptions:
-        """Read what `to_json` wrote."""
-        raw: dict[str, Any] = json.loads(text)
-        model, image = raw.pop("model"), raw.pop("image")
-        return cls(
-            model=ModelOptions(
-                path=model["path"],
-                threads=model["threads"],
-                precision=model.get("precision", ""),
-                inputs=tuple(model["inputs"]),
-                outputs=tuple(model["outputs"]),
-                input_shapes=tuple(tuple(shape) for shape in model["input_shapes"]),
-                allow_pickle=model.get("allow_pickle", False),
-                encrypted=model.get("encrypted", False),
-                timeout_s=model.get("timeout_s", 0.0),
-            ),
-            redis=RedisOptions(**raw.pop("redis")),
-            batch=BatchOptions(**raw.pop("batch")),
-            image=ImageOptions(
-                **image
-                | {"resize": tuple(image["resize"]) if image["resize"] else None}
-                | {name: tuple(image[name]) for name in ("mean", "std")}
-                | {"record_key": RecordKey(**image["record_key"]) if image.get("record_key") else None}
-            ),
-            **raw,
-        )
+        """Read the options that `to_json` wrote.
+
+        Raises:
+            ValueError: If a field is missing, unknown, or of another type; the message names it.
+        """
+        raw = json.loads(text)
+        try:
+            options = _adapter().validate_python(raw)
+            # The text must have every field, so that none silently keeps its default.
+            wrong = _differences(json.loads(options.to_json()), raw)
+        except ValidationError as error:
+            # pydantic's own message shows the input, and the URL of Redis may hold a password.
+            wrong = [f"{'.'.join(map(str, part['loc']))} ({part['msg']})" for part in error.errors()]
+        if wrong:
+            raise ValueError(
+                f"the job's options are those of another version of cluster-serving: {', '.join(wrong)}; start the job "
+                "again with cluster-serving-start"
+            )
+        return options
+
+
+@cache
+def _adapter() -> TypeAdapter[JobOptions]:
+    return TypeAdapter(JobOptions)
+
+
+def _differences(expected: object, actual: object, path: str = "") -> list[str]:
+    """Return the paths at which two JSON documents differ."""
+    if not (isinstance(expected, dict) and isinstance(actual, dict)):
+        return [] if expected == actual else [path]
+    return [
+        wrong
+        for key in sorted(expected.keys() | actual.keys())
+        for wrong in _differences(expected.get(key, ...), actual.get(key, ...), f"{path}.{key}".lstrip("."))
+    ]

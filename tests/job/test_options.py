@@ -1,0 +1,62 @@
+"""Options of a job, as JSON."""
+
+import json
+from dataclasses import fields
+
+import pytest
+
+from cluster_serving.job.options import BatchOptions, ImageOptions, JobOptions, ModelOptions, RedisOptions
+from cluster_serving.protocol.encryption import RecordKey
+
+OPTIONS = JobOptions(
+    name="job",
+    submission="start-1",
+    model=ModelOptions("/m", 2, "float32", ("a",), ("b", "c"), ((1, 2), ()), True, True, 1.5),
+    redis=RedisOptions("rediss://:pass@h:1/2", "job", 1, 2, 3, 4, 5, 6, "/folder"),
+    batch=BatchOptions(1, 2, False, True),
+    image=ImageOptions((3, 4), 5, "RGB", "CHW", 0.5, (1.0, 2.0), (4.0,), RecordKey("secret text", "its salt", 128)),
+    parallelism=7,
+    execution_mode="process",
+    post_processing="topN(1)",
+    request_deadline_ms=8,
+)
+
+
+def defaults(options):
+    return [f.name for f in fields(options) if getattr(options, f.name) == f.default]
+
+
+def test_every_field_survives():
+    """Each option of `OPTIONS` differs from its default, so that one that is forgotten is noticed."""
+    parts = (OPTIONS, OPTIONS.model, OPTIONS.redis, OPTIONS.batch, OPTIONS.image)
+    assert not [name for part in parts for name in defaults(part)]
+    assert JobOptions.from_json(OPTIONS.to_json()) == OPTIONS
+
+
+def test_the_least_survives():
+    least = JobOptions("job", "start-1", ModelOptions("/m"), RedisOptions("redis://h"))
+    assert JobOptions.from_json(least.to_json()) == least
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (lambda raw: raw["redis"].pop("max_deliveries"), "redis.max_deliveries"),
+        (lambda raw: raw.pop("parallelism"), "parallelism"),
+        (lambda raw: raw["model"].update(invented=1), "model.invented"),
+        (lambda raw: raw["image"]["record_key"].pop("bits"), "image.record_key.bits"),
+        (lambda raw: raw["batch"].update(max_size="1"), "batch.max_size"),
+        (lambda raw: raw["batch"].update(max_size="one"), "batch.max_size"),
+        (lambda raw: raw.pop("name"), "name"),
+        (lambda raw: raw["redis"].pop("url"), "redis.url"),
+        (lambda raw: raw["redis"].update(url=["rediss://:pass@h"]), "redis.url"),
+        (lambda raw: raw["image"]["record_key"].update(salt=""), "image.record_key"),
+    ],
+)
+def test_a_missing_unknown_or_wrong_field_is_named_and_no_secret_is(change, named):
+    raw = json.loads(OPTIONS.to_json())
+    change(raw)
+    with pytest.raises(ValueError, match=named) as error:
+        JobOptions.from_json(json.dumps(raw))
+    assert "pass" not in str(error.value)
+    assert "secret text" not in str(error.value)
