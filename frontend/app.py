@@ -10,6 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from cluster_serving.frontend.api import assets, docs, monitoring, page
@@ -53,16 +54,8 @@ def make(front: FrontEnd, ready: Callable[[list[str]], None]) -> HttpServer:
             await grpc.stopped()
         await front.close()
 
-    # The routes are searched in this order, so the most frequent come first.
     app: ASGIApp = Starlette(
-        routes=[
-            *original_http.routes(front),
-            *v2_http.routes(front, v2),
-            *requests.routes(front),
-            *monitoring.routes(front),
-            *docs.routes(front),
-            *page.routes(front),
-        ],
+        routes=routes(front, v2),
         lifespan=lifespan,
         exception_handlers={
             ServingError: _serving_error,
@@ -82,6 +75,18 @@ def make(front: FrontEnd, ready: Callable[[list[str]], None]) -> HttpServer:
             expose_headers=["X-Request-Id", "Retry-After"],
         )
     return HttpServer(app, options, ready, grpc)
+
+
+def routes(front: FrontEnd, v2: KServe) -> list[Route]:
+    """Return the routes of all APIs; they are searched in this order, so the most frequent come first."""
+    return [
+        *original_http.routes(front),
+        *v2_http.routes(front, v2),
+        *requests.routes(front),
+        *monitoring.routes(front),
+        *docs.routes(front),
+        *page.routes(front),
+    ]
 
 
 async def _serving_error(_: Request, error: Exception) -> Response:

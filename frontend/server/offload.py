@@ -1,4 +1,4 @@
-"""Work on large bodies: where it keeps nobody from being answered."""
+"""Offload of the work on large bodies, so that the event loop goes on with other requests."""
 
 from __future__ import annotations
 
@@ -10,71 +10,62 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from typing import ParamSpec, TypeVar
+from typing import TypeVar
 
 from cluster_serving.frontend.errors import Overloaded
 
 LARGE = 1 << 20
-"""Bytes from which on work is done elsewhere: 10 ms of parsing, which is ten times what a way to a process costs."""
+"""Bytes from which on work is offloaded: 10 ms of parsing, ten times the cost of the way to a process and back."""
 
 _PROCESSES = 2
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class Offload:
-    """Calls functions elsewhere than in the event loop, if what they work on is large; used by one event loop."""
+    """Does work in the event loop, in a thread or in a process, by its size and kind; used by one event loop."""
 
     def __init__(self) -> None:
         self._pool: ProcessPoolExecutor | None = None
 
-    async def to_process(self, size: int, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call a function that computes in one go: reading and writing JSON, say, holds Python's lock until it is done.
+    async def run(self, work: Callable[[], T], *, holding_gil: int = 0, sharing_gil: int = 0) -> T:
+        """Do some work.
 
         Args:
-            size: Bytes that it works on.
-            function: A function of a module.
-            args: Its arguments, which can be pickled, as what it returns and raises.
-            kwargs: Likewise.
+            work: Function without arguments. A process can take a `functools.partial` of a module's function, whose
+                arguments, result and errors can be pickled.
+            holding_gil: Bytes processed by single calls that hold the GIL until they return, such as reading or
+                writing JSON. From `LARGE` on, a process does the work.
+            sharing_gil: Bytes processed by loops in Python, or by calls that release the GIL. From `LARGE` on, a thread
+                does the work.
 
         Raises:
-            Overloaded: The process was killed.
+            Overloaded: If the process was killed.
         """
-        if size < LARGE:
-            return function(*args, **kwargs)
-        if self._pool is None:
-            # Not forked: this process has threads.
-            self._pool = ProcessPoolExecutor(_PROCESSES, multiprocessing.get_context("spawn"), _begin)
-        pool = self._pool
-        try:
-            return await asyncio.wrap_future(pool.submit(function, *args, **kwargs))
-        except BrokenProcessPool:
-            if self._pool is pool:
-                self._pool = None
-            raise Overloaded("the process that works on large bodies was killed") from None
-
-    async def to_thread(self, size: int, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call a function that lets other threads run, as loops of Python do.
-
-        Args:
-            size: Bytes that it works on.
-            function: Any function.
-            args: Its arguments.
-            kwargs: Likewise.
-        """
-        if size < LARGE:
-            return function(*args, **kwargs)
-        return await asyncio.to_thread(function, *args, **kwargs)
+        if holding_gil >= LARGE:
+            return await self._in_process(work)
+        return await asyncio.to_thread(work) if sharing_gil >= LARGE else work()
 
     async def close(self) -> None:
         """End the processes."""
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
 
+    async def _in_process(self, work: Callable[[], T]) -> T:
+        if self._pool is None:
+            # Not forked: this process has threads.
+            self._pool = ProcessPoolExecutor(_PROCESSES, multiprocessing.get_context("spawn"), _begin)
+        pool = self._pool
+        try:
+            return await asyncio.wrap_future(pool.submit(work))
+        except BrokenProcessPool:
+            if self._pool is pool:
+                self._pool = None
+            raise Overloaded("the process that works on large bodies was killed") from None
+
 
 def _begin() -> None:
-    """Make a process end with the front end, and not by the Ctrl-C that it gets too."""
+    """Make a process end with the front end, and ignore the Ctrl-C that the terminal sends to both."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 

@@ -5,6 +5,7 @@ Source: frontEndGRPC.proto of analytics-zoo 0.12; what `Predict` returns is the 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import orjson
@@ -90,7 +91,7 @@ class OriginalService:
         body = message.input.encode()
         most = self._front.options.most_records
         records = without_errors(
-            await self._front.offload.to_process(len(body), instances.read, body, most, model.described)
+            await self._front.offload.run(partial(instances.read, body, most, model.described), holding_gil=len(body))
         )
         longest = self._front.timeout(None)
         seconds = longest if call.timeout is None else min(call.timeout, longest)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, cast, get_args
 from urllib.parse import parse_qs, urlsplit
 
@@ -107,14 +108,14 @@ async def predictions_response(
     filter_text = model.loaded.post_processing if model.loaded else ""
     failed = failures(outcomes)
     error = worst(list(failed.values())) if failed else None
-    content = await front.offload.to_process(
-        predictions.size(outcomes),
+    work = partial(
         predictions.body,
         outcomes,
         response_format,
         filter_text,
         {"error": str(error), "code": error.code} if error else None,
     )
+    content = await front.offload.run(work, holding_gil=predictions.size(outcomes))
     if error is None:
         return Response(content, media_type=Json.media_type)
     return Response(content, error.http_status, error_headers(error), Json.media_type)
@@ -150,8 +151,8 @@ class _Original:
         path = request.path_params
         model = await self._front.registry.model(path.get("name", ""), path.get("version", ""))
         note(request, "original", model.name)
-        records = await self._front.offload.to_process(
-            len(body), instances.read, body, options.most_records, model.described
+        records = await self._front.offload.run(
+            partial(instances.read, body, options.most_records, model.described), holding_gil=len(body)
         )
         self._front.metrics.asked("original", model.name, len(records))
         outcomes = await answer(self._front, request, model, records)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from urllib.parse import quote
 
 from starlette.requests import Request
@@ -50,8 +51,9 @@ class _RequestRoutes:
     async def submit(self, request: Request) -> Response:
         options, registry = self._front.options, self._front.registry
         body = await read_body(request, options)
-        content, records = await self._front.offload.to_process(
-            len(body), instances.read_submission, body, options.max_instances, await registry.described()
+        content, records = await self._front.offload.run(
+            partial(instances.read_submission, body, options.max_instances, await registry.described()),
+            holding_gil=len(body),
         )
         name, callback = content.get("model", ""), content.get("callback")
         if not isinstance(name, str):
@@ -96,7 +98,9 @@ class _RequestRoutes:
         try:
             for task in asyncio.as_completed(tasks):
                 index, outputs = await task
-                written = await self._front.offload.to_process(predictions.size([outputs]), _event, index, outputs)
+                written = await self._front.offload.run(
+                    partial(_event, index, outputs), holding_gil=predictions.size([outputs])
+                )
                 yield b"event: prediction\ndata: %b\n\n" % written
             yield b'event: done\ndata: {"id":%b}\n\n' % json.dumps(str(ticket)).encode()
         except ServingError as error:
@@ -124,9 +128,8 @@ class _RequestRoutes:
         if len(present) < len(results):
             return dumps({**fields, "status": "pending", "answered": len(present), "instances": len(results)})
         fields["status"] = "failed" if failures(present) else "done"
-        return await self._front.offload.to_process(
-            predictions.size(present), predictions.body, present, "json", "", fields
-        )
+        work = partial(predictions.body, present, "json", "", fields)
+        return await self._front.offload.run(work, holding_gil=predictions.size(present))
 
     def _ticket(self, request: Request) -> Ticket:
         return Ticket.read(request.path_params["id"], self._front.options.max_instances)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 from google.protobuf.json_format import ParseDict
@@ -115,16 +116,14 @@ class InferenceService:
     async def _decoded(self, message: Any, tensors: int, text: bytes) -> InferRequest:
         if len(text) < LARGE:
             return v2_messages.decode(message)
-        if tensors < LARGE:
-            return await self._offload.to_thread(len(text), v2_messages.parse, text)
-        return await self._offload.to_process(tensors, v2_messages.parse, text)
+        return await self._offload.run(partial(v2_messages.parse, text), holding_gil=tensors, sharing_gil=len(text))
 
     async def _encoded(self, response: InferResponse, raw: bool) -> Any:
         size = 0 if raw else predictions.size([dict(response.outputs)])
         if size < LARGE:
             loops = text_bytes(response.outputs.values())
-            return await self._offload.to_thread(loops, v2_messages.encode, response, raw)
-        text = await self._offload.to_process(size, v2_messages.serialize, response, raw)
+            return await self._offload.run(partial(v2_messages.encode, response, raw), sharing_gil=loops)
+        text = await self._offload.run(partial(v2_messages.serialize, response, raw), holding_gil=size)
         return inference.ModelInferResponse.FromString(text)
 
     async def model_stream_infer(self, messages: AsyncIterator[bytes], call: Call) -> AsyncIterator[Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -55,7 +57,7 @@ class _Api:
 
     async def index(self, request: Request) -> Response:
         body = await read_body(request, self._front.options)
-        asked = await self._front.offload.to_process(len(body), instances.parse, body) if body else {}
+        asked = await self._front.offload.run(partial(instances.parse, body), holding_gil=len(body)) if body else {}
         return Json(await self._service.index(asked.get("ready") is True))
 
     async def metadata(self, request: Request) -> Response:
@@ -80,20 +82,21 @@ class _Api:
         encoding = request.headers.get("content-encoding", "").lower()
         if encoding:
             # A small body may become a large one.
-            body = await offload.to_thread(LARGE, v2_body.decompress, body, encoding, options.max_body_bytes)
+            body = await offload.run(
+                partial(v2_body.decompress, body, encoding, options.max_body_bytes), sharing_gil=LARGE
+            )
         length = v2_body.json_length(body, request.headers.get(v2_body.HEADER_LENGTH))
         # A process gets only JSON that is large: binary tensors would be copied on their way, and need no parsing.
-        decode_away = offload.to_thread if length < LARGE else offload.to_process
-        asked = await decode_away(len(body), v2_body.decode, body, length)
+        asked = await offload.run(partial(v2_body.decode, body, length), holding_gil=length, sharing_gil=len(body))
         timeout = self._front.timeout(request.headers.get("x-timeout-ms"))
         response = await unless_disconnected(request, self._service.infer(model, asked, timeout))
         binary = v2_body.binary_outputs(asked, response.outputs)
         json_size = sum(array.nbytes for name, array in response.outputs.items() if name not in binary)
-        if json_size < LARGE:
-            loops = text_bytes(response.outputs.values())
-            content, json_length = await offload.to_thread(loops, v2_body.encode, response, binary)
-        else:
-            content, json_length = await offload.to_process(json_size, v2_body.encode, response, binary)
+        content, json_length = await offload.run(
+            partial(v2_body.encode, response, binary),
+            holding_gil=json_size,
+            sharing_gil=text_bytes(response.outputs.values()),
+        )
         if json_length is None:
             return Response(content, media_type="application/json")
         headers = {v2_body.HEADER_LENGTH: str(json_length)}

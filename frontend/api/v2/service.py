@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from cluster_serving.frontend.api.original import predictions
@@ -130,8 +131,9 @@ class KServe:
         counts = self._counts.setdefault((model.name, model.version), Counts())
         started = time.monotonic_ns()
         try:
-            batch = await self._offload.to_thread(
-                text_bytes(request.inputs.values()), v2_batch.to_records, request.inputs, report, self._max_records
+            batch = await self._offload.run(
+                partial(v2_batch.to_records, request.inputs, report, self._max_records),
+                sharing_gil=text_bytes(request.inputs.values()),
             )
             self._metrics.asked("v2", model.name, len(batch.records))
             _check_outputs(request.outputs, report)
@@ -139,7 +141,9 @@ class KServe:
             answers = await self._dispatch.predict(model.job, batch.records, seconds, _priority(request.parameters))
             good = v2_batch.succeeded(answers)
             wanted = {output.name: output.classes for output in request.outputs}
-            outputs = await self._offload.to_thread(predictions.size(good), batch.merge, good, report, wanted)
+            outputs = await self._offload.run(
+                partial(batch.merge, good, report, wanted), sharing_gil=predictions.size(good)
+            )
         except ServingError:
             counts.failed(time.monotonic_ns() - started)
             raise

@@ -13,18 +13,15 @@ import pytest
 
 from cluster_serving.connectors.answer import Answer, write_answers
 from cluster_serving.connectors.stream import StreamReader, create_group
-from cluster_serving.frontend.api import assets, docs, monitoring, page
-from cluster_serving.frontend.api.original import http as original_http
-from cluster_serving.frontend.api.requests import routes as requests
-from cluster_serving.frontend.api.v2 import http as v2_http
+from cluster_serving.frontend import app
+from cluster_serving.frontend.api import assets, docs
 from cluster_serving.frontend.api.v2.body import HEADER_LENGTH
 from cluster_serving.frontend.api.v2.datatypes import BYTES, DTYPES
+from cluster_serving.frontend.api.v2.service import KServe
 from cluster_serving.frontend.errors import ERRORS, MethodNotAllowed
 from cluster_serving.frontend.options import ResponseFormat
 from cluster_serving.protocol.keys import PRIORITIES
 from cluster_serving.protocol.results import encode_result
-
-APIS = (original_http, v2_http, requests, monitoring, docs, page)
 
 TRUTHS = (
     "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance,unsupported_method"
@@ -80,7 +77,7 @@ def test_nothing_is_answered_that_is_not_documented(serve, report, job, tmp_path
 
 def test_every_path_is_documented(serve):
     front = serve().front
-    routes = [route for module in APIS for route in module.routes(front)]
+    routes = app.routes(front, KServe(front))
     served = {(route.path, method.lower()) for route in routes for method in route.methods - {"HEAD"}}
     paths = docs.document(keys=False)["paths"]
     described = {(path, method) for path, methods in paths.items() for method in methods}

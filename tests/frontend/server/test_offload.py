@@ -1,4 +1,4 @@
-"""What is large is read and written elsewhere, so that others are answered meanwhile."""
+"""Work on large bodies leaves the event loop free for other requests."""
 
 import asyncio
 import functools
@@ -38,12 +38,12 @@ def fail(message):
 def test_only_what_is_large_is_done_elsewhere():
     async def main():
         offload = Offload()
-        assert await offload.to_process(LARGE - 1, os.getpid) == os.getpid()
-        assert await offload.to_process(LARGE, os.getpid) != os.getpid()
-        assert await offload.to_thread(LARGE - 1, threading.get_ident) == threading.get_ident()
-        assert await offload.to_thread(LARGE, threading.get_ident) != threading.get_ident()
+        assert await offload.run(os.getpid, holding_gil=LARGE - 1) == os.getpid()
+        assert await offload.run(os.getpid, holding_gil=LARGE) != os.getpid()
+        assert await offload.run(threading.get_ident, sharing_gil=LARGE - 1) == threading.get_ident()
+        assert await offload.run(threading.get_ident, sharing_gil=LARGE) != threading.get_ident()
         with pytest.raises(InvalidInput, match="as if it were here"):
-            await offload.to_process(LARGE, fail, "as if it were here")
+            await offload.run(functools.partial(fail, "as if it were here"), holding_gil=LARGE)
         await offload.close()
 
     asyncio.run(main())
@@ -53,8 +53,8 @@ def test_a_process_that_is_killed_is_an_error_of_its_request_alone():
     async def main():
         offload = Offload()
         with pytest.raises(Overloaded):
-            await offload.to_process(LARGE, os._exit, 1)
-        assert await offload.to_process(LARGE, len, "abc") == 3
+            await offload.run(functools.partial(os._exit, 1), holding_gil=LARGE)
+        assert await offload.run(functools.partial(len, "abc"), holding_gil=LARGE) == 3
         await offload.close()
 
     asyncio.run(main())
@@ -65,7 +65,7 @@ def test_the_processes_of_a_front_end_that_is_killed_end():
 import asyncio, os
 from {Offload.__module__} import LARGE, Offload
 async def main():
-    print(await Offload().to_process(LARGE, os.getpid), flush=True)
+    print(await Offload().run(os.getpid, holding_gil=LARGE), flush=True)
     await asyncio.sleep(600)
 asyncio.run(main())
 """
