@@ -29,7 +29,8 @@ from tests.support.predictor import predictor, save_doubling
 def test_a_filter_that_does_not_fit_the_model_is_refused_at_start(tmp_path, text, shape, problem, already_batched):
     save_doubling(tmp_path, *shape)
     if already_batched and text.startswith("pick"):
-        predictor(tmp_path, text, already_batched)  # the batch itself is a table
+        # The batch itself is a table.
+        assert predictor(tmp_path, text, already_batched).report().post_processing == text
         return
     with pytest.raises(ModelError, match=problem.replace(r"\[2", r"\[1, 2") if already_batched else problem):
         predictor(tmp_path, text, already_batched)
@@ -40,12 +41,12 @@ def test_a_filter_that_does_not_fit_the_model_is_refused_at_start(tmp_path, text
 )
 def test_a_filter_that_fits_is_taken(tmp_path, text, shape):
     save_doubling(tmp_path, *shape)
-    predictor(tmp_path, text)
+    assert predictor(tmp_path, text).report().post_processing == text
 
 
 def test_a_model_of_free_sizes_is_given_the_benefit_of_the_doubt(tmp_path):
     save_doubling(tmp_path, -1, 5)
-    predictor(tmp_path, "topN(3)")
+    assert predictor(tmp_path, "topN(3)").report().post_processing == "topN(3)"
 
 
 def test_images_are_decoded_by_as_many_threads_as_the_model_may_use(tmp_path):
