@@ -6,7 +6,6 @@
 import json
 import os
 import signal
-import time
 
 import numpy as np
 import pytest
@@ -67,10 +66,12 @@ def kill_all(victims):
 
 def assert_nothing_is_lost(cluster, fault):
     load = Load("recovery", cluster.redis_port)
-    time.sleep(2)
+    counts = load.ledger.counts
+    wait_until(lambda: counts["answered"] > 200, 60)
     fault()
-    time.sleep(10)
-    counts = load.stop().counts
-    assert counts["accepted"] > 500
+    accepted = counts["accepted"]
+    # Requests that were sent after the fault are answered, too.
+    wait_until(lambda: counts["answered"] > accepted + 500, 120)
+    load.stop()
     assert (counts["answered"], counts["wrong"], counts["stuck"]) == (counts["accepted"], 0, 0)
     wait_until(lambda: cluster.state_of("recovery") == "RUNNING", 90)

@@ -8,4 +8,4 @@ def wait_until(condition, seconds=30):
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.2)
+        time.sleep(0.05)
