@@ -16,7 +16,7 @@ from cluster_serving.protocol.payload_files import folder_name
 from cluster_serving.protocol.results import encode_error, encode_result
 from tests.support import markers
 from tests.support.cluster import Cluster
-from tests.support.redis_server import RedisServer, free_port
+from tests.support.redis_server import RedisServer
 
 # A slow machine is no failure.
 settings.register_profile("default", deadline=None)
@@ -88,10 +88,20 @@ def echo(redis_server, job):
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory):
+    """The one Flink of all tests, with its Redis."""
     # Short names and a space: the path itself is a test.
-    cluster = Cluster(tmp_path_factory.mktemp("a b"), free_port(), free_port())
+    cluster = Cluster(tmp_path_factory.mktemp("a b"))
     yield cluster
-    stopped = cluster.run("cluster-serving-shutdown", cwd=next(cluster.folder.glob("*/config.yaml")).parent)
+    stopped = cluster.shutdown()
+    assert stopped.returncode == 0, stopped.stdout + stopped.stderr
+
+
+@pytest.fixture
+def own_cluster(tmp_path):
+    """Commands with nothing running, for a test that a shared cluster would disturb; what it starts is stopped."""
+    cluster = Cluster(tmp_path)
+    yield cluster
+    stopped = cluster.shutdown()
     assert stopped.returncode == 0, stopped.stdout + stopped.stderr
 
 

@@ -10,7 +10,6 @@ import redis
 from tests.chaos.proxy import Proxy
 from tests.support import model_zoo
 from tests.support.cluster import Cluster
-from tests.support.redis_server import free_port
 
 JOBS = {"chaos": "thread", "workers": "process"}
 """Jobs by their execution mode; the first reaches Redis through a proxy."""
@@ -31,8 +30,8 @@ class System:
         x = ops.parameter([-1, -1], np.float64, name="x")
         model_zoo.save_openvino(model, {"x": x}, {"y": ops.multiply(x, ops.constant(np.float64(2)))})
         self._model = model
-        self.port = free_port()
-        self.cluster = Cluster(folder, self.port, free_port())
+        self.cluster = Cluster(folder)
+        self.port = self.cluster.redis_port
         self.redis = redis.Redis(port=self.port)
         self.disk = self._mount()
         self.proxy = Proxy(self.port)

@@ -2,19 +2,8 @@
 
 import httpx
 import numpy as np
-import pytest
 
-from tests.support.cluster import Cluster
 from tests.support.predictor import save_doubling
-from tests.support.redis_server import free_port
-
-
-@pytest.fixture
-def own_cluster(tmp_path):
-    cluster = Cluster(tmp_path, free_port(), free_port())
-    yield cluster
-    stopped = cluster.run("cluster-serving-shutdown", cwd=next(tmp_path.glob("*/config.yaml")).parent)
-    assert stopped.returncode == 0, stopped.stdout + stopped.stderr
 
 
 def test_the_slots_of_a_job_are_spread_as_the_configuration_says(own_cluster, tmp_path):

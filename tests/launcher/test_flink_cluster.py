@@ -21,38 +21,37 @@ from cluster_serving.settings.addresses import Address
 
 
 @pytest.fixture
-def home(commands, monkeypatch):
-    monkeypatch.setenv("CLUSTER_SERVING_HOME", str(commands.home / "state"))
-    return flink_cluster.folder(Address("localhost", commands.flink_port))
+def home(own_cluster, monkeypatch):
+    monkeypatch.setenv("CLUSTER_SERVING_HOME", str(own_cluster.folder / "state"))
+    return flink_cluster.folder(Address("127.0.0.1", own_cluster.flink_port))
 
 
-def test_an_error_of_days_ago_is_not_why_it_does_not_start(home, commands):
+def test_an_error_of_days_ago_is_not_why_it_does_not_start(home, own_cluster):
     logs = home / "log"
     logs.mkdir(parents=True)
     (logs / "flink.log").write_text("ERROR of days ago\n")
     code = "import time; time.sleep(2); print('ERROR of now', flush=True)"
     spawn([sys.executable, "-c", code], home / "jobmanager.json", logs / "jobmanager.out", home, os.environ)
-    config = Config.model_validate({"modelPath": "m", "flinkRestUrl": f"localhost:{commands.flink_port}"})
+    config = Config.model_validate({"modelPath": "m", "flinkRestUrl": f"localhost:{own_cluster.flink_port}"})
     with pytest.raises(LaunchError, match=r"did not start: ERROR of now \(logs"):
         FlinkCluster(config).ensure()
 
 
-def test_a_start_while_flink_is_being_started_again_costs_no_other_job(home, commands, model, tmp_path):
+def test_a_start_while_flink_is_being_started_again_costs_no_other_job(home, own_cluster, model):
     stale = home / "jobs" / "of-before-a-reboot.json"
     stale.parent.mkdir(parents=True)
     stale.write_text("{}")
     for name in ("first", "second"):
-        (tmp_path / name).mkdir()
-        config = commands.config(tmp_path / name, model, f"jobName: {name}")
-        ran = commands.run("start", "-c", config)
+        config = own_cluster.config(jobName=name, modelPath=model)
+        ran = own_cluster.run("cluster-serving-start", "-c", config)
         assert ran.returncode == 0, ran.stdout + ran.stderr
         assert not stale.exists()
         if name == "first":
             keepers = (home / "jobmanager.json").read_text()
             os.kill(_child(json.loads(keepers)["pid"]), signal.SIGKILL)
     assert (home / "jobmanager.json").read_text() == keepers
-    assert wait_until(lambda: len(re.findall("RUNNING", _listed(commands, config))) == 2, 90)
-    answer = InputQueue(port=commands.redis_port, name="first").predict({"x": np.ones(4, np.float32)})
+    assert wait_until(lambda: len(re.findall("RUNNING", _listed(own_cluster, config))) == 2, 90)
+    answer = InputQueue(port=own_cluster.redis_port, name="first").predict({"x": np.ones(4, np.float32)})
     np.testing.assert_array_equal(answer, [2, 2, 2, 2])
     assert len(list(home.glob("taskmanager-*.json"))) == 1
 
@@ -62,7 +61,7 @@ def test_a_start_while_flink_is_being_started_again_costs_no_other_job(home, com
     os.kill(_child(manager), signal.SIGQUIT)
     assert wait_until(lambda: "Full thread dump" in output.read_text("utf8", "replace"), 20)
     # Flink's UI shows it, too.
-    with httpx.Client(base_url=f"http://localhost:{commands.flink_port}", trust_env=False) as ui:
+    with httpx.Client(base_url=f"http://localhost:{own_cluster.flink_port}", trust_env=False) as ui:
         (shown,) = ui.get("/taskmanagers").raise_for_status().json()["taskmanagers"]
         assert "Full thread dump" in ui.get(f"/taskmanagers/{shown['id']}/stdout").raise_for_status().text
     before = _child(manager)
@@ -72,11 +71,17 @@ def test_a_start_while_flink_is_being_started_again_costs_no_other_job(home, com
     assert "Full thread dump" in output.read_text("utf8", "replace")
     assert "INFO" not in output.read_text("utf8", "replace")
 
+    ended = own_cluster.run("cluster-serving-shutdown", "-c", config)
+    assert ended.returncode == 0
+    for expected in ("Stopping job first", "Stopping job second", "Stopped Flink", "Stopped Redis", "removed its data"):
+        assert expected in ended.stdout
+    assert not [path for path in own_cluster.state.iterdir() if path.is_dir()]
+
 
 def _child(keeper):
     numbers = Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split()
     return int(numbers[0]) if numbers else None
 
 
-def _listed(commands, config):
-    return commands.run("cli", "list", "-c", config).stdout
+def _listed(own_cluster, config):
+    return own_cluster.run("cluster-serving-cli", "list", "-c", config).stdout

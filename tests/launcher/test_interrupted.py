@@ -69,8 +69,8 @@ def test_a_submission_that_takes_too_long_ends_with_all_its_processes(tmp_path):
     raise AssertionError("it goes on")
 
 
-def test_a_flink_that_is_gone_does_not_hide_why_a_start_failed(commands):
+def test_a_flink_that_is_gone_does_not_hide_why_a_start_failed(own_cluster):
     said = []
-    with FlinkRest(f"http://localhost:{commands.flink_port}") as rest:
+    with FlinkRest(f"http://localhost:{own_cluster.flink_port}") as rest:
         lifecycle._give_up(rest, "lost", "", "start-1", said.append)
     assert said[-1].startswith("job lost may still run: Flink at")

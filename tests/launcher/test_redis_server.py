@@ -13,10 +13,10 @@ from cluster_serving.settings.addresses import LOOPBACK, Address
 
 
 @pytest.fixture
-def config(monkeypatch, commands):
-    monkeypatch.setenv("CLUSTER_SERVING_HOME", str(commands.home / "state"))
+def config(monkeypatch, own_cluster):
+    monkeypatch.setenv("CLUSTER_SERVING_HOME", str(own_cluster.folder / "state"))
 
-    def config(url=f"localhost:{commands.redis_port}", **keys):
+    def config(url=f"localhost:{own_cluster.redis_port}", **keys):
         return Config.model_validate({"modelPath": "m", "redisUrl": url, "startTimeout": 20} | keys)
 
     return config
@@ -40,10 +40,10 @@ def test_a_redis_that_is_missing_is_started_once(config):
     assert settings["bind"] == "127.0.0.1 -::1"
 
 
-def test_all_names_of_this_machine_mean_the_same_redis(config, commands):
+def test_all_names_of_this_machine_mean_the_same_redis(config, own_cluster):
     ensure(config())
     for host in LOOPBACK if socket.has_dualstack_ipv6() else ("localhost", "127.0.0.1"):
-        address = config(str(Address(host, commands.redis_port)))
+        address = config(str(Address(host, own_cluster.redis_port)))
         assert ensure(address) == []
         assert redis_server.is_ours(address.redis_address)
 
@@ -58,8 +58,8 @@ def test_its_data_goes_with_it(config):
     assert not redis_server.stop(config().redis_address)
 
 
-def test_a_password_in_the_address_protects_it(config, commands):
-    with_password = config(f"redis://:se%20cret@localhost:{commands.redis_port}/1")
+def test_a_password_in_the_address_protects_it(config, own_cluster):
+    with_password = config(f"redis://:se%20cret@localhost:{own_cluster.redis_port}/1")
     ensure(with_password)
     with redis_server.connect(with_password) as client:
         assert client.ping()
@@ -75,8 +75,8 @@ def keep(config, *command):
     return spawn(command, record, home / "redis.log", home, os.environ), record
 
 
-def test_a_redis_that_is_being_started_again_is_waited_for(config, commands):
-    command = f"sleep 1; exec {redis_server._executable()} --port {commands.redis_port}"
+def test_a_redis_that_is_being_started_again_is_waited_for(config, own_cluster):
+    command = f"sleep 1; exec {redis_server._executable()} --port {own_cluster.redis_port}"
     keeper, record = keep(config(), "sh", "-c", command)
     assert ensure(config()) == []
     assert Process.read(record) == keeper
@@ -89,9 +89,9 @@ def test_a_redis_that_does_not_come_back_is_replaced(config):
     assert Process.read(record)
 
 
-def test_paths_and_passwords_may_have_any_letters(config, commands, monkeypatch):
-    monkeypatch.setenv("CLUSTER_SERVING_HOME", str(commands.home / "état"))
-    accented = config(f"redis://:p%C3%A4ss@localhost:{commands.redis_port}")
+def test_paths_and_passwords_may_have_any_letters(config, own_cluster, monkeypatch):
+    monkeypatch.setenv("CLUSTER_SERVING_HOME", str(own_cluster.folder / "état"))
+    accented = config(f"redis://:p%C3%A4ss@localhost:{own_cluster.redis_port}")
     try:
         ensure(accented)
         with redis_server.connect(accented) as client:
@@ -100,11 +100,11 @@ def test_paths_and_passwords_may_have_any_letters(config, commands, monkeypatch)
         redis_server.stop(accented.redis_address)
 
 
-def test_a_port_that_something_else_uses_is_named_with_its_setting(config, commands):
-    server = http.server.HTTPServer(("127.0.0.1", commands.redis_port), http.server.BaseHTTPRequestHandler)
+def test_a_port_that_something_else_uses_is_named_with_its_setting(config, own_cluster):
+    server = http.server.HTTPServer(("127.0.0.1", own_cluster.redis_port), http.server.BaseHTTPRequestHandler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
-        with pytest.raises(LaunchError, match=f"port {commands.redis_port} .*taken.*redisUrl"):
+        with pytest.raises(LaunchError, match=f"port {own_cluster.redis_port} .*taken.*redisUrl"):
             ensure(config(redisTimeout=1000))
     finally:
         server.shutdown()

@@ -14,22 +14,27 @@ import yaml
 from cluster_serving.client import InputQueue, OutputQueue
 from cluster_serving.launcher.services import state
 from cluster_serving.protocol.keys import DEFAULT_JOB
+from tests.support.redis_server import free_port
 
 BIN = Path(sys.executable).parent
 
 
 class Cluster:
-    """The commands, run as a user runs them, in a folder per job."""
+    """The commands, run as a user runs them, in a folder per job.
 
-    def __init__(self, folder, redis_port, flink_port):
+    Redis and Flink have ports of their own; the first start brings them up.
+    """
+
+    def __init__(self, folder):
         self.folder = folder
-        self.redis_port = redis_port
+        self.redis_port = redis_port = free_port()
+        self.flink_port = flink_port = free_port()
         self.rest = f"http://127.0.0.1:{flink_port}"
         self._addresses = {
             "redisUrl": f"127.0.0.1:{redis_port}",
             "flinkRestUrl": f"127.0.0.1:{flink_port}",
         }
-        self._environment = os.environ | {"CLUSTER_SERVING_HOME": str(folder / "state")}
+        self._environment = os.environ | {"CLUSTER_SERVING_HOME": str(folder / "state"), "COLUMNS": "200"}
 
     @property
     def state(self):
@@ -55,6 +60,10 @@ class Cluster:
         config = {key: str(value) if isinstance(value, Path) else value for key, value in settings.items()}
         (folder / "config.yaml").write_text(yaml.safe_dump(self._addresses | config))
         return folder
+
+    def config(self, **settings):
+        """Write the configuration of a job; returns its file."""
+        return self.configure(**settings) / "config.yaml"
 
     @contextmanager
     def starting(self, **settings):
@@ -82,6 +91,11 @@ class Cluster:
 
     def stop(self, name):
         return self.run("cluster-serving-stop", name, cwd=self.folder / name)
+
+    def shutdown(self):
+        """Stop all that was started; returns the finished command."""
+        # Where no config.yaml is: it would name one Redis and one Flink.
+        return self.run("cluster-serving-shutdown", cwd=self.folder.parent)
 
     def queues(self, name):
         return InputQueue(port=self.redis_port, name=name), OutputQueue(port=self.redis_port, name=name)
