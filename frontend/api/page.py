@@ -1,4 +1,4 @@
-"""The page `/ui`: what it shows."""
+"""The page `/ui`: its files, and the data that it shows."""
 
 from __future__ import annotations
 
