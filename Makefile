@@ -53,8 +53,9 @@ bench-guard: .venv/dev .venv/installed  ## Measure two ratios, two minutes, and 
 format: .venv/dev  ## Format the code
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
 
-proto: .venv/dev  ## Generate the gRPC messages from frontend/proto/*.proto
-	@cd frontend/proto && ../../$(BIN)/python -m grpc_tools.protoc -I . --python_out=. *.proto
+proto: .venv/dev  ## Generate the *_pb2.py from the *.proto beside them: gRPC messages, and files of BigDL and Caffe
+	@for file in frontend/proto/*.proto job/models/caffe.proto job/models/bigdl/bigdl.proto; do \
+		$(BIN)/python -m grpc_tools.protoc -I "$$(dirname $$file)" --python_out="$$(dirname $$file)" "$$file" || exit 1; done
 
 clean:  ## Remove the environment and the quickstart's files
 	rm -rf .venv .quickstart build *.egg-info

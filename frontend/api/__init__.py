@@ -1,1 +1,1 @@
-"""The APIs of the front end: one subpackage or module each."""
+"""What the front end answers: one subpackage or module per API."""

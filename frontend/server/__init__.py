@@ -1,1 +1,1 @@
-"""The HTTP and gRPC servers, and the limits that apply to both."""
+"""Listening: HTTP, gRPC, and what guards both."""

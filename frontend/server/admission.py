@@ -11,7 +11,6 @@ from pathlib import Path
 from cluster_serving.frontend.errors import Overloaded, RateLimited
 from cluster_serving.frontend.options import HttpOptions
 from cluster_serving.frontend.server.keys import Keys
-from cluster_serving.protocol.compat import timeout as time_limit
 
 
 class Admission:
@@ -139,9 +138,9 @@ class ConcurrencyLimit:
             raise Overloaded(f"{state}; no more are taken")
         self.waiting += 1
         try:
-            async with time_limit(timeout):
+            async with asyncio.timeout(timeout):
                 await self._places.acquire()
-        except asyncio.TimeoutError:
+        except TimeoutError:
             raise Overloaded(f"{state}; none of them was answered within {timeout:g} s") from None
         finally:
             self.waiting -= 1

@@ -1,9 +1,8 @@
-"""Cancellation of the work for clients that close the connection."""
+"""Giving up a request whose client went away."""
 
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Awaitable
 from typing import TypeVar
 
@@ -12,18 +11,14 @@ from starlette.requests import ClientDisconnect, Request
 T = TypeVar("T")
 
 _PATIENCE = 0.05
-"""Seconds after which the connection is watched: most requests are answered before."""
+"""Seconds after which it is worth watching for the client: most requests are answered before."""
 
 
 async def unless_disconnected(request: Request, work: Awaitable[T]) -> T:
-    """Await some work, and cancel the work if the client closes the connection.
-
-    Args:
-        request: The request, whose body has been read.
-        work: The work.
+    """Await some work; cancel it if the client goes away. The body must have been read.
 
     Raises:
-        ClientDisconnect: If the client has closed the connection.
+        ClientDisconnect: It went away.
     """
     loop = asyncio.get_running_loop()
     watcher = _Watcher(request)
@@ -32,7 +27,7 @@ async def unless_disconnected(request: Request, work: Awaitable[T]) -> T:
     try:
         return await work
     except asyncio.CancelledError:
-        if watcher.disconnected and _uncancel() == 0:
+        if watcher.gone and (task := asyncio.current_task()) is not None and task.uncancel() == 0:
             raise ClientDisconnect from None
         raise
     finally:
@@ -40,18 +35,11 @@ async def unless_disconnected(request: Request, work: Awaitable[T]) -> T:
         watcher.stop()
 
 
-def _uncancel() -> int:
-    """Take one cancellation of this task back, and return the number of the others."""
-    task = asyncio.current_task()
-    # Before 3.11, Python does not count cancellations.
-    return task.uncancel() if sys.version_info >= (3, 11) and task is not None else 0
-
-
 class _Watcher:
     def __init__(self, request: Request) -> None:
         self._request = request
         self._task: asyncio.Task[None] | None = None
-        self.disconnected = False
+        self.gone = False
 
     def start(self, waiter: asyncio.Task[object] | None) -> None:
         self._task = asyncio.create_task(self._watch(waiter))
@@ -63,6 +51,6 @@ class _Watcher:
     async def _watch(self, waiter: asyncio.Task[object] | None) -> None:
         while (await self._request.receive())["type"] != "http.disconnect":
             pass
-        self.disconnected = True
+        self.gone = True
         if waiter is not None:
             waiter.cancel()

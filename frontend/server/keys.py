@@ -1,4 +1,4 @@
-"""API keys, in a file with a line `name:hash` for each."""
+"""API keys: a file of their hashes, a line `name:hash` for each."""
 
 from __future__ import annotations
 
@@ -16,21 +16,20 @@ log = logging.getLogger(__name__)
 
 _LINE = re.compile(r"([A-Za-z0-9_.@-]{1,64}):([0-9a-f]{64})")
 _RECHECK = 5.0
-"""Seconds after which the file is checked for changes."""
 
 
 class KeysError(Exception):
-    """The file of API keys cannot be used; the message names the line."""
+    """The file of keys cannot be used; the message names the line."""
 
 
 class Keys:
-    """API keys of a file. A change of the file takes effect within seconds, unless the file cannot be read.
+    """The keys of a file; a change of it counts within seconds, once it can be read.
 
     Args:
         path: The file.
 
     Raises:
-        KeysError: If the file cannot be read.
+        KeysError: It cannot be read.
     """
 
     def __init__(self, path: Path) -> None:
@@ -41,28 +40,28 @@ class Keys:
         self._read()
 
     def owner(self, key: str) -> str:
-        """Return the name of a key.
+        """Name of whom a key was given to.
 
         Raises:
-            Unauthenticated: If the key is unknown, or empty.
+            Unauthenticated: The key is unknown, or missing (empty).
         """
         if time.monotonic() - self._checked_at > _RECHECK:
             try:
                 self._read()
             except KeysError as error:
-                # The file may be half written at this moment, and requests with known keys must go on.
-                log.warning("the API keys that were read before remain valid: %s", error)
+                # Somebody may just be writing it, and requests with good keys are not to blame.
+                log.warning("the API keys that were read before stay in force: %s", error)
         if not key:
             raise Unauthenticated("an API key is needed: Authorization: Bearer <key>, or X-API-Key: <key>")
         digest = hash_of(key).encode()
-        owner = ""
-        # All hashes are compared, so that the time does not tell which one matches.
+        found = ""
+        # All of them, so that the time says nothing about which one fits.
         for name, known in self._hashes.items():
             if hmac.compare_digest(digest, known):
-                owner = name
-        if not owner:
+                found = name
+        if not found:
             raise Unauthenticated("the API key is unknown")
-        return owner
+        return found
 
     def _read(self) -> None:
         self._checked_at = time.monotonic()
@@ -79,7 +78,7 @@ class Keys:
                 continue
             match = _LINE.fullmatch(line.strip())
             if match is None:
-                # The message does not quote the line, which may hold a key by mistake.
+                # Not the line itself: somebody may have written a key into it.
                 raise KeysError(
                     f"{self._path}, line {number}: expected name:hash, as `cluster-serving-http hash-key` writes it"
                 )
@@ -88,7 +87,7 @@ class Keys:
 
 
 def hash_of(key: str) -> str:
-    """Return the SHA-256 of a key. Keys are long and random, so a slow hash would add no protection."""
+    """SHA-256 of a key: it is random and long, so a slow hash would protect nothing more."""
     return hashlib.sha256(key.encode("utf8", "surrogateescape")).hexdigest()
 
 
@@ -96,13 +95,13 @@ def new_key(name: str) -> tuple[str, str]:
     """Make a key.
 
     Args:
-        name: Name of the user.
+        name: Whom it is for.
 
     Returns:
         The key, and its line for the file.
 
     Raises:
-        KeysError: If the file cannot hold the name.
+        KeysError: The name cannot be in the file.
     """
     key = secrets.token_urlsafe(32)
     line = f"{name}:{hash_of(key)}"

@@ -1,4 +1,4 @@
-"""Loading a model from its folder, whatever engine it needs."""
+"""Loading a model from its folder with the engine that the model needs."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ __all__ = ["Layout", "Model", "TensorSpec", "check", "detect", "dummy_inputs", "
 
 
 def load_model(options: ModelOptions, secret: str = "", salt: str = "") -> Model:
-    """Load one copy of the model; its engine is imported now, and only the one it needs.
+    """Load one copy of the model. Only the engine that the model needs is imported.
 
     Args:
-        options: Where the model is, and how to load it.
-        secret: What the files were encrypted with, if `options.encrypted`.
-        salt: As `secret`.
+        options: Folder of the model, and options for loading it.
+        secret: Secret of the encryption, if `options.encrypted`.
+        salt: Salt of the encryption, if `options.encrypted`.
 
     Raises:
-        EngineMissing: The engine is not installed.
-        ModelError: There is not exactly one model, the engine cannot load it, or it lacks an input or output that the
-            options name; or it cannot be decrypted.
+        EngineMissing: If the engine is not installed.
+        ModelError: If there is not exactly one model, the engine cannot load the model, the model lacks an input or
+            output that the options name, or the model cannot be decrypted.
     """
     files = detect(options.path)
     require_engine(files)
@@ -40,9 +40,9 @@ def load_model(options: ModelOptions, secret: str = "", salt: str = "") -> Model
 
 
 def _load(files: ModelFiles, options: ModelOptions) -> Model:
+    module, _, name = files.format.loader.partition(":")
     try:
-        module = importlib.import_module(f"{__name__}.{files.format.module}")
-        model: Model = module.load(files, options)
+        model: Model = getattr(importlib.import_module(f"{__name__}.{module}"), name)(files, options)
     except ModelError:
         raise
     except Exception as error:

@@ -1,4 +1,4 @@
-"""What every engine has in common: named tensors, one batched call, errors that name the cause."""
+"""The interface of every engine: named tensors, one batched call, and errors that name the cause."""
 
 from __future__ import annotations
 
@@ -16,9 +16,12 @@ from cluster_serving.protocol.slots import TensorSpec, type_text
 __all__ = [
     "Layout",
     "Model",
+    "Started",
     "TensorSpec",
+    "batch_shape",
     "cause",
     "choose",
+    "choose_inputs",
     "common_batch",
     "dummy_inputs",
     "type_text",
@@ -32,11 +35,12 @@ T = TypeVar("T")
 
 
 class Started:
-    """A record that is being computed.
+    """A record whose computation has started.
 
     Args:
-        outputs: Waits for its outputs and gives them, or raises `InferenceFailed`.
-        wait: Waits for it so many seconds at most, and says whether it is computed, or has failed; does not raise.
+        outputs: Function that waits for the outputs and returns them, or raises `InferenceFailed`.
+        wait: Function that waits at most the given seconds and returns True if the computation has ended, successfully
+            or not. It does not raise.
     """
 
     def __init__(self, outputs: Callable[[], list[Array]], wait: Callable[[float], bool]) -> None:
@@ -45,16 +49,15 @@ class Started:
 
 
 class Model(ABC):
-    """A loaded model that computes one batch per call; it is used by one thread at a time.
+    """A loaded model that computes one batch per call. One thread at a time may use it.
 
     Attributes:
         engine: Name of the engine, for messages.
-        layout: Order of the axes of the images that models of this engine take.
-        inputs: What `predict` takes, in order.
-        outputs: What `predict` returns, in order; empty as long as only a first call can tell.
-        fixed_batch: The one size of a batch that the engine computes, to which `predict` cuts and pads; None if any
-            will do.
-        overlaps: Whether `start` can be used.
+        layout: Order of the axes of images for models of this engine.
+        inputs: Inputs of `predict`, in order.
+        outputs: Outputs of `predict`, in order. Empty until the first call if only a call can tell.
+        fixed_batch: The only batch size that the engine computes; `predict` cuts and pads to it. None if any will do.
+        overlaps: True if `start` can be used.
     """
 
     layout: Layout = "CHW"
@@ -69,14 +72,15 @@ class Model(ABC):
 
         Args:
             inputs: One array per entry of `self.inputs`, in that order and of its dtype (`object` that holds `str` for
-                "str"); the first dimension is the batch.
+                "str"). The first dimension is the batch.
 
         Returns:
-            One array per output; the first dimension is the batch. The caller owns them: no later call changes them.
+            One array per output; the first dimension is the batch. The caller owns the arrays: no later call changes
+            them.
 
         Raises:
-            InferenceFailed: The engine failed, or returned something else than one row per record.
-            ModelError: An output named in the options does not exist, where only a call can tell.
+            InferenceFailed: If the engine fails, or does not return one row per record.
+            ModelError: If an output named in the options does not exist, where only a call can tell.
         """
         for spec, array in zip(self.inputs, inputs, strict=True):
             # Some engines would convert, and lose digits. Comparing dtypes is five times as fast as their names.
@@ -84,33 +88,27 @@ class Model(ABC):
                 raise InferenceFailed(f"input {spec.name!r} is {array.dtype.name}; {self.describe()}")
         with self._failing():
             outputs = self._run(inputs) if self.fixed_batch is None else self._run_fixed(inputs, self.fixed_batch)
-        batch = len(inputs[0])
-        for index, array in enumerate(outputs):
-            if not array.ndim or len(array) != batch:
-                name = self.outputs[index].name if index < len(self.outputs) else str(index)
-                raise InferenceFailed(
-                    f"output {name!r} has shape {list(array.shape)} for a batch of {batch}; its first dimension has to "
-                    f"be the batch"
-                )
+        self._check_rows(outputs, len(inputs[0]), "batch")
         return outputs
 
     def start(self, record: Sequence[Array]) -> Started:
-        """Start to compute one record, beside those that were started before; only if the model `overlaps`.
+        """Start to compute one record, beside those that were started before. Only for a model that `overlaps`.
 
         Args:
-            record: One array per entry of `self.inputs`, without a batch dimension, of its dtype or one that it holds.
+            record: One array per entry of `self.inputs`, without a batch dimension. Its dtype is that of the input, or
+                one whose values fit it.
 
         Returns:
-            Its outputs, without a batch dimension.
+            The started record; its outputs have no batch dimension.
 
         Raises:
-            InferenceFailed: The engine failed; also from `Started.outputs`.
+            InferenceFailed: If the engine fails. `Started.outputs` raises it too.
         """
         raise InferenceFailed(f"{self.engine} computes whole batches")
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
-        """Name engine and inputs in what an engine raises."""
+        """Convert an engine's exception to `InferenceFailed` with the engine and the expected inputs."""
         try:
             yield
         except ModelError:
@@ -119,13 +117,13 @@ class Model(ABC):
             raise InferenceFailed(f"{self.engine} failed: {cause(error)}; {self.describe()}") from error
 
     def warm_up(self, batch: int) -> list[Array] | None:
-        """Compute a batch of zeros, so that the first request does not pay for what engines do lazily.
+        """Compute a batch of zeros, so that the first request does not pay for lazy work of the engine.
 
         Returns:
             The outputs; None if nothing was computed, because too little is known about the inputs.
 
         Raises:
-            InferenceFailed: The model cannot compute zeros, although nothing had to be guessed.
+            InferenceFailed: If the model cannot compute zeros, although no size or text was guessed.
         """
         inputs = dummy_inputs(self.inputs, batch)
         if inputs is None:
@@ -140,20 +138,20 @@ class Model(ABC):
 
     @property
     def guesses(self) -> bool:
-        """Whether `warm_up` makes up sizes or texts that a real request may not have."""
+        """True if `warm_up` guesses sizes or texts that a real request may not have."""
         return any(spec.dtype == "str" or None in (spec.record_shape or ()) for spec in self.inputs)
 
     def describe(self) -> str:
-        """Say in one line what the model takes, for error messages."""
+        """Return one line about the inputs, for error messages."""
         return f"the model expects {', '.join(map(str, self.inputs))}"
 
     @abstractmethod
     def close(self) -> None:
-        """Free the engine's memory; the model cannot be used afterwards."""
+        """Free the engine's memory. The model cannot be used afterwards."""
 
     @abstractmethod
     def _run(self, inputs: Sequence[Array]) -> list[Array]:
-        """Do what `predict` promises; any exception will do."""
+        """Compute a batch as `predict` does. Any exception may be raised."""
 
     def _run_fixed(self, inputs: Sequence[Array], batch: int) -> list[Array]:
         parts = [
@@ -167,15 +165,21 @@ class Model(ABC):
         # Repeating the last record cannot raise an error that the record itself does not raise; zeros could.
         rows = np.minimum(np.arange(batch), count - 1)
         outputs = self._run(inputs if count == batch else [array[rows] for array in inputs])
+        self._check_rows(outputs, batch, "fixed batch")
+        return [array[:count] for array in outputs]
+
+    def _check_rows(self, outputs: Sequence[Array], batch: int, kind: str) -> None:
         for index, array in enumerate(outputs):
             if not array.ndim or len(array) != batch:
-                name = self.outputs[index].name
-                raise ValueError(f"output {name!r} has shape {list(array.shape)} for a fixed batch of {batch}")
-        return [array[:count] for array in outputs]
+                name = self.outputs[index].name if index < len(self.outputs) else str(index)
+                raise InferenceFailed(
+                    f"output {name!r} has shape {list(array.shape)} for a {kind} of {batch}; its first dimension has "
+                    f"to be the batch"
+                )
 
 
 def dummy_inputs(specs: Sequence[TensorSpec], batch: int) -> list[Array] | None:
-    """Make a batch of zeros (empty strings) that fits the specs; None if a shape is unknown.
+    """Return a batch of zeros (empty strings) that fits the specs; None if a shape is unknown.
 
     Args:
         specs: Inputs of a model; a free dimension becomes 1, an unknown dtype float32.
@@ -190,26 +194,43 @@ def dummy_inputs(specs: Sequence[TensorSpec], batch: int) -> list[Array] | None:
     return arrays
 
 
+def batch_shape(record_shape: Sequence[int]) -> tuple[int | None, ...]:
+    """Return the shape of a batch of any size, for records of a configured shape, where -1 is a free size."""
+    return (None, *(None if size < 0 else size for size in record_shape))
+
+
 def common_batch(specs: Sequence[TensorSpec]) -> int | None:
-    """The size of a batch that inputs of these shapes allow, None if any; the smallest where they disagree."""
+    """Return the batch size that all inputs allow: None if any size will do, the smallest where they disagree."""
     return min((spec.shape[0] for spec in specs if spec.shape and spec.shape[0] is not None), default=None)
 
 
 def choose(kind: str, wanted: Sequence[str], available: Mapping[str, T]) -> list[T]:
-    """Pick what is called by the wanted names.
+    """Return the wanted inputs or outputs.
 
     Args:
         kind: "input" or "output", for the message.
-        wanted: Names in the order asked for; empty for all, in the model's order.
-        available: What the model has.
+        wanted: Names in the requested order; empty for all, in the model's order.
+        available: Inputs or outputs of the model by name.
 
     Raises:
-        ModelError: The model has no such name; the message lists those it has.
+        ModelError: If the model has no such name. The message lists the existing names.
     """
     for name in wanted:
         if name not in available:
             raise ModelError(f"the model has no {kind} {name!r}; its {kind}s are {', '.join(available) or 'unnamed'}")
     return [available[name] for name in wanted or available]
+
+
+def choose_inputs(wanted: Sequence[str], available: Mapping[str, TensorSpec]) -> list[TensorSpec]:
+    """Return the inputs in the wanted order, for an engine that needs all of them.
+
+    Raises:
+        ModelError: If the model has no such input, or an input is missing or named twice.
+    """
+    inputs = choose("input", wanted, available)
+    if sorted(spec.name for spec in inputs) != sorted(spec.name for spec in available.values()):
+        raise ModelError(f"the model needs every one of its inputs, once: {', '.join(map(str, available.values()))}")
+    return inputs
 
 
 def writable(array: Array) -> Array:
@@ -218,6 +239,6 @@ def writable(array: Array) -> Array:
 
 
 def cause(error: BaseException) -> str:
-    """Text of an engine's exception in one line; of a long one the beginning and the end, where the cause stands."""
+    """Return an engine's exception as one line. A long text is cut in the middle, as the cause stands at its end."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= 800 else f"{text[:300]} ... {text[-500:]}"

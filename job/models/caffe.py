@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import cv2
+from google.protobuf import text_format
 
-from cluster_serving.job.models import prototxt
-from cluster_serving.job.models.base import Model, TensorSpec, cause, choose
+from cluster_serving.job.models import caffe_pb2
+from cluster_serving.job.models.base import Model, TensorSpec, cause, choose, choose_inputs
 from cluster_serving.job.models.detect import ModelFiles
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import ModelError
@@ -18,47 +19,35 @@ from cluster_serving.protocol.inputs import Array
 _WITH_WEIGHTS = {"Convolution", "Deconvolution", "InnerProduct"}
 
 
-def load(files: ModelFiles, options: ModelOptions) -> Model:
-    """Load a Caffe network; see `cluster_serving.job.models.load_model`."""
-    return CaffeModel(files, options)
-
-
 class CaffeModel(Model):
-    """A Caffe network for inference; all its inputs and outputs are float32.
+    """A Caffe network for inference. All its inputs and outputs are float32.
 
-    OpenCV has one number of threads per process: the copy that is loaded last sets it, for all copies in the process
+    OpenCV has one number of threads per process. The copy that is loaded last sets it for all copies in the process,
     and for the decoding of images.
     """
 
     def __init__(self, files: ModelFiles, options: ModelOptions) -> None:
         self.engine = files.format.engine
         definition, weights = files.paths
-        net = _parse(definition)
-        shapes = _inputs(definition, net)
+        network = _parse(definition)
+        shapes = _input_shapes(definition, network)
         # OpenCV writes what it raises to the log as well, once per layer.
         cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
         try:
             self._net: Any = cv2.dnn.readNetFromCaffe(str(definition), str(weights))
         except cv2.error as error:
             raise ModelError(f"OpenCV cannot load {definition} with {weights}: {cause(error)}") from error
-        for layer in _layers(net):
-            name = str(layer.get("name", [""])[0])
+        for layer in network.layer:
             # OpenCV would compute with zeros.
-            if layer.get("type", [""])[0] in _WITH_WEIGHTS and not self._net.getLayer(name).blobs:
-                raise ModelError(f"{weights} has no weights for the layer {name!r} of {definition}")
+            if layer.type in _WITH_WEIGHTS and not self._net.getLayer(layer.name).blobs:
+                raise ModelError(f"{weights} has no weights for the layer {layer.name!r} of {definition}")
         cv2.setNumThreads(options.threads)
-        available = {name: TensorSpec(name, "float32", shape) for name, shape in shapes.items()}
-        self.inputs = choose("input", options.inputs, available)
-        if sorted(spec.name for spec in self.inputs) != sorted(available):
-            raise ModelError(
-                f"the model needs every one of its inputs, once: {', '.join(map(str, available.values()))}"
-            )
+        specs = {name: TensorSpec(name, "float32", shape) for name, shape in shapes.items()}
+        self.inputs = choose_inputs(options.inputs, specs)
         ends = list(self._net.getUnconnectedOutLayersNames())
         layers = set(self._net.getLayerNames())
         names = ends + [name for name in options.outputs if name in layers - set(ends)]
         self.outputs = choose("output", options.outputs, {name: TensorSpec(name, "float32", None) for name in names})
-        if not options.outputs:
-            self.outputs = self.outputs[: len(ends)]
 
     def close(self) -> None:
         """Free the network."""
@@ -70,34 +59,26 @@ class CaffeModel(Model):
         return [*self._net.forward([spec.name for spec in self.outputs])]
 
 
-def _parse(path: Path) -> prototxt.Message:
+def _parse(path: Path) -> Any:
     try:
-        return prototxt.parse(path.read_text("utf-8"))
-    except ValueError as error:
-        raise ModelError(f"{path} is not a Caffe network: {error}") from error
+        # Most fields are of no interest here, and Caffe's forks have more of them.
+        return text_format.Parse(path.read_text("utf-8"), caffe_pb2.NetParameter(), allow_unknown_field=True)
+    except (text_format.ParseError, ValueError) as error:
+        raise ModelError(f"{path} is not a Caffe network: {cause(error)}") from error
 
 
-def _layers(net: prototxt.Message) -> list[prototxt.Message]:
-    return [layer for layer in net.get("layer", []) + net.get("layers", []) if isinstance(layer, dict)]
-
-
-def _inputs(path: Path, net: prototxt.Message) -> dict[str, tuple[int | None, ...] | None]:
-    """Name → shape of the inputs, which OpenCV does not tell; the batch is free."""
-    names = [str(name) for name in net.get("input", [])]
-    shapes = [shape.get("dim", []) for shape in net.get("input_shape", []) if isinstance(shape, dict)]
-    dims = net.get("input_dim", [])
-    shapes += [dims[start : start + 4] for start in range(0, len(dims), 4)]
-    for layer in _layers(net):
-        if layer.get("type") == ["Input"]:
-            names += [str(name) for name in layer.get("top", [])]
-            for parameters in layer.get("input_param", []):
-                declared = parameters.get("shape", []) if isinstance(parameters, dict) else []
-                shapes += [shape.get("dim", []) for shape in declared if isinstance(shape, dict)]
+def _input_shapes(path: Path, network: Any) -> dict[str, tuple[int | None, ...] | None]:
+    """Return the shapes of the inputs by name, which OpenCV does not tell. The batch is free."""
+    dims = network.input_dim
+    declared = [shape.dim for shape in network.input_shape]
+    declared += [dims[start : start + 4] for start in range(0, len(dims), 4)]
+    names = list(network.input)
+    for layer in network.layer:
+        if layer.type == "Input":
+            names += layer.top
+            declared += [shape.dim for shape in layer.input_param.shape]
     if not names:
         raise ModelError(f"{path} has no input: serve the network for deployment (deploy.prototxt), not for training")
-    if len(shapes) != len(names):
+    if len(declared) != len(names):
         return dict.fromkeys(names)
-    return {
-        name: (None, *(int(str(size)) for size in shape[1:])) if shape else None
-        for name, shape in zip(names, shapes, strict=True)
-    }
+    return {name: (None, *sizes[1:]) if sizes else None for name, sizes in zip(names, declared, strict=True)}

@@ -1,4 +1,4 @@
-"""Which engine a model folder needs, told by the names of its files, without importing an engine."""
+"""The kinds of model folders, and the detection of a folder's kind by file names, without importing an engine."""
 
 from __future__ import annotations
 
@@ -20,15 +20,17 @@ class Format:
 
     Attributes:
         engine: Name of the engine, for people.
-        module: Module beside this one that loads the format.
-        package: What that module imports.
+        loader: Module beside this one, and its function or class that takes `ModelFiles` and `ModelOptions` and returns
+            a `Model`: "module:name".
+        package: Package that the module imports.
         extra: Extra of the distribution that installs the package.
-        parts: What the folder must hold: per part the patterns, in lower case, of which one matches; `/` ends a folder.
+        parts: Required parts of the folder: for each the patterns, in lower case, of which one matches. A pattern of a
+            folder ends with `/`.
         ignored: Names, in lower case, that match a pattern but belong to another format.
     """
 
     engine: str
-    module: str
+    loader: str
     package: str
     extra: str
     parts: tuple[tuple[str, ...], ...]
@@ -39,11 +41,17 @@ class Format:
 
 
 FORMATS = (
-    Format("OpenVINO", "openvino.ir", "openvino", "openvino", (("*.xml",), ("*.bin",))),
-    Format("TensorFlow", "tensorflow.saved_model", "tensorflow", "tensorflow", (("saved_model.pb",), ("variables/",))),
+    Format("OpenVINO", "openvino.ir:OpenVINOModel", "openvino", "openvino", (("*.xml",), ("*.bin",))),
+    Format(
+        "TensorFlow",
+        "tensorflow.saved_model:SavedModel",
+        "tensorflow",
+        "tensorflow",
+        (("saved_model.pb",), ("variables/",)),
+    ),
     Format(
         "TensorFlow frozen graph",
-        "tensorflow.frozen_graph",
+        "tensorflow.frozen_graph:FrozenGraph",
         "tensorflow",
         "tensorflow",
         (("*.pb",), ("graph_meta.json",)),
@@ -51,28 +59,28 @@ FORMATS = (
     ),
     Format(
         "TensorFlow checkpoint",
-        "tensorflow.checkpoint",
+        "tensorflow.checkpoint:Checkpoint",
         "tensorflow",
         "tensorflow",
         (("*.meta",), ("*.index", "*.ckpt")),
     ),
-    Format("Keras", "tensorflow.keras", "tensorflow", "tensorflow", (("*.keras", "*.h5"),)),
-    Format("TorchScript", "torch.script", "torch", "torch", (("*.pt", "*.pth"),)),
-    Format("torch.export", "torch.exported", "torch", "torch", (("*.pt2",),)),
-    Format("ONNX Runtime", "onnx", "onnxruntime", "onnx", (("*.onnx",),)),
-    Format("Caffe", "caffe", "cv2", "caffe", (("*.prototxt",), ("*.caffemodel",))),
-    Format("BigDL", "bigdl.model", "threadpoolctl", "bigdl", (("*.model", "*.bigdl"),)),
+    Format("Keras", "tensorflow.keras:KerasModel", "tensorflow", "tensorflow", (("*.keras", "*.h5"),)),
+    Format("TorchScript", "torch.script:load", "torch", "torch", (("*.pt", "*.pth"),)),
+    Format("torch.export", "torch.exported:ExportedProgram", "torch", "torch", (("*.pt2",),)),
+    Format("ONNX Runtime", "onnx:OnnxModel", "onnxruntime", "onnx", (("*.onnx",),)),
+    Format("Caffe", "caffe:CaffeModel", "cv2", "caffe", (("*.prototxt",), ("*.caffemodel",))),
+    Format("BigDL", "bigdl.model:BigDLModel", "torch", "bigdl", (("*.model", "*.bigdl"),)),
 )
 """Every kind of model that can be served."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFiles:
-    """The model found in a folder.
+    """The files of the one model in a folder.
 
     Attributes:
-        format: Its kind.
-        folder: Where it is.
+        format: Kind of the model.
+        folder: The folder.
         paths: One path per part of the format.
     """
 
@@ -88,30 +96,32 @@ def detect(folder: str | Path) -> ModelFiles:
         folder: The model folder; its subfolders are not searched.
 
     Raises:
-        ModelError: There is no such folder, or it holds no model, half a model, or more than one.
+        ModelError: If there is no such folder, or it holds no model, a part of a model, or more than one.
     """
     folder = Path(folder)
     names = _list(folder)
-    found = {format: [_matching(names, patterns, format.ignored) for patterns in format.parts] for format in FORMATS}
-    complete = [format for format, parts in found.items() if all(parts)]
+    matches_of = {
+        format: [_matching(names, patterns, format.ignored) for patterns in format.parts] for format in FORMATS
+    }
+    complete = [format for format, parts in matches_of.items() if all(parts)]
     if not complete:
-        begun = [format for format, parts in found.items() if any(parts)]
+        begun = [format for format, parts in matches_of.items() if any(parts)]
         raise _error(folder, names, "only a part of a model" if begun else "no model", begun or FORMATS)
-    format, parts = complete[0], found[complete[0]]
+    format, parts = complete[0], matches_of[complete[0]]
     if len(complete) > 1 or any(len(matches) > 1 for matches in parts):
         raise _error(folder, names, "more than one model", complete)
     return ModelFiles(format, folder, tuple(folder / matches[0] for matches in parts))
 
 
 def check(options: ModelOptions) -> str:
-    """Check, fast and without importing an engine, that there is a model and that its engine is installed.
+    """Check that there is a model and that its engine is installed, without importing the engine.
 
     Returns:
         Name of the engine.
 
     Raises:
-        ModelError: As `detect`.
-        EngineMissing: The engine is not installed; the message has the command that installs it.
+        ModelError: As for `detect`.
+        EngineMissing: If the engine is not installed. The message has the command that installs it.
     """
     files = detect(options.path)
     require_engine(files)
@@ -122,7 +132,7 @@ def require_engine(files: ModelFiles) -> None:
     """Check that the engine of a model is installed.
 
     Raises:
-        EngineMissing: It is not.
+        EngineMissing: If it is not.
     """
     format = files.format
     if importlib.util.find_spec(format.package) is None:
@@ -136,7 +146,7 @@ def _list(folder: Path) -> list[str]:
     if not folder.exists():
         raise ModelError(f"the model folder {folder} does not exist")
     if not folder.is_dir():
-        raise ModelError(f"{folder} is a file; modelPath has to name the folder that holds the model")
+        raise ModelError(f"{folder} is a file; modelPath has to name the folder of the model")
     try:
         entries = [entry.name + "/" * entry.is_dir() for entry in folder.iterdir()]
     except OSError as error:

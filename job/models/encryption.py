@@ -1,4 +1,4 @@
-"""Model files encrypted as by the original: AES-CBC with a key that is derived from a secret and a salt."""
+"""Model files encrypted as by the original: AES-CBC with a key derived from a secret and a salt."""
 
 from __future__ import annotations
 
@@ -6,32 +6,34 @@ import base64
 import binascii
 import importlib.util
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from cluster_serving.job.models.scratch import scratch_folder
 from cluster_serving.protocol.errors import EngineMissing, ModelError
 
 _BLOCK = 16
 _ITERATIONS = 65536
-# Size of the key in bits, and whether the first block is the initialization vector, which else is zero. The last one
-# has to be tried first: read as the others are, its files lack their beginning, and the others never look like it.
+# Size of the key in bits, and True if the first block is the initialization vector, which is zero otherwise. The zero
+# vector is tried first: files that have it could be read with another variant too, and would lose their beginning.
 _VARIANTS = ((256, False), (256, True), (128, True))
+_MEMORY = Path("/dev/shm")  # noqa: S108 - only as the parent of a private folder
 
 
 def encrypt(content: bytes, secret: str, salt: str, bits: int = 256) -> bytes:
     """Encrypt a file.
 
     Args:
-        content: The file.
-        secret: What the key is derived from, with the salt, by 65536 rounds of PBKDF2-HMAC-SHA256.
-        salt: See `secret`.
+        content: Content of the file.
+        secret: Secret from which the key is derived, by 65536 rounds of PBKDF2-HMAC-SHA256.
+        salt: Salt of the derivation.
         bits: Size of the key: 128 or 256.
 
     Returns:
-        Base64 text: a random initialization vector, and behind it the bytes, taken as ISO-8859-1 text in UTF-8, padded
-        as PKCS #5 says.
+        Base64 text of a random initialization vector and the encrypted bytes. The bytes are encrypted as the UTF-8 form
+        of ISO-8859-1 text, with PKCS #5 padding.
     """
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
@@ -45,10 +47,10 @@ def encrypt(content: bytes, secret: str, salt: str, bits: int = 256) -> bytes:
 
 @contextmanager
 def decrypt_folder(folder: str | Path, secret: str, salt: str) -> Iterator[Path]:
-    """Decrypt a model folder, and the folders in it, into a private temporary folder that is removed at the end.
+    """Decrypt a model folder and its subfolders into a private temporary folder, which is removed at the end.
 
     The key may have 128 or 256 bits, and the initialization vector may be zero (version 0.9.0 of the original), but all
-    encrypted files have to have the same. Other files are taken as they are.
+    encrypted files have to have the same. Other files are copied as they are.
 
     Args:
         folder: The model folder.
@@ -56,11 +58,11 @@ def decrypt_folder(folder: str | Path, secret: str, salt: str) -> Iterator[Path]
         salt: See `encrypt`.
 
     Yields:
-        The temporary folder; in memory (/dev/shm) if it fits in there.
+        The temporary folder; see `scratch_folder`.
 
     Raises:
-        EngineMissing: The package `cryptography` is not installed.
-        ModelError: No file is encrypted, or secret and salt are not those they were encrypted with.
+        EngineMissing: If the package `cryptography` is not installed.
+        ModelError: If no file is encrypted, or the files were encrypted with another secret or salt.
     """
     if importlib.util.find_spec("cryptography") is None:
         raise EngineMissing(
@@ -76,7 +78,7 @@ def decrypt_folder(folder: str | Path, secret: str, salt: str) -> Iterator[Path]
     # A list of labels may look encrypted by chance; the largest file is one of the model's.
     model = max(encrypted, key=lambda path: len(encrypted[path]))
     tries = (_decrypt_all(encrypted, secret, salt, *variant) for variant in _VARIANTS)
-    plain = next((found for found in tries if model in found), None)
+    plain = next((decrypted for decrypted in tries if model in decrypted), None)
     if plain is None:
         raise ModelError(
             f"the model in {folder} cannot be decrypted: secret or salt is wrong, or the file {model} is damaged"
@@ -91,6 +93,22 @@ def decrypt_folder(folder: str | Path, secret: str, salt: str) -> Iterator[Path]
         yield scratch
 
 
+@contextmanager
+def scratch_folder(size: int) -> Iterator[Path]:
+    """Make a folder that only this user may enter, and remove it at the end.
+
+    Args:
+        size: Bytes that will be written. The folder is in memory (/dev/shm) if twice as many fit there, so that nothing
+            reaches a disk.
+
+    Yields:
+        The folder.
+    """
+    parent = _MEMORY if _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > 2 * size else None
+    with tempfile.TemporaryDirectory(prefix="cluster-serving-", dir=parent) as name:
+        yield Path(name)
+
+
 def _decode(content: bytes) -> bytes | None:
     try:
         data = base64.b64decode(b"".join(content.split()), validate=True)
@@ -102,7 +120,7 @@ def _decode(content: bytes) -> bytes | None:
 def _decrypt_all(
     encrypted: dict[Path, bytes], secret: str, salt: str, bits: int, has_vector: bool
 ) -> dict[Path, bytes]:
-    """Decrypt the files that become what `encrypt` starts from."""
+    """Return the decrypted files by path, without those that do not decrypt to padded text."""
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
     key = _key(secret, salt, bits)

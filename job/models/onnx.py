@@ -1,4 +1,4 @@
-"""ONNX: a `*.onnx`, with its external data, if any, beside it; run by ONNX Runtime on the CPU."""
+"""ONNX: a `*.onnx`, with external data beside it if it has any, run by ONNX Runtime on the CPU."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from typing import Any
 
 import onnxruntime
 
-from cluster_serving.job.models.base import Model, TensorSpec, choose, common_batch
+from cluster_serving.job.models.base import Model, TensorSpec, choose, choose_inputs, common_batch
 from cluster_serving.job.models.detect import ModelFiles
 from cluster_serving.job.options import ModelOptions
-from cluster_serving.protocol.errors import ModelError
 from cluster_serving.protocol.inputs import Array
 
 _DTYPES = {
@@ -22,19 +21,14 @@ _DTYPES = {
     **{name: name for name in ("bool", "float16")},
     **{f"{sign}int{bits}": f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
 }
-"""ONNX element type → numpy name; a type that is missing here cannot be sent."""
+"""ONNX element type → numpy name. A type that is missing here cannot be sent."""
 
 _EXTERNAL = re.compile(rb"\n\x08location\x12(.)", re.DOTALL)
-"""Key of the entry (a protobuf map) that names a file of external data, and the length of the name."""
-
-
-def load(files: ModelFiles, options: ModelOptions) -> Model:
-    """Load an ONNX model; see `cluster_serving.job.models.load_model`."""
-    return OnnxModel(files, options)
+"""Key of the protobuf map entry that names a file of external data, and the length of the name."""
 
 
 class OnnxModel(Model):
-    """An ONNX model; where its batch dimension is fixed, batches are cut and padded to it."""
+    """An ONNX model. If its batch dimension is fixed, batches are cut and padded to it."""
 
     def __init__(self, files: ModelFiles, options: ModelOptions) -> None:
         self.engine = files.format.engine
@@ -50,12 +44,7 @@ class OnnxModel(Model):
             str(files.paths[0]), settings, providers=["CPUExecutionProvider"]
         )
         del buffers
-        available = {port.name: _spec(port) for port in self._session.get_inputs()}
-        self.inputs = choose("input", options.inputs, available)
-        if sorted(spec.name for spec in self.inputs) != sorted(available):
-            raise ModelError(
-                f"the model needs every one of its inputs, once: {', '.join(map(str, available.values()))}"
-            )
+        self.inputs = choose_inputs(options.inputs, {port.name: _spec(port) for port in self._session.get_inputs()})
         self.outputs = choose(
             "output", options.outputs, {port.name: _spec(port) for port in self._session.get_outputs()}
         )
@@ -73,18 +62,18 @@ class OnnxModel(Model):
 
 
 def _add_external_data(settings: Any, path: Path) -> list[bytes]:
-    """Read external data into memory: mapped data, when someone overwrites the file, end the process (SIGBUS, seen).
+    """Read external data into memory. If the data were mapped, overwriting the file would end the process (SIGBUS).
 
     Returns:
-        What has to live until the session is made.
+        The buffers, which have to live until the session is made.
     """
     content = path.read_bytes()
     names = {content[match.end() : match.end() + match.group(1)[0]] for match in _EXTERNAL.finditer(content)}
-    found = [name for name in sorted(names) if (path.parent / name.decode("utf-8", "replace")).is_file()]
-    buffers = [(path.parent / name.decode()).read_bytes() for name in found]
-    if found:
+    files = [name for name in sorted(names) if (path.parent / name.decode("utf-8", "replace")).is_file()]
+    buffers = [(path.parent / name.decode()).read_bytes() for name in files]
+    if files:
         settings.add_external_initializers_from_files_in_memory(
-            [name.decode() for name in found], buffers, [len(buffer) for buffer in buffers]
+            [name.decode() for name in files], buffers, [len(buffer) for buffer in buffers]
         )
     return buffers
 

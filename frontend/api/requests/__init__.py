@@ -1,1 +1,1 @@
-"""Requests that are queued now and whose results are fetched later: `/v1/requests`."""
+"""Asynchronous requests: `/v1/requests`."""

@@ -1,1 +1,1 @@
-"""Models of BigDL."""
+"""Models of BigDL, computed by PyTorch."""

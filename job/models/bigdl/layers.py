@@ -1,70 +1,84 @@
-"""The layers of BigDL that are served, in numpy, for inference: functions of arrays, each made of a module."""
+"""The layers of BigDL that are served, for inference: each a function of PyTorch tensors, made from a module.
+
+Images are a batch in NCHW, or in NHWC if the layer's `format` or `dataFormat` is 1.
+"""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Callable
+from functools import reduce
+from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812 - PyTorch's own name for it
 
 from cluster_serving.job.models.bigdl.format import Module
-from cluster_serving.job.models.bigdl.images import average_pooling, convolution, max_pooling
-from cluster_serving.protocol.inputs import Array
 
 Layer = Callable[[Any], Any]
-"""From what a layer takes to what it returns: an array, or a list of arrays (a BigDL table)."""
+"""Function from a tensor, or a list of tensors (a BigDL table), to one of these."""
 
+# The padding that stands for TensorFlow's SAME.
+_SAME = (-1, -1)
 _CLASS = re.compile(r"com\.intel\.analytics\.bigdl\.(?:dllib\.)?nn\.(\w+)")
 
 
 def make_layer(module: Module) -> Layer:
-    """Make the function that a module computes."""
+    """Return the function that a module computes."""
     return LAYERS[class_name(module) or ""](module)
 
 
 def class_name(module: Module) -> str | None:
-    """Name of the layer if it can be served; the layers of BigDL's Keras API and of MKL-DNN are others."""
+    """Return the name of the layer if it can be served; BigDL's Keras API and MKL-DNN have layers of the same names."""
     match = _CLASS.fullmatch(module.type)
     return match[1] if match and match[1] in LAYERS else None
 
 
 def unknown_layers(module: Module) -> list[str]:
-    """Types of the layers in a module that cannot be served, each once."""
+    """Return the types of the layers in a module that cannot be served, each once."""
     here = [] if class_name(module) else [module.type]
     return list(dict.fromkeys(here + [name for inner in module.modules for name in unknown_layers(inner)]))
 
 
+def is_graph(module: Module) -> bool:
+    """Return True if the module is a graph, whose inputs and outputs have names."""
+    return class_name(module) in ("Graph", "StaticGraph")
+
+
+def input_names(module: Module) -> list[str]:
+    """Return the names of a graph's inputs; `input` for any other module."""
+    return list(module.attributes["inputNames"]) if is_graph(module) else ["input"]
+
+
+def output_names(module: Module) -> list[str]:
+    """Return the names of a graph's outputs; for any other module `output`, or `output_0`, `output_1` and so on."""
+    if is_graph(module):
+        return list(module.attributes["outputNames"])
+    last = module
+    while class_name(last) == "Sequential" and last.modules:
+        last = last.modules[-1]
+    count = 1
+    if is_graph(last):
+        count = len(output_names(last))
+    elif class_name(last) == "ConcatTable":
+        count = len(last.modules)
+    return ["output"] if count == 1 else [f"output_{index}" for index in range(count)]
+
+
 def _sequential(module: Module) -> Layer:
     layers = [make_layer(inner) for inner in module.modules]
-
-    def run(x: Any) -> Any:
-        for layer in layers:
-            x = layer(x)
-        return x
-
-    return run
-
-
-def graph_inputs(module: Module) -> list[str]:
-    """Names of a graph's inputs."""
-    return [str(name) for name in module.attributes["inputNames"]]
-
-
-def graph_outputs(module: Module) -> list[str]:
-    """Names of a graph's outputs."""
-    return [str(name) for name in module.attributes["outputNames"]]
+    return lambda x: reduce(lambda value, layer: layer(value), layers, x)
 
 
 def _graph(module: Module) -> Layer:
     nodes = {node.name: node for node in module.modules}
     layers = {name: make_layer(node) for name, node in nodes.items()}
-    inputs, outputs = graph_inputs(module), graph_outputs(module)
-    # Which element of a table an edge carries, counted from 1, or -1 for all of it.
+    inputs, outputs = input_names(module), output_names(module)
+    # Edge → element of the previous node's table that the edge carries, counted from 1, or -1 for the whole table.
     edges = {name: (module.attributes.get(f"{name}_edges") or {}) for name in nodes}
-    order: list[str] = []
-    _visit(outputs, nodes, order, set())
+    order = _order(nodes, outputs)
 
     def take(values: dict[str, Any], name: str, previous: str) -> Any:
         index = edges[name].get(previous, -1)
@@ -81,19 +95,26 @@ def _graph(module: Module) -> Layer:
     return run
 
 
-def _visit(names: list[str], nodes: dict[str, Module], order: list[str], active: set[str]) -> None:
-    for name in names:
-        if name in order:
-            continue
-        if name in active or name not in nodes:
-            raise ValueError(f"its graph has {'a loop at' if name in active else 'no node'} {name!r}")
-        _visit(nodes[name].previous, nodes, order, active | {name})
-        order.append(name)
+def _order(nodes: dict[str, Module], outputs: list[str]) -> list[str]:
+    """Return the names of the nodes that the outputs need, each behind those it needs itself."""
+    needed: dict[str, list[str]] = {}
+    waiting = list(outputs)
+    while waiting:
+        name = waiting.pop()
+        if name not in nodes:
+            raise ValueError(f"its graph has no node {name!r}")
+        if name not in needed:
+            needed[name] = nodes[name].previous
+            waiting += needed[name]
+    try:
+        return list(TopologicalSorter(needed).static_order())
+    except CycleError as error:
+        raise ValueError(f"its graph has a loop: {' → '.join(error.args[1])}") from error
 
 
 def _concat(module: Module) -> Layer:
     layers, axis = [make_layer(inner) for inner in module.modules], module.attributes["dimension"] - 1
-    return lambda x: np.concatenate([layer(x) for layer in layers], axis)
+    return lambda x: torch.cat([layer(x) for layer in layers], axis)
 
 
 def _concat_table(module: Module) -> Layer:
@@ -104,39 +125,111 @@ def _concat_table(module: Module) -> Layer:
 def _join_table(module: Module) -> Layer:
     dimension, record_dims = module.attributes["dimension"], module.attributes["nInputDims"]
 
-    def run(xs: list[Array]) -> Array:
+    def run(xs: list[torch.Tensor]) -> torch.Tensor:
         axis = xs[0].ndim + dimension if dimension < 0 else dimension - 1
-        batched = dimension > 0 and record_dims > 0 and xs[0].ndim == record_dims + 1
-        return np.concatenate(xs, axis + batched)
+        has_batch = dimension > 0 and record_dims > 0 and xs[0].ndim == record_dims + 1
+        return torch.cat(xs, axis + has_batch)
 
     return run
 
 
-def _sum(xs: list[Array]) -> Array:
-    total: Array = xs[0]
-    for x in xs[1:]:
-        total = total + x
-    return total
-
-
 def _linear(module: Module) -> Layer:
-    weight, *bias = module.parameters
-    matrix = np.ascontiguousarray(weight.T)
-    return lambda x: x @ matrix + bias[0] if bias else x @ matrix
+    return lambda x: F.linear(x, *module.parameters)
+
+
+def _convolution(module: Module) -> Layer:
+    attributes, (weight, *bias) = module.attributes, module.parameters
+    # The weight is (group, out, in, height, width); for NHWC it is (group, height, width, in, out).
+    kernel = (weight.permute(0, 4, 3, 1, 2) if attributes.get("format") else weight).flatten(0, 1).contiguous()
+    size, stride, padding = (_pair(attributes, prefix) for prefix in ("kernel", "stride", "pad"))
+
+    def run(x: torch.Tensor) -> torch.Tensor:
+        if padding == _SAME:
+            x = F.pad(x, _same_padding(x, size, stride))
+        return F.conv2d(x, kernel, *(bias or [None]), stride, 0 if padding == _SAME else padding, groups=len(weight))
+
+    return _images(module, run)
+
+
+def _max_pooling(module: Module) -> Layer:
+    attributes = module.attributes
+    stride, padding = _pair(attributes, "d"), _pair(attributes, "pad")
+
+    def run(x: torch.Tensor) -> torch.Tensor:
+        size = _window(attributes, x)
+        if padding == _SAME:
+            return F.max_pool2d(F.pad(x, _same_padding(x, size, stride), value=-math.inf), size, stride)
+        return F.max_pool2d(x, size, stride, padding, ceil_mode=_rounds_up(attributes))
+
+    return _images(module, run)
+
+
+def _average_pooling(module: Module) -> Layer:
+    attributes = module.attributes
+    stride, padding = _pair(attributes, "d"), _pair(attributes, "pad")
+    counts_padding = bool(attributes.get("countIncludePad", True))
+
+    def run(x: torch.Tensor) -> torch.Tensor:
+        size = _window(attributes, x)
+        if padding == _SAME:
+            left, right, top, bottom = pads = _same_padding(x, size, stride)
+            # BigDL counts as much padding behind an image as before it, even where there is one row or column more.
+            places = F.pad(torch.ones_like(x[:1, :1]), [left, left, top, top], value=counts_padding)
+            places = F.pad(places, [0, right - left, 0, bottom - top])
+            y, counts = (F.avg_pool2d(t, size, stride, divisor_override=1) for t in (F.pad(x, pads), places))
+            y = y / counts
+        else:
+            y = F.avg_pool2d(x, size, stride, padding, _rounds_up(attributes), counts_padding)
+        return y if attributes.get("divide", True) else y * math.prod(size)
+
+    return _images(module, run)
+
+
+def _images(module: Module, function: Layer) -> Layer:
+    """Return a function of NCHW images as the module takes them: a batch, and NHWC if its `format` says so."""
+
+    def run(x: torch.Tensor) -> torch.Tensor:
+        if x.ndim != 4:
+            raise ValueError(f"{module.name} takes images with a batch dimension: 4 dimensions, not {x.ndim}")
+        if not module.attributes.get("format"):
+            y: torch.Tensor = function(x)
+            return y
+        return function(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
+
+    return run
+
+
+def _pair(attributes: dict[str, Any], prefix: str) -> tuple[int, int]:
+    return attributes[f"{prefix}H"], attributes[f"{prefix}W"]
+
+
+def _window(attributes: dict[str, Any], x: torch.Tensor) -> tuple[int, int]:
+    return (x.shape[2], x.shape[3]) if attributes.get("globalPooling") else _pair(attributes, "k")
+
+
+def _rounds_up(attributes: dict[str, Any]) -> bool:
+    return bool(attributes.get("ceilMode") or attributes.get("ceil_mode"))
+
+
+def _same_padding(x: torch.Tensor, size: tuple[int, int], stride: tuple[int, int]) -> list[int]:
+    """Return the padding that keeps the size, as TensorFlow's SAME: left, right, top, bottom."""
+    pads: list[int] = []
+    for length, window, step in zip(x.shape[:1:-1], size[::-1], stride[::-1], strict=True):
+        total = max(0, (math.ceil(length / step) - 1) * step + window - length)
+        pads += [total // 2, total - total // 2]
+    return pads
 
 
 def _normalization(module: Module) -> Layer:
     attributes = module.attributes
     mean, variance = attributes["runningMean"], attributes["runningVar"]
-    scale = 1 / np.sqrt(variance + variance.dtype.type(attributes["eps"]))
-    if module.parameters:
-        scale = scale * module.parameters[0]
-    shift = (module.parameters[1] if len(module.parameters) > 1 else 0) - mean * scale
+    weight, bias, *_ = [*module.parameters, None, None]
 
-    def run(x: Array) -> Any:
-        if x.ndim == 2 or attributes.get("dataFormat"):  # NHWC
-            return x * scale + shift
-        return x * scale[:, np.newaxis, np.newaxis] + shift[:, np.newaxis, np.newaxis]
+    def run(x: torch.Tensor) -> torch.Tensor:
+        channel = -1 if attributes.get("dataFormat") else 1
+        return F.batch_norm(x.movedim(channel, 1), mean, variance, weight, bias, eps=attributes["eps"]).movedim(
+            1, channel
+        )
 
     return run
 
@@ -145,8 +238,8 @@ def _reshape(module: Module) -> Layer:
     size, mode = tuple(module.attributes["size"]), module.attributes["batchMode"]
     elements = math.prod(size)
 
-    def run(x: Array) -> Array:
-        is_whole = mode == 1 or (mode == 0 and x.size == elements and len(x) != 1)
+    def run(x: torch.Tensor) -> torch.Tensor:
+        is_whole = mode == 1 or (mode == 0 and x.numel() == elements and len(x) != 1)
         return x.reshape(size if is_whole else (len(x), *size))
 
     return run
@@ -161,7 +254,7 @@ def _view(module: Module) -> Layer:
 def _infer_reshape(module: Module) -> Layer:
     size, keeps_batch = module.attributes["size"], module.attributes["batchMode"]
 
-    def run(x: Array) -> Array:
+    def run(x: torch.Tensor) -> torch.Tensor:
         dims = x.shape[1:] if keeps_batch else x.shape
         shape = [dims[index] if length == 0 else length for index, length in enumerate(size)]
         return x.reshape([len(x), *shape] if keeps_batch else shape)
@@ -169,36 +262,20 @@ def _infer_reshape(module: Module) -> Layer:
     return run
 
 
-def _check_classes(x: Array) -> Any:
-    if x.ndim not in (2, 4):
-        raise ValueError(f"SoftMax takes 2 or 4 dimensions with the batch, not {x.ndim}")
-    return x - x.max(axis=1, keepdims=True)
+def _over_classes(function: Callable[..., torch.Tensor]) -> Layer:
+    def run(x: torch.Tensor) -> torch.Tensor:
+        if x.ndim not in (2, 4):
+            raise ValueError(f"SoftMax takes 2 or 4 dimensions with the batch, not {x.ndim}")
+        return function(x, 1)
 
-
-def _softmax(x: Array) -> Array:
-    powers = np.exp(_check_classes(x))
-    result: Array = powers / powers.sum(axis=1, keepdims=True)
-    return result
-
-
-def _log_softmax(x: Array) -> Array:
-    x = _check_classes(x)
-    result: Array = x - np.log(np.exp(x).sum(axis=1, keepdims=True))
-    return result
-
-
-def _sigmoid(x: Array) -> Array:
-    result: Array = 0.5 * (np.tanh(0.5 * x) + 1)  # which does not overflow
-    return result
-
-
-def _same(module: Module) -> Layer:
-    return lambda x: x
+    return run
 
 
 def _function(function: Layer) -> Callable[[Module], Layer]:
     return lambda module: function
 
+
+_same = _function(lambda x: x)
 
 LAYERS: dict[str, Callable[[Module], Layer]] = {
     "Sequential": _sequential,
@@ -207,25 +284,25 @@ LAYERS: dict[str, Callable[[Module], Layer]] = {
     "Concat": _concat,
     "ConcatTable": _concat_table,
     "JoinTable": _join_table,
-    "CAddTable": _function(_sum),
+    "CAddTable": _function(sum),
     "Linear": _linear,
-    "SpatialConvolution": convolution,
-    "SpatialShareConvolution": convolution,
-    "SpatialMaxPooling": max_pooling,
-    "SpatialAveragePooling": average_pooling,
+    "SpatialConvolution": _convolution,
+    "SpatialShareConvolution": _convolution,
+    "SpatialMaxPooling": _max_pooling,
+    "SpatialAveragePooling": _average_pooling,
     "BatchNormalization": _normalization,
     "SpatialBatchNormalization": _normalization,
     "Reshape": _reshape,
     "View": _view,
     "InferReshape": _infer_reshape,
-    "ReLU": _function(lambda x: np.maximum(x, 0)),
-    "ReLU6": _function(lambda x: np.clip(x, 0, 6)),
-    "Tanh": _function(np.tanh),
-    "Sigmoid": _function(_sigmoid),
-    "SoftMax": _function(_softmax),
-    "LogSoftMax": _function(_log_softmax),
+    "ReLU": _function(torch.relu),
+    "ReLU6": _function(F.relu6),
+    "Tanh": _function(torch.tanh),
+    "Sigmoid": _function(torch.sigmoid),
+    "SoftMax": _function(_over_classes(torch.softmax)),
+    "LogSoftMax": _function(_over_classes(torch.log_softmax)),
     "Dropout": _same,
     "Identity": _same,
     "Input": _same,
 }
-"""Scala class → what makes the layer of a module."""
+"""Scala class → function that makes the layer from a module."""

@@ -1,86 +1,56 @@
-"""BigDL: a `*.model` or `*.bigdl` written by `saveModule`, whose layers are computed by numpy."""
+"""BigDL: a `*.model` or `*.bigdl` written by `saveModule`, whose layers PyTorch computes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-import numpy as np
-from threadpoolctl import threadpool_limits
+import torch
 
-from cluster_serving.job.models.base import Model, TensorSpec, cause, choose
+from cluster_serving.job.models.base import TensorSpec, batch_shape, cause, choose, choose_inputs
 from cluster_serving.job.models.bigdl.format import Module, read
-from cluster_serving.job.models.bigdl.layers import (
-    LAYERS,
-    class_name,
-    graph_inputs,
-    graph_outputs,
-    make_layer,
-    unknown_layers,
-)
+from cluster_serving.job.models.bigdl.layers import LAYERS, input_names, make_layer, output_names, unknown_layers
 from cluster_serving.job.models.detect import ModelFiles
+from cluster_serving.job.models.torch.module import TorchModel
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import ModelError
-from cluster_serving.protocol.inputs import Array
 
 
-def load(files: ModelFiles, options: ModelOptions) -> Model:
-    """Load a BigDL module; see `cluster_serving.job.models.load_model`."""
-    return BigDLModel(files, options)
-
-
-class BigDLModel(Model):
+class BigDLModel(TorchModel):
     """A BigDL module in inference mode.
 
-    The inputs and outputs of a graph have the names of its nodes; those of another container are `input` and `output`,
-    or `output_0`, `output_1` and so on. The file does not say the shapes: `ModelOptions.input_shapes` does.
-
-    numpy has one number of threads per process: the copy that is loaded last sets it for all copies in the process.
+    The inputs and outputs of a graph have the names of its nodes. Those of another container are `input` and `output`,
+    or `output_0`, `output_1` and so on. The file has no shapes: `ModelOptions.input_shapes` gives them.
     """
 
     def __init__(self, files: ModelFiles, options: ModelOptions) -> None:
-        self.engine = files.format.engine
+        super().__init__(files, options)
         path = files.paths[0]
         module = _read(path)
-        is_graph = class_name(module) in ("Graph", "StaticGraph")
-        dtype = next((array.dtype.name for array in _parameters(module)), "float32")
-        names = graph_inputs(module) if is_graph else ["input"]
-        shapes: Sequence[Sequence[int]] = options.input_shapes
+        dtype = next((str(tensor.dtype).removeprefix("torch.") for tensor in _parameters(module)), "float32")
+        names = input_names(module)
+        shapes = options.input_shapes
         if shapes and len(shapes) != len(names):
             raise ModelError(f"there are {len(shapes)} input shapes; the inputs of {path} are {', '.join(names)}")
         specs = {name: TensorSpec(name, dtype, None) for name in names}
-        for name, shape in zip(names, shapes, strict=False):
-            specs[name] = TensorSpec(name, dtype, (None, *(None if size < 0 else size for size in shape)))
-        self.inputs = choose("input", options.inputs, specs)
-        if sorted(spec.name for spec in self.inputs) != sorted(names):
-            raise ModelError(f"the model needs every one of its inputs, once: {', '.join(names)}")
+        specs |= {n: TensorSpec(n, dtype, batch_shape(shape)) for n, shape in zip(names, shapes, strict=False)}
+        self.inputs = choose_inputs(options.inputs, specs)
         self._order = [[spec.name for spec in self.inputs].index(name) for name in names]
-        self._names = graph_outputs(module) if is_graph else []
-        self._wanted = options.outputs
-        self.outputs = choose(
-            "output", options.outputs, {n: TensorSpec(n, dtype, None) for n in self._names or ["output"]}
-        )
-        threadpool_limits(options.threads, "blas")
-        self._layer = make_layer(module)
+        self._output_names = output_names(module)
+        specs = {name: TensorSpec(name, dtype, None) for name in self._output_names}
+        self.outputs = choose("output", options.outputs, specs)
+        self._module = make_layer(module)
 
-    def close(self) -> None:
-        """Free the weights."""
-        del self._layer
-
-    def _run(self, inputs: Sequence[Array]) -> list[Array]:
-        # BLAS sums in another order where memory is strided.
-        ordered = [np.ascontiguousarray(inputs[index]) for index in self._order]
-        result = self._layer(ordered[0] if len(ordered) == 1 else ordered)
-        arrays = result if isinstance(result, list) else [result]
-        names = self._names or (["output"] if len(arrays) == 1 else [f"output_{i}" for i in range(len(arrays))])
-        # Copied, as a layer may return what it was given.
-        return [np.array(array) for array in choose("output", self._wanted, dict(zip(names, arrays, strict=True)))]
+    def _call(self, tensors: list[torch.Tensor]) -> Any:
+        ordered = [tensors[index] for index in self._order]
+        result = self._module(ordered[0] if len(ordered) == 1 else ordered)
+        return dict(zip(self._output_names, result if isinstance(result, list) else [result], strict=True))
 
 
 def _read(path: Path) -> Module:
     try:
         module = read(path.read_bytes())
-    except (ValueError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise ModelError(f"{path} is not a BigDL module that can be served: {cause(error)}") from error
     unknown = unknown_layers(module)
     if unknown:
@@ -91,5 +61,5 @@ def _read(path: Path) -> Module:
     return module
 
 
-def _parameters(module: Module) -> list[Array]:
-    return module.parameters + [array for inner in module.modules for array in _parameters(inner)]
+def _parameters(module: Module) -> list[torch.Tensor]:
+    return module.parameters + [tensor for inner in module.modules for tensor in _parameters(inner)]

@@ -1,4 +1,4 @@
-"""Compiled OpenVINO networks: one of a free batch, and one of single records where that is faster."""
+"""Compiled OpenVINO networks: one for batches of any size, and one for single records where that is faster."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cluster_serving.job.models.base import writable
 from cluster_serving.protocol.inputs import Array
 
 # Importing OpenVINO forks a child that reports the import over the network, and a TaskManager must not be forked.
-# With the telemetry package out of reach OpenVINO uses its own stub.
+# If the telemetry package cannot be imported, OpenVINO uses its own stub.
 sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
 
 import openvino  # noqa: E402
@@ -22,11 +22,11 @@ import openvino  # noqa: E402
 __all__ = ["MOST_WEIGHTS", "Compiled", "Record", "Singles", "openvino", "singles"]
 
 MOST_WEIGHTS = 256 << 20
-"""Bytes of a model of which copies are made: each has weights of its own."""
+"""Largest model, in bytes, that is compiled twice: each compiled network has weights of its own."""
 
-# Of a network that computes less, the call is what costs: it is better off with whole batches.
+# Operations per record. Most of the time of a smaller network goes to the call, so whole batches are faster.
 _HEAVY = 50e6
-# Of all records that are started; more wait for the first.
+# Bytes of all started records. When they are exceeded, the next record waits until the first is computed.
 _MOST_BYTES = 256 << 20
 
 
@@ -45,12 +45,12 @@ def _compile(core: Any, network: Any, threads: int, streams: int) -> Any:
 
 
 class Compiled:
-    """A network compiled for the CPU, with the one request that its thread runs.
+    """A network compiled for the CPU, with one request.
 
     Args:
-        core: OpenVINO's.
-        network: To compile.
-        threads: That it may use.
+        core: OpenVINO's core.
+        network: Network to compile.
+        threads: Number of threads that the network may use.
     """
 
     def __init__(self, core: Any, network: Any, threads: int) -> None:
@@ -59,9 +59,9 @@ class Compiled:
         self._outputs = range(len(self._network.outputs))
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
-        """Compute one batch; inputs and outputs are in the order of the network, and outputs are copies."""
-        # Tensors set one by one on the same request cost half of what `request.infer(inputs)` costs (17 against 35 µs).
-        # The request does not keep their memory alive: without `arrays`, another thread would write into it meanwhile.
+        """Compute one batch. Inputs and outputs are in the order of the network; outputs are copies."""
+        # Setting tensors one by one on the same request takes half as long as `request.infer(inputs)`: 17 instead of 35
+        # µs. The request does not keep their memory alive: without `arrays`, another thread could reuse that memory.
         arrays = [writable(array) for array in inputs]
         for index, array in enumerate(arrays):
             self._request.set_input_tensor(index, openvino.Tensor(array, shared_memory=True))
@@ -77,9 +77,9 @@ class Record:
     """A record that a thread of a network computes, in the memory of its request.
 
     Args:
-        request: Not in use.
-        inputs: One array per input, of its dtype or one that it holds.
-        release: Told when the request is not in use any more.
+        request: Request that is not in use.
+        inputs: One array per input, of its dtype or of one whose values fit it.
+        release: Function that is called with the request when it is no longer in use.
     """
 
     def __init__(self, request: Any, inputs: Sequence[Array], release: Callable[[Any], None]) -> None:
@@ -96,19 +96,19 @@ class Record:
 
     @property
     def finished(self) -> bool:
-        """Whether `finish` was called."""
+        """True after `finish` was called."""
         return self._request is None
 
     def wait(self, seconds: float) -> bool:
-        """Wait so many seconds at most; says whether it is computed, or has failed."""
+        """Wait at most the given seconds. Return True if the computation has ended, successfully or not."""
         try:
             return self.finished or bool(self._request.wait_for(math.ceil(seconds * 1000)))
         except RuntimeError:
-            # What `outputs` says.
+            # `outputs` raises the error.
             return True
 
     def finish(self) -> None:
-        """Wait until it is computed, and keep its outputs."""
+        """Wait until the record is computed, and keep its outputs."""
         if self.finished:
             return
         request, self._request = self._request, None
@@ -124,7 +124,7 @@ class Record:
         """Wait for the outputs, which have no batch dimension.
 
         Raises:
-            RuntimeError: OpenVINO failed.
+            RuntimeError: If OpenVINO fails.
         """
         self.finish()
         if self._outputs is None:
@@ -133,12 +133,12 @@ class Record:
 
 
 class Singles:
-    """A network that computes records one by one: several at once on a thread each, a single one on all threads.
+    """A network that computes records one by one: several at once on a thread each, a single record on all threads.
 
     Args:
-        core: OpenVINO's.
-        network: To compile; its batch is fixed to 1.
-        threads: That it may use.
+        core: OpenVINO's core.
+        network: Network to compile, with a fixed batch of 1.
+        threads: Number of threads that the network may use.
     """
 
     def __init__(self, core: Any, network: Any, threads: int) -> None:
@@ -151,11 +151,11 @@ class Singles:
 
     @property
     def overlaps(self) -> bool:
-        """Whether `start` can be used."""
+        """True if `start` can be used."""
         return self._streams is not None
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
-        """As `Compiled.run`."""
+        """Compute one batch; see `Compiled.run`."""
         count = len(inputs[0])
         if count == 1:
             return self._single.run(inputs)
@@ -166,10 +166,10 @@ class Singles:
         return [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
 
     def start(self, inputs: Sequence[Array]) -> Record:
-        """Start to compute a record, after those that were started before; not for one thread.
+        """Start to compute a record, after those that were started before. Only if the network `overlaps`.
 
         Args:
-            inputs: As of `Record`, without a batch dimension.
+            inputs: See `Record`; without a batch dimension.
         """
         if self._streams is None:
             raise RuntimeError("the model is closed, or has one thread")
@@ -188,18 +188,18 @@ class Singles:
 
 
 def singles(core: Any, network: Any, threads: int) -> Singles | None:
-    """Compile a network for single records, if that is faster; None if the free one does as well.
+    """Compile a network for single records if that is faster; return None otherwise.
 
-    With all sizes known, OpenVINO plans memory and kernels once: a MobileNet takes 20 to 30 % less time. It does so for
+    With all sizes known, OpenVINO plans memory and kernels once: a MobileNet takes 20 to 30 % less time. This holds for
     convolutions, which compute each record on its own; products of matrices gain more from whole batches. One thread
-    takes as long for four records at once as for four in turn, and two threads take a third longer for one record
-    together than for one each. The network decides and not a measurement, since a copy rounds differently: all slots
-    have to answer alike, and no answer may depend on how many came with it.
+    takes as long for four records at once as for four in turn. Two threads take a third longer if they compute
+    each record together than if each computes a record of its own. The decision depends on the network alone and not
+    on a measurement, because the two forms round differently: all slots have to answer alike, whatever the batch size.
 
     Args:
-        core: OpenVINO's.
-        network: Of a free batch; its shape is changed.
-        threads: That a copy may use.
+        core: OpenVINO's core.
+        network: Network with a free batch; its shape is changed.
+        threads: Number of threads that a copy may use.
     """
     if any(port.partial_shape.rank.is_dynamic for port in network.inputs):
         return None
@@ -212,12 +212,12 @@ def singles(core: Any, network: Any, threads: int) -> Singles | None:
             return None
         return Singles(core, network, threads)
     except RuntimeError:
-        # It does not take fixed sizes; then the free one tells what is wrong.
+        # The network does not take fixed sizes. Compiling it with a free batch will raise the error.
         return None
 
 
 def _convolution_work(network: Any) -> float:
-    """Multiplications and additions in the convolutions of a network whose shapes are fixed."""
+    """Return the number of multiplications and additions in the convolutions of a network with fixed shapes."""
     kernels = {"Convolution": 1, "GroupConvolution": 2}  # axes of the weights that are output channels
     work: float = sum(
         2.0 * math.prod(node.get_output_shape(0)) * math.prod(node.get_input_shape(1)[kernels[node.get_type_name()] :])

@@ -1,4 +1,4 @@
-"""OpenVINO IR: `*.xml` and `*.bin`, of any precision (a quantized IR is simply loaded)."""
+"""OpenVINO IR: `*.xml` and `*.bin`, of any precision, quantized IR included."""
 
 from __future__ import annotations
 
@@ -19,24 +19,19 @@ _DTYPES = {
     **{f"i{bits}": f"int{bits}" for bits in (8, 16, 32, 64)},
     **{f"u{bits}": f"uint{bits}" for bits in (8, 16, 32, 64)},
 }
-"""OpenVINO element type → numpy name; a type that is missing here cannot be sent."""
+"""OpenVINO element type → numpy name. A type that is missing here cannot be sent."""
 
 _PRECISIONS = {"float32": "f32"}
-"""`inferencePrecision` → OpenVINO's name for it."""
-
-
-def load(files: ModelFiles, options: ModelOptions) -> Model:
-    """Load an IR; see `cluster_serving.job.models.load_model`."""
-    return OpenVINOModel(files, options)
+"""`inferencePrecision` → OpenVINO's name of the precision."""
 
 
 class OpenVINOModel(Model):
-    """An IR compiled for the CPU; a fixed batch dimension is freed, or else batches are cut and padded to it."""
+    """An IR compiled for the CPU. A fixed batch dimension is freed; if that fails, batches are cut and padded to it."""
 
     def __init__(self, files: ModelFiles, options: ModelOptions) -> None:
         self.engine = files.format.engine
         core = openvino.Core()
-        # Mapped weights, when someone overwrites the file in place, end the process (SIGBUS, seen with an embedding).
+        # If weights were mapped, overwriting the file in place would end the process (SIGBUS, seen with an embedding).
         core.set_property({"ENABLE_MMAP": False})
         if options.precision:
             core.set_property("CPU", {"INFERENCE_PRECISION_HINT": _PRECISIONS[options.precision]})
@@ -49,13 +44,13 @@ class OpenVINOModel(Model):
         self._output_indexes, self.outputs = _pick("output", options.outputs, network.outputs)
         small = sum(path.stat().st_size for path in files.paths) <= MOST_WEIGHTS
         free = self.fixed_batch is None and small
-        found = singles(core, network.clone(), options.threads) if free else None
-        self._network: Compiled | Singles = found or Compiled(core, network, options.threads)
+        compiled = singles(core, network.clone(), options.threads) if free else None
+        self._network: Compiled | Singles = compiled or Compiled(core, network, options.threads)
         self.overlaps = isinstance(self._network, Singles) and self._network.overlaps
 
     @property
     def computes_singles(self) -> bool:
-        """Whether it is compiled for single records; see `openvino_compiled.singles`."""
+        """True if the network is compiled for single records; see `compiled.singles`."""
         return isinstance(self._network, Singles)
 
     def start(self, record: Sequence[Array]) -> Started:
@@ -85,14 +80,14 @@ def _read(core: Any, files: ModelFiles) -> tuple[Any, int | None]:
     """Read the network, and free its batch dimension if it is fixed or bounded.
 
     Returns:
-        The network, and the batch that every call has to have, or None if any will do.
+        The network, and the batch size that every call needs; None if any will do.
     """
     network = core.read_model(*files.paths)
     limits = [limit for limit in map(_batch_limit, network.inputs) if limit is not None]
     if not limits:
         return network, None
     try:
-        # A network can be reshaped and yet have its batch fixed somewhere inside; then its outputs do not follow.
+        # A network may take another shape although its batch is fixed inside. Then its outputs do not follow the batch.
         for batch in (2, 3, -1):
             network.reshape({port: _with_batch(port.partial_shape, batch) for port in network.inputs})
             if any(port.partial_shape[0] != openvino.Dimension(batch) for port in network.outputs):
@@ -117,7 +112,7 @@ def _with_batch(shape: Any, batch: int) -> Any:
 
 
 def _pick(kind: str, wanted: Sequence[str], ports: Sequence[Any]) -> tuple[list[int], list[TensorSpec]]:
-    """Positions and specs of the wanted inputs or outputs, any of whose names will do; of all if none is named."""
+    """Return positions and specs of the wanted inputs or outputs, by any of their names; of all if none is named."""
     names = [
         sorted(port.get_names() or {port.node.friendly_name}, key=lambda name: (len(name), name)) for port in ports
     ]

@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from cluster_serving.job.models.base import Model
 from cluster_serving.job.models.detect import ModelFiles
-from cluster_serving.job.models.tensorflow.graph_meta import FILE, keys, read
+from cluster_serving.job.models.tensorflow.frozen_graph import META_FILE, keys, read_meta
 from cluster_serving.job.models.tensorflow.session import SessionModel, has_tensor, tensor_name, tf
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import ModelError
@@ -18,16 +17,11 @@ _LIKELY_OUTPUTS = {"Softmax", "Sigmoid", "ArgMax", "BiasAdd", "AddV2", "Identity
 _MAX_LISTED = 10
 
 
-def load(files: ModelFiles, options: ModelOptions) -> Model:
-    """Load a checkpoint; see `cluster_serving.job.models.load_model`."""
-    return Checkpoint(files, options)
-
-
 class Checkpoint(SessionModel):
     """The graph of a checkpoint with its variables restored.
 
-    What its inputs and outputs are is said by a `graph_meta.json`, else by `ModelOptions`, else by the graph itself if
-    it has one end. The inputs are the placeholders that the outputs need.
+    The outputs are named by a `graph_meta.json`, else by `ModelOptions`; else the output is the only end of the graph.
+    The inputs are those of the `graph_meta.json`, else the placeholders that the outputs need.
     """
 
     def _build(self, session: Any, files: ModelFiles, options: ModelOptions) -> tuple[dict[str, str], dict[str, str]]:
@@ -35,11 +29,11 @@ class Checkpoint(SessionModel):
         saver = tf.compat.v1.train.import_meta_graph(str(path), clear_devices=True)
         if saver is not None:
             saver.restore(session, str(path.with_suffix("")))
-        # Tables are no variables; their files, if any, have to be where the graph says.
+        # Tables are no variables. Files of their content have to be at the path that the graph holds.
         session.run(tf.compat.v1.tables_initializer())
-        meta = files.folder / FILE
+        meta = files.folder / META_FILE
         if meta.exists():
-            return read(meta)
+            return read_meta(meta)
         graph = session.graph
         ends = _find_outputs(path, graph, bool(options.outputs))
         wanted = [name for name in map(tensor_name, options.outputs) if has_tensor(graph, name)]
@@ -47,10 +41,12 @@ class Checkpoint(SessionModel):
 
 
 def _find_outputs(path: Path, graph: Any, is_optional: bool) -> list[str]:
-    """The one tensor that the graph computes from its placeholders, a row per record, for no other node.
+    """Return the name of the one tensor with a row per record that depends on placeholders and feeds no other node.
 
-    Returns:
-        Its name; nothing if there are several or none, and others are named anyway.
+    Args:
+        path: Path of the meta graph, for the message.
+        graph: The graph.
+        is_optional: True if the options name the outputs; then several such tensors, or none, are no error.
     """
     computed = [
         tensor
@@ -66,13 +62,13 @@ def _find_outputs(path: Path, graph: Any, is_optional: bool) -> list[str]:
         return []
     names = ends or [tensor.name for tensor in computed if tensor.op.type in _LIKELY_OUTPUTS]
     raise ModelError(
-        f"{path} does not say what its output is: name it in `outputs`, or in a {FILE} beside it. "
+        f"{path} does not say what its output is: name it in `outputs`, or in a {META_FILE} beside it. "
         f"It may be one of {', '.join(names[-_MAX_LISTED:]) or 'none'}"
     )
 
 
 def _placeholders(graph: Any, outputs: Iterable[str]) -> list[str]:
-    """Names of the placeholders that the outputs need, in the order of the graph."""
+    """Return the names of the placeholders that the outputs need, in the order of the graph."""
     needed: set[str] = set()
     for name in outputs:
         needed |= _needs(graph.get_tensor_by_name(name))
@@ -80,17 +76,17 @@ def _placeholders(graph: Any, outputs: Iterable[str]) -> list[str]:
 
 
 def _needs(tensor: Any) -> set[str]:
-    """Names of the placeholders from which a tensor is computed."""
-    found, waiting, seen = set(), [tensor.op], {tensor.op.name}
+    """Return the names of the placeholders from which a tensor is computed."""
+    placeholders, waiting, seen = set(), [tensor.op], {tensor.op.name}
     while waiting:
         operation = waiting.pop()
         if operation.type == "Placeholder":
-            found.add(operation.name)
+            placeholders.add(operation.name)
         for source in [tensor.op for tensor in operation.inputs] + list(operation.control_inputs):
             if source.name not in seen:
                 seen.add(source.name)
                 waiting.append(source)
-    return found
+    return placeholders
 
 
 def _may_be_batch(tensor: Any) -> bool:

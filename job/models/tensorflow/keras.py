@@ -7,34 +7,29 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from cluster_serving.job.models.base import Model, cause
+from cluster_serving.job.models.base import cause
 from cluster_serving.job.models.detect import ModelFiles
-from cluster_serving.job.models.scratch import scratch_folder
+from cluster_serving.job.models.encryption import scratch_folder
 from cluster_serving.job.models.tensorflow.session import SessionModel, tf
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import ModelError
 
-os.environ["KERAS_BACKEND"] = "tensorflow"  # what a user's own setting says cannot be run by a session
+os.environ["KERAS_BACKEND"] = "tensorflow"  # a session cannot run another backend of the user's choice
 
 import keras
 
 _EXPORT = "export it with model.export('folder') where it was trained, and serve that SavedModel"
 
 
-def load(files: ModelFiles, options: ModelOptions) -> Model:
-    """Load a Keras model; see `cluster_serving.job.models.load_model`."""
-    return KerasModel(files, options)
-
-
 class KerasModel(SessionModel):
-    """A Keras model in inference mode; inputs and outputs are in its own order.
+    """A Keras model in inference mode. Inputs and outputs are in the order of the model.
 
-    Outputs are called by the keys of the dict that the model returns, else by the layers that compute them.
+    Outputs have the names of the keys of the dict that the model returns, else of the layers that compute them.
     """
 
     def __init__(self, files: ModelFiles, options: ModelOptions) -> None:
-        # An eager model would share one pool of threads with all others of the process. Written as a SavedModel, and
-        # not frozen, a model keeps the tables of its string lookups.
+        # Eager models share one pool of threads per process. A SavedModel keeps the tables of string lookups, which a
+        # frozen graph loses.
         with scratch_folder(2 * files.paths[0].stat().st_size) as folder:
             self._folder = str(folder)
             self._names = _convert(files.paths[0], self._folder)
@@ -55,7 +50,7 @@ def _convert(path: Path, folder: str) -> tuple[list[str], list[str]]:
     if keras.backend.backend() != "tensorflow":
         raise ModelError(f"Keras runs on {keras.backend.backend()} in this process; it has to be tensorflow")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of what only training needs, such as the state of an optimizer
+        warnings.simplefilter("ignore")  # about what only training needs, such as the state of an optimizer
         model = _load(path)
         structure = getattr(model, "_inputs_struct", model.inputs[0])
 
@@ -65,7 +60,7 @@ def _convert(path: Path, folder: str) -> tuple[list[str], list[str]]:
             return {f"output_{index}": tensor for index, tensor in enumerate(keras.tree.flatten(result))}
 
         module = tf.Module()
-        module.model = model  # which has the tables; its own tracking leaves out the variables
+        module.model = model  # holds the tables; its own tracking leaves out the variables
         module.weights = [variable.value for variable in model.variables]
         module.call = tf.function(call)
         specs = {f"input_{i}": tf.TensorSpec(t.shape, t.dtype, f"input_{i}") for i, t in enumerate(model.inputs)}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from cluster_serving.job.models.base import Model
 from cluster_serving.job.models.detect import ModelFiles
 from cluster_serving.job.models.tensorflow.session import SessionModel, tf
 from cluster_serving.job.options import ModelOptions
@@ -13,13 +12,8 @@ from cluster_serving.protocol.errors import ModelError
 _SIGNATURE = "serving_default"
 
 
-def load(files: ModelFiles, options: ModelOptions) -> Model:
-    """Load a SavedModel; see `cluster_serving.job.models.load_model`."""
-    return SavedModel(files, options)
-
-
 class SavedModel(SessionModel):
-    """Signature `serving_default` of a SavedModel; inputs and outputs are in the alphabetical order of its keys."""
+    """Signature `serving_default` of a SavedModel. Inputs and outputs are in the alphabetical order of its keys."""
 
     def _build(self, session: Any, files: ModelFiles, options: ModelOptions) -> tuple[dict[str, str], dict[str, str]]:
         meta = tf.compat.v1.saved_model.load(session, [tf.saved_model.SERVING], str(files.folder))

@@ -1,4 +1,4 @@
-"""What the TensorFlow formats have in common: a graph, run by a session of its own with its own threads."""
+"""The common part of the TensorFlow formats: a graph, run by a session of its own with its own threads."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import ModelError
 from cluster_serving.protocol.inputs import Array
 
-# By default the first session of a process sets the number of compute threads for all of them; measured: with this
-# variable a one-thread copy uses 1.0 cores and a two-thread copy beside it 1.8.
+# By default the first session of a process sets the number of compute threads for all sessions. Measured with this
+# variable: a one-thread copy uses 1.0 cores, and a two-thread copy beside it 1.8.
 os.environ["TF_OVERRIDE_GLOBAL_THREADPOOL"] = "1"
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # errors only: at import it tells about CPU features and GPUs
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # errors only: at import TensorFlow reports CPU features and GPUs
 
 import tensorflow as tf
 
-__all__ = ["SessionModel", "has_tensor", "tensor_name", "tf"]  # others have to import TensorFlow from here
+__all__ = ["SessionModel", "has_tensor", "tensor_name", "tf"]  # import TensorFlow from here, as it is set up here
 
-tf.get_logger().setLevel("ERROR")  # the session API reports that newer code should not use it
+tf.get_logger().setLevel("ERROR")  # the session API warns that it is deprecated
 
 
 class SessionModel(Model):
-    """A graph in a session; a subclass says how the graph gets there, and what its inputs and outputs are called.
+    """A graph in a session. A subclass loads the graph and names its inputs and outputs.
 
-    `ModelOptions.inputs` and `outputs` may use those names, or name tensors of the graph, with or without ":0".
+    `ModelOptions.inputs` and `outputs` may use these names, or name tensors of the graph, with or without ":0".
     """
 
     layout = "HWC"
 
     def __init__(self, files: ModelFiles, options: ModelOptions) -> None:
         self.engine = files.format.engine
-        # A session, because eager functions share one pool of threads per process, and cost three times as much a call.
+        # Eager functions share one pool of threads per process, and a call of one costs three times as much.
         self._session = tf.compat.v1.Session(
             graph=tf.Graph(),
             config=tf.compat.v1.ConfigProto(
@@ -70,10 +70,10 @@ class SessionModel(Model):
 
     @abstractmethod
     def _build(self, session: Any, files: ModelFiles, options: ModelOptions) -> tuple[dict[str, str], dict[str, str]]:
-        """Load the graph, and values of its variables, into the session, whose graph is the default one.
+        """Load the graph and the values of its variables into the session, whose graph is the default graph.
 
         Returns:
-            Name → name of the tensor ("x:0"), in order, of the inputs and of the outputs.
+            Inputs and outputs, in order: name → name of the tensor ("x:0").
         """
 
     def _run(self, inputs: Sequence[Array]) -> list[Array]:
@@ -82,12 +82,12 @@ class SessionModel(Model):
 
 
 def tensor_name(name: str) -> str:
-    """Name of the tensor that is called "x:0", or "x" for short."""
+    """Return the full name of a tensor: "x:0" for "x"."""
     return name if ":" in name else f"{name}:0"
 
 
 def has_tensor(graph: Any, name: str) -> bool:
-    """Whether the graph has a tensor of that name ("x:0")."""
+    """Return True if the graph has a tensor of this full name ("x:0")."""
     try:
         graph.get_tensor_by_name(name)
     except (KeyError, ValueError):
@@ -96,7 +96,7 @@ def has_tensor(graph: Any, name: str) -> bool:
 
 
 def _tensors(graph: Any, kind: str, wanted: Sequence[str], keys: Mapping[str, str]) -> dict[str, Any]:
-    """Name → tensor, for the wanted names, or for all keys."""
+    """Return name → tensor for the wanted names, or for all keys if none is wanted."""
     others = {name: tensor_name(name) for name in wanted if name not in keys and has_tensor(graph, tensor_name(name))}
     names = choose(kind, wanted, dict(keys) | others)
     tensors = dict(zip(wanted or keys, names, strict=True))

@@ -12,22 +12,17 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from cluster_serving.job.models.base import Model, TensorSpec, choose, common_batch
+from cluster_serving.job.models.base import TensorSpec, choose, choose_inputs, common_batch
 from cluster_serving.job.models.detect import ModelFiles
 from cluster_serving.job.models.torch.module import TorchModel
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import ModelError
 
 
-def load(files: ModelFiles, options: ModelOptions) -> Model:
-    """Load an exported program; see `cluster_serving.job.models.load_model`."""
-    return ExportedProgram(files, options)
-
-
 class ExportedProgram(TorchModel):
-    """An exported program, with the names, dtypes and shapes that it was exported with.
+    """An exported program, with the names, dtypes and shapes of the export.
 
-    Where the batch was not exported as a dynamic dimension, batches are cut and padded to the one it was exported with.
+    If the batch was not exported as a dynamic dimension, batches are cut and padded to the size of the export.
     """
 
     def __init__(self, files: ModelFiles, options: ModelOptions) -> None:
@@ -40,9 +35,7 @@ class ExportedProgram(TorchModel):
                 raise ModelError(
                     f"an input of the exported program is no Tensor but {name}; only Tensors can be served"
                 )
-        self.inputs = choose("input", options.inputs, {name: _spec(name, examples[name]) for name in names})
-        if sorted(spec.name for spec in self.inputs) != sorted(names):
-            raise ModelError(f"the model needs every one of its inputs, once: {', '.join(names)}")
+        self.inputs = choose_inputs(options.inputs, {name: _spec(name, examples[name]) for name in names})
         self._order = [[spec.name for spec in self.inputs].index(name) for name in names]
         self._structure = program.call_spec.in_spec
         self.fixed_batch = common_batch(self.inputs)
@@ -55,7 +48,7 @@ class ExportedProgram(TorchModel):
 
 
 def _outputs(program: Any) -> dict[str, TensorSpec]:
-    """The outputs by their names, which are those of `TorchModel`."""
+    """Return the outputs by name; `TorchModel` gives them the same names."""
     structure = program.call_spec.out_spec
     nodes = {node.name: node.meta.get("val") for node in program.graph.nodes}
     tensors = [nodes.get(str(name)) for name in program.graph_signature.user_outputs]
@@ -85,16 +78,16 @@ def _load(path: Path, allow_pickle: bool) -> Any:
         pickle = _find_pickle(content)
         if pickle:
             raise ModelError(
-                f"{path} holds the pickle {pickle}. Loading it runs whatever code it holds, so it needs "
-                f"allowPickle: true; a program of plain tensors that torch.export.save of PyTorch {torch.__version__} "
-                f"wrote holds none"
+                f"{path} holds the pickle {pickle}. Loading a pickle runs any code in it, so it needs "
+                f"allowPickle: true. torch.export.save of PyTorch {torch.__version__} writes no pickle for a program "
+                f"of plain tensors"
             )
     # From memory: weights that are mapped would change with the file.
     return torch.export.load(io.BytesIO(content))
 
 
 def _find_pickle(content: bytes) -> str | None:
-    """Name of a member that `torch.export.load` would unpickle with all that pickles can do."""
+    """Return the name of a member that `torch.export.load` would unpickle without restrictions, if any."""
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         names = archive.namelist()
         if len(set(names)) < len(names):

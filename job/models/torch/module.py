@@ -1,4 +1,4 @@
-"""What the PyTorch formats have in common: a callable of tensors, its outputs by name, and threads of its own."""
+"""The common part of the PyTorch formats: a callable of tensors, its outputs by name, and threads of its own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from cluster_serving.job.models.base import Model, TensorSpec, choose, dummy_inputs, writable
+from cluster_serving.job.models.base import Model, TensorSpec, batch_shape, choose, dummy_inputs, writable
 from cluster_serving.job.models.detect import ModelFiles
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import InferenceFailed, ModelError
@@ -21,7 +21,7 @@ _MAX_PROBED_INPUTS = 4
 class TorchModel(Model):
     """A callable of tensors that returns one tensor, or a list, tuple or dict of tensors.
 
-    A dict or named tuple gives the outputs their names; otherwise they are `output`, or `output_0`, `output_1` and so
+    A dict or named tuple gives the outputs their names. Other outputs are `output`, or `output_0`, `output_1` and so
     on.
     """
 
@@ -37,7 +37,7 @@ class TorchModel(Model):
 
     @abstractmethod
     def _call(self, tensors: list[torch.Tensor]) -> Any:
-        """Compute what the module returns for tensors in the order of `self.inputs`."""
+        """Return the result of the module for tensors in the order of `self.inputs`."""
 
     def _run(self, inputs: Sequence[Array]) -> list[Array]:
         # The number is kept per calling thread, so copies do not disturb one another; setting it costs 0.2 µs.
@@ -54,8 +54,24 @@ class TorchModel(Model):
             raise ValueError(f"forward returned the outputs {names}, and at its first call {known}")
         return arrays
 
+    def _choose_untyped(self, wanted: Sequence[str], possible: Sequence[str], required: Sequence[str]) -> None:
+        """Set inputs of unknown dtype and shape.
+
+        Args:
+            wanted: Names in the options; empty for the required inputs.
+            possible: Names of the arguments that may be inputs.
+            required: Names of the arguments without a default value.
+
+        Raises:
+            ModelError: If there is no such input, or a required one is missing.
+        """
+        self.inputs = choose("input", wanted or required, {name: TensorSpec(name, "", None) for name in possible})
+        missing = [name for name in required if name not in {spec.name for spec in self.inputs}]
+        if missing:
+            raise ModelError(f"the model also needs the input {missing[0]!r}")
+
     def _find_types(self, shapes: Sequence[Sequence[int]]) -> None:
-        """Set dtypes and shapes of the inputs: float32, or int64 where the model refuses that."""
+        """Set dtypes and shapes of the inputs: float32, or int64 if the model refuses float32."""
         if len(shapes) != len(self.inputs):
             raise ModelError(f"there are {len(shapes)} input shapes; {self.describe()}")
         if len(shapes) <= _MAX_PROBED_INPUTS:
@@ -66,7 +82,7 @@ class TorchModel(Model):
         failures = []
         for dtypes in candidates:
             self.inputs = [
-                TensorSpec(name, dtype, (None, *(None if size < 0 else size for size in shape)))
+                TensorSpec(name, dtype, batch_shape(shape))
                 for name, dtype, shape in zip(names, dtypes, shapes, strict=True)
             ]
             try:
@@ -82,7 +98,7 @@ def _named(result: Any) -> dict[str, torch.Tensor]:
         return {"output": result}
     if isinstance(result, dict):
         named = result
-    elif isinstance(result, tuple | list):
+    elif isinstance(result, (tuple, list)):
         names = getattr(result, "_fields", [f"output_{index}" for index in range(len(result))])
         named = dict(zip(names, result, strict=True))
     else:

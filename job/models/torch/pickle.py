@@ -1,4 +1,4 @@
-"""An eager PyTorch module in a pickle, written by `torch.save(model, path)`; loading one runs the code it holds."""
+"""An eager PyTorch module in a pickle, written by `torch.save(model, path)`. Loading a pickle runs any code in it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from cluster_serving.job.models.base import TensorSpec, cause, choose
+from cluster_serving.job.models.base import cause
 from cluster_serving.job.models.detect import ModelFiles
 from cluster_serving.job.models.torch.module import TorchModel
 from cluster_serving.job.options import ModelOptions
@@ -16,9 +16,9 @@ from cluster_serving.protocol.errors import ModelError
 
 
 class PickledModel(TorchModel):
-    """The method `forward` of a pickled module; inputs have the names of its arguments without a default value.
+    """The method `forward` of a pickled module. Inputs have the names of its arguments without a default value.
 
-    As in TorchScript, dtypes are known only with `ModelOptions.input_shapes`.
+    As with TorchScript, dtypes are known only with `ModelOptions.input_shapes`.
     """
 
     def __init__(self, files: ModelFiles, options: ModelOptions) -> None:
@@ -28,12 +28,8 @@ class PickledModel(TorchModel):
         parameters = inspect.signature(self._module.forward).parameters.values()
         self._by_position = [p.name for p in parameters if p.kind is p.POSITIONAL_ONLY]
         possible = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-        available = {name: TensorSpec(name, "", None) for name in possible}
-        required = [p.name for p in parameters if p.name in available and p.default is inspect.Parameter.empty]
-        self.inputs = choose("input", options.inputs or required, available)
-        missing = [name for name in required if name not in {spec.name for spec in self.inputs}]
-        if missing:
-            raise ModelError(f"the model also needs the input {missing[0]!r}")
+        required = [p.name for p in parameters if p.name in possible and p.default is p.empty]
+        self._choose_untyped(options.inputs, possible, required)
         self.outputs = []
         if options.input_shapes:
             self._find_types(options.input_shapes)

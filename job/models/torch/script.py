@@ -18,7 +18,7 @@ from cluster_serving.protocol.errors import ModelError
 
 
 def load(files: ModelFiles, options: ModelOptions) -> Model:
-    """Load TorchScript, or a pickle if the options allow it; see `cluster_serving.job.models.load_model`."""
+    """Load TorchScript, or a pickle if the options allow it."""
     path = files.paths[0]
     if _is_torchscript(path):
         return TorchScriptModel(files, options)
@@ -27,15 +27,15 @@ def load(files: ModelFiles, options: ModelOptions) -> Model:
     raise ModelError(
         f"{path} is not TorchScript (a pickled model or a state_dict, perhaps): save the model with torch.jit.save("
         f"torch.jit.trace(model.eval(), example_input), 'model.pt'), or with torch.jit.script instead of trace. "
-        f"Loading a pickle runs whatever code it holds, so it needs allowPickle: true"
+        f"Loading a pickle runs any code in it, so it needs allowPickle: true"
     )
 
 
 class TorchScriptModel(TorchModel):
     """The method `forward` of a TorchScript module.
 
-    Inputs have the names of its arguments. Neither their shapes nor their dtypes are part of TorchScript: given
-    `ModelOptions.input_shapes`, the dtypes are found out by computing zeros; without it both are unknown.
+    Inputs have the names of its arguments. TorchScript stores neither shapes nor dtypes of the inputs. If
+    `ModelOptions.input_shapes` is set, computing zeros finds the dtypes; otherwise both are unknown.
     """
 
     def __init__(self, files: ModelFiles, options: ModelOptions) -> None:
@@ -43,17 +43,12 @@ class TorchScriptModel(TorchModel):
         self._module = _load(files.paths[0])
         schema = self._module.forward.schema
         arguments = schema.arguments[1:]
-        available = {
-            a.name: TensorSpec(a.name, "", None) for a in arguments if str(a.type) in ("Tensor", "Optional[Tensor]")
-        }
+        possible = [a.name for a in arguments if str(a.type) in ("Tensor", "Optional[Tensor]")]
         required = [a.name for a in arguments if not a.has_default_value()]
         for argument in arguments:
-            if argument.name in required and argument.name not in available:
+            if argument.name in required and argument.name not in possible:
                 raise ModelError(f"argument {argument.name!r} of forward is {argument.type}; it has to be a Tensor")
-        self.inputs = choose("input", options.inputs or required, available)
-        missing = [name for name in required if name not in {spec.name for spec in self.inputs}]
-        if missing:
-            raise ModelError(f"the model also needs the input {missing[0]!r}")
+        self._choose_untyped(options.inputs, possible, required)
         names = _output_names(schema.returns[0].type)
         self.outputs = choose("output", options.outputs if names else (), {n: TensorSpec(n, "", None) for n in names})
         if options.input_shapes:
@@ -74,7 +69,7 @@ def _load(path: Path) -> Any:
 
 
 def _is_torchscript(path: Path) -> bool:
-    """Whether it is an archive that has the constants of compiled code; others hold pickles."""
+    """Return True for an archive with the constants of compiled code; other files hold pickles."""
     if not zipfile.is_zipfile(path):
         return False
     with zipfile.ZipFile(path) as archive:
@@ -82,7 +77,7 @@ def _is_torchscript(path: Path) -> bool:
 
 
 def _output_names(result: Any) -> list[str]:
-    """Names of the outputs, from the type that forward returns; none if only an answer can tell."""
+    """Return the names of the outputs for the return type of `forward`; none if only a call can tell."""
     if str(result) == "Tensor":
         return ["output"]
     if str(result).startswith("Tuple["):

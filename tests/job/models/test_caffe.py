@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from cluster_serving.job.models import load_model, prototxt
+from cluster_serving.job.models import load_model
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import ModelError
 from tests.support import writers
@@ -15,6 +15,7 @@ W, B = RNG.normal(size=(4, 3, 3, 3)).astype(np.float32), RNG.normal(size=4).asty
 SHAPES = [
     'input: "image" input_shape { dim: 1 dim: 3 dim: 8 dim: 8 }',
     'name: "net"  # old\ninput: "image"\ninput_dim: 1\ninput_dim: 3\ninput_dim: 8\ninput_dim: 8',
+    """name: "a" 'b', input: "image"; state < phase: TEST level: -1 > input_shape < dim: [1, 3, 8, 8] >""",
     "layer { name: 'image' type: 'Input' top: 'image' input_param { shape: { dim: 1 dim: 3 dim: 8 dim: 8 } } }",
 ]
 
@@ -73,13 +74,3 @@ def test_what_is_no_text_format_is_refused(tmp_path, text):
     (tmp_path / "net.prototxt").write_text(text)
     with pytest.raises(ModelError, match=r"net\.prototxt is not a Caffe network"):
         load(tmp_path)
-
-
-def test_text_format_is_read():
-    text = """name: "a b" # comment
-        layer { x: 1 x: -2.5e3, kind: MAX } layer < x: 3 >; list: [1, 2]"""
-    assert prototxt.parse(text) == {
-        "name": ["a b"],
-        "layer": [{"x": ["1", "-2.5e3"], "kind": ["MAX"]}, {"x": ["3"]}],
-        "list": ["1", "2"],
-    }

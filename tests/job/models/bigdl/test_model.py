@@ -94,6 +94,19 @@ def test_average_pooling(tmp_path, pad, ceil, included):
     np.testing.assert_allclose(served(tmp_path, module, x=x), expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("included", [True, False])
+def test_average_pooling_that_keeps_the_size(tmp_path, included):
+    x = random(3, 4, 9, 8)
+    sizes = {"kW": 3, "kH": 3, "dW": 2, "dH": 2, "padW": -1, "padH": -1, "ceilMode": False, "format": 0}
+    module = bigdl_module("SpatialAveragePooling", "", sizes | {"countIncludePad": included, "divide": True})
+    y = served(tmp_path, module, x=x)
+    assert y.shape == (3, 4, 5, 4)
+    # SAME pads a row on either side, and a column behind the image, which BigDL does not count.
+    rows, columns = 2 if not included else 3, 2
+    np.testing.assert_allclose(y[:, :, 0, 0], x[:, :, :2, :3].sum((2, 3)) / (3 * rows), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(y[:, :, 1, 3], x[:, :, 1:4, 6:].sum((2, 3)) / (3 * columns), rtol=1e-5, atol=1e-6)
+
+
 def test_average_pooling_of_the_whole_image_and_without_division(tmp_path):
     x = random(3, 4, 9, 8)
     sizes = {"kW": 2, "kH": 2, "dW": 1, "dH": 1, "padW": 0, "padH": 0, "ceilMode": False, "countIncludePad": True}
@@ -230,8 +243,46 @@ def test_weights_in_another_file_are_refused(tmp_path):
 def test_a_loop_is_refused(tmp_path):
     nodes = [bigdl_module("ReLU", "a", previous=["b"]), bigdl_module("ReLU", "b", previous=["a"])]
     save_bigdl(tmp_path, bigdl_graph(nodes, ["a"], ["b"]))
-    with pytest.raises(ModelError, match="its graph has a loop at 'b'"):
+    with pytest.raises(ModelError, match="its graph has a loop: b → a → b"):
         load(tmp_path)
+
+
+def test_a_node_that_the_graph_lacks_is_refused(tmp_path):
+    save_bigdl(tmp_path, bigdl_graph([bigdl_module("ReLU", "a", previous=["b"])], ["a"], ["a"]))
+    with pytest.raises(ModelError, match="its graph has no node 'b'"):
+        load(tmp_path)
+
+
+def test_a_graph_may_be_a_long_chain(tmp_path):
+    nodes = [bigdl_module("Input", "0")]
+    nodes += [bigdl_module("Identity", str(number), previous=[str(number - 1)]) for number in range(1, 3000)]
+    save_bigdl(tmp_path, bigdl_graph(nodes, ["0"], ["2999"]))
+    x = random(2, 3)
+    np.testing.assert_array_equal(load(tmp_path).predict([x])[0], x)
+
+
+def test_modules_in_modules_without_end_are_refused(tmp_path):
+    module = bigdl_module("Tanh")
+    for _ in range(1000):
+        module = bigdl_module("Sequential", modules=[module])
+    save_bigdl(tmp_path, module)
+    with pytest.raises(ModelError, match=r"net\.model is not a BigDL module that can be served: it is no protobuf"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("last", ["ConcatTable", "StaticGraph"])
+def test_the_outputs_of_a_sequence_are_numbered(tmp_path, last):
+    branches = [bigdl_module("Tanh", "t", previous=["x"]), bigdl_module("ReLU", "r", previous=["x"])]
+    if last == "ConcatTable":
+        module = bigdl_module("ConcatTable", modules=branches)
+    else:
+        module = bigdl_graph([bigdl_module("Input", "x"), *branches], ["x"], ["t", "r"])
+    save_bigdl(tmp_path, bigdl_module("Sequential", modules=[bigdl_module("Sequential", modules=[module])]))
+    model = load(tmp_path)
+    assert list(map(str, model.outputs)) == ["output_0: float32[...]", "output_1: float32[...]"]
+    x = random(2, 3)
+    np.testing.assert_allclose(model.predict([x])[1], np.maximum(x, 0))
+    np.testing.assert_allclose(load(tmp_path, outputs=("output_1",)).predict([x])[0], np.maximum(x, 0))
 
 
 def test_damage_anywhere_is_an_error_or_another_number_but_never_a_crash(tmp_path):

@@ -55,7 +55,7 @@ def test_names_dtypes_and_shapes_are_those_of_the_export(two):
     np.testing.assert_array_equal(half, b / 2)
     (half,) = load(two, inputs=("b", "a"), outputs=("half",)).predict([b, a])
     np.testing.assert_array_equal(half, b / 2)
-    with pytest.raises(ModelError, match="needs every one of its inputs, once: a, b"):
+    with pytest.raises(ModelError, match=r"needs every one of its inputs, once: a: float32\[\?, 3\], b: "):
         load(two, inputs=("a",))
 
 
