@@ -13,13 +13,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from cluster_serving.frontend.api import assets, docs, monitoring, page
+from cluster_serving.frontend.api import docs, monitoring, page
 from cluster_serving.frontend.api.original import grpc as original_grpc
 from cluster_serving.frontend.api.original import http as original_http
 from cluster_serving.frontend.api.requests import routes as requests
 from cluster_serving.frontend.api.v2 import grpc as v2_grpc
 from cluster_serving.frontend.api.v2 import http as v2_http
-from cluster_serving.frontend.api.v2.service import KServe
+from cluster_serving.frontend.api.v2.service import V2Service
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.errors import MethodNotAllowed, PathNotFound
 from cluster_serving.frontend.server.grpc import GrpcServer
@@ -28,7 +28,7 @@ from cluster_serving.frontend.server.middleware import AccessMiddleware
 from cluster_serving.frontend.server.responses import Json, error_response
 from cluster_serving.protocol.errors import ServingError
 
-_OPEN_PATHS = ("/", "/docs", "/openapi.json", "/json", "/bigdl", "/zoo-0.9", "/health/", "/v2/health/", *assets.PATHS)
+_OPEN_PATHS = ("/", "/docs", "/openapi.json", "/json", "/bigdl", "/zoo-0.9", "/health/", "/v2/health/", *page.PATHS)
 """Paths that need no API key: pages without data, and the question whether a server is alive, as probes have no key."""
 
 
@@ -43,7 +43,7 @@ def make(front: FrontEnd, ready: Callable[[list[str]], None]) -> HttpServer:
         TlsError: If the certificate cannot be used.
     """
     options = front.options
-    v2 = KServe(front)
+    v2 = V2Service(front)
     services = [v2_grpc.service(v2, front.offload), original_grpc.service(front)]
     grpc = GrpcServer(options, services, front.admission, front.metrics) if options.grpc_enabled else None
 
@@ -77,7 +77,7 @@ def make(front: FrontEnd, ready: Callable[[list[str]], None]) -> HttpServer:
     return HttpServer(app, options, ready, grpc)
 
 
-def routes(front: FrontEnd, v2: KServe) -> list[Route]:
+def routes(front: FrontEnd, v2: V2Service) -> list[Route]:
     """Return the routes of all APIs; they are searched in this order, so the most frequent come first."""
     return [
         *original_http.routes(front),

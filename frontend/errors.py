@@ -1,4 +1,4 @@
-"""Errors that only the front end raises; with those of `protocol.errors`, all that its clients can get."""
+"""Errors that only the front end raises. Its clients get these errors and those of `protocol.errors`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class ModelNotFound(ServingError):
-    """No job of this name is known."""
+    """There is no model or job of this name."""
 
     code = "MODEL_NOT_FOUND"
     http_status = 404
@@ -20,7 +20,7 @@ class ModelNotFound(ServingError):
 
 
 class RequestNotFound(ServingError):
-    """No request of this id is known, or its result is no longer kept."""
+    """There is no request of this id, or its result is no longer kept."""
 
     code = "REQUEST_NOT_FOUND"
     http_status = 404
@@ -28,7 +28,7 @@ class RequestNotFound(ServingError):
 
 
 class PathNotFound(ServingError):
-    """A front end has nothing at this path."""
+    """The front end has no resource at this path."""
 
     code = "NOT_FOUND"
     http_status = 404
@@ -36,7 +36,7 @@ class PathNotFound(ServingError):
 
 
 class MethodNotAllowed(ServingError):
-    """A front end does something else at this path."""
+    """The resource at this path has no such method."""
 
     code = "METHOD_NOT_ALLOWED"
     http_status = 405
@@ -44,7 +44,7 @@ class MethodNotAllowed(ServingError):
 
 
 class MalformedHttp(ServingError):
-    """A front end got what is not HTTP."""
+    """The bytes on a connection are not HTTP."""
 
     code = "MALFORMED_HTTP"
     http_status = 400
@@ -52,7 +52,7 @@ class MalformedHttp(ServingError):
 
 
 class HeadersTooLarge(ServingError):
-    """The address and the headers of a request to a front end are too large."""
+    """The URL and the headers of a request are larger than `maxHeaderBytes`."""
 
     code = "HEADERS_TOO_LARGE"
     http_status = 431
@@ -60,7 +60,7 @@ class HeadersTooLarge(ServingError):
 
 
 class BodyTimeout(ServingError):
-    """The body of a request to a front end did not arrive in time."""
+    """The body of a request did not arrive within `bodyTimeout`."""
 
     code = "BODY_TIMEOUT"
     http_status = 408
@@ -68,7 +68,7 @@ class BodyTimeout(ServingError):
 
 
 class Overloaded(ServingError):
-    """The front end has as many requests in flight as it may; nothing was queued."""
+    """The front end has reached `parallelism`, `maxConnections`, or lost a process; nothing was queued."""
 
     code = "OVERLOADED"
     http_status = 503
@@ -79,8 +79,8 @@ class RateLimited(ServingError):
     """The caller sends more requests than its rate allows; nothing was queued.
 
     Args:
-        message: The text.
-        retry_after: Seconds after which it is worth another try.
+        message: Text of the error.
+        retry_after: Seconds to wait before the next attempt.
     """
 
     code = "RATE_LIMITED"

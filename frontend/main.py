@@ -22,14 +22,14 @@ __all__ = ["HttpOptions", "main", "read_options"]
 
 
 def main(given: Sequence[str] | None = None) -> None:
-    """Run the front end until it is told to stop.
+    """Run the front end until SIGTERM or SIGINT.
 
     Args:
         given: Command line without the command; None for that of the process.
     """
     words = list(sys.argv[1:] if given is None else given)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
-    # httpx would log the addresses of callbacks, in whose query there may be a secret.
+    # httpx would log the URLs of callbacks, whose query may hold a secret.
     for name in ("uvicorn", "httpx"):
         logging.getLogger(name).setLevel(logging.WARNING)
     try:
@@ -44,7 +44,7 @@ def main(given: Sequence[str] | None = None) -> None:
 
 
 def read_options(words: Sequence[str]) -> HttpOptions:
-    """Options as the command would have them, with the environment of this process.
+    """Return the options of the command, with the environment of this process.
 
     Raises:
         SettingsError: If an option cannot be used.
@@ -53,7 +53,7 @@ def read_options(words: Sequence[str]) -> HttpOptions:
 
 
 def _hash_key(words: Sequence[str]) -> None:
-    """Make an API key: the key itself for its user, its line for the file of keys on standard output."""
+    """Make an API key. The key goes to standard error, and its line for the file of keys to standard output."""
     if len(words) != 1 or words[0].startswith("-"):
         raise SettingsError("usage: cluster-serving-http hash-key NAME >> file of apiKeysFile")
     key, line = new_key(words[0])

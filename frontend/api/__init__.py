@@ -1,1 +1,1 @@
-"""What the front end answers: one subpackage or module per API."""
+"""The APIs of the front end: one subpackage or module each."""

@@ -1,4 +1,4 @@
-"""What operators ask: `/metrics` and `/health/…`."""
+"""Monitoring: `/metrics` and `/health/…`."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _PROMETHEUS = ("text/plain", "openmetrics")
 
 
 def routes(front: FrontEnd) -> list[Route]:
-    """The paths for operators."""
-    api = _Operation(front)
+    """Return the routes of monitoring."""
+    api = _Monitoring(front)
     return [
         Route("/metrics", api.metrics, methods=["GET"]),
         Route("/health/live", api.live, methods=["GET"]),
@@ -29,19 +29,19 @@ def routes(front: FrontEnd) -> list[Route]:
     ]
 
 
-class _Operation:
+class _Monitoring:
     def __init__(self, front: FrontEnd) -> None:
         self._front = front
 
     async def metrics(self, request: Request) -> Response:
         note(request, "metrics")
         accepted = request.headers.get("accept", "")
-        # Prometheus and its relatives say what they want; the original's readers do not.
+        # Prometheus names its formats in the header Accept; the original's clients do not.
         if not any(kind in accepted for kind in _PROMETHEUS):
             return Json(self._front.metrics.as_json())
         front, registry, limit = self._front, self._front.registry, self._front.dispatch.limit
         queues: dict[JobLabels, int] = {}
-        # Without Redis there are none to tell of; the rest matters then more than ever.
+        # Without Redis the lengths are unknown, but the other metrics are still wanted.
         with suppress(ServingError):
             models = await registry.versions()
             lengths = await registry.queue_lengths(models)

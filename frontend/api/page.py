@@ -1,16 +1,18 @@
-"""The page `/ui`: what it shows."""
+"""The page `/ui`: its files, and the data that it shows."""
 
 from __future__ import annotations
 
+import mimetypes
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from cluster_serving.frontend.api import assets
 from cluster_serving.frontend.api.original.http import describe
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.models.registry import ServedModel
@@ -19,39 +21,66 @@ from cluster_serving.frontend.server.responses import Json
 from cluster_serving.protocol.keys import stats_key
 from cluster_serving.protocol.stats import LATENCY_BOUNDS_MS, JobStats
 
-_API_DOCS = "/docs"
+_INDEX = "index.html"
+_FILES = {
+    "/ui" if path.name == _INDEX else f"/ui/{path.name}": path
+    for path in sorted((Path(__file__).parents[1] / "ui").iterdir())
+}
+
+PATHS = frozenset(_FILES)
+"""Paths of the files; they need no API key, because they hold no data."""
+
+_HEADERS = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' blob:; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    # Without it a browser might mix files of two versions after an upgrade.
+    "cache-control": "no-cache",
+}
 
 
 def routes(front: FrontEnd) -> list[Route]:
-    """The paths of the page."""
+    """Return the routes of the page and of its files."""
 
     async def data(request: Request) -> Response:
         note(request, "page")
-        return Json(await _data(front, request), headers={"cache-control": "no-store"})
+        return Json(await _data(front), headers={"cache-control": "no-store"})
 
-    return [*assets.routes(), Route("/ui/data", data, methods=["GET"])]
+    files = [Route(address, _sender(path), methods=["GET"]) for address, path in _FILES.items()]
+    return [*files, Route("/ui/data", data, methods=["GET"])]
 
 
-async def _data(front: FrontEnd, request: Request) -> dict[str, Any]:
-    """All that the page shows, as it is now; rates are the page's own differences of two of these."""
+def _sender(path: Path) -> Callable[[Request], Awaitable[Response]]:
+    content, kind = path.read_bytes(), mimetypes.guess_type(path.name)[0]
+
+    async def send(_: Request) -> Response:
+        return Response(content, media_type=kind, headers=_HEADERS)
+
+    return send
+
+
+async def _data(front: FrontEnd) -> dict[str, Any]:
+    """Return the data that the page shows. The page computes rates from the differences of two such answers."""
     registry, dispatch = front.registry, front.dispatch
     models = await registry.versions()
 
     def totals(pipeline: Any, job: str) -> None:
         pipeline.hgetall(stats_key(job))
 
-    found = await dispatch.ask_all([model.job for model in models], totals)
+    stats = await dispatch.ask_all([model.job for model in models], totals)
     queues = await registry.queue_lengths(models)
-    has_docs = any(getattr(route, "path", "") == _API_DOCS for route in request.app.routes)
     return {
-        # Only differences of it count.
+        # The page uses only differences of times, so the clocks of server and browser may differ.
         "time": time.time() * 1000,
         "latencyBounds": LATENCY_BOUNDS_MS,
-        "apiDocs": _API_DOCS if has_docs else "",
+        "apiDocs": "/docs",
         "flinkUrl": front.options.flink_address,
         "models": [
             _described(model, queue, JobStats.read(fields))
-            for model, queue, (fields,) in zip(models, queues, found, strict=True)
+            for model, queue, (fields,) in zip(models, queues, stats, strict=True)
         ],
     }
 

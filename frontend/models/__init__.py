@@ -1,1 +1,1 @@
-"""The models that the front end serves, and the way of a request to them."""
+"""The models that the front end serves, the way of requests to their jobs, and the jobs' health."""

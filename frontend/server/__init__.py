@@ -1,1 +1,1 @@
-"""Listening: HTTP, gRPC, and what guards both."""
+"""The HTTP and gRPC servers, and the limits that apply to both."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from cluster_serving.frontend.errors import Overloaded, RateLimited
 from cluster_serving.frontend.options import HttpOptions
 from cluster_serving.frontend.server.keys import Keys
+from cluster_serving.protocol.compat import timeout as time_limit
 
 
 class Admission:
@@ -138,9 +139,9 @@ class ConcurrencyLimit:
             raise Overloaded(f"{state}; no more are taken")
         self.waiting += 1
         try:
-            async with asyncio.timeout(timeout):
+            async with time_limit(timeout):
                 await self._places.acquire()
-        except TimeoutError:
+        except asyncio.TimeoutError:
             raise Overloaded(f"{state}; none of them was answered within {timeout:g} s") from None
         finally:
             self.waiting -= 1

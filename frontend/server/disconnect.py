@@ -1,8 +1,9 @@
-"""Giving up a request whose client went away."""
+"""Cancellation of the work for clients that close the connection."""
 
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Awaitable
 from typing import TypeVar
 
@@ -11,14 +12,18 @@ from starlette.requests import ClientDisconnect, Request
 T = TypeVar("T")
 
 _PATIENCE = 0.05
-"""Seconds after which it is worth watching for the client: most requests are answered before."""
+"""Seconds after which the connection is watched: most requests are answered before."""
 
 
 async def unless_disconnected(request: Request, work: Awaitable[T]) -> T:
-    """Await some work; cancel it if the client goes away. The body must have been read.
+    """Await some work, and cancel the work if the client closes the connection.
+
+    Args:
+        request: The request, whose body has been read.
+        work: The work.
 
     Raises:
-        ClientDisconnect: It went away.
+        ClientDisconnect: If the client has closed the connection.
     """
     loop = asyncio.get_running_loop()
     watcher = _Watcher(request)
@@ -27,7 +32,7 @@ async def unless_disconnected(request: Request, work: Awaitable[T]) -> T:
     try:
         return await work
     except asyncio.CancelledError:
-        if watcher.gone and (task := asyncio.current_task()) is not None and task.uncancel() == 0:
+        if watcher.disconnected and _uncancel() == 0:
             raise ClientDisconnect from None
         raise
     finally:
@@ -35,11 +40,18 @@ async def unless_disconnected(request: Request, work: Awaitable[T]) -> T:
         watcher.stop()
 
 
+def _uncancel() -> int:
+    """Take one cancellation of this task back, and return the number of the others."""
+    task = asyncio.current_task()
+    # Before 3.11, Python does not count cancellations.
+    return task.uncancel() if sys.version_info >= (3, 11) and task is not None else 0
+
+
 class _Watcher:
     def __init__(self, request: Request) -> None:
         self._request = request
         self._task: asyncio.Task[None] | None = None
-        self.gone = False
+        self.disconnected = False
 
     def start(self, waiter: asyncio.Task[object] | None) -> None:
         self._task = asyncio.create_task(self._watch(waiter))
@@ -51,6 +63,6 @@ class _Watcher:
     async def _watch(self, waiter: asyncio.Task[object] | None) -> None:
         while (await self._request.receive())["type"] != "http.disconnect":
             pass
-        self.gone = True
+        self.disconnected = True
         if waiter is not None:
             waiter.cancel()

@@ -1,4 +1,4 @@
-"""Listening: uvicorn, with HTTP, HTTPS and gRPC in one process, and limits that it does not have by itself."""
+"""The server: uvicorn with HTTP, HTTPS and gRPC in one process."""
 
 from __future__ import annotations
 
@@ -19,24 +19,27 @@ from cluster_serving.frontend.server.protocol import limited
 
 
 class HttpServer(Server):
-    """Serves an application on all addresses of the options; stops when told to, once it has answered.
+    """Serves an application on all ports of the options; answers all accepted requests before it stops.
 
     Args:
         app: The application.
-        options: Where and how to listen.
-        ready: Told the URLs when it listens.
-        grpc: Started and stopped with it; None for none.
+        options: Ports and limits.
+        ready: Function that is called with the URLs when the server listens.
+        grpc: gRPC server that starts and stops with this one; None for none.
+
+    Attributes:
+        urls: URLs of all ports; empty until the server listens.
 
     Raises:
-        TlsError: The certificate cannot be used.
+        TlsError: If the certificate cannot be used.
     """
 
     def __init__(
         self,
         app: ASGIApp,
         options: HttpOptions,
-        ready: Callable[[list[str]], None] = lambda _: None,
-        grpc: GrpcServer | None = None,
+        ready: Callable[[list[str]], None],
+        grpc: GrpcServer | None,
     ) -> None:
         super().__init__(
             uvicorn.Config(
@@ -59,10 +62,10 @@ class HttpServer(Server):
         self._tls = tls.server_context(options) if options.https_enabled else None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen on all addresses.
+        """Listen on all ports.
 
         Raises:
-            ListenError: One is taken or not of this machine.
+            ListenError: If a port is taken, or the address is not of this machine.
         """
         options = self._options
         wanted = [("http", options.port)] if options.plain_http_enabled else []
@@ -84,10 +87,10 @@ class HttpServer(Server):
         self._ready(self.urls)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Take no more requests, and answer those that are there; HTTP and gRPC at the same time."""
+        """Accept no more requests and answer those in progress, over HTTP and gRPC at the same time."""
         if self._grpc is not None:
             self._grpc.begin_stop()
-        # Its last step closes the front end, which waits for gRPC.
+        # The last step is the end of the lifespan, which waits for gRPC and closes the front end.
         await super().shutdown(sockets)
 
     def _protocol(self) -> asyncio.Protocol:
@@ -109,7 +112,7 @@ class HttpServer(Server):
 
 def run(server: HttpServer) -> None:
     """Serve until SIGTERM or SIGINT."""
-    # What is loaded by now stays. To look through it for garbage again and again costs pauses of tens of milliseconds.
+    # Loaded modules stay; without them, the garbage collector saves pauses of tens of milliseconds.
     gc.collect()
     gc.freeze()
     try:

@@ -1,4 +1,4 @@
-"""API keys: a file of their hashes, a line `name:hash` for each."""
+"""API keys, in a file with a line `name:hash` for each."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ log = logging.getLogger(__name__)
 
 _LINE = re.compile(r"([A-Za-z0-9_.@-]{1,64}):([0-9a-f]{64})")
 _RECHECK = 5.0
+"""Seconds after which the file is checked for changes."""
 
 
 class KeysError(Exception):
-    """The file of keys cannot be used; the message names the line."""
+    """The file of API keys cannot be used; the message names the line."""
 
 
 class Keys:
-    """The keys of a file; a change of it counts within seconds, once it can be read.
+    """API keys of a file. A change of the file takes effect within seconds, unless the file cannot be read.
 
     Args:
         path: The file.
 
     Raises:
-        KeysError: It cannot be read.
+        KeysError: If the file cannot be read.
     """
 
     def __init__(self, path: Path) -> None:
@@ -40,28 +41,28 @@ class Keys:
         self._read()
 
     def owner(self, key: str) -> str:
-        """Name of whom a key was given to.
+        """Return the name of a key.
 
         Raises:
-            Unauthenticated: The key is unknown, or missing (empty).
+            Unauthenticated: If the key is unknown, or empty.
         """
         if time.monotonic() - self._checked_at > _RECHECK:
             try:
                 self._read()
             except KeysError as error:
-                # Somebody may just be writing it, and requests with good keys are not to blame.
-                log.warning("the API keys that were read before stay in force: %s", error)
+                # The file may be half written at this moment, and requests with known keys must go on.
+                log.warning("the API keys that were read before remain valid: %s", error)
         if not key:
             raise Unauthenticated("an API key is needed: Authorization: Bearer <key>, or X-API-Key: <key>")
         digest = hash_of(key).encode()
-        found = ""
-        # All of them, so that the time says nothing about which one fits.
+        owner = ""
+        # All hashes are compared, so that the time does not tell which one matches.
         for name, known in self._hashes.items():
             if hmac.compare_digest(digest, known):
-                found = name
-        if not found:
+                owner = name
+        if not owner:
             raise Unauthenticated("the API key is unknown")
-        return found
+        return owner
 
     def _read(self) -> None:
         self._checked_at = time.monotonic()
@@ -78,7 +79,7 @@ class Keys:
                 continue
             match = _LINE.fullmatch(line.strip())
             if match is None:
-                # Not the line itself: somebody may have written a key into it.
+                # The message does not quote the line, which may hold a key by mistake.
                 raise KeysError(
                     f"{self._path}, line {number}: expected name:hash, as `cluster-serving-http hash-key` writes it"
                 )
@@ -87,7 +88,7 @@ class Keys:
 
 
 def hash_of(key: str) -> str:
-    """SHA-256 of a key: it is random and long, so a slow hash would protect nothing more."""
+    """Return the SHA-256 of a key. Keys are long and random, so a slow hash would add no protection."""
     return hashlib.sha256(key.encode("utf8", "surrogateescape")).hexdigest()
 
 
@@ -95,13 +96,13 @@ def new_key(name: str) -> tuple[str, str]:
     """Make a key.
 
     Args:
-        name: Whom it is for.
+        name: Name of the user.
 
     Returns:
         The key, and its line for the file.
 
     Raises:
-        KeysError: The name cannot be in the file.
+        KeysError: If the file cannot hold the name.
     """
     key = secrets.token_urlsafe(32)
     line = f"{name}:{hash_of(key)}"

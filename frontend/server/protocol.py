@@ -1,4 +1,4 @@
-"""What uvicorn does not have: limits on what comes before a body, and refusals in the form of all errors."""
+"""Limits that uvicorn lacks: time and size of headers, number of connections; errors in the form of the other ones."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ _REASONS = {400: b"Bad Request", 431: b"Request Header Fields Too Large"}
 
 
 def limited(options: HttpOptions) -> type[asyncio.Protocol]:
-    """A protocol for uvicorn with the limits of the options."""
+    """Return a protocol class for uvicorn, with the limits of the options."""
 
     class Limited(_LimitedProtocol):
-        longest = options.header_timeout
-        most = options.max_header_bytes
-        most_connections = options.max_connections
+        header_timeout = options.header_timeout
+        max_header_bytes = options.max_header_bytes
+        max_connections = options.max_connections
 
     return Limited
 
 
 class _LimitedProtocol(HttpToolsProtocol):
-    longest: float
-    most: int
-    most_connections: int
+    header_timeout: float
+    max_header_bytes: int
+    max_connections: int
     _timer: asyncio.TimerHandle | None = None
-    _bytes = 0
-    _moved = False
+    _unused_bytes = 0
+    _progressed = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -46,28 +46,28 @@ class _LimitedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        self._moved = False
+        self._progressed = False
         super().data_received(data)
-        # What completes nothing and is no body belongs to a head, to a trailer or to the extension of a chunk.
-        self._bytes = 0 if self._moved else self._bytes + len(data)
-        if self._bytes > self.most:
+        # Bytes that complete no part and are no body belong to headers, to a trailer or to a chunk extension.
+        self._unused_bytes = 0 if self._progressed else self._unused_bytes + len(data)
+        if self._unused_bytes > self.max_header_bytes:
             self._end()
             self._refuse(_TOO_LARGE)
         elif self.cycle is not None and self.cycle.response_complete:
-            # It ends the wait for a next request (keepAliveTimeout), also if it is the rest of one that is answered.
+            # Any data ends the wait for the next request (keepAliveTimeout), even the rest of an answered one.
             self._begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        # Trailers, which come behind a body, are none of the headers, and nobody asks for them.
+        # Trailers, which follow a body, are not headers, and no API uses them.
         if self._timer is not None:
             super().on_header(name, value)
 
     def on_body(self, body: bytes) -> None:
-        self._moved = True
+        self._progressed = True
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        self._moved = True
+        self._progressed = True
         super().on_message_complete()
 
     def on_message_begin(self) -> None:
@@ -75,13 +75,13 @@ class _LimitedProtocol(HttpToolsProtocol):
         self._begin()
 
     def on_headers_complete(self) -> None:
-        self._moved = True
+        self._progressed = True
         self._end()
         served = self.app
-        # A head that arrives in one piece is complete before its bytes are counted.
-        if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > self.most:
+        # Headers that arrive in one piece are complete before their bytes are counted.
+        if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > self.max_header_bytes:
             self.app = _refused(_TOO_LARGE)
-        elif len(self.connections) > self.most_connections:
+        elif len(self.connections) > self.max_connections:
             self.app = _refused(_FULL)
         super().on_headers_complete()
         self.app = served
@@ -91,7 +91,7 @@ class _LimitedProtocol(HttpToolsProtocol):
 
     def _begin(self) -> None:
         if self._timer is None:
-            self._timer = self.loop.call_later(self.longest, self._too_slow)
+            self._timer = self.loop.call_later(self.header_timeout, self._too_slow)
 
     def _end(self) -> None:
         if self._timer is not None:
@@ -105,7 +105,7 @@ class _LimitedProtocol(HttpToolsProtocol):
 
     def _refuse(self, error: ServingError) -> None:
         if self.cycle is not None and self.cycle.response_started and not self.cycle.response_complete:
-            # In the middle of an answer there is no room for another one.
+            # In the middle of a response, another one cannot be sent.
             self.transport.close()
         elif not self.transport.is_closing():
             body = bytes(error_response(error).body)
@@ -117,7 +117,7 @@ class _LimitedProtocol(HttpToolsProtocol):
 
 
 def _refused(error: ServingError) -> Response:
-    """An application that answers with an error and hangs up."""
+    """Return an application that answers with an error and closes the connection."""
     response = error_response(error)
     response.headers["connection"] = "close"
     return response

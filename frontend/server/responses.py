@@ -1,4 +1,4 @@
-"""What the HTTP protocols share: reading bodies, and writing JSON and errors."""
+"""Bodies of HTTP requests, and responses in JSON: of results and of errors."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from starlette.responses import Response
 
 from cluster_serving.frontend.errors import BodyTimeout, RateLimited
 from cluster_serving.frontend.options import HttpOptions
+from cluster_serving.protocol.compat import timeout
 from cluster_serving.protocol.errors import RequestTooLarge, ServingError
 
 _RETRY_AFTER = {"QUEUE_FULL": 1, "OVERLOADED": 1, "REDIS_UNAVAILABLE": 1}
+"""Seconds in the header Retry-After, by code of the error."""
 
 
 async def read_body(request: Request, options: HttpOptions, most: int | None = None) -> bytes:
@@ -24,12 +26,12 @@ async def read_body(request: Request, options: HttpOptions, most: int | None = N
     Args:
         request: The request.
         options: Limits.
-        most: Most bytes, if they are fewer than usual.
+        most: Most bytes; None for `maxBodyBytes`, which always holds.
 
     Raises:
-        RequestTooLarge: It is larger than allowed.
-        BodyTimeout: It did not arrive in time.
-        ClientDisconnect: The client went away.
+        RequestTooLarge: If the body is larger.
+        BodyTimeout: If the body does not arrive in time.
+        ClientDisconnect: If the client closes the connection.
     """
     limit = options.max_body_bytes if most is None else min(most, options.max_body_bytes)
     message = f"the body is larger than {limit} bytes{' (maxBodyBytes)' if limit == options.max_body_bytes else ''}"
@@ -39,7 +41,7 @@ async def read_body(request: Request, options: HttpOptions, most: int | None = N
     chunks: list[bytes] = []
     size = 0
     try:
-        async with asyncio.timeout(options.body_timeout):
+        async with timeout(options.body_timeout):
             while True:
                 part = await request.receive()
                 if part["type"] == "http.disconnect":
@@ -51,12 +53,12 @@ async def read_body(request: Request, options: HttpOptions, most: int | None = N
                 chunks.append(chunk)
                 if not part.get("more_body", False):
                     return chunk if len(chunks) == 1 else b"".join(chunks)
-    except TimeoutError:
+    except asyncio.TimeoutError:
         raise BodyTimeout(f"the body did not arrive within {options.body_timeout:g} s (bodyTimeout)") from None
 
 
 def dumps(content: Any) -> bytes:
-    """Write JSON; numpy arrays may be part of it, and what is no number in JSON (NaN, infinity) becomes null."""
+    """Write JSON. The content may have numpy arrays; NaN and infinity, which JSON lacks, become null."""
     return orjson.dumps(content, _as_list, orjson.OPT_SERIALIZE_NUMPY)
 
 
@@ -71,7 +73,7 @@ class Json(Response):
 
 
 def error_headers(error: ServingError) -> dict[str, str]:
-    """Headers that belong to an error."""
+    """Return the headers of the response to an error."""
     if isinstance(error, RateLimited):
         return {"retry-after": str(max(1, math.ceil(error.retry_after)))}
     if error.code in _RETRY_AFTER:
@@ -80,26 +82,26 @@ def error_headers(error: ServingError) -> dict[str, str]:
 
 
 def error_response(error: ServingError) -> Response:
-    """The answer to a request that failed as a whole."""
+    """Return the response to a request that failed as a whole."""
     headers = error_headers(error)
     if isinstance(error, BodyTimeout):
-        # The rest of the body is not read, so nothing else can follow on this connection.
+        # The rest of the body is not read, so no other request can follow on this connection.
         headers["connection"] = "close"
     return Json({"error": error.message, "code": error.code}, error.http_status, headers)
 
 
 def worst(errors: Sequence[ServingError]) -> ServingError:
-    """The error that a response of several is marked with."""
+    """Return the error that determines the status of a response with several errors."""
     return max(errors, key=lambda error: error.http_status)
 
 
 def failures(outcomes: Sequence[object]) -> Mapping[int, ServingError]:
-    """The errors among outcomes, by position."""
+    """Return the errors among outcomes, by position."""
     return {index: outcome for index, outcome in enumerate(outcomes) if isinstance(outcome, ServingError)}
 
 
 def _as_list(value: Any) -> Any:
-    # What orjson does not write by itself: arrays of dtypes without a number type in it.
+    # orjson writes arrays by itself, except those of dtypes that it does not know.
     if hasattr(value, "tolist"):
         return value.tolist()
     raise TypeError(f"{type(value).__name__} has no JSON form")

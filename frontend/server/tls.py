@@ -1,4 +1,4 @@
-"""Certificates and keys, of PEM and PKCS12 files."""
+"""Certificates and private keys from PEM and PKCS12 files."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class TlsError(Exception):
 
 
 def server_context(options: HttpOptions) -> ssl.SSLContext:
-    """The server's side of TLS.
+    """Return the TLS context of the HTTPS server.
 
     Raises:
-        TlsError: The files of the options cannot be used.
+        TlsError: If the files of the options cannot be used.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -34,7 +34,7 @@ def server_context(options: HttpOptions) -> ssl.SSLContext:
         return context
     path = options.https_key_store_path
     key_pem, certificates_pem = server_pem(options)
-    # Python's ssl reads keys from files alone.
+    # Python's ssl reads keys only from files.
     handle, name = tempfile.mkstemp()
     try:
         with os.fdopen(handle, "wb") as file:
@@ -48,10 +48,10 @@ def server_context(options: HttpOptions) -> ssl.SSLContext:
 
 
 def server_pem(options: HttpOptions) -> tuple[bytes, bytes]:
-    """The server's private key and certificate chain, as PEM.
+    """Return the server's private key and certificate chain, as PEM.
 
     Raises:
-        TlsError: The files of the options cannot be used.
+        TlsError: If the files of the options cannot be used.
     """
     path = options.https_key_store_path
     if not path:
@@ -63,10 +63,10 @@ def server_pem(options: HttpOptions) -> tuple[bytes, bytes]:
 
 
 def certificates(path: str, token: SecretStr) -> str:
-    """The certificates in a trust store, as PEM text.
+    """Return the certificates of a trust store, as PEM text.
 
     Raises:
-        TlsError: There are none, or the file cannot be read.
+        TlsError: If the file has no certificates, or cannot be read.
     """
     data = _bytes(path)
     if b"-----BEGIN CERTIFICATE-----" in data:

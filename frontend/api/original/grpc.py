@@ -1,6 +1,6 @@
 """The gRPC service of the original's front end, `grpc.FrontEndGRPCService`.
 
-Source: frontEndGRPC.proto of analytics-zoo 0.12; what `Predict` returns is the JSON list of its predictions.
+Source: frontEndGRPC.proto of analytics-zoo 0.12. `Predict` returns the JSON list of its predictions.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _WELCOME = "welcome to analytics zoo grpc serving frontend"
 
 def service(front: FrontEnd) -> Service:
     """Return the service of a front end."""
-    api = OriginalService(front)
+    api = _Methods(front)
     return Service(
         NAME,
         {
@@ -41,22 +41,16 @@ def service(front: FrontEnd) -> Service:
     )
 
 
-class OriginalService:
-    """The methods of the service; each takes a message, and the call that it came with.
-
-    Args:
-        front: What answers.
-    """
+class _Methods:
+    """The methods of the service; each takes a message and the call."""
 
     def __init__(self, front: FrontEnd) -> None:
         self._front = front
 
     async def ping(self, message: Any, call: Call) -> Any:
-        """Answer Ping."""
         return original.StringReply(message=_WELCOME)
 
     async def metrics(self, message: Any, call: Call) -> Any:
-        """Answer GetMetrics."""
         reply = original.MetricsReply()
         for row in self._front.metrics.as_json():
             times = {name: row[name] for name in ("meanRate", "mean", "median", "stdDev")}
@@ -66,11 +60,7 @@ class OriginalService:
         return reply
 
     async def models(self, message: Any, call: Call) -> Any:
-        """Answer GetAllModels, GetModelsWithName and GetModelsWithNameAndVersion.
-
-        Raises:
-            ModelNotFound: There is no such model.
-        """
+        # GetAllModels has neither name nor version, GetModelsWithName no version.
         name, version = getattr(message, "modelName", ""), getattr(message, "modelVersion", "")
         if name:
             await self._front.registry.model(name, version)
@@ -81,11 +71,6 @@ class OriginalService:
         return reply
 
     async def predict(self, message: Any, call: Call) -> Any:
-        """Answer Predict.
-
-        Raises:
-            ServingError: An instance failed; the first one's error.
-        """
         model = await self._front.registry.model(message.modelName, message.modelVersion)
         call.model = model.name
         body = message.input.encode()

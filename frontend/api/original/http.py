@@ -25,9 +25,9 @@ from cluster_serving.protocol.results import Outputs
 from cluster_serving.protocol.slots import TensorSpec
 from cluster_serving.settings.addresses import LOOPBACK
 
-# Programs look for the line of their version.
+# Programs search for the line of their version.
 _WELCOME = "welcome to BigDL web serving frontend\nwelcome to analytics zoo web serving frontend\n"
-# Letter for letter the original's.
+# The text of the original, letter for letter.
 _SECURED = "model secured secrect and salt succeed to put in redis"
 _MAX_SECRET_BYTES = 64 << 10
 _ANY_METHOD = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
@@ -35,11 +35,11 @@ _FORMATS: tuple[str, ...] = get_args(ResponseFormat)
 
 
 def routes(front: FrontEnd) -> list[Route]:
-    """The paths of this API."""
-    api = _Original(front)
+    """Return the routes of this API."""
+    api = _OriginalRoutes(front)
     made = [Route("/predict", api.predict, methods=["POST"])]
     for name in _FORMATS:
-        # A client that knows an address alone asks for its format by a longer address.
+        # For clients that can only be given an address: the path selects the format.
         made += [
             Route(f"/{name}/predict", api.formatted(cast("ResponseFormat", name)), methods=["POST"]),
             Route(f"/{name}", api.welcome, methods=_ANY_METHOD),
@@ -57,7 +57,7 @@ def routes(front: FrontEnd) -> list[Route]:
 
 
 def describe(model: ServedModel) -> dict[str, Any]:
-    """What clients may know of a model."""
+    """Return the description of a model for clients."""
     loaded = model.loaded
     states = [report.state for report in model.reports]
     return {
@@ -79,10 +79,10 @@ def describe(model: ServedModel) -> dict[str, Any]:
 async def answer(
     front: FrontEnd, request: Request, model: ServedModel, records: Sequence[instances.Record | InvalidInput]
 ) -> list[Outputs | ServingError]:
-    """Answer the records of a request; what is wrong with one stands in its place.
+    """Answer the records of a request; an invalid record has its error in its place.
 
     Raises:
-        ClientDisconnect: The client went away; its requests are withdrawn.
+        ClientDisconnect: If the client disconnects; its requests are withdrawn then.
     """
     good = [record for record in records if not isinstance(record, ServingError)]
     answers: list[Outputs | ServingError] = []
@@ -104,7 +104,7 @@ async def answer(
 async def predictions_response(
     front: FrontEnd, outcomes: Sequence[Outputs | ServingError], response_format: ResponseFormat, model: ServedModel
 ) -> Response:
-    """The response to `/predict`: 200, or the status of the worst error with all that there is."""
+    """Return the response to `/predict`: status 200, or the status of the worst error, with all predictions."""
     filter_text = model.loaded.post_processing if model.loaded else ""
     failed = failures(outcomes)
     error = worst(list(failed.values())) if failed else None
@@ -122,11 +122,11 @@ async def predictions_response(
 
 
 def priority_of(request: Request) -> str:
-    """Header X-Priority; the dispatcher refuses unknown values."""
+    """Return the header X-Priority; the dispatcher refuses unknown values."""
     return request.headers.get("x-priority", NORMAL).lower()
 
 
-class _Original:
+class _OriginalRoutes:
     def __init__(self, front: FrontEnd) -> None:
         self._front = front
 
@@ -146,7 +146,7 @@ class _Original:
         options = self._front.options
         if request.scope["query_string"]:
             response_format = _asked_format(request, response_format)
-        # Whatever its content type: the guides' calls have curl's default.
+        # The content type is ignored: the calls of the original's guides have that of curl.
         body = await read_body(request, options)
         path = request.path_params
         model = await self._front.registry.model(path.get("name", ""), path.get("version", ""))
@@ -166,8 +166,8 @@ class _Original:
         return Json([describe(model) for model in listed if not name or model.name == name])
 
     async def model(self, request: Request) -> Response:
-        found = await self._front.registry.model(request.path_params["name"], request.path_params["version"])
-        return Json(describe(found))
+        path = request.path_params
+        return Json(describe(await self._front.registry.model(path["name"], path["version"])))
 
     async def model_secure(self, request: Request) -> Response:
         options = self._front.options
@@ -178,23 +178,23 @@ class _Original:
             )
         origin = request.headers.get("origin")
         if origin not in (None, *options.cors_origins) and not _is_own(str(origin), request, options.interface):
-            # A browser lets every web page send a form here, from the machine of a developer, say.
+            # A browser lets any web page send a form to this server, for instance on the machine of a developer.
             raise Forbidden("a page of another origin may not replace the secret of the models; see corsOrigins")
         body = await read_body(request, options, _MAX_SECRET_BYTES)
         try:
             fields = parse_qs(body.decode(), strict_parsing=True, max_num_fields=16)
             secret, salt = fields["secret"][-1], fields["salt"][-1]
         except (ValueError, KeyError):
-            # What was sent may be a secret, so it is not repeated.
+            # The body may hold a secret, so the message does not repeat it.
             raise InvalidInput("the body is not secret=…&salt=…, both with a value") from None
         await self._front.registry.store_secret({"secret": secret, "salt": salt})
         return PlainTextResponse(_SECURED)
 
 
 def _is_own(origin: str, request: Request, interface: str) -> bool:
-    """Whether a page of this server asks.
+    """Return True if the origin is a page of this server.
 
-    The header Host is no help: a page of another server may give that a name which leads here.
+    The header Host is not trusted: the name of another server may resolve to the address of this one.
     """
     try:
         parts = urlsplit(origin)

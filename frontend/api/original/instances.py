@@ -1,4 +1,4 @@
-"""From the JSON body `{"instances": […]}` to the requests of a job."""
+"""The JSON body `{"instances": […]}`, and its conversion to requests of a job."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def parse(body: bytes) -> dict[str, Any]:
     """Read a JSON object.
 
     Raises:
-        InvalidInput: The body is not one; the message says where it breaks.
-        RequestTooLarge: It holds too many values.
+        InvalidInput: If the body is no JSON object; the message says at which position.
+        RequestTooLarge: If the body holds too many values.
     """
     if not body:
         raise InvalidInput("the body is empty; expected a JSON object")
@@ -40,20 +40,20 @@ def parse(body: bytes) -> dict[str, Any]:
 
 
 def instances_of(content: Mapping[str, Any], most: int) -> list[Any]:
-    """The instances of a parsed body.
+    """Return the instances of a parsed body.
 
     Args:
-        content: From `parse`.
-        most: How many are allowed.
+        content: The body, from `parse`.
+        most: Most instances that are allowed.
 
     Raises:
-        InvalidInput: There are none.
-        RequestTooLarge: There are too many.
+        InvalidInput: If there are no instances.
+        RequestTooLarge: If there are more than `most`.
     """
     instances = content.get("instances")
     if not isinstance(instances, list):
-        found = "has no 'instances'" if instances is None else f"has {_kind(instances)} as 'instances'"
-        raise InvalidInput(f"the body {found}; {EXPECTED}")
+        problem = "has no 'instances'" if instances is None else f"has {_kind(instances)} as 'instances'"
+        raise InvalidInput(f"the body {problem}; {EXPECTED}")
     if not instances:
         raise InvalidInput(f"'instances' is empty; {EXPECTED}")
     if len(instances) > most:
@@ -64,7 +64,7 @@ def instances_of(content: Mapping[str, Any], most: int) -> list[Any]:
 
 
 def read(body: bytes, most: int, model: SlotReport | None) -> list[Record | InvalidInput]:
-    """Read a body; see `parse`, `instances_of` and `to_records`."""
+    """Read the requests of a body; see `parse`, `instances_of` and `to_records`."""
     return to_records(instances_of(parse(body), most), model)
 
 
@@ -75,32 +75,32 @@ def read_submission(
 
     Args:
         body: JSON.
-        most: How many instances are allowed.
-        models: What they expect, by name; with an empty name the one that is meant if the body names none.
+        most: Most instances that are allowed.
+        models: Inputs of the models by name; the empty name is the default model's.
 
     Returns:
-        What the body has beside its instances, and the requests.
+        The fields of the body without its instances, and the requests.
 
     Raises:
-        InvalidInput: See `parse` and `instances_of`.
-        RequestTooLarge: See there.
+        InvalidInput: If the body is no JSON object, or has no instances.
+        RequestTooLarge: If the body holds too many values or instances.
     """
     content = parse(body)
-    asked = instances_of(content, most)
+    instances = instances_of(content, most)
+    del content["instances"]
     name = content.get("model", "")
-    records = to_records(asked, models.get(name) if isinstance(name, str) else None)
-    return {key: value for key, value in content.items() if key != "instances"}, records
+    return content, to_records(instances, models.get(name) if isinstance(name, str) else None)
 
 
 def to_records(instances: Sequence[Any], model: SlotReport | None) -> list[Record | InvalidInput]:
-    """Convert instances to what is sent, each on its own.
+    """Convert each instance to a request of its own.
 
     Args:
         instances: JSON values.
-        model: What the model expects; None if that is not known.
+        model: Describes the inputs of the model; None if they are unknown.
 
     Returns:
-        A request, or what is wrong with the instance, for each.
+        A request, or the error, for each instance.
     """
     specs = model.inputs if model is not None else ()
     return [_record(index, instance, specs) for index, instance in enumerate(instances)]
@@ -120,7 +120,7 @@ def _record(index: int, instance: Any, specs: Sequence[TensorSpec]) -> Record | 
 
 
 def _expected(instance: Mapping[str, Any], specs: Sequence[TensorSpec]) -> dict[str, TensorSpec]:
-    """What the model expects under the names of the instance, which it matches by name or else by position."""
+    """Return the input of the model for each name of the instance, by name, or else by position."""
     by_name = {spec.name: spec for spec in specs}
     if by_name.keys() == instance.keys():
         return by_name

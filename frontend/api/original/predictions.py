@@ -1,4 +1,4 @@
-"""How predictions are written: plain JSON, or the texts of the original's HTTP server."""
+"""The forms of predictions: plain JSON, and the texts of the original's HTTP server."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _RANKED_BYTES = 16
 
 
 def written(outputs: Outputs | ServingError, response_format: ResponseFormat, filter_text: str = "") -> Any:
-    """One prediction, as a value for JSON.
+    """Return one prediction as a value for JSON.
 
-    | format  | is                                                                                                  |
+    | format  | value                                                                                               |
     |---------|-----------------------------------------------------------------------------------------------------|
     | json    | `{"value": […]}`; of several outputs `{"value": {name: […]}}`; of `topN` `{"value": [{"class": 3,     |
     |         | "prob": 0.9}, …]}`; of an error `{"error": message, "code": code}`                                  |
@@ -30,12 +30,12 @@ def written(outputs: Outputs | ServingError, response_format: ResponseFormat, fi
     |         | `NaN` for an error                                                                                  |
     | zoo-0.9 | text `{value=…}`, with `data=[…],shape=[…];`, or `[[class,value],…]`, or `NaN` for an error           |
 
-    The original left out the commas between the pairs of `topN`, so that its text was JSON for n = 1 alone.
+    The original omitted the commas between the pairs of `topN`, so that its text was JSON only for n = 1.
 
     Args:
-        outputs: What the job answered.
-        response_format: How to write it.
-        filter_text: `postProcessing` of the job; `pickTopN` has a text of its own.
+        outputs: Answer of the job.
+        response_format: Form of the prediction.
+        filter_text: `postProcessing` of the job; predictions of `pickTopN` have a form of their own.
     """
     if response_format == "json":
         return _as_json(outputs)
@@ -58,20 +58,20 @@ def body(
     filter_text: str = "",
     around: Mapping[str, Any] | None = None,
 ) -> bytes:
-    """The JSON of predictions.
+    """Write the JSON object of predictions.
 
     Args:
-        outcomes: What the job answered.
+        outcomes: Answers of the job.
         response_format: See `written`.
-        filter_text: Likewise.
-        around: What else is in the object.
+        filter_text: See `written`.
+        around: Further fields of the object.
     """
     predictions = [written(outcome, response_format, filter_text) for outcome in outcomes]
     return dumps({**(around or {}), "predictions": predictions})
 
 
 def size(outcomes: Sequence[Outputs | ServingError]) -> int:
-    """About how many bytes they are."""
+    """Return the approximate number of bytes of answers."""
     arrays = [array for outcome in outcomes if isinstance(outcome, dict) for array in outcome.values()]
     rankings = [ranking for outcome in outcomes if isinstance(outcome, list) for ranking in outcome]
     return sum(array.nbytes for array in arrays) + _RANKED_BYTES * sum(map(len, rankings))
@@ -88,7 +88,7 @@ def _as_json(outputs: Outputs | ServingError) -> dict[str, Any]:
 
 
 def _plain(array: Array) -> Any:
-    """What orjson can write: contiguous arrays of most dtypes as they are, others as lists."""
+    """Return a value that orjson can write: contiguous arrays of most dtypes as they are, others as lists."""
     if array.ndim and array.dtype.isnative and array.dtype.kind in "biuf" and array.flags.c_contiguous:
         return array
     if array.dtype.kind == "c":

@@ -1,1 +1,1 @@
-"""Asynchronous requests: `/v1/requests`."""
+"""Requests that are queued now and whose results are fetched later: `/v1/requests`."""

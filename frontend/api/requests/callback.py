@@ -1,4 +1,4 @@
-"""Posting results to whoever asked for that."""
+"""Callbacks: results that are posted to an address that the client gave."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ log = logging.getLogger(__name__)
 _PAUSES = (0.5, 2.0, 8.0)
 _TIMEOUT = 10.0
 _NOT_NOW = (408, 429)
-"""Statuses below 500 of which another try may have a better one."""
+"""Statuses below 500 after which another try may succeed."""
 
 
 class Callbacks:
-    """Posts to the hosts that the operator allows, so that nobody makes this server call others on its network.
+    """Posts results to the hosts that the operator allows; a client cannot make this server call any other host.
 
-    A callback is lost with the front end that took it; the result still can be asked for.
+    A callback is lost with the front end that took the request; the result can still be fetched.
 
     Args:
-        hosts: `host` or `host:port`.
+        hosts: Allowed hosts, as `host` or `host:port`.
     """
 
     def __init__(self, hosts: Sequence[str]) -> None:
         self._hosts = frozenset(hosts)
-        # Redirects are not followed: they could lead anywhere.
+        # httpx follows no redirects by default, and must not: a redirect may lead to any host.
         self._client: httpx.AsyncClient | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -41,8 +41,8 @@ class Callbacks:
         """Check an address.
 
         Raises:
-            InvalidInput: It is none.
-            Forbidden: Its host is not allowed.
+            InvalidInput: If the value is no address.
+            Forbidden: If the host is not allowed.
         """
         try:
             parts = urlsplit(url if isinstance(url, str) else "")
@@ -55,13 +55,13 @@ class Callbacks:
             raise Forbidden("results may not be posted to the host of 'callback' (callbackHosts)")
 
     def post_later(self, url: str, content: Coroutine[Any, Any, bytes]) -> None:
-        """Post a content once it is there."""
+        """Post a content as soon as the coroutine returns it."""
         task = asyncio.create_task(self._post(url, content))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """Give up what is not posted yet."""
+        """Cancel what is not posted yet."""
         for task in list(self._tasks):
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):

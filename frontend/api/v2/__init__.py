@@ -1,1 +1,1 @@
-"""The v2 inference protocol of KServe and Triton, over HTTP and gRPC."""
+"""The Open Inference Protocol v2 of KServe and Triton, over HTTP and gRPC."""

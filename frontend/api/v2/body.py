@@ -14,7 +14,13 @@ import orjson
 from cluster_serving.frontend.api.original import instances
 from cluster_serving.frontend.api.v2 import datatypes
 from cluster_serving.frontend.api.v2.datatypes import BYTES
-from cluster_serving.frontend.api.v2.service import InferRequest, InferResponse, RequestedOutput, classes_of
+from cluster_serving.frontend.api.v2.service import (
+    InferRequest,
+    InferResponse,
+    RequestedOutput,
+    classes_of,
+    refuse_shared_memory,
+)
 from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
 from cluster_serving.protocol.inputs import Array
 
@@ -200,10 +206,9 @@ def _tensors(key: str, tensors: object) -> Sequence[Mapping[str, Any]]:
 
 
 def _parameters(name: str, tensor: Mapping[str, Any]) -> Mapping[str, Any]:
-    options = _mapping(f"the parameters of {name!r}", tensor.get("parameters") or {})
-    if "shared_memory_region" in options:
-        raise InvalidInput(f"tensor {name!r} lies in shared memory, which is not supported")
-    return options
+    parameters = _mapping(f"the parameters of {name!r}", tensor.get("parameters") or {})
+    refuse_shared_memory(name, parameters)
+    return parameters
 
 
 def _mapping(place: str, value: object) -> Mapping[str, Any]:

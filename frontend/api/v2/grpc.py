@@ -13,7 +13,7 @@ from cluster_serving.frontend import proto
 from cluster_serving.frontend.api.original import predictions
 from cluster_serving.frontend.api.v2 import messages as v2_messages
 from cluster_serving.frontend.api.v2 import metadata as v2_metadata
-from cluster_serving.frontend.api.v2.service import InferRequest, InferResponse, KServe, text_bytes
+from cluster_serving.frontend.api.v2.service import InferRequest, InferResponse, V2Service, text_bytes
 from cluster_serving.frontend.proto import inference
 from cluster_serving.frontend.server.grpc import Call, Method, Service
 from cluster_serving.frontend.server.offload import LARGE, Offload
@@ -25,14 +25,14 @@ _MOST_AHEAD = 64
 """Most requests of one stream that are in flight at a time."""
 
 
-def service(v2: KServe, offload: Offload) -> Service:
-    """Return the service.
+def service(v2: V2Service, offload: Offload) -> Service:
+    """Return the gRPC service.
 
     Args:
-        v2: The protocol's calls.
+        v2: The protocol apart from gRPC.
         offload: Threads and processes for large messages.
     """
-    api = InferenceService(v2, offload)
+    api = _Methods(v2, offload)
     return Service(
         NAME,
         {
@@ -50,58 +50,42 @@ def service(v2: KServe, offload: Offload) -> Service:
     )
 
 
-class InferenceService:
-    """The methods of the service.
+class _Methods:
+    """The methods of the service; each takes a message, or its bytes if it infers, and the call."""
 
-    Each method takes a message and its call. The methods that infer take the bytes of the message.
-
-    Args:
-        service: The protocol apart from gRPC.
-        offload: Runs the work on large messages.
-    """
-
-    def __init__(self, service: KServe, offload: Offload) -> None:
+    def __init__(self, service: V2Service, offload: Offload) -> None:
         self._service = service
         self._offload = offload
 
     async def server_live(self, message: Any, call: Call) -> Any:
-        """Answer ServerLive."""
         return inference.ServerLiveResponse(live=True)
 
     async def server_ready(self, message: Any, call: Call) -> Any:
-        """Answer ServerReady."""
         return inference.ServerReadyResponse(ready=await self._service.ready())
 
     async def model_ready(self, message: Any, call: Call) -> Any:
-        """Answer ModelReady."""
         ready = await self._service.model_ready(message.name, message.version)
         return inference.ModelReadyResponse(ready=ready)
 
     async def server_metadata(self, message: Any, call: Call) -> Any:
-        """Answer ServerMetadata."""
         return inference.ServerMetadataResponse(**v2_metadata.server())
 
     async def model_metadata(self, message: Any, call: Call) -> Any:
-        """Answer ModelMetadata."""
         content = await self._service.metadata(message.name, message.version)
         return ParseDict(content, inference.ModelMetadataResponse())
 
     async def model_config(self, message: Any, call: Call) -> Any:
-        """Answer ModelConfig."""
         content = await self._service.config(message.name, message.version)
         return ParseDict({"config": content}, inference.ModelConfigResponse())
 
     async def model_statistics(self, message: Any, call: Call) -> Any:
-        """Answer ModelStatistics."""
         content = await self._service.statistics(message.name, message.version)
         return ParseDict(content, inference.ModelStatisticsResponse())
 
     async def repository_index(self, message: Any, call: Call) -> Any:
-        """Answer RepositoryIndex."""
         return ParseDict({"models": await self._service.index(message.ready)}, inference.RepositoryIndexResponse())
 
     async def model_infer(self, text: bytes, call: Call) -> Any:
-        """Answer ModelInfer."""
         return await self._infer(*_opened(text), text, call)
 
     async def _infer(self, message: Any, tensors: int, text: bytes, call: Call) -> Any:

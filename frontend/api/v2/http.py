@@ -11,7 +11,7 @@ from starlette.routing import Route
 from cluster_serving.frontend.api.original import instances
 from cluster_serving.frontend.api.v2 import body as v2_body
 from cluster_serving.frontend.api.v2 import metadata as v2_metadata
-from cluster_serving.frontend.api.v2.service import KServe, text_bytes
+from cluster_serving.frontend.api.v2.service import V2Service, text_bytes
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.server.disconnect import unless_disconnected
 from cluster_serving.frontend.server.middleware import note
@@ -19,9 +19,9 @@ from cluster_serving.frontend.server.offload import LARGE
 from cluster_serving.frontend.server.responses import Json, read_body
 
 
-def routes(front: FrontEnd, v2: KServe) -> list[Route]:
-    """The paths of the protocol."""
-    api = _Api(front, v2)
+def routes(front: FrontEnd, v2: V2Service) -> list[Route]:
+    """Return the routes of the protocol."""
+    api = _V2Routes(front, v2)
     made = [
         Route("/v2", api.server, methods=["GET"]),
         Route("/v2/health/live", api.live, methods=["GET"]),
@@ -40,8 +40,8 @@ def routes(front: FrontEnd, v2: KServe) -> list[Route]:
     return made
 
 
-class _Api:
-    def __init__(self, front: FrontEnd, v2: KServe) -> None:
+class _V2Routes:
+    def __init__(self, front: FrontEnd, v2: V2Service) -> None:
         self._front = front
         self._service = v2
 

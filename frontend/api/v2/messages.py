@@ -10,7 +10,13 @@ import numpy as np
 from cluster_serving.frontend import proto
 from cluster_serving.frontend.api.v2 import datatypes
 from cluster_serving.frontend.api.v2.datatypes import BYTES
-from cluster_serving.frontend.api.v2.service import InferRequest, InferResponse, RequestedOutput, classes_of
+from cluster_serving.frontend.api.v2.service import (
+    InferRequest,
+    InferResponse,
+    RequestedOutput,
+    classes_of,
+    refuse_shared_memory,
+)
 from cluster_serving.frontend.proto import inference
 from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
 from cluster_serving.protocol.inputs import MAX_INPUTS, Array
@@ -60,7 +66,7 @@ def decode(message: Any) -> InferRequest:
         if not name or name in inputs:
             raise InvalidInput(f"input {index} has no name of its own: {name[:64]!r}")
         datatype, shape = datatypes.check(name, tensor.datatype, list(tensor.shape[: datatypes.MAX_DIMENSIONS + 1]))
-        _refuse_shared_memory(name, tensor)
+        refuse_shared_memory(name, tensor.parameters)
         if not raw:
             inputs[name] = _from_contents(name, datatype, shape, tensor.contents)
         elif tensor.HasField("contents"):
@@ -69,7 +75,7 @@ def decode(message: Any) -> InferRequest:
             inputs[name] = datatypes.from_raw(name, datatype, shape, raw[index])
     outputs = []
     for tensor in message.outputs:
-        _refuse_shared_memory(tensor.name, tensor)
+        refuse_shared_memory(tensor.name, tensor.parameters)
         classes = _parameters(tensor.parameters).get("classification")
         outputs.append(RequestedOutput(tensor.name, classes_of(tensor.name, classes)))
     return InferRequest(inputs, outputs, message.id, _parameters(message.parameters))
@@ -182,8 +188,3 @@ def _parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
         kind = parameter.WhichOneof("parameter_choice")
         values[key] = None if kind is None else getattr(parameter, kind)
     return values
-
-
-def _refuse_shared_memory(name: str, tensor: Any) -> None:
-    if "shared_memory_region" in tensor.parameters:
-        raise InvalidInput(f"tensor {name!r} lies in shared memory, which is not supported")

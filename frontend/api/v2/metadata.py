@@ -1,4 +1,4 @@
-"""What the v2 protocol says of models: metadata, configuration, index and statistics, in its JSON."""
+"""Metadata, configuration, index and statistics of models, in the JSON of the v2 protocol."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _COUNT = re.compile(r"\((\d+)\)")
 
 @dataclass(slots=True)
 class Counts:
-    """Requests for one model since the front end started; durations in nanoseconds."""
+    """Counts of the requests for one model since the front end started; durations in nanoseconds."""
 
     successes: int = 0
     success_ns: int = 0
@@ -29,19 +29,19 @@ class Counts:
     last_ms: int = 0
 
     def succeeded(self, records: int, duration_ns: int) -> None:
-        """Count a request that was answered."""
+        """Count an answered request."""
         self.successes += 1
         self.success_ns += duration_ns
         self.records += records
         self.last_ms = round(time.time() * 1000)
 
     def failed(self, duration_ns: int) -> None:
-        """Count a request that failed."""
+        """Count a failed request."""
         self.failures += 1
         self.failure_ns += duration_ns
 
     def row(self, name: str, version: str) -> dict[str, Any]:
-        """The statistics of a model; parts of the duration are the job's, and its metrics tell them."""
+        """Return the statistics of a model; only the metrics of its job divide a duration into its parts."""
         nothing = {"count": 0, "ns": 0}
         stats = {
             "success": {"count": self.successes, "ns": self.success_ns},
@@ -61,15 +61,15 @@ class Counts:
 
 
 def server() -> dict[str, Any]:
-    """Metadata of the server."""
+    """Return the metadata of the server."""
     return {"name": "cluster-serving", "version": packages.version("cluster-serving"), "extensions": _EXTENSIONS}
 
 
 def metadata(model: ServedModel, versions: Sequence[str]) -> dict[str, Any]:
-    """Metadata of a model: datatypes and shapes as requests and responses have them, -1 for any size.
+    """Return the metadata of a model: datatypes and shapes of requests and responses, with -1 for any size.
 
-    What the model does not say is missing: the datatype is empty then, and a shape is the batch dimension alone. No
-    tensors are listed while the model is not loaded.
+    If the model does not declare them, a datatype is empty, and a shape is the batch dimension alone. No tensors are
+    listed while the model is not loaded.
     """
     report = model.loaded
     return {
@@ -82,7 +82,7 @@ def metadata(model: ServedModel, versions: Sequence[str]) -> dict[str, Any]:
 
 
 def config(model: ServedModel) -> dict[str, Any]:
-    """Configuration of a model in the JSON of Triton's `ModelConfig`; sizes leave out the batch dimension."""
+    """Return the configuration of a model in the JSON of Triton's `ModelConfig`; sizes omit the batch dimension."""
     report = model.loaded
     batched = report is not None and not report.already_batched
     made: dict[str, Any] = {
@@ -97,7 +97,7 @@ def config(model: ServedModel) -> dict[str, Any]:
 
 
 def index_row(model: ServedModel) -> dict[str, Any]:
-    """One model of the repository index."""
+    """Return the entry of a model in the repository index."""
     row = {"name": model.name, "version": model.version}
     if model.state == "ready":
         return row | {"state": "READY", "reason": ""}
@@ -109,12 +109,12 @@ def index_row(model: ServedModel) -> dict[str, Any]:
 
 
 def output_names(report: SlotReport) -> list[str]:
-    """Names of the outputs; empty as long as only a first request can tell."""
+    """Return the names of the outputs; empty if only the first request can tell them."""
     return [spec.name for spec in report.outputs]
 
 
 def _outputs(report: SlotReport) -> Sequence[TensorSpec]:
-    """The outputs as they leave the job: behind its filter."""
+    """Return the outputs after the `postProcessing` of the job."""
     kept = _COUNT.search(report.post_processing)
     if kept is None:
         return report.outputs
@@ -131,14 +131,14 @@ def _sizes(shape: Sequence[int | None]) -> list[int]:
 
 
 def _tensor(spec: TensorSpec) -> dict[str, Any]:
-    # The first size is that of the model; a request may have any number of records.
+    # The batch dimension of the model is not used: a request may have any number of records.
     shape = [-1, *_sizes(spec.record_shape or ())]
     return {"name": spec.name, "datatype": datatypes.of_name(spec.dtype), "shape": shape}
 
 
 def _config_tensor(spec: TensorSpec, batched: bool) -> dict[str, Any]:
     datatype = datatypes.of_name(spec.dtype)
-    # What v2 does not have, such as complex numbers, gRPC could not write.
+    # TYPE_INVALID stands for dtypes that v2 does not have, such as complex numbers: gRPC refuses other names.
     kind = "STRING" if datatype == datatypes.BYTES else datatype if datatype in datatypes.DTYPES else "INVALID"
     dims = _sizes(spec.record_shape or ())
     return {"name": spec.name, "data_type": f"TYPE_{kind}", "dims": dims if batched else [-1, *dims]}

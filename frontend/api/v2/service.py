@@ -1,13 +1,13 @@
-"""The Open Inference Protocol v2 (KServe, Triton) apart from how it is transported.
+"""The Open Inference Protocol v2 (KServe, Triton) apart from HTTP and gRPC.
 
-Source: KServe's "Open Inference Protocol" and Triton's extensions for classification, model configuration, repository
-index and statistics.
+Source: the "Open Inference Protocol" of KServe, and the extensions of Triton for classification, model configuration,
+repository index and statistics.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -29,12 +29,12 @@ _TEXT_BYTES = 32
 
 @dataclass(frozen=True, slots=True)
 class RequestedOutput:
-    """One output that a request asks for.
+    """An output that a request wants.
 
     Attributes:
-        name: Its name.
-        classes: How many of the largest values to return as "value:class"; 0 for the tensor itself.
-        binary: Whether HTTP sends it as binary data; None if the request does not say.
+        name: Name of the output.
+        classes: Number of the largest values to return as "value:class"; 0 for the tensor itself.
+        binary: True for binary data over HTTP, False for JSON; None if the request does not say.
     """
 
     name: str
@@ -44,13 +44,13 @@ class RequestedOutput:
 
 @dataclass(frozen=True, slots=True)
 class InferRequest:
-    """A request, however it came.
+    """A request, over HTTP or gRPC.
 
     Attributes:
         inputs: Name → tensor; BYTES as object array of `bytes`.
-        outputs: What it asks for; empty for all.
+        outputs: Outputs that the request wants; empty for all.
         id: Identifier, which the response repeats.
-        parameters: Of the request as a whole.
+        parameters: Parameters of the request as a whole.
     """
 
     inputs: Mapping[str, Array]
@@ -65,7 +65,7 @@ class InferResponse:
 
     Attributes:
         model: Name of the model.
-        version: Its version.
+        version: Version of the model.
         id: Identifier of the request.
         outputs: Name → tensor; BYTES as object array of `str`.
     """
@@ -77,10 +77,10 @@ class InferResponse:
 
 
 def classes_of(name: str, value: object) -> int:
-    """Check the parameter `classification` of an output.
+    """Return the number of classes that the parameter `classification` of an output asks for; 0 if it is None.
 
     Raises:
-        InvalidInput: It is not a number from 1 up.
+        InvalidInput: If the value is not an integer from 1 up.
     """
     if value is None:
         return 0
@@ -89,12 +89,22 @@ def classes_of(name: str, value: object) -> int:
     return value
 
 
+def refuse_shared_memory(name: str, parameters: Container[str]) -> None:
+    """Refuse a tensor that lies in shared memory.
+
+    Raises:
+        InvalidInput: If the parameters of the tensor name a region of shared memory.
+    """
+    if "shared_memory_region" in parameters:
+        raise InvalidInput(f"tensor {name!r} lies in shared memory, which is not supported")
+
+
 def text_bytes(arrays: Iterable[Array]) -> int:
-    """How much of tensors is looked at one by one, as if each element were a text of some bytes."""
+    """Return the bytes of the elements that are processed one by one, with a fixed size for each text."""
     return sum(_TEXT_BYTES * array.size for array in arrays if array.dtype == object)
 
 
-class KServe:
+class V2Service:
     """Answers the calls of the protocol.
 
     Args:
@@ -112,17 +122,17 @@ class KServe:
         self._counts: dict[tuple[str, str], Counts] = {}
 
     async def infer(self, model: ServedModel, request: InferRequest, timeout: float | None = None) -> InferResponse:
-        """Answer a request: its records go to the job together, and their answers come back as one batch.
+        """Answer a request: send its records to the job together, and merge their answers into one batch.
 
         Args:
-            model: Which one to ask.
+            model: Model of the request.
             request: The request.
-            timeout: Seconds until the caller gives up; None if that is not known.
+            timeout: Seconds until the client gives up; None if they are unknown.
 
         Raises:
-            ModelError: No slot has loaded it.
-            InvalidInput: The request is not what the protocol or the model expects.
-            ServingError: A record failed; the first one's error, with its index in the message.
+            ModelError: If no slot has loaded the model.
+            InvalidInput: If the request does not fit the protocol or the model.
+            ServingError: If a record failed; the error of the first one, with its index in the message.
         """
         report = model.loaded
         if report is None:
@@ -151,57 +161,57 @@ class KServe:
         return InferResponse(model.name, model.version, request.id, outputs)
 
     async def ready(self) -> bool:
-        """Whether Redis answers, and so do the jobs that this front end is for."""
+        """Return True if Redis answers, and all jobs that this front end requires."""
         return not await self._health.problems()
 
     async def model_ready(self, name: str, version: str) -> bool:
-        """Whether the model's job answers.
+        """Return True if the job of a model answers.
 
         Raises:
-            ModelNotFound: There is no such model.
+            ModelNotFound: If there is no such model.
         """
         return not await self._health.problem(await self.model(name, version))
 
     async def model(self, name: str, version: str) -> ServedModel:
-        """A model; of any version if that is empty.
+        """Return a model, of any version if the version is empty.
 
         Raises:
-            ModelNotFound: There is no such model.
-            RedisUnavailable: Redis cannot be reached.
+            ModelNotFound: If there is no such model.
+            RedisUnavailable: If Redis cannot be reached.
         """
-        # An empty name would be the default model's, of which the protocol knows nothing.
+        # For the registry an empty name is the default model; the protocol has no default model.
         if not name:
             raise ModelNotFound("the request names no model")
         return await self._registry.model(name, version)
 
     async def metadata(self, name: str, version: str) -> dict[str, Any]:
-        """Metadata of a model.
+        """Return the metadata of a model.
 
         Raises:
-            ModelNotFound: There is no such model.
+            ModelNotFound: If there is no such model.
         """
         model = await self.model(name, version)
         versions = [row.version for row in await self._registry.versions() if row.name == name]
         return v2_metadata.metadata(model, versions)
 
     async def config(self, name: str, version: str) -> dict[str, Any]:
-        """Configuration of a model, as Triton words it.
+        """Return the configuration of a model in the form of Triton.
 
         Raises:
-            ModelNotFound: There is no such model.
+            ModelNotFound: If there is no such model.
         """
         return v2_metadata.config(await self.model(name, version))
 
     async def index(self, ready_only: bool = False) -> list[dict[str, Any]]:
-        """All models and their states."""
+        """Return all models and their states, or only the ready ones."""
         rows = [v2_metadata.index_row(model) for model in await self._registry.versions()]
         return [row for row in rows if not ready_only or row["state"] == "READY"]
 
     async def statistics(self, name: str = "", version: str = "") -> dict[str, Any]:
-        """What this front end has asked by this protocol since its start; of all models if the name is empty.
+        """Return the counts of requests over this protocol since the start; of all models if the name is empty.
 
         Raises:
-            ModelNotFound: There is no such model.
+            ModelNotFound: If there is no such model.
         """
         models = [await self.model(name, version)] if name else await self._registry.versions()
         keys = [(model.name, model.version) for model in models]
@@ -220,7 +230,7 @@ class KServe:
 
 
 def _priority(parameters: Mapping[str, Any]) -> str:
-    """The job's priority of a request: as for Triton 1 is the best, and 0 what is usual."""
+    """Return the priority in the queue of the job. As in Triton, 1 is the highest, and 0 the default."""
     asked = parameters.get("priority") or 0
     if type(asked) is not int or asked < 0:
         raise InvalidInput(f"the parameter priority is {str(asked)[:32]!r}; expected an integer from 0 up")

@@ -14,10 +14,10 @@ import pytest
 from cluster_serving.connectors.answer import Answer, write_answers
 from cluster_serving.connectors.stream import StreamReader, create_group
 from cluster_serving.frontend import app
-from cluster_serving.frontend.api import assets, docs
+from cluster_serving.frontend.api import docs, page
 from cluster_serving.frontend.api.v2.body import HEADER_LENGTH
 from cluster_serving.frontend.api.v2.datatypes import BYTES, DTYPES
-from cluster_serving.frontend.api.v2.service import KServe
+from cluster_serving.frontend.api.v2.service import V2Service
 from cluster_serving.frontend.errors import ERRORS, MethodNotAllowed
 from cluster_serving.frontend.options import ResponseFormat
 from cluster_serving.protocol.keys import PRIORITIES
@@ -77,12 +77,12 @@ def test_nothing_is_answered_that_is_not_documented(serve, report, job, tmp_path
 
 def test_every_path_is_documented(serve):
     front = serve().front
-    routes = app.routes(front, KServe(front))
+    routes = app.routes(front, V2Service(front))
     served = {(route.path, method.lower()) for route in routes for method in route.methods - {"HEAD"}}
     paths = docs.document(keys=False)["paths"]
     described = {(path, method) for path, methods in paths.items() for method in methods}
-    # Its scripts and its style are of no use to others.
-    parts_of_the_page = {(path, "get") for path in assets.PATHS - {"/ui"}}
+    # Scripts and styles of the page are no API.
+    parts_of_the_page = {(path, "get") for path in page.PATHS - {"/ui"}}
     assert served - parts_of_the_page == described
 
 
