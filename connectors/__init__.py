@@ -1,1 +1,1 @@
-"""Redis Streams source and Redis hash sink for PyFlink; they know nothing of models."""
+"""Redis Streams source and Redis hash sink for PyFlink, independent of models."""

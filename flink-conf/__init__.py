@@ -1,1 +1,1 @@
-"""Flink configuration, used by the embedded cluster and by the images alike."""
+"""Flink configuration of the embedded cluster and of the images."""

@@ -1,1 +1,1 @@
-"""The Flink job: batching, preprocessing, models, post-processing."""
+"""Flink job: batching, preprocessing, models, post-processing."""

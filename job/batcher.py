@@ -1,4 +1,4 @@
-"""Dynamic batching: gathers requests of equal signature until a batch is worth running. Knows no Flink and no clock."""
+"""Dynamic batching: gather requests of equal signature until a batch is complete, without Flink and without a clock."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ class _Waiting(Generic[T]):
 
 
 class Batcher(Generic[T]):
-    """Gathers items into batches.
+    """Items that wait for their batch.
 
-    A batch holds items of one signature in the order they came, at most `max_size`. It leaves when it is full (`add`),
-    when its oldest item has waited `timeout` (`expire`), or when the caller knows that no more are coming (`flush`).
+    A batch holds items of one signature in the order of arrival, at most `max_size`. It is complete when it is full
+    (`add`), when its oldest item has waited for `timeout` (`expire`), or when the caller expects no more items
+    (`flush`).
 
     Args:
         max_size: Most items in a batch, at least 1.
-        timeout: Longest wait of an item, in the unit of the `now` that is passed in.
+        timeout: Longest wait of an item, in the unit of `now`.
     """
 
     def __init__(self, max_size: int, timeout: float) -> None:
@@ -33,7 +34,7 @@ class Batcher(Generic[T]):
         self._waiting: dict[Hashable, _Waiting[T]] = {}
 
     def add(self, signature: Hashable, item: T, now: float) -> list[T] | None:
-        """Take an item; returns the batch that it fills, if it does."""
+        """Take an item; return the batch if this item fills it, else None."""
         waiting = self._waiting.get(signature)
         if waiting is None:
             waiting = self._waiting[signature] = _Waiting(now)
@@ -41,16 +42,16 @@ class Batcher(Generic[T]):
         return self._waiting.pop(signature).items if len(waiting.items) >= self._max_size else None
 
     def expire(self, now: float) -> list[list[T]]:
-        """Batches whose oldest item has waited for the timeout, oldest first."""
+        """Remove and return the batches whose oldest item has waited for the timeout, oldest first."""
         due = [signature for signature, waiting in self._waiting.items() if waiting.since + self._timeout <= now]
         return [self._waiting.pop(signature).items for signature in due]
 
     def flush(self) -> list[list[T]]:
-        """All batches, oldest first."""
+        """Remove and return all batches, oldest first."""
         batches = [waiting.items for waiting in self._waiting.values()]
         self._waiting.clear()
         return batches
 
     def next_expiry(self) -> float | None:
-        """When `expire` should next be called; None if nothing waits."""
+        """Return the time at which `expire` should next be called; None if no item waits."""
         return next((waiting.since + self._timeout for waiting in self._waiting.values()), None)

@@ -1,4 +1,4 @@
-"""From an encoded image to the tensor that a model takes."""
+"""Images: decode an encoded image to the tensor that a model takes."""
 
 from __future__ import annotations
 
@@ -15,39 +15,39 @@ from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
 from cluster_serving.protocol.inputs import Array
 
 FORMATS = "JPEG, PNG, BMP, WebP or TIFF"
-"""Accepted formats; OpenCV reads more, but the size of others is not known before they are decoded."""
+"""Accepted formats. OpenCV reads more, but the size of an image in those is known only after decoding."""
 
 _PNG = b"\x89PNG\r\n\x1a\n"
 _MAX_PNG_CHUNKS = 1 << 16  # encoders make them of 8 KiB or more
 _MAX_JPEG_SEGMENTS = 1000  # before the frame header; a large colour profile takes some 200
-# As decoders do, passes over what is no marker, and over markers that have no segment.
+# Skips bytes that are no marker, and markers without a segment, as decoders do.
 _JPEG_SEGMENT = re.compile(rb"\xff([\x02-\xcf\xd9-\xfe])")
-# Tag → axis: width and tile width, height and tile height; a tile is held in memory as a whole, too.
+# Tag → axis: width and tile width, height and tile height; a decoder also holds a whole tile in memory.
 _TIFF_SIZES = {256: 0, 322: 0, 257: 1, 323: 1}
 
 _FLAGS = {"BGR": cv2.IMREAD_COLOR, "RGB": cv2.IMREAD_COLOR, "GRAY": cv2.IMREAD_GRAYSCALE}
 
-# Slots are the unit of parallelism; OpenCV's own pool would take the cores of the other slots.
+# Slots are the unit of parallelism; OpenCV's own threads would use the cores of other slots.
 cv2.setNumThreads(1)
-# What is wrong with an image is answered to its sender; a sender must not be able to fill the log.
+# Errors of an image are answered to its sender, who must not be able to fill the log.
 cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
 
 
 def decode(
     data: bytes, options: ImageOptions, layout: Layout, dtype: DTypeLike = np.float32, name: str = "image"
 ) -> Array:
-    """Decode an image, turned upright as its EXIF data says; by default to blue, green, red in 0..255.
+    """Decode an image and turn it upright by its EXIF data; by default to blue, green, red from 0 to 255.
 
     Args:
         data: The encoded file; grey images get three equal channels, transparency is dropped.
-        options: Size to scale to, most pixels to accept, order of the channels, and how to normalize.
+        options: Size to scale to, most pixels to accept, order of the channels, and normalization.
         layout: "HWC" for (height, width, channels), "CHW" for (channels, height, width).
-        dtype: Of the result; uint8 costs no conversion.
-        name: Of the input, for messages.
+        dtype: Dtype of the result; uint8 costs no conversion.
+        name: Name of the input, for messages.
 
     Raises:
-        RequestTooLarge: The header announces more pixels than `options.max_pixels`; nothing was decoded.
-        InvalidInput: The bytes are not a whole image of one of `FORMATS`, or integers cannot be normalized.
+        RequestTooLarge: If the header announces more pixels than `options.max_pixels`; nothing is decoded then.
+        InvalidInput: If the bytes are not a whole image of one of `FORMATS`, or integers cannot be normalized.
     """
     size = read_size(data)
     if size and size[0] * size[1] > options.max_pixels:
@@ -104,7 +104,7 @@ def read_size(data: bytes) -> tuple[int, int] | None:
 
 
 def _is_whole(data: bytes) -> bool:
-    """Whether no chunk of a PNG is longer than the file: OpenCV allocates up to 4 GiB for one before it reads it."""
+    """Return False for a PNG with a chunk longer than the file: OpenCV allocates up to 4 GiB for it unread."""
     if not data.startswith(_PNG):
         return True
     position = len(_PNG)
@@ -121,10 +121,10 @@ def _is_whole(data: bytes) -> bool:
 def _jpeg_size(data: bytes) -> tuple[int, int] | None:
     position = 2
     for _ in range(_MAX_JPEG_SEGMENTS):
-        found = _JPEG_SEGMENT.search(data, position)
-        if not found:
+        segment = _JPEG_SEGMENT.search(data, position)
+        if not segment:
             return None
-        marker, position = found[1][0], found.end()
+        marker, position = segment[1][0], segment.end()
         if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):  # a frame header, of any coding process
             height, width = struct.unpack_from(">HH", data, position + 3)
             return width, height
@@ -161,6 +161,6 @@ def _tiff_size(data: bytes, order: str) -> tuple[int, int] | None:
             if kind not in (3, 4):  # SHORT and LONG
                 return None
             value = struct.unpack_from(order + ("H" if kind == 3 else "I"), data, entry + 8)[0]
-            # The largest of what a repeated tag says, as which one the decoder believes does not matter then.
+            # Of a repeated tag the largest value counts, whichever the decoder uses.
             size[_TIFF_SIZES[tag]] = max(size[_TIFF_SIZES[tag]], value)
     return (size[0], size[1]) if all(size) else None

@@ -1,4 +1,4 @@
-"""Inference: the Flink shell around a model, one copy per task slot."""
+"""Inference: the Flink function around a model, with one copy of the model per task slot."""
 
 from __future__ import annotations
 
@@ -44,13 +44,15 @@ class _Running(NamedTuple):
 
 
 class _Batches:
-    """What happens to the batches of a slot; refers to no function of Flink's, or closing that would have to wait.
+    """Processing of the batches of a slot.
+
+    It has no reference to the Flink function, which PyFlink drops to close it (see `connectors.runtime.make_close`).
 
     Args:
-        options: The job.
-        predictor: The model.
+        options: Options of the job.
+        predictor: The loaded model.
         client: Connection to the job's Redis.
-        metrics: Of the slot.
+        metrics: Metrics of the slot.
     """
 
     def __init__(self, options: JobOptions, predictor: Predictor, client: redis.Redis, metrics: MetricGroup) -> None:
@@ -91,11 +93,11 @@ class _Batches:
         return AnsweredBatch(answers, running.wait_us, inference_us)
 
     def _end_process(self, answers: Sequence[Answer]) -> NoReturn:
-        """Answer what was computed, then let Flink, or what keeps it alive, replace this process.
+        """Write the computed answers, then end this process, which Flink or its supervisor replaces.
 
-        Not through the sink: that comes after this function, and what it had not written would be computed again.
+        The answers do not go through the sink: it runs after this function, and they would be computed again.
         """
-        log.error("too many calls of the model hang: ending this process, which is process %d", os.getpid())
+        log.error("too many calls of the model hang: ending this process (%d), so that it is replaced", os.getpid())
         try:
             with connect(self._options.redis) as client:
                 if answers:
@@ -106,10 +108,10 @@ class _Batches:
 
 
 class Inference(FlatMapFunction):
-    """Runs batches through the model and reports the slot's state.
+    """Runner of batches through the model; it reports the state of its slot.
 
     Args:
-        options: The job.
+        options: Options of the job.
     """
 
     def __init__(self, options: JobOptions) -> None:
@@ -120,7 +122,7 @@ class Inference(FlatMapFunction):
         """Load the model, once per task slot.
 
         Raises:
-            ModelError: It cannot be loaded; the launcher shows the message and cancels the job.
+            ModelError: If the model cannot be loaded; the launcher shows the message and cancels the job.
         """
         with connect(self._options.redis) as client:
             index = subtask_index(runtime_context)
@@ -157,6 +159,6 @@ class Inference(FlatMapFunction):
         self._close()
 
     def flat_map(self, value: list[Request]) -> Iterator[AnsweredBatch]:
-        """Answer one batch; perhaps later, with the next one, if that has come before this one is computed."""
+        """Answer one batch; if the next batch comes before this one is computed, the answers come with that one."""
         flow = find_flow_control(value[0].flow_id) if self._overlaps else None
         yield from map(self._batches.end, self._overlap.feed(value, flow))

@@ -1,4 +1,4 @@
-"""Entry point of the job: what `flink run -pym cluster_serving.job.main` executes, and what the launcher may import."""
+"""Entry point of the job, for `flink run -pym cluster_serving.job.main` and for the launcher."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from cluster_serving.job.options import JobOptions, ModelOptions
 
 
 def check_model(options: ModelOptions) -> str:
-    """Look at the model folder without loading an engine.
+    """Check the model folder without loading an engine.
 
     Returns:
         Name of the engine.
 
     Raises:
-        ModelError: The folder does not hold exactly one model.
-        EngineMissing: The engine's package is not installed.
+        ModelError: If the folder does not hold exactly one model.
+        EngineMissing: If the engine's package is not installed.
     """
     return check(options)
 
 
 def main() -> None:
-    """Submit the job that the options file describes."""
+    """Submit the job of an options file."""
     parser = argparse.ArgumentParser(prog="cluster_serving.job.main", description=main.__doc__)
     parser.add_argument("--options-file", type=Path, required=True, help="JSON of JobOptions")
     options = JobOptions.from_json(parser.parse_args().options_file.read_text("utf8"))
@@ -37,7 +37,7 @@ def main() -> None:
     from cluster_serving.job.topology import build
 
     with connect(options.redis) as client:
-        # A Redis that has just been started may still be reading its file.
+        # A Redis that has just started may still be loading its data.
         backoff = Backoff(f"job {options.name}")
         backoff.persist(lambda: create_groups(client, options.name))
         backoff.persist(lambda: publish_limits(client, options.name, options.redis))

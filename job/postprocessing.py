@@ -1,4 +1,4 @@
-"""Filters of the key `postProcessing`: what is kept of a model's outputs."""
+"""Post-processing: the filters of the key `postProcessing`, which keep a part of a model's outputs."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from cluster_serving.protocol.results import RankedClasses, encode_ranked, encod
 
 Fields = dict[str, str | bytes]
 Encoder = Callable[[bool, Sequence[str], Sequence[Array]], Fields]
-"""Makes the fields of the result hash: (native encoding?, output names, one record's outputs) → fields."""
+"""Makes the fields of a result hash: (native encoding?, output names, one record's outputs) → fields."""
 
 _SYNTAX = re.compile(r"(topN|pickTopN)\((\d+)\)")
 
 
 def make_encoder(filter_text: str) -> Encoder:
-    """Read the filter of a job.
+    """Return the encoder for the filter of a job.
 
     Args:
         filter_text: "", `topN(n)` or `pickTopN(n)`.
 
     Raises:
-        ModelError: It is none of these.
+        ModelError: If the text is none of these.
     """
     if not filter_text:
         return encode_result
@@ -43,15 +43,15 @@ def make_encoder(filter_text: str) -> Encoder:
 
 
 def top_n(name: str, output: Array, count: int) -> RankedClasses:
-    """The `count` largest values with their index, best first; equal values keep the order of their index.
+    """Return the `count` largest values with their index, best first; equal values keep the order of their index.
 
     Args:
         name: Output name, for the message.
         output: One record's output: a vector, or one with further dimensions of size 1.
-        count: How many to keep; more than there are keeps all.
+        count: Number of values to keep; a larger number keeps all.
 
     Raises:
-        InferenceFailed: The output is not one vector.
+        InferenceFailed: If the output is not one vector.
     """
     if output.ndim == 0 or output.size != max(output.shape) or output.dtype.kind not in "biuf":
         raise InferenceFailed(
@@ -62,7 +62,7 @@ def top_n(name: str, output: Array, count: int) -> RankedClasses:
     descending = -flat.astype("f8")
     candidates = np.arange(flat.size)
     if count < flat.size:
-        # Sorting a thousand classes takes ten times as long as finding the few that can be among the best.
+        # Sorting a thousand classes takes ten times as long as selecting the few candidates first.
         worst = np.partition(descending, count - 1)[count - 1]
         candidates = np.flatnonzero((descending <= worst) | np.isnan(worst))
     best = candidates[np.argsort(descending[candidates], kind="stable")[:count]]
@@ -70,15 +70,15 @@ def top_n(name: str, output: Array, count: int) -> RankedClasses:
 
 
 def pick_top_n(name: str, output: Array, count: int) -> Array:
-    """The first `count` rows.
+    """Return the first `count` rows.
 
     Args:
         name: Output name, for the message.
         output: One record's output: 2-D, or 3-D whose first dimension is 1.
-        count: How many rows to keep.
+        count: Number of rows to keep.
 
     Raises:
-        InferenceFailed: The output has another shape.
+        InferenceFailed: If the output has another shape.
     """
     rows = output[0] if output.ndim == 3 and output.shape[0] == 1 else output
     if rows.ndim != 2:

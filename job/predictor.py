@@ -1,4 +1,4 @@
-"""A loaded model with what comes before and after it; knows no Flink."""
+"""Predictor: preprocessing, model and post-processing, without Flink."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Computation:
     """Requests that are being computed.
 
     Args:
-        requests: The requests.
-        answers: Those that are answered already, by index.
-        started: The records of those that are not.
+        requests: All requests, in order.
+        answers: Answers that are known already, by index of their request.
+        started: Records of the other requests, by index.
         to_answer: Makes an answer of a request and its outputs, or its error.
     """
 
@@ -46,15 +46,15 @@ class Computation:
         self._to_answer = to_answer
 
     def wait(self, seconds: float) -> bool:
-        """Wait so many seconds at most; says whether all requests are computed."""
-        # The last one first: who waits for each in turn wakes for each, and interrupts the next one.
+        """Wait at most so many seconds; return True if all requests are computed."""
+        # Wait for the last record first: a wait for each in turn wakes this thread for each, and delays the next one.
         return all(record.wait(seconds) for record in reversed(self._started.values()))
 
     def answers(self) -> list[Answer]:
         """Wait for the answers.
 
         Returns:
-            An answer to each request, in order; if the process is `exhausted`, to those that could be computed.
+            An answer for each request, in order; if the process is `exhausted`, only for the computed requests.
         """
         while not self.wait(_LONG):
             pass
@@ -68,15 +68,15 @@ class Computation:
 
 
 class Predictor:
-    """A loaded model with what comes before and after it.
+    """A loaded model with its preprocessing and post-processing.
 
     Args:
-        options: The job.
+        options: Options of the job.
         secret: Secret and salt of an encrypted model.
 
     Raises:
-        ModelError: The model cannot be loaded, or fails on a batch of zeros; or the filter does not fit its outputs.
-        EngineMissing: The engine is not installed, or what decrypts records.
+        ModelError: If the model cannot be loaded or fails on a batch of zeros, or the filter does not fit its outputs.
+        EngineMissing: If the engine, or the package that decrypts records, is not installed.
     """
 
     def __init__(self, options: JobOptions, secret: tuple[str, str] = ("", "")) -> None:
@@ -88,7 +88,7 @@ class Predictor:
         self._secret = secret
         timeout = options.model.timeout_s
         self.model: Model = WatchedModel(self._load, timeout) if timeout else self._load()
-        # A copy of the model that may use several threads uses them for its images, too.
+        # A copy of the model that may use several threads uses them to decode images, too.
         threads = options.model.threads
         self._decoders = ThreadPoolExecutor(threads, "decoder") if threads > 1 else None
         self._memories = [BatchMemory(spec.numpy_dtype) for spec in self.model.inputs]
@@ -98,12 +98,12 @@ class Predictor:
 
     @property
     def overlaps(self) -> bool:
-        """Whether `start` returns while the requests are being computed."""
+        """True if `start` returns while the requests are being computed."""
         return self.model.overlaps and not self._already_batched
 
     @property
     def exhausted(self) -> bool:
-        """Whether so many calls of the model hang that this process has to be replaced."""
+        """True if so many calls of the model hang that this process has to be replaced."""
         return isinstance(self.model, WatchedModel) and self.model.exhausted
 
     def close(self) -> None:
@@ -113,10 +113,10 @@ class Predictor:
         self.model.close()
 
     def report(self) -> SlotReport:
-        """What to know of the loaded model."""
+        """Return the description of the loaded model; `SlotReporter` adds the slot."""
         return SlotReport(
-            "",
-            "",
+            submission="",
+            state="",
             engine=self.model.engine,
             inputs=tuple(self.model.inputs),
             outputs=tuple(self.model.outputs),
@@ -130,13 +130,14 @@ class Predictor:
         return self.start(requests, alone=True).answers()
 
     def start(self, requests: Sequence[Request], alone: bool) -> Computation:
-        """Start to compute requests of one signature: one call of the model, unless they are large or make it fail.
+        """Start to compute requests of one signature: in one call, unless they are large or the call fails.
 
-        If the model `overlaps`, each is started as soon as it is prepared; else they are computed when this returns.
+        If the model `overlaps`, each request is started as soon as it is prepared. Otherwise all are computed when this
+        method returns.
 
         Args:
             requests: At least one.
-            alone: Nothing else is being computed, so a single request may have all threads.
+            alone: Nothing else is being computed, so a single request may use all threads.
         """
         answers: dict[int, Answer] = {}
         started: dict[int, Started] = {}
@@ -151,7 +152,7 @@ class Predictor:
                 for array in prepared:
                     size += array.nbytes
                 if size > _MOST_BYTES:
-                    # A few hundred bytes may become many megabytes, as sparse tensors and images do.
+                    # Sparse tensors and images of a few hundred bytes may become many megabytes.
                     answers |= self._compute(requests, ready)
                     ready, size = {}, 0
             else:
@@ -200,7 +201,7 @@ class Predictor:
             return InvalidInput(f"the inputs cannot be prepared: {type(error).__name__}: {error}")
 
     def _compute(self, requests: Sequence[Request], ready: Mapping[int, Arrays]) -> dict[int, Answer]:
-        """Answer those requests, by index, whose inputs are ready."""
+        """Compute the requests whose inputs are ready; return their answers by index."""
         indices = list(ready)
         answers = {}
         for group in group_by_shape(list(ready.values())):
@@ -221,11 +222,11 @@ class Predictor:
         if isinstance(result, ServingError):
             return request.fail(result)
         try:
-            # Only now: some models name their outputs at the first call.
+            # Names are read after the call: some models name their outputs at the first call only.
             names = [spec.name for spec in self.model.outputs]
             return request.answer(self._encode(request.entry.native, names, result))
         except ServingError as error:
             return request.fail(error)
         except Exception as error:
-            # Of whatever type an engine's outputs are, they concern this request alone.
+            # Outputs of an unexpected type concern this request alone.
             return request.fail(InferenceFailed(f"the outputs cannot be sent: {type(error).__name__}: {error}"))

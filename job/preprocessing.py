@@ -1,4 +1,4 @@
-"""From the inputs of one request to the arrays that the model takes, or an error that says what is wrong with them."""
+"""Preprocessing: convert the inputs of one request to the arrays that the model takes, or name the wrong input."""
 
 from __future__ import annotations
 
@@ -17,30 +17,28 @@ from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
 from cluster_serving.protocol.inputs import Array, Image, Input, SparseTensor
 
 MAX_DENSE_ELEMENTS = 1 << 24
-"""Most elements of a sparse tensor made dense: 64 MiB of float32, out of a request of a few bytes."""
+"""Most elements of a sparse tensor that is made dense; a request of a few bytes may ask for 64 MiB of float32."""
 
 _MAX_DIMENSIONS = 32
 _MOST_NAMED = 32
 
 
 class Preprocessor:
-    """Prepares requests for one model.
+    """Preprocessing for one model.
 
-    Inputs are matched by name if the request has exactly the names of the model's inputs, else by position, as in the
-    original. Dtypes are converted only where no value changes its meaning: see `prepare`.
+    Inputs are matched by name if the request has exactly the names of the model's inputs, otherwise by position, as in
+    the original. Dtypes are converted only if no value changes its meaning: see `prepare`.
+
+    Args:
+        inputs: Inputs of the model.
+        layout: Order of the axes of images, if neither the options nor the shape of the input tell.
+        image: Options for images.
+        already_batched: Records have a batch dimension of their own (`inputAlreadyBatched`).
     """
 
     def __init__(
         self, inputs: Sequence[TensorSpec], layout: Layout, image: ImageOptions, already_batched: bool = False
     ) -> None:
-        """Prepare for a model.
-
-        Args:
-            inputs: What the model takes.
-            layout: Order of the axes of its images, where the shape of the input does not tell.
-            image: How to decode images.
-            already_batched: Records carry a batch dimension of their own (`inputAlreadyBatched`).
-        """
         self._rules = [_Rule(spec, layout, image, already_batched) for spec in inputs]
         self._names = frozenset(spec.name for spec in inputs)
         self._already_batched = already_batched
@@ -48,21 +46,22 @@ class Preprocessor:
     def prepare(self, record: Mapping[str, Input]) -> list[Array]:
         """Convert one record.
 
-        An array of the model's dtype passes untouched. Numbers are converted to a wider or an equally kind dtype
-        (float64 to float32, int64 to float32); to integers or bool only if every value is one, since original clients
-        send all numbers as float32. Sparse tensors are made dense, images are
-        decrypted if that is configured, and decoded.
+        An array of the model's dtype passes unchanged. Numbers are converted to a wider dtype or within their kind
+        (float64 to float32, int64 to float32). They are converted to integers or bool only if every value is one, since
+        original clients send all numbers as float32. Sparse tensors are made dense. Images are decoded, and decrypted
+        before if that is configured.
 
         Args:
             record: Name → input, as decoded from the request.
 
         Returns:
-            One array per input of the model, in its order; without a batch dimension unless `already_batched`. They may
-            be read-only views of the request, and images may be uint8, which becomes the model's dtype in a batch.
+            One array per input of the model, in the model's order; without a batch dimension unless `already_batched`.
+            An array may be a read-only view of the request. Images may be uint8, which becomes the model's dtype in a
+            batch.
 
         Raises:
-            InvalidInput: Wrong number of inputs, kind, dtype, shape or values; the message names the input.
-            RequestTooLarge: An image or a sparse tensor would take too much memory.
+            InvalidInput: If number of inputs, kind, dtype, shape or values are wrong; the message names the input.
+            RequestTooLarge: If an image or a sparse tensor would take too much memory.
         """
         if len(record) != len(self._rules):
             raise InvalidInput(
@@ -77,10 +76,9 @@ class Preprocessor:
         return arrays
 
     def untouched(self, record: Mapping[str, Input]) -> list[str] | None:
-        """Which arrays are what the model takes, for this record and all others of its signature.
+        """Return the names of a record's arrays, in the model's order, if the model takes them unchanged.
 
-        Returns:
-            Their names, in the order of the model's inputs; None if `prepare` has to look at each record.
+        The result holds for all records of the same signature. It is None if each record needs `prepare`.
         """
         if self._already_batched or len(record) != len(self._rules):
             return None
@@ -89,12 +87,12 @@ class Preprocessor:
         return names if takes else None
 
     def _order(self, record: Mapping[str, Input]) -> list[str]:
-        """Which inputs of a record are the model's, in the model's order."""
+        """Return the names of a record's inputs in the order of the model's inputs."""
         return [rule.name for rule in self._rules] if record.keys() == self._names else list(record)
 
 
 class _Rule:
-    """What one input of the model takes."""
+    """Rule for one input of the model: the kinds, dtypes and shapes that it takes."""
 
     def __init__(self, spec: TensorSpec, layout: Layout, image: ImageOptions, already_batched: bool) -> None:
         self.name = spec.name
@@ -144,11 +142,11 @@ class _Rule:
             value = decrypt(value, self._image.record_key, name)
         size = None if self._image.resize else images.read_size(value.data)
         if size and math.prod(size) <= self._image.max_pixels:
-            # A wrong size costs nothing but its header. Turned upright, the image may be as wide as it was high.
+            # Refuse a wrong size before decoding. Turned upright, width and height of the image may be swapped.
             shapes = [self._shape_of(*size), self._shape_of(*size[::-1])]
             if not any(_fits(shape, expected) for shape in shapes):
                 raise self._wrong_size(name, dtype, shapes[0], expected)
-        # Integers become what the model takes when they are merged into a batch, where they are copied anyway.
+        # Integers become the model's dtype when they are merged into a batch, where they are copied anyway.
         kept = dtype if self._dtype is None or self._image.normalizes else np.dtype(np.uint8)
         image = images.decode(value.data, self._image, self._layout, kept, name)
         if not _fits(image.shape, expected):
@@ -177,7 +175,8 @@ class _Rule:
             raise self._refused(name, value.values.dtype, shape, "sparse ")
         if not 1 <= len(shape) <= _MAX_DIMENSIONS or any(size < 0 for size in shape):
             raise InvalidInput(
-                f"input {name!r} is sparse and of shape {list(shape)}; expected 1 to {_MAX_DIMENSIONS} sizes from 0 up"
+                f"input {name!r} is sparse and of shape {list(shape)}; "
+                f"expected 1 to {_MAX_DIMENSIONS} sizes of at least 0"
             )
         if math.prod(max(size, 1) for size in shape) > MAX_DENSE_ELEMENTS:
             raise RequestTooLarge(
@@ -230,7 +229,7 @@ class _Rule:
 
 
 def _layout_of(shape: tuple[int | None, ...] | None) -> Layout | None:
-    """Tell the order of an image's axes from where the three channels are; None if that is not clear."""
+    """Return the order of an image's axes by the position of the three channels; None if it is not clear."""
     if shape is None or len(shape) != 3 or (shape[0] == 3) == (shape[2] == 3):
         return None
     return "CHW" if shape[0] == 3 else "HWC"
@@ -243,12 +242,12 @@ def _fits(shape: Sequence[int], expected: Sequence[int | None] | None) -> bool:
 
 
 def _holds(array: Array, dtype: np.dtype[Any]) -> bool:
-    """Whether every value is an integer that the dtype can hold."""
+    """Return True if every value is an integer that the dtype can hold."""
     if not array.size:
         return True
     low, high = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
     try:
-        # As Python numbers, because an int64's limits are not exact in floating point.
+        # Compare Python numbers, because the limits of int64 are not exact in floating point.
         within = low <= int(array.min()) and int(array.max()) <= high
     except (ValueError, OverflowError):  # not a number, or infinity
         return False

@@ -18,8 +18,8 @@ class Request(NamedTuple):
     Attributes:
         entry: The entry as it was read.
         flow_id: Id of the `SlotFlowControl` that the request came through; empty for none.
-        inputs: Its inputs by name; empty if it could not be decoded.
-        error: Why it is not computed: it could not be decoded, or came too late.
+        inputs: Inputs by name; empty if the entry cannot be decoded.
+        error: Reason for not computing the request: it cannot be decoded, or its deadline has passed.
     """
 
     entry: Entry
@@ -28,9 +28,9 @@ class Request(NamedTuple):
     error: ServingError | None = None
 
     def answer(self, fields: Mapping[str, str | bytes]) -> Answer:
-        """Answer with the fields of a result hash."""
+        """Return the answer with these fields of a result hash."""
         return Answer(self.entry, self.flow_id, fields)
 
     def fail(self, error: ServingError) -> Answer:
-        """Answer with an error."""
+        """Return the answer with an error."""
         return self.answer(encode_error(error))

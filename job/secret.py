@@ -1,4 +1,4 @@
-"""The secret of an encrypted model: the Redis hash `model_secured`, as the original keeps it."""
+"""Secret of an encrypted model, from the Redis hash `model_secured`, as in the original."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _INTERVAL = 1.0
 
 
 def wait_for_secret(client: redis.Redis, job: str, patience: float) -> tuple[str, str] | None:
-    """Wait until an operator has stored the secret and the salt.
+    """Wait until an operator has stored secret and salt.
 
     Args:
         client: Connection to the job's Redis.
@@ -20,10 +20,10 @@ def wait_for_secret(client: redis.Redis, job: str, patience: float) -> tuple[str
         patience: Seconds to wait.
 
     Returns:
-        Secret and salt; None if they were not stored in time.
+        Secret and salt; None if they are not stored in time.
 
     Raises:
-        redis.RedisError: Redis cannot be used.
+        redis.RedisError: If Redis cannot be used.
     """
     deadline = time.monotonic() + patience
     while True:

@@ -1,8 +1,8 @@
-"""`inferenceTimeout`: a model whose calls may hang, each computed in a thread that can be left behind.
+"""Timeout of model calls (`inferenceTimeout`): each copy of the model computes in a thread that can be abandoned.
 
-Nothing can stop native code that does not return: in thread mode the process is Flink's TaskManager. So the caller only
-waits for a result. When none comes in time, thread and copy of the model are abandoned, and the next call loads a fresh
-copy. An abandoned call goes on using a core and its memory, so after a few of them the process has to be replaced.
+Nothing can stop native code that does not return, and in thread mode the process is Flink's TaskManager. So the caller
+only waits for a result. If none comes in time, thread and copy of the model are abandoned, and the next call loads
+another copy. An abandoned call still uses a core and its memory, so after a few of them the process has to be replaced.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Sequence
+from concurrent import futures
 from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import Any, TypeVar
@@ -25,7 +26,7 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 MAX_HUNG = 3
-"""With so many calls that hang at the same time, in whatever slots of it, a process has to end."""
+"""Number of calls that hang at the same time, in all slots of a process, at which the process has to end."""
 
 _RELOAD_PATIENCE = 600.0
 
@@ -33,7 +34,7 @@ _hung: list[threading.Thread] = []
 
 
 class NotComputed(InferenceTimeout):
-    """Not tried, because the process is about to be replaced; for no client to see."""
+    """A batch was not tried, because the process is about to be replaced; no client gets this error."""
 
 
 class WatchedModel(Model):
@@ -44,7 +45,7 @@ class WatchedModel(Model):
         timeout: Longest time of one call, in seconds.
 
     Raises:
-        ModelError: From `load`.
+        ModelError: If `load` raises it.
     """
 
     def __init__(self, load: Callable[[], Model], timeout: float) -> None:
@@ -55,14 +56,14 @@ class WatchedModel(Model):
         self.engine, self.layout, self.fixed_batch = self._model.engine, self._model.layout, self._model.fixed_batch
         self.inputs, self.outputs = self._model.inputs, self._model.outputs
         self.exhausted = False
-        """Whether this process should end as soon as it has answered what it can: it computes nothing any more."""
+        """True if this process computes nothing any more, and has to end once it has written its answers."""
 
     def predict(self, inputs: Sequence[Array]) -> list[Array]:
         """See `Model.predict`.
 
         Raises:
-            InferenceTimeout: The call has not returned in time.
-            NotComputed: Too many calls hang.
+            InferenceTimeout: If the call does not return in time.
+            NotComputed: If too many calls hang.
         """
         if self.exhausted:
             raise NotComputed("not computed")
@@ -77,7 +78,7 @@ class WatchedModel(Model):
         return outputs
 
     def close(self) -> None:
-        """Free the model; not the copies that hang."""
+        """Free the model, but not the copies that hang."""
         if self._copy is not None:
             self._copy.leave(self._model.close)
 
@@ -102,7 +103,7 @@ class WatchedModel(Model):
         try:
             self._model = copy.load(self._load, _RELOAD_PATIENCE)
         except Exception as error:
-            # A new process says so where people look for it: when the job starts.
+            # A new process reports the error where users look for it: at the start of the job.
             log.warning("the model cannot be loaded again: %s", error)
             self.exhausted = True
             raise NotComputed("not computed") from error
@@ -111,7 +112,7 @@ class WatchedModel(Model):
 
 
 class _Hangs(Exception):
-    """A call has not returned; `place` is where it is."""
+    """A call has not returned; `place` is the stack of its thread."""
 
     def __init__(self, place: str) -> None:
         super().__init__(place)
@@ -119,28 +120,28 @@ class _Hangs(Exception):
 
 
 class _Copy:
-    """The thread of one copy of the model: engines may tie what they set up to the thread that did it."""
+    """Thread of one copy of the model; engines may tie their state to the thread that set it up."""
 
     def __init__(self) -> None:
         self._calls: SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = SimpleQueue()
-        # A daemon, or the process would wait for it at its end.
+        # Without daemon, the process would wait at its end for a call that hangs.
         self.thread = threading.Thread(target=self._serve, name="model", daemon=True)
         self.thread.start()
 
     def run(self, function: Callable[[], T], timeout: float | None = None) -> T:
-        """Call a function in the thread; raises what it raises, or `_Hangs`."""
+        """Call a function in the thread; raise its exception, or `_Hangs` after the timeout in seconds."""
         future: Future[T] = Future()
         self._calls.put((function, future))
         try:
             return future.result(timeout)
-        except TimeoutError:
+        except futures.TimeoutError:  # the built-in TimeoutError only from Python 3.11 on
             if future.done():
                 return future.result()
             frame = sys._current_frames().get(self.thread.ident or 0)
             raise _Hangs("".join(traceback.format_stack(frame))) from None
 
     def load(self, function: Callable[[], T], timeout: float | None = None) -> T:
-        """`run` what loads the model; if that fails, nobody needs the thread any more."""
+        """Load the model with `run`; if that fails, end the thread."""
         try:
             return self.run(function, timeout)
         except BaseException:
@@ -148,7 +149,7 @@ class _Copy:
             raise
 
     def leave(self, last: Callable[[], None]) -> None:
-        """Let the thread end with a last function, as soon as it has returned from what it does."""
+        """Let the thread end once its current call returns, after a last function."""
         self._calls.put((last, Future()))
         self._calls.put(None)
 
@@ -159,5 +160,5 @@ class _Copy:
                 future.set_result(function())
             except BaseException as error:
                 future.set_exception(error)
-            # Or the last batch would stay in memory until the next comes.
+            # Without this line, the last batch would stay in memory until the next one comes.
             del call, function, future
