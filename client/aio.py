@@ -1,27 +1,26 @@
-"""The asyncio client: the queues of `client.queues`, with the same arguments, as coroutines.
+"""The asyncio client: the queues of `client.queues` as coroutines, with the same arguments.
 
-A few connections serve all coroutines of a queue, so thousands of requests may be in flight.
+All coroutines of a queue share a few connections, so thousands of requests may be in flight.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import RedisError
 
-from cluster_serving.client.cancel import Place, RecentEntries, cancel
+from cluster_serving.client.cancel import RecentEntries, cancel
 from cluster_serving.client.convert import inputs_of, to_inputs
 from cluster_serving.client.dispatcher import Dispatcher
-from cluster_serving.client.enqueue import enqueueing
-from cluster_serving.client.mailbox import RECHECK
+from cluster_serving.client.enqueue import enqueue, split
 from cluster_serving.client.queues import SCAN_COUNT, batched, results_of
-from cluster_serving.client.request_options import RequestOptions, split
-from cluster_serving.client.wakeups import Wakeups
+from cluster_serving.client.subscription import RECHECK, AsyncSubscription
+from cluster_serving.protocol.compat import timeout as time_limit
 from cluster_serving.protocol.connection import connect_async, result_timeout_async, translated
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.keys import DEFAULT_JOB, NORMAL, result_key, result_pattern
@@ -29,8 +28,13 @@ from cluster_serving.protocol.payload_files import PayloadFolders
 from cluster_serving.protocol.results import Fields, Result, decode_result
 from cluster_serving.protocol.scripts import run_async
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 
 class _AsyncQueue:
+    """Base of both queues: the job's name and a client of its Redis."""
+
     def __init__(
         self,
         host: str | None = None,
@@ -42,10 +46,6 @@ class _AsyncQueue:
     ) -> None:
         self.name = name
         self.db = connect_async(host or "localhost", port or 6379, url, name, **redis_options)
-        self._wakeups = Wakeups(self.db)
-        self._exchange = Dispatcher(self.db, name)
-        self._recent = RecentEntries()
-        self._folders = PayloadFolders()
 
     async def __aenter__(self) -> Self:
         return self
@@ -56,29 +56,28 @@ class _AsyncQueue:
         await self.close()
 
     async def close(self) -> None:
-        """Close the connections, once the requests of cancelled coroutines are withdrawn."""
-        await self._wakeups.close()
-        await self._exchange.close()
-
-    async def _fetch(self, uri: str, delete: bool) -> Fields | None:
-        key = result_key(self.name, uri).encode("utf8", "surrogateescape")
-        fields: Fields = await self.db.hgetall(key)  # type: ignore[arg-type,misc]
-        # Only when it has arrived: a lost reply must not lose the result. Nor must a failure to delete: it expires.
-        if fields and delete:
-            with contextlib.suppress(RedisError):
-                await self.db.delete(key)
-        return fields or None
+        """Close the connections."""
+        await self.db.aclose()
 
 
 class AsyncOutputQueue(_AsyncQueue):
     """Reads the results of one job; see `client.queues.OutputQueue` for arguments and errors."""
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._subscription = AsyncSubscription(self.db)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._subscription.close()
+        await super().close()
+
     async def query(self, uri: str, delete: bool = False, timeout: float | None = None) -> Result | None:
-        """Result of a request; see `OutputQueue.query`."""
+        """Return the result of a request; see `OutputQueue.query`."""
         with translated(self.db):
             fields = await self._fetch(uri, delete)
             if fields is None and timeout is not None:
-                async with self._wakeups.watch(result_key(self.name, uri)) as event:
+                async with self._subscription.announcements(result_key(self.name, uri)) as event:
                     fields = await _wait(event, lambda: self._fetch(uri, delete), timeout)
         if fields is None:
             if timeout is None:
@@ -87,30 +86,51 @@ class AsyncOutputQueue(_AsyncQueue):
         return decode_result(fields)
 
     async def query_and_delete(self, uri: str, timeout: float | None = None) -> Result | None:
-        """As `query`, and delete the result from Redis."""
+        """Return the result of a request as `query` does, and delete the result from Redis."""
         return await self.query(uri, delete=True, timeout=timeout)
 
     async def dequeue(self) -> dict[str, Result | ServingError]:
-        """Take all results that are there; see `OutputQueue.dequeue`."""
-        found: dict[bytes, Fields] = {}
+        """Return all results in Redis and delete them; see `OutputQueue.dequeue`."""
+        results: dict[bytes, Fields] = {}
         with translated(self.db):
             async for key in self.db.scan_iter(match=result_pattern(self.name), count=SCAN_COUNT, _type="HASH"):
                 if fields := await self.db.hgetall(key):  # type: ignore[misc]
-                    found[key] = fields
-        # As in the synchronous one: only when all have arrived.
-        with contextlib.suppress(RedisError):
-            for chunk in batched(found, SCAN_COUNT):
-                await self.db.delete(*chunk)
-        return results_of(self.name, found)
+                    results[key] = fields
+        # Deleted last, as in the synchronous queue.
+        with suppress(RedisError):
+            for keys in batched(results, SCAN_COUNT):
+                await self.db.delete(*keys)
+        return results_of(self.name, results)
+
+    async def _fetch(self, uri: str, delete: bool) -> Fields | None:
+        key = result_key(self.name, uri).encode("utf8", "surrogateescape")
+        fields: Fields = await self.db.hgetall(key)  # type: ignore[arg-type,misc]
+        # Deleted in a second step, so that a lost reply loses no result. A result that is not deleted expires.
+        if fields and delete:
+            with suppress(RedisError):
+                await self.db.delete(key)
+        return fields or None
 
 
 class AsyncInputQueue(_AsyncQueue):
     """Queues requests for one job; see `client.queues.InputQueue` for arguments and errors."""
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._dispatcher = Dispatcher(self.db, self.name)
+        self._recent = RecentEntries()
+        self._folders = PayloadFolders()
+
+    async def close(self) -> None:
+        """Close the connections, once the requests of cancelled coroutines are withdrawn."""
+        await self._dispatcher.close()
+
     async def enqueue(self, uri: str, **data: object) -> str:
-        """Queue a request and return at once; see `InputQueue.enqueue`."""
+        """Queue a request and return its uri at once; see `InputQueue.enqueue`."""
         options, inputs = split(data)
-        self._recent.remember(uri, await self._add(uri, inputs, options))
+        with translated(self.db):
+            place = await run_async(self.db, enqueue(self.name, uri, to_inputs(inputs), options, self._folders))
+        self._recent.remember(uri, place)
         return uri
 
     async def cancel(self, uri: str) -> bool:
@@ -121,31 +141,30 @@ class AsyncInputQueue(_AsyncQueue):
     async def predict(self, request_data: object, timeout: float = 5, *, priority: str = NORMAL) -> Result:
         """Queue a request, wait for its result and delete it from Redis; see `InputQueue.predict`.
 
-        If the coroutine is cancelled, so is the request, in the background.
+        If the coroutine is cancelled, the request is withdrawn, in the background.
         """
-        fields = await self._exchange.request(self.name, to_inputs(inputs_of(request_data)), timeout, priority)
+        fields = await self._dispatcher.request(self.name, to_inputs(inputs_of(request_data)), timeout, priority)
         return decode_result(fields)
-
-    async def _add(self, uri: str, data: Mapping[str, object], options: RequestOptions) -> Place:
-        with translated(self.db):
-            return await run_async(self.db, enqueueing(self.name, uri, to_inputs(data), options, self._folders))
 
 
 def _cancellations() -> int:
-    """How often the current task has been told to cancel."""
-    task = asyncio.current_task()
-    return task.cancelling() if task else 0
+    """Return the number of cancellation requests of the current task; 0 before Python 3.11, which has no count."""
+    cancelling: Callable[[], int] | None = getattr(asyncio.current_task(), "cancelling", None)
+    return cancelling() if cancelling else 0
 
 
 async def _wait(event: asyncio.Event, fetch: Callable[[], Awaitable[Fields | None]], timeout: float) -> Fields | None:
     deadline = time.monotonic() + timeout
     cancellations = _cancellations()
-    while (fields := await fetch()) is None and (remaining := deadline - time.monotonic()) > 0:
+    while True:
+        event.clear()
+        fields = await fetch()
+        remaining = deadline - time.monotonic()
+        if fields is not None or remaining <= 0:
+            return fields
         if _cancellations() > cancellations:
             # `asyncio.wait_for`, which redis-py uses, loses a cancellation that comes with its result.
             raise asyncio.CancelledError
-        with contextlib.suppress(asyncio.TimeoutError):
-            async with asyncio.timeout(min(remaining, RECHECK)):
+        with suppress(asyncio.TimeoutError):
+            async with time_limit(min(remaining, RECHECK)):
                 await event.wait()
-        event.clear()
-    return fields

@@ -1,4 +1,4 @@
-"""Withdrawing a request that waits."""
+"""Cancellation of requests that wait in the stream."""
 
 from __future__ import annotations
 
@@ -15,28 +15,26 @@ from cluster_serving.protocol.results import encode_error
 from cluster_serving.protocol.scripts import NEWEST, WITHDRAW, Call, Procedure, flat, page_call
 
 DEFAULT_RESULT_TTL = 3600
-"""Seconds that the answer to a withdrawn request is kept if no job has said how long."""
-
-_MOST_REMEMBERED = 10_000
+"""Seconds for which the result of a cancelled request is kept, unless the job has published its `resultTtl`."""
 
 
 class Place(NamedTuple):
-    """Where a request is."""
+    """Stream and entry id of a request."""
 
     stream: str
     entry_id: bytes
 
 
 class RecentEntries:
-    """Where the latest requests of a queue were put, so that they need not be searched; safe for threads."""
+    """Places of the latest requests of a queue, which then need not be searched; safe for threads."""
 
-    def __init__(self, limit: int = _MOST_REMEMBERED) -> None:
+    def __init__(self, limit: int = 10_000) -> None:
         self._limit = limit
         self._entries: dict[str, Place] = {}
         self._lock = threading.Lock()
 
     def remember(self, uri: str, place: Place) -> None:
-        """Note where a request is; the oldest note is forgotten."""
+        """Remember the place of a request, and forget the oldest beyond the limit."""
         with self._lock:
             self._entries.pop(uri, None)
             self._entries[uri] = place
@@ -44,7 +42,7 @@ class RecentEntries:
                 del self._entries[next(iter(self._entries))]
 
     def find(self, uri: str) -> Place | None:
-        """Place of the latest request of that uri, if it is remembered."""
+        """Return the place of the latest request of a uri, if it is remembered."""
         with self._lock:
             return self._entries.get(uri)
 
@@ -54,33 +52,34 @@ def cancel(job: str, uri: str, place: Place | None) -> Procedure[bool]:
 
     Args:
         job: `jobName`.
-        uri: The request.
-        place: Where it is; None to search the streams for all requests of that uri, newest first, in pages.
+        uri: Uri of the request.
+        place: Place of the request; None to search the streams for all requests of that uri, newest first, in pages.
 
     Returns:
-        Whether one was withdrawn. False: it is being computed, is answered, or never was.
+        True if a request was withdrawn; False if it is being computed, is answered, or never existed.
     """
     answer = encode_error(RequestCancelled(f"the request {uri!r} was cancelled before it was computed"))
     if place is not None:
-        return clear_withdrawn((yield withdraw_call(job, uri, place, answer)))
-    done = False
+        return discard_file((yield withdraw_call(job, uri, place, answer)))
+    withdrawn = False
     for stream in streams_of(job):
         last = NEWEST
         while last:
-            last, found = yield page_call(stream, last, "uri", _bytes(uri))
-            for entry_id, _ in found:
-                done = clear_withdrawn((yield withdraw_call(job, uri, Place(stream, entry_id), answer))) or done
-    return done
+            last, matches = yield page_call(stream, last, "uri", _bytes(uri))
+            for entry_id, _ in matches:
+                reply = yield withdraw_call(job, uri, Place(stream, entry_id), answer)
+                withdrawn = discard_file(reply) or withdrawn
+    return withdrawn
 
 
-def clear_withdrawn(reply: object) -> bool:
-    """Remove the file of a request, if it had one, once it is withdrawn.
+def discard_file(reply: object) -> bool:
+    """Remove the payload file of a withdrawn request, if it has one.
 
     Args:
-        reply: To `withdraw_call`.
+        reply: Reply to `withdraw_call`.
 
     Returns:
-        Whether it was withdrawn.
+        True if the request was withdrawn.
     """
     if isinstance(reply, list):
         payload_files.discard(*reply)
@@ -88,13 +87,13 @@ def clear_withdrawn(reply: object) -> bool:
 
 
 def withdraw_call(job: str, uri: str, place: Place, answer: Mapping[str, str | bytes] = MappingProxyType({})) -> Call:
-    """The call that takes a request out of the stream, unless it is being computed.
+    """Return the call that removes a request from the stream, unless it is being computed.
 
     Args:
         job: `jobName`.
-        uri: The request.
-        place: Where it is.
-        answer: Fields of a result hash for it; none if nobody waits for it any more.
+        uri: Uri of the request.
+        place: Place of the request.
+        answer: Fields of its result hash; empty if no client waits for it any more.
     """
     keys = [place.stream, result_key(job, uri), limits_key(job)]
     if job == image_stream.STREAM:

@@ -1,4 +1,4 @@
-"""From what a caller passes to `enqueue` to what is sent."""
+"""Conversion of the values that callers pass to `enqueue` into inputs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def to_inputs(values: Mapping[str, object]) -> dict[str, Input]:
     """Convert the keyword arguments of `enqueue`.
 
     Raises:
-        InvalidInput: A value is none of the accepted kinds, or an image file cannot be read; the message names it.
+        InvalidInput: If a value has none of the accepted types, or an image file cannot be read; the message names it.
     """
     for name in values:
         if not isinstance(name, str):
@@ -33,7 +33,7 @@ def to_inputs(values: Mapping[str, object]) -> dict[str, Input]:
 
 
 def inputs_of(value: object) -> Mapping[str, object]:
-    """Inputs of `predict`, as the original reads its argument."""
+    """Return the inputs of `predict`, which reads its argument as the original does."""
     if isinstance(value, Mapping):
         return value
     if isinstance(value, str):
@@ -65,18 +65,18 @@ def to_input(name: str, value: object) -> Input:
     Raises:
         InvalidInput: See `to_inputs`.
     """
-    if isinstance(value, np.ndarray | SparseTensor | Image):
+    if isinstance(value, (np.ndarray, SparseTensor, Image)):
         return value
-    # Before numpy's values: those of a numpy array of texts are both.
-    if isinstance(value, str | PathLike):
+    # Tested before numpy's values: elements of a numpy array of texts are both.
+    if isinstance(value, (str, PathLike)):
         return _read_image(name, value)
-    if isinstance(value, bytes | bytearray | memoryview):
+    if isinstance(value, (bytes, bytearray, memoryview)):
         return Image(bytes(value))
-    if isinstance(value, bool | int | float | np.generic):
+    if isinstance(value, (bool, int, float, np.generic)):
         return np.asarray(value)
     if isinstance(value, Mapping):
         return _from_mapping(name, value)
-    if isinstance(value, list | tuple):
+    if isinstance(value, (list, tuple)):
         return _from_list(name, value)
     raise InvalidInput(f"input {name!r} is of type {type(value).__name__}; expected {_ACCEPTED}")
 
@@ -93,12 +93,12 @@ def _from_mapping(name: str, value: Mapping[object, object]) -> Input:
         path = value["path"]
         if isinstance(path, np.ndarray):
             return path
-        if isinstance(path, str | PathLike):
+        if isinstance(path, (str, PathLike)):
             return _read_image(name, path)
         raise InvalidInput(f"input {name!r}: 'path' is of type {type(path).__name__}; expected str, Path or ndarray")
     if "b64" in value:
         text = value["b64"]
-        if not isinstance(text, str | bytes):
+        if not isinstance(text, (str, bytes)):
             raise InvalidInput(f"input {name!r}: 'b64' is of type {type(text).__name__}; expected base64 text")
         try:
             return Image(base64.b64decode(text, validate=True))

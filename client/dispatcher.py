@@ -1,54 +1,86 @@
-"""Requests and their results for a whole process, over a few connections: for asyncio clients and the front end.
+"""Requests and results of a whole process over a few connections, for asyncio clients and the front end.
 
-Whatever becomes due while a command is on its way leaves with the next one: a thousand coroutines that wait share the
-commands that queue requests and fetch results, and one subscription. So the cost per request falls as the load grows.
+Commands that become due while one is in flight are sent together in the next. So a thousand waiting coroutines share
+the commands that queue requests and fetch results, and one subscription: the cost per request falls as the load grows.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
 import redis.asyncio
 from redis.exceptions import RedisError
 
-from cluster_serving.client.cancel import Place, clear_withdrawn, withdraw_call
-from cluster_serving.client.enqueue import adding, refusal
+from cluster_serving.client.cancel import Place, discard_file, withdraw_call
+from cluster_serving.client.enqueue import RequestOptions, add_call, refusal
 from cluster_serving.client.line import Line
-from cluster_serving.client.listener import Listener
-from cluster_serving.client.mailbox import RECONNECT_PAUSE, new_channel, replies_in
-from cluster_serving.client.pending import Pending
-from cluster_serving.client.request_options import RequestOptions
+from cluster_serving.client.subscription import RECONNECT_PAUSE, AsyncSubscription, new_channel, replies_in
+from cluster_serving.protocol.compat import timeout as time_limit
 from cluster_serving.protocol.connection import result_timeout_async, translated
 from cluster_serving.protocol.entry import RESULT, request_fields
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.inputs import Input
-from cluster_serving.protocol.keys import NORMAL, result_key, stream_of, uri_of
-from cluster_serving.protocol.payload_files import PayloadFolders
+from cluster_serving.protocol.keys import NORMAL, result_key, stream_of
+from cluster_serving.protocol.payload_files import PayloadFolder, PayloadFolders
 from cluster_serving.protocol.results import Fields
 from cluster_serving.protocol.scripts import Call, fetch_call, fields_of, run_async
 
 _DELETE_PAUSE = 0.01
-_MOST_AT_ONCE = 256
-_MOST_BYTES = 1 << 20  # Redis serves nobody else while it takes them
+_MAX_AT_ONCE = 256
+_MAX_BYTES = 1 << 20  # Redis serves no other client while it reads them.
+
+
+@dataclass(eq=False)
+class Pending:
+    """A request that waits for its result.
+
+    Attributes:
+        job: `jobName`.
+        uri: Name of the request.
+        result: Set once the result is there; for a submitted request, once the request is queued.
+        priority: One of `protocol.keys.PRIORITIES`.
+        kept: True if the result stays in Redis.
+        key: Result key.
+        fields: Fields of the stream entry.
+        folder: Folder with the inputs, if they are in a file.
+        sent: Time at which the request was sent.
+        entry_id: Id of the stream entry, once the request is queued.
+        waiters: Number of coroutines that wait for a kept result.
+    """
+
+    job: str
+    uri: str
+    result: asyncio.Future[Fields]
+    priority: str = NORMAL
+    kept: bool = False
+    key: str = field(init=False)
+    fields: Mapping[str, str | bytes] = field(default_factory=dict)
+    folder: PayloadFolder | None = None
+    sent: float = 0.0
+    entry_id: bytes | None = None
+    waiters: int = 0
+
+    def __post_init__(self) -> None:
+        self.key = result_key(self.job, self.uri)
 
 
 class Dispatcher:
     """Sends requests to any jobs of one Redis and receives their results; used by one event loop.
 
     Args:
-        db: From `protocol.connection.connect_async`; closed together with the exchange.
-        name: Part of the name of its channel, by which permissions in Redis may tell clients.
+        db: Client from `protocol.connection.connect_async`; closed together with the dispatcher.
+        name: Part of the reply channel's name, which Redis permissions may refer to.
         window: Seconds for which requests are gathered before they are sent; 0 sends them at once.
-        window_count: So many are sent before the window is over.
-        observe: Told how long, in seconds, something took: `put` for sending requests, `get` for fetching results that
-            did not come with the news of them, and `wait` for a request from sending to its result.
-        channels: Further ones on which results are announced.
+        window_count: Number of gathered requests that are sent before the window ends.
+        observe: Gets durations in seconds: `put` of sending requests, `get` of fetching results that were only
+            announced, and `wait` from sending a request to its result.
+        channels: Further channels on which results are announced.
     """
 
     def __init__(
@@ -62,12 +94,13 @@ class Dispatcher:
     ) -> None:
         self.db = db
         self._sending, self._fetching = Line(db), Line(db)
-        self._channel = new_channel(name)
+        self._reply_channel = new_channel(name)
+        self._channels = (self._reply_channel, *channels)
         self._folders = PayloadFolders()
-        self._listener = Listener(db, [self._channel, *channels], self._hear, lambda: self._look(self._pending))
+        self._subscription = AsyncSubscription(db)
         self._window = window
         self._window_count = window_count
-        self._full = asyncio.Event()
+        self._window_full = asyncio.Event()
         self._observe = observe
         self._pending: dict[bytes, Pending] = {}
         self._to_send: dict[bytes, Pending] = {}
@@ -87,7 +120,7 @@ class Dispatcher:
     async def request(self, job: str, inputs: Mapping[str, Input], timeout: float, priority: str = NORMAL) -> Fields:
         """Queue a request, wait for its result and delete it from Redis.
 
-        If the coroutine is cancelled or its time is over, the request is withdrawn, in the background.
+        If the coroutine is cancelled or times out, the request is withdrawn, in the background.
 
         Args:
             job: `jobName`.
@@ -99,23 +132,22 @@ class Dispatcher:
             The result hash; `protocol.results.decode_result` reads it.
 
         Raises:
-            InvalidInput: The inputs cannot be sent.
-            QueueFull: Redis takes no more requests.
-            RedisUnavailable: Redis cannot be reached.
-            ResultTimeout: No result came in time.
+            InvalidInput: If the inputs cannot be sent.
+            QueueFull: If Redis takes no more requests.
+            RedisUnavailable: If Redis cannot be reached.
+            ResultTimeout: If no result came in time.
         """
-        uri = uuid.uuid4().hex
         deadline_ms = RequestOptions.waiting(timeout, priority).deadline_ms
-        pending = Pending(job, result_key(job, uri), {}, asyncio.get_running_loop().create_future(), priority)
-        name = uri.encode()
+        pending = Pending(job, uuid.uuid4().hex, asyncio.get_running_loop().create_future(), priority)
+        name = pending.uri.encode()
         try:
-            async with asyncio.timeout(timeout):
-                await self._listener.subscribe()
-                await self._compose(pending, inputs, self._channel, deadline_ms=deadline_ms, reply_with=RESULT)
+            async with time_limit(timeout):
+                await self._subscribe()
+                await self._compose(pending, inputs, self._reply_channel, deadline_ms=deadline_ms, reply_with=RESULT)
                 self._pending[name] = pending
                 self._queue(name, pending)
                 return await pending.result
-        except TimeoutError:
+        except asyncio.TimeoutError:
             raise await result_timeout_async(self.db, job, timeout) from None
         finally:
             self._pending.pop(name, None)
@@ -125,10 +157,10 @@ class Dispatcher:
                 self._withdraw(pending)
 
     async def close(self) -> None:
-        """Close the connections, once the requests for which nobody waits any more are withdrawn."""
+        """Close the connections, once cancelled requests are withdrawn."""
         self._closing = True
         self._due.set()
-        await self._listener.close()
+        await self._subscription.close()
         if self._sender is not None:
             await self._sender
         if self._fetcher is not None:
@@ -138,33 +170,35 @@ class Dispatcher:
         await self.db.aclose()
         self._closing = False
 
+    async def _subscribe(self) -> None:
+        for channel in self._channels:
+            await self._subscription.subscribe(channel, self._hear)
+
     async def _compose(self, pending: Pending, inputs: Mapping[str, Input], reply_to: str, **options: Any) -> None:
-        """Make what is sent for a request; `options` are further ones of `protocol.entry.request_fields`."""
-        job = pending.job
+        """Set the fields of a request; `options` are further arguments of `protocol.entry.request_fields`."""
         with translated(self.db):
-            pending.folder = folder = await run_async(self.db, self._folders.find(job, inputs))
-        pending.fields = request_fields(
-            uri_of(job, pending.key), inputs, reply_to, store=folder.write if folder else None, **options
-        )
+            pending.folder = folder = await run_async(self.db, self._folders.find(pending.job, inputs))
+        store = folder.write if folder else None
+        pending.fields = request_fields(pending.uri, inputs, reply_to, store=store, **options)
 
     def _queue(self, name: bytes, pending: Pending) -> None:
         self._to_send[name] = pending
         if self._sender is None or self._sender.done():
             self._sender = asyncio.create_task(self._send())
         elif len(self._to_send) >= self._window_count:
-            self._full.set()
+            self._window_full.set()
 
     async def _send(self) -> None:
         while self._to_send:
             if self._window and len(self._to_send) < self._window_count:
-                await _next(self._full, self._window)
+                await _next(self._window_full, self._window)
             started = time.perf_counter()
             batch = self._next_batch(started)
             try:
                 with translated(self.db):
                     replies = await self._add(batch)
-            except ServingError as error:
-                replies = [(pending, error) for pending in batch]
+            except ServingError as unsent:
+                replies = [(pending, unsent) for pending in batch]
             self._observe("put", time.perf_counter() - started)
             for pending, reply in replies:
                 if isinstance(reply, bytes):
@@ -174,15 +208,15 @@ class Dispatcher:
                     elif pending.kept:
                         pending.result.set_result({})
                 else:
-                    refused = refusal(self.db, pending.job, reply)
-                    self._folders.clean_up(pending.job, pending.folder, pending.fields, refused)
+                    error = refusal(self.db, pending.job, reply)
+                    self._folders.clean_up(pending.job, pending.folder, pending.fields, error)
                     if not pending.result.done():
-                        pending.result.set_exception(refused)
+                        pending.result.set_exception(error)
 
     def _next_batch(self, now: float) -> list[Pending]:
         batch: list[Pending] = []
         size = 0
-        while self._to_send and len(batch) < _MOST_AT_ONCE and size < _MOST_BYTES:
+        while self._to_send and len(batch) < _MAX_AT_ONCE and size < _MAX_BYTES:
             pending = self._to_send.pop(next(iter(self._to_send)))
             size += len(pending.fields.get("data", ""))
             pending.sent = now
@@ -190,11 +224,11 @@ class Dispatcher:
         return batch
 
     async def _add(self, batch: Sequence[Pending]) -> list[tuple[Pending, Any]]:
-        """Queue requests, those of a job in one step; see `client.enqueue.adding` for the replies."""
+        """Queue requests, those of a job in one call; return each with its reply to `client.enqueue.add_call`."""
         groups: dict[str, list[Pending]] = {}
         for pending in batch:
             groups.setdefault(pending.job, []).append(pending)
-        calls = [adding(job, [(p.fields, p.priority) for p in group]) for job, group in groups.items()]
+        calls = [add_call(job, [(p.fields, p.priority) for p in group]) for job, group in groups.items()]
         deleted, self._to_delete = self._to_delete, []
         if deleted:
             calls.append(fetch_call([], deleted))
@@ -206,24 +240,24 @@ class Dispatcher:
                 self._to_delete += deleted
         return [
             pair
-            for group, reply in zip(groups.values(), replies, strict=True)
-            for pair in zip(group, [reply] * len(group) if isinstance(reply, Exception) else reply, strict=True)
+            for group, reply in zip(groups.values(), replies)
+            for pair in zip(group, [reply] * len(group) if isinstance(reply, Exception) else reply)
         ]
 
     def _withdraw(self, pending: Pending) -> None:
-        """Take a request for which nobody waits out of the stream; if it is being computed, that goes on."""
+        """Remove an abandoned request from the stream, unless it is being computed."""
         place = Place(stream_of(pending.job, pending.priority), pending.entry_id or b"")
-        self._to_withdraw.append(withdraw_call(pending.job, uri_of(pending.job, pending.key), place))
+        self._to_withdraw.append(withdraw_call(pending.job, pending.uri, place))
         self._look({})
 
     async def _fetch(self) -> None:
-        """Fetch what has been announced; delete what has arrived, unless requests that leave soon take that along."""
+        """Fetch announced results. Delete results that have arrived, unless requests are soon sent along with that."""
         while self._has_errands():
             if not (self._to_fetch or self._to_withdraw or self._closing):
                 await _next(self._due, _DELETE_PAUSE)
                 if not self._has_errands():
                     return
-            names = list(islice(self._to_fetch, _MOST_AT_ONCE))
+            names = list(islice(self._to_fetch, _MAX_AT_ONCE))
             waiting = [(name, self._pending[name]) for name in names if name in self._pending]
             for name in names:
                 del self._to_fetch[name]
@@ -232,16 +266,16 @@ class Dispatcher:
             started = time.perf_counter()
             try:
                 fetch = fetch_call([pending.key for _, pending in waiting], deleted)
-                replies, *gone = await self._fetching.call_all([fetch, *withdrawn])
+                replies, *withdrawals = await self._fetching.call_all([fetch, *withdrawn])
                 if isinstance(replies, RedisError):
                     raise replies
-                for reply in gone:
-                    clear_withdrawn(reply)
+                for withdrawal in withdrawals:
+                    discard_file(withdrawal)
             except (RedisError, OSError):
                 if self._closing:
-                    # What could not be withdrawn has a deadline, and what could not be deleted expires.
+                    # Requests that were not withdrawn have a deadline, and results that were not deleted expire.
                     return
-                # Nobody announces these results again.
+                # These results are not announced again.
                 self._to_fetch.update((name, None) for name, _ in waiting)
                 self._to_delete += deleted
                 self._to_withdraw += withdrawn
@@ -250,12 +284,15 @@ class Dispatcher:
             now = time.perf_counter()
             if waiting:
                 self._observe("get", now - started)
-            for (_, pending), reply in zip(waiting, replies, strict=True):
+            for (_, pending), reply in zip(waiting, replies):
                 if reply and not isinstance(reply, RedisError):
                     self._resolve(pending, fields_of(reply), now)
 
-    def _hear(self, message: object) -> None:
-        """Take the results that a message brings, and look for those that it only announces."""
+    def _hear(self, message: bytes | None) -> None:
+        """Take the results in a message, and fetch those that it only announces; without a message fetch all."""
+        if message is None:
+            self._look(self._pending)
+            return
         announced = []
         now = time.perf_counter()
         for name, fields in replies_in(message).items():
@@ -291,6 +328,8 @@ class Dispatcher:
 async def _next(event: asyncio.Event, seconds: float) -> None:
     """Wait until an event is set anew, or for so many seconds."""
     event.clear()
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
+    try:
+        async with time_limit(seconds):
             await event.wait()
+    except asyncio.TimeoutError:
+        pass

@@ -1,48 +1,149 @@
-"""Queueing a request, unless the job's queue is full."""
+"""Queueing of requests: their options, and the wait for room in a full queue."""
 
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from dataclasses import fields as fields_of
+from numbers import Real
+from typing import Any
 
-import redis
-import redis.asyncio
+import numpy as np
 from redis.exceptions import RedisError, ResponseError
 
 from cluster_serving.client.cancel import Place
-from cluster_serving.client.request_options import RequestOptions
-from cluster_serving.protocol.connection import is_out_of_memory, translated
+from cluster_serving.protocol.connection import Client, is_out_of_memory, translated
 from cluster_serving.protocol.entry import request_fields
-from cluster_serving.protocol.errors import QueueFull, ServingError
+from cluster_serving.protocol.errors import InvalidInput, QueueFull, ServingError
 from cluster_serving.protocol.inputs import Input
-from cluster_serving.protocol.keys import NORMAL, limits_key, result_key, stream_of, streams_of
+from cluster_serving.protocol.keys import NORMAL, PRIORITIES, limits_key, result_key, stream_of, streams_of
 from cluster_serving.protocol.payload_files import PayloadFolders
 from cluster_serving.protocol.scripts import ADD, QUEUE_LENGTH, Argument, Call, Pause, Procedure, flat
 
-_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.004, 0.25
+_MIN_PAUSE, _MAX_PAUSE = 0.004, 0.25
+_MIN_DEADLINE_S = 0.001
+_MAX_DEADLINE_MS = 10**14
 
 
-def adding(job: str, requests: Iterable[tuple[Mapping[str, str | bytes], str]], earlier_result: str = "") -> Call:
-    """The call that queues requests; its reply has the entry id of each, or what `refusal` reads.
+@dataclass(frozen=True)
+class RequestOptions:
+    """The options of one request: keyword arguments of `enqueue` that are not inputs of the model.
+
+    A model may have inputs of the same names, so options differ from inputs by type. A plain Python value (None, bool,
+    int, float or str) is the option; anything else, such as an array, is an input. A plain value that an option cannot
+    have is refused, never sent as an input. `predict` takes its inputs as one argument and needs no such rule.
+
+    Attributes:
+        deadline: Seconds that the request may wait before it is computed; None for the job's `requestDeadline`, `inf`
+            for no limit.
+        priority: One of `protocol.keys.PRIORITIES`.
+        block: True to wait for room in a full queue; None waits if there is a timeout.
+        timeout: Seconds to wait for room; None for no limit.
+
+    Raises:
+        InvalidInput: If an option has an invalid value.
+    """
+
+    deadline: float | None = None
+    priority: str | None = None
+    block: bool | None = None
+    timeout: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.deadline is not None and not (_is_number(self.deadline) and self.deadline > 0):
+            raise _refused("deadline", self.deadline, "seconds, more than 0")
+        if self.priority is not None and self.priority not in PRIORITIES:
+            raise _refused("priority", self.priority, " or ".join(PRIORITIES))
+        if self.block is not None and not isinstance(self.block, bool):
+            raise _refused("block", self.block, "True or False")
+        if self.timeout is not None and not (_is_number(self.timeout) and self.timeout >= 0):
+            raise _refused("timeout", self.timeout, "seconds, 0 or more")
+
+    @classmethod
+    def waiting(cls, timeout: float, priority: str = NORMAL) -> RequestOptions:
+        """Return the options of a request whose caller waits so many seconds for the result.
+
+        Raises:
+            InvalidInput: If the timeout is no number; or see `RequestOptions`.
+        """
+        try:
+            seconds = float(timeout) if isinstance(timeout, Real) else math.nan
+        except OverflowError:
+            seconds = math.inf
+        if math.isnan(seconds):
+            raise InvalidInput(f"timeout is {str(timeout)[:64]!r} ({type(timeout).__name__}); expected seconds")
+        return cls(deadline=max(seconds, _MIN_DEADLINE_S), priority=priority)
+
+    @property
+    def patience(self) -> float:
+        """Seconds to wait for room in the queue."""
+        block = self.timeout is not None if self.block is None else self.block
+        return (math.inf if self.timeout is None else self.timeout) if block else 0.0
+
+    @property
+    def deadline_ms(self) -> int | None:
+        """The deadline as it is sent: whole milliseconds, 0 for no limit; None for the job's default."""
+        if self.deadline is None:
+            return None
+        return math.ceil(self.deadline * 1000) if self.deadline * 1000 < _MAX_DEADLINE_MS else 0
+
+
+DEFAULTS = RequestOptions()
+
+_NAMES = frozenset(field.name for field in fields_of(RequestOptions))
+
+
+def split(keywords: Mapping[str, object]) -> tuple[RequestOptions, Mapping[str, object]]:
+    """Split keyword arguments into options and inputs; the inputs keep their order.
+
+    Raises:
+        InvalidInput: See `RequestOptions`.
+    """
+    if _NAMES.isdisjoint(keywords):
+        return DEFAULTS, keywords
+    options: dict[str, Any] = {name: keywords[name] for name in keywords if name in _NAMES and _plain(keywords[name])}
+    return RequestOptions(**options), {name: value for name, value in keywords.items() if name not in options}
+
+
+def _plain(value: object) -> bool:
+    # numpy's float64 is a subclass of float, but counts as an array.
+    return value is None or (isinstance(value, (bool, int, float, str)) and not isinstance(value, np.generic))
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _refused(name: str, value: object, expected: str) -> InvalidInput:
+    return InvalidInput(
+        f"option {name!r} is {str(value)[:64]!r} ({type(value).__name__}); expected {expected}. "
+        "An input of that name is sent as an array"
+    )
+
+
+def add_call(job: str, requests: Iterable[tuple[Mapping[str, str | bytes], str]], earlier_result: str = "") -> Call:
+    """Return the call that queues requests. Its reply has the entry id of each, or a reply for `refusal`.
 
     Args:
         job: `jobName`.
-        requests: Fields (see `protocol.entry.request_fields`) and priority of each; at most a few MiB, since Redis
-            serves nobody else meanwhile.
-        earlier_result: Key of a result to delete, which would be taken for that of the first request.
+        requests: Fields (see `protocol.entry.request_fields`) and priority of each; at most a few MiB in all, since
+            Redis serves no other client meanwhile.
+        earlier_result: Key of an earlier result of the first request's uri, to be deleted.
     """
     keys = [limits_key(job), *streams_of(job), *([earlier_result] if earlier_result else [])]
     arguments: list[Argument] = []
     for fields, priority in requests:
-        # Where its stream is among the keys; Lua counts from 1.
+        # Index of the stream among the keys; Lua counts from 1.
         arguments += [keys.index(stream_of(job, priority)) + 1, 2 * len(fields), *flat(fields)]
     return Call(ADD, keys, arguments)
 
 
-def refusal(client: redis.Redis | redis.asyncio.Redis, job: str, reply: Exception | Sequence[int]) -> ServingError:
-    """What is wrong if a reply to `adding` is no entry id; an object of its own, since errors collect tracebacks."""
+def refusal(client: Client, job: str, reply: Exception | Sequence[int]) -> ServingError:
+    """Return the error for a reply to `add_call` that is no entry id; a new one, since errors collect tracebacks."""
     if not isinstance(reply, Exception):
         return _queue_full(job, reply)
     if isinstance(reply, ServingError):
@@ -54,7 +155,7 @@ def refusal(client: redis.Redis | redis.asyncio.Redis, job: str, reply: Exceptio
         return error
 
 
-def enqueueing(
+def enqueue(
     job: str,
     uri: str,
     inputs: Mapping[str, Input],
@@ -66,32 +167,32 @@ def enqueueing(
 
     Args:
         job: `jobName`.
-        uri: The client's name for the request; unless there is a `reply_to`, an earlier result of it is deleted.
+        uri: The client's name for the request. Without `reply_to`, an earlier result of the uri is deleted.
         inputs: See `client.convert.to_inputs`.
-        options: How it is queued.
-        folders: Where large inputs may be left.
+        options: Deadline, priority, and wait for room.
+        folders: Folders for large inputs.
         reply_to: See `protocol.entry.request_fields`.
 
     Returns:
-        Where it is.
+        Place of the stream entry.
 
     Raises:
-        InvalidInput: The uri or an input cannot be sent; nothing was queued.
-        QueueFull: There was no room in time; nothing was queued.
+        InvalidInput: If the uri or an input cannot be sent; nothing was queued.
+        QueueFull: If there was no room in time; nothing was queued.
     """
     folder = yield from folders.find(job, inputs)
     fields = request_fields(uri, inputs, reply_to, options.deadline_ms, store=folder.write if folder else None)
     priority = options.priority or NORMAL
-    call = adding(job, [(fields, priority)], earlier_result="" if reply_to else result_key(job, uri))
+    call = add_call(job, [(fields, priority)], earlier_result="" if reply_to else result_key(job, uri))
     try:
-        entry_id = yield from _adding_in_time(job, call, options.patience)
+        entry_id = yield from _add_in_time(job, call, options.patience)
     except (QueueFull, RedisError, asyncio.CancelledError, KeyboardInterrupt) as error:
         folders.clean_up(job, folder, fields, error)
         raise
     return Place(stream_of(job, priority), entry_id)
 
 
-def _adding_in_time(job: str, call: Call, patience: float) -> Procedure[bytes]:
+def _add_in_time(job: str, call: Call, patience: float) -> Procedure[bytes]:
     give_up = time.monotonic() + patience
     pauses = _pauses()
     while True:
@@ -103,7 +204,7 @@ def _adding_in_time(job: str, call: Call, patience: float) -> Procedure[bytes]:
         except (QueueFull, ResponseError) as error:
             if not isinstance(error, QueueFull) and not is_out_of_memory(error):
                 raise
-            # To look is cheap, to send a request again that is refused is not.
+            # Asking for the length is cheap; sending a request that is refused again is not.
             length, limit = 1, 1
             while length >= limit:
                 left = give_up - time.monotonic()
@@ -121,8 +222,8 @@ def _queue_full(job: str, reply: Sequence[int]) -> QueueFull:
 
 
 def _pauses() -> Iterator[float]:
-    """Longer and longer, and never the same for two clients."""
-    pause = _SHORTEST_PAUSE
+    """Yield growing pauses, with a random part so that clients do not try at the same time."""
+    pause = _MIN_PAUSE
     while True:
         yield pause * random.uniform(0.5, 1)  # noqa: S311 - no secret
-        pause = min(_LONGEST_PAUSE, pause * 1.5)
+        pause = min(_MAX_PAUSE, pause * 1.5)

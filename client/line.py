@@ -1,9 +1,8 @@
-"""A connection to Redis over which one task makes trips."""
+"""A connection of one task, which sends several calls in each round trip."""
 
 from __future__ import annotations
 
 import asyncio
-import builtins
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -11,39 +10,39 @@ from typing import Any
 import redis.asyncio
 from redis.exceptions import ConnectionError, ResponseError, TimeoutError
 
+from cluster_serving.protocol.compat import timeout as time_limit
 from cluster_serving.protocol.scripts import Call, with_texts
 
 
 class Line:
-    """Makes calls, those of a trip together, over a connection of its own; used by one task at a time.
+    """A dedicated connection for calls of scripts; used by one task at a time.
 
-    Half as much work per trip as a pipeline of the pool, which takes a connection, looks whether it still lives, and
-    gives it back.
+    A round trip takes half as much work as a pipeline of the pool, which takes a connection, checks it, and returns it.
 
     Args:
-        client: Whose Redis it is.
+        client: Client of the Redis to connect to.
     """
 
     def __init__(self, client: redis.asyncio.Redis) -> None:
-        # redis-py types what it reads as if it might not be awaitable.
+        # redis-py types replies as if they might not be awaitable.
         self._connection: Any = client.connection_pool.make_connection()  # type: ignore[no-untyped-call]
-        # One for the whole trip: redis-py makes a task of each command to limit its time.
+        # One timeout for the whole trip, since redis-py would make a task of each command to limit its time.
         self._timeout: float | None = self._connection.socket_timeout
         self._connection.socket_timeout = None
 
     async def call_all(self, calls: Sequence[Call]) -> list[Any]:
-        """Make independent calls in one trip; errors that concern one of them are in its place.
+        """Make independent calls in one round trip. An error of one call is in the place of its reply.
 
         Raises:
-            redis.RedisError: Redis cannot be used; whether the calls were made is not known.
+            redis.RedisError: If Redis cannot be used. The calls may have been made or not.
         """
-        return await with_texts(self._ask, calls)
+        return await with_texts(self._send, calls)
 
     async def close(self) -> None:
         """Close the connection; a later call opens it again."""
         await self._connection.disconnect()
 
-    async def _ask(self, calls: Sequence[Call], by_text: bool) -> list[Any]:
+    async def _send(self, calls: Sequence[Call], by_text: bool) -> list[Any]:
         trip = partial(self._trip, [call.command(by_text) for call in calls])
         replies: list[Any] = await self._connection.retry.call_with_retry(trip, self._failed)
         return replies
@@ -51,14 +50,14 @@ class Line:
     async def _trip(self, commands: Sequence[Sequence[Any]]) -> list[Any]:
         connection = self._connection
         try:
-            async with asyncio.timeout(self._timeout):
+            async with time_limit(self._timeout):
                 await connection.connect()
                 await connection.send_packed_command(connection.pack_commands(commands), check_health=False)
                 return [await self._reply() for _ in commands]
         except BaseException as error:
-            # Replies that were not read would be taken for those to the next trip.
+            # Unread replies would be taken for replies to the next trip.
             await connection.disconnect(nowait=True)
-            if isinstance(error, builtins.TimeoutError):
+            if isinstance(error, asyncio.TimeoutError):
                 raise TimeoutError(f"Redis did not answer within {self._timeout:g} s") from None
             raise
 
@@ -69,6 +68,6 @@ class Line:
             return error
 
     async def _failed(self, error: Exception) -> None:
-        # A Redis that hangs is not asked again, see `protocol.connection`.
+        # A command that timed out is not repeated, see `protocol.connection`.
         if not isinstance(error, ConnectionError):
             raise error

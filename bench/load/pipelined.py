@@ -13,7 +13,7 @@ from typing import Any
 from cluster_serving.bench.load import payload
 from cluster_serving.bench.load.recorder import Recorder
 from cluster_serving.bench.load.target import Endpoint, Failed
-from cluster_serving.client.mailbox import RECHECK, new_channel, replies_in
+from cluster_serving.client.subscription import RECHECK, new_channel, replies_in
 from cluster_serving.protocol.connection import connect
 from cluster_serving.protocol.entry import RESULT, request_fields
 from cluster_serving.protocol.errors import ServingError

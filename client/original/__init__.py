@@ -1,14 +1,13 @@
-"""The original's Python client, by name and by return value, on top of ours; programs move over without an edit.
+"""Drop-in replacement of the original's Python client: the same names and return values, on top of ours.
 
     python -m cluster_serving.client.original program.py its arguments
 
 runs a program in which `from zoo.serving.client import …` and `from bigdl.serving.client import …` give the classes of
-this module. A program of several processes, or one started by something else, calls `install` before those imports.
+this module. A program of several processes, or one that something else starts, calls `install` before those imports.
 
-What programs may rely on is kept: "[]" for a result that is not there, "NaN" for a request that failed, float32
-arrays, the calls of all versions from 0.7 to 2.4. What was broken is mended: `predict` keeps its timeout, `:` in a uri
-survives, filtered results can be read, images and tensors may share a request, and a request that cannot be queued
-raises an error. Nothing is printed.
+Kept are "[]" for a missing result, "NaN" for a failed request, float32 arrays, and the calls of all versions from 0.7
+to 2.4. Faults of the original are corrected: `predict` keeps its timeout, a uri may hold `:`, filtered results can be
+read, images and tensors may share a request, and a request that cannot be queued raises an error. Nothing is printed.
 """
 
 from __future__ import annotations
@@ -37,19 +36,19 @@ from cluster_serving.protocol.original import arrow as original_arrow
 from cluster_serving.protocol.original import image_stream
 
 MODULES = ("zoo.serving.client", "bigdl.serving.client")
-"""What the original's client was called: up to 0.11, and from 2.0 on."""
+"""Names of the original's client module: up to 0.11, and from 2.0 on."""
 
 _HTTP_TIMEOUT = 60.0
 
 
 class API:
-    """What both queues have: `name`, `host`, `port` and `db`, a redis-py client.
+    """Base of `InputQueue` and `OutputQueue`: the original client's public attributes.
 
     Args:
         host: Redis host, default `localhost`.
         port: Redis port, default 6379.
         name: The job's `jobName`.
-        redis_options: As for our `OutputQueue`.
+        redis_options: Further arguments of `client.queues.OutputQueue`.
     """
 
     def __init__(
@@ -60,10 +59,10 @@ class API:
 
 
 class OutputQueue(API):
-    """Reads results as the original's class does; arguments as of `API`."""
+    """Reads results as the original's class does; see `API` for arguments."""
 
     def query(self, uri: str, delete: bool = False) -> OriginalResult:
-        """Result of a request; "[]" if there is none, "NaN" if it failed, text if `enqueue_image` queued it."""
+        """Return the result of a request: "[]" if it is missing, "NaN" if it failed, text for `enqueue_image`."""
         try:
             result = self._results.query(uri, delete)
         except ServingError as error:
@@ -71,11 +70,11 @@ class OutputQueue(API):
         return self._image_result(uri, delete) if result is None else as_original(result)
 
     def query_and_delete(self, uri: str) -> OriginalResult:
-        """Like `query`, and delete the result."""
+        """Return the result of a request as `query` does, and delete the result."""
         return self.query(uri, delete=True)
 
     def dequeue(self) -> dict[str, OriginalResult]:
-        """All results by uri, which are then deleted."""
+        """Return all results by uri, and delete them."""
         prefix = image_stream.result_key("")
         with translated(self.db):
             keys = list(self.db.scan_iter(f"{prefix}*", _type="HASH"))
@@ -85,10 +84,10 @@ class OutputQueue(API):
             uri: failed(result) if isinstance(result, ServingError) else as_original(result)
             for uri, result in self._results.dequeue().items()
         }
-        # Last: what fails before must not lose results.
+        # Deleted last, so that a failure loses no results.
         with suppress(RedisError):
-            for chunk in queues.batched(keys, queues.SCAN_COUNT):
-                self.db.delete(*chunk)
+            for batch in queues.batched(keys, queues.SCAN_COUNT):
+                self.db.delete(*batch)
         return results | {uri: result for uri, result in images.items() if result != MISSING}
 
     def _image_result(self, uri: str, delete: bool) -> str:
@@ -101,7 +100,7 @@ class OutputQueue(API):
         return MISSING if value is None else value.decode()
 
     def get_ndarray_from_b64(self, b64str: str | bytes) -> Array | list[Array]:
-        """Read the field `value` of a result hash."""
+        """Return the outputs in the field `value` of a result hash."""
         outputs = original_arrow.decode_result(b64str)
         return outputs[0] if len(outputs) == 1 else outputs
 
@@ -110,12 +109,12 @@ class InputQueue(API):
     """Queues requests as the original's class does.
 
     Args:
-        frontend_url: Address of an HTTP front end, which `predict` then asks; or, as in 0.9, the Redis host.
+        frontend_url: URL of an HTTP front end for `predict`; or, as in 0.9, the Redis host.
         port: Redis port, default 6379.
-        sync: Accepted for the guides' examples; means nothing.
+        sync: Accepted for the examples in the original's guides, and ignored.
         host: Redis host, default `localhost`.
         name: The job's `jobName`.
-        redis_options: As for our `InputQueue`.
+        redis_options: Further arguments of `client.queues.InputQueue`.
     """
 
     def __init__(
@@ -139,12 +138,12 @@ class InputQueue(API):
         """Queue a request.
 
         Raises:
-            ServingError: It was not queued; the original printed a message and went on.
+            ServingError: If the request was not queued. The original printed a message and went on.
         """
         self._queue.enqueue(uri, **as_sent(data))
 
     def enqueue_image(self, uri: str, data: object) -> None:
-        """Queue an image for the job `image_stream`, as in 0.7 and 0.8: its path, or the array of `cv2.imread`."""
+        """Queue an image for the job `image_stream`, as in 0.7 and 0.8: a path, or an array from `cv2.imread`."""
         image = encode_png("image", data) if isinstance(data, np.ndarray) else to_input("image", data)
         if not isinstance(image, Image):
             raise InvalidInput(f"the image is of type {type(data).__name__}; expected a path or an array")
@@ -152,15 +151,15 @@ class InputQueue(API):
             self.db.xadd(image_stream.STREAM, {"uri": uri, "image": base64.b64encode(image.data)})
 
     def predict(self, request_data: object, timeout: float = 5) -> OriginalResult:
-        """Queue a request and wait for its result, which is then deleted.
+        """Queue a request, wait for its result and delete the result.
 
         Args:
-            request_data: JSON text of `instances`, a dict of inputs, or one input, which is then called `t`. With a
-                front end: JSON text.
-            timeout: Seconds.
+            request_data: JSON text of `instances`, a dict of inputs, or one input, which gets the name `t`. For a front
+                end: JSON text.
+            timeout: Seconds to wait.
 
         Returns:
-            As `query`; "[]" if no result came in time. From a front end: its text of the first prediction.
+            See `query`; "[]" if no result came in time. From a front end: the text of the first prediction.
         """
         if self.frontend_url:
             return self._ask_front_end(str(request_data))
@@ -173,12 +172,12 @@ class InputQueue(API):
             return failed(error)
 
     def data_to_b64(self, **data: object) -> str:
-        """What the original puts into the field `data` of a request."""
+        """Return the field `data` of a request in the original's encoding."""
         return original_arrow.encode_request(as_sent(data))
 
     @staticmethod
     def base64_encode_image(img: bytes) -> str:
-        """Base64 text of any bytes."""
+        """Return the base64 text of bytes."""
         return base64.b64encode(img).decode()
 
     def _ask_front_end(self, body: str) -> str:
@@ -187,32 +186,32 @@ class InputQueue(API):
 
 
 def perdict(frontend_url: str, request_str: str) -> None:
-    """Send a front end a request; nothing comes back, as in the original, whose name for it this is."""
+    """Send a request to a front end and ignore the response. The original spells the name so."""
     _post(frontend_url, request_str)
 
 
 def _post(frontend_url: str, body: str) -> bytes:
-    # Our front end writes predictions in the original's form if it is asked to; the original's ignores that.
+    # Our front end then writes predictions in the original's form; the original's front end ignores the parameter.
     url = f"{frontend_url.rstrip('/')}/predict?responseFormat=zoo-0.9"
     request = urllib.request.Request(url, body.encode(), {"Content-Type": "application/json"})  # noqa: S310
     with urllib.request.urlopen(request, timeout=_HTTP_TIMEOUT) as response:  # noqa: S310
-        answer: bytes = response.read()
-    return answer
+        content: bytes = response.read()
+    return content
 
 
 def http_json_to_ndarray(json_str: str) -> Array:
-    """First prediction in the body of a front end's response, as an array."""
+    """Return the first prediction in the body of a front end's response, as an array."""
     value = json.loads(json.loads(json.loads(json_str)["predictions"][0])["value"])
     return np.array(value["data"]).reshape(value["shape"])
 
 
 def http_response_to_ndarray(response: Any) -> Array | str:
-    """First prediction in a response of `requests` or `httpx`; "[]" if it is an error."""
+    """Return the first prediction in a response of `requests` or `httpx`; "[]" for an error."""
     return http_json_to_ndarray(response.text) if response.status_code == 200 else MISSING
 
 
 def install() -> None:
-    """Make imports of the original's client give this module, in this process; packages beside it stay as they are."""
+    """Make imports of the original's client module give this module, in this process. Other modules are unchanged."""
     this = sys.modules[install.__module__]
     for name in MODULES:
         package, _, _ = name.partition(".")
@@ -223,7 +222,7 @@ def install() -> None:
 
 
 def _ensure_package(name: str) -> None:
-    """Import a package; if it is not installed, put an empty one in its place."""
+    """Import a package; if it is not installed, create an empty one."""
     if name in sys.modules:
         return
     if importlib.util.find_spec(name) is not None:

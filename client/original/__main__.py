@@ -1,4 +1,4 @@
-"""Run a program that was written for the original's client, with our client in its place.
+"""Run a program that was written for the original's client on our client.
 
 python -m cluster_serving.client.original program.py its arguments
 """
@@ -18,8 +18,8 @@ def main() -> None:
         raise SystemExit("usage: python -m cluster_serving.client.original program.py [argument …]")
     program = Path(sys.argv[1])
     if not program.is_file():
-        raise SystemExit(f"there is no program {str(program)!r}")
-    # First, as packages of the program's own may be called like the original's.
+        raise SystemExit(f"there is no program {str(program)!r}; give the path of a Python file")
+    # Set before `install`, since the program may have packages with the original's names.
     sys.path[0] = str(program.resolve().parent)
     original.install()
     sys.argv = sys.argv[1:]

@@ -1,4 +1,4 @@
-"""Pixels as a PNG file, without an imaging library: the client is light."""
+"""PNG encoding without an imaging library, to keep the client light."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.inputs import Array, Image
 
-# Channels → colour type of PNG, and the order of OpenCV's channels in it.
+# Number of channels → colour type of PNG, and PNG's order of OpenCV's channels.
 _CHANNELS = {1: (0, [0]), 3: (2, [2, 1, 0]), 4: (6, [2, 1, 0, 3])}
 
 
@@ -18,11 +18,11 @@ def encode_png(name: str, pixels: Array) -> Image:
     """Encode pixels as `cv2.imread` gives them.
 
     Args:
-        name: Input name, for the message.
-        pixels: Grey (h, w), BGR (h, w, 3) or BGRA (h, w, 4); numbers from 0 to 255, rounded if they are not whole.
+        name: Name of the input, for the message.
+        pixels: Grey (h, w), BGR (h, w, 3) or BGRA (h, w, 4); numbers from 0 to 255, which are rounded.
 
     Raises:
-        InvalidInput: The array is no image.
+        InvalidInput: If the array is no image.
     """
     planes = pixels[..., np.newaxis] if pixels.ndim == 2 else pixels
     if planes.ndim != 3 or planes.shape[2] not in _CHANNELS or not planes.size or planes.dtype.kind not in "biuf":

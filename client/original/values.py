@@ -1,9 +1,9 @@
-"""Inputs and results as the original's client has them."""
+"""Conversion of inputs and results to the types of the original's client."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Union
 
 import numpy as np
 
@@ -15,24 +15,23 @@ from cluster_serving.protocol.original.arrow import ERROR_VALUE
 from cluster_serving.protocol.results import Result
 
 MISSING = "[]"
-"""The original's word for a result that is not there."""
+"""The original's value for a missing result."""
 
-OriginalResult = Array | list[Array] | str
+OriginalResult = Union[Array, list[Array], str]
 """One output, several outputs, or "[]" or "NaN"."""
 
 
 def as_sent(values: Mapping[str, object]) -> dict[str, Input]:
-    """Inputs as the original's server gets them: numbers as float32, an array under "path" as an image."""
+    """Convert inputs as the original's client does: numbers to float32, an array under "path" to an image."""
     inputs: dict[str, Input] = {}
     for name, value in values.items():
         if isinstance(value, Mapping) and isinstance(value.get("path"), np.ndarray):
             inputs[name] = encode_png(name, value["path"])
             continue
-        made = to_input(name, value)
-        if isinstance(made, SparseTensor):
-            inputs[name] = SparseTensor(made.indices, _as_float32(made.values), made.shape)
-        else:
-            inputs[name] = _as_float32(made) if isinstance(made, np.ndarray) else made
+        sent = to_input(name, value)
+        if isinstance(sent, SparseTensor):
+            sent = SparseTensor(sent.indices, _as_float32(sent.values), sent.shape)
+        inputs[name] = _as_float32(sent) if isinstance(sent, np.ndarray) else sent
     return inputs
 
 
@@ -41,12 +40,12 @@ def _as_float32(array: Array) -> Array:
         return array
     with np.errstate(over="ignore"):
         numbers = array.astype("f4")
-    # The original sent other whole numbers than it was given; a model that takes integers gets these unchanged.
+    # Large integers change as float32. The original sent them so; here a model of integers gets them unchanged.
     return numbers if array.dtype.kind == "f" or np.array_equal(numbers, array) else array
 
 
 def as_original(result: Result | None) -> OriginalResult:
-    """A result as the original returns it: float32 arrays, and rankings as rows of class and value."""
+    """Convert a result to the original's types: float32 arrays, and rankings as rows of class and value."""
     if result is None:
         return MISSING
     if isinstance(result, str):
@@ -64,7 +63,7 @@ def _float(output: Any) -> Array:
 
 
 def failed(error: ServingError) -> str:
-    """The word for a failed request; what is wrong with Redis itself is no answer and raises."""
+    """Return the original's value for a failed request, or raise an error that concerns Redis."""
     if error.code in ("REDIS_UNAVAILABLE", "QUEUE_FULL"):
         raise error
     return ERROR_VALUE

@@ -11,9 +11,8 @@ from typing import Any
 
 import redis.asyncio
 
-from cluster_serving.client.dispatcher import Dispatcher
-from cluster_serving.client.pending import Pending
-from cluster_serving.client.request_options import RequestOptions
+from cluster_serving.client.dispatcher import Dispatcher, Pending
+from cluster_serving.client.enqueue import RequestOptions
 from cluster_serving.frontend.errors import ModelNotFound
 from cluster_serving.frontend.server.admission import ConcurrencyLimit
 from cluster_serving.protocol.connection import connect_async, translated
@@ -54,9 +53,7 @@ class DeferredDispatcher(Dispatcher):
             RedisUnavailable: If Redis cannot be reached.
         """
         RequestOptions(priority=priority)
-        pending = Pending(
-            job, result_key(job, uri), {}, asyncio.get_running_loop().create_future(), priority, kept=True
-        )
+        pending = Pending(job, uri, asyncio.get_running_loop().create_future(), priority, kept=True)
         await self._compose(pending, inputs, SUBMITTED_CHANNEL)
         self._queue(uri.encode(), pending)
         await pending.result
@@ -76,15 +73,15 @@ class DeferredDispatcher(Dispatcher):
         Raises:
             RedisUnavailable: If Redis cannot be reached.
         """
-        key, name = result_key(job, uri), uri.encode()
         if not wait:
             with translated(self.db):
-                fields: Fields = await self.db.hgetall(key)  # type: ignore[misc]
+                fields: Fields = await self.db.hgetall(result_key(job, uri))  # type: ignore[misc]
                 return fields
-        await self._listener.subscribe()
+        await self._subscribe()
+        name = uri.encode()
         pending = self._pending.get(name)
         if pending is None:
-            pending = Pending(job, key, {}, asyncio.get_running_loop().create_future(), kept=True)
+            pending = Pending(job, uri, asyncio.get_running_loop().create_future(), kept=True)
             self._pending[name] = pending
             # The result may have been announced before the subscription.
             self._look({name: None})

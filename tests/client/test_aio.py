@@ -4,7 +4,6 @@ import asyncio
 
 import numpy as np
 import pytest
-import redis
 
 from cluster_serving.client import (
     AsyncInputQueue,
@@ -99,32 +98,6 @@ def test_dequeue_takes_results_of_any_name(redis_server, db, job):
 
     asyncio.run(main())
     assert not db.exists(key)
-
-
-def test_who_comes_while_the_subscription_is_gone_renews_that_of_the_others(redis_server, db, job):
-    async def lost(timeout):
-        raise redis.ConnectionError("lost")
-
-    async def main():
-        async with AsyncOutputQueue(port=redis_server.port, name=job) as results:
-            waiting = [asyncio.create_task(results.query("old", timeout=30))]
-            while not db.pubsub_channels(result_key(job, "old")):
-                await asyncio.sleep(0.01)
-            results._wakeups._pubsub.get_message = lost
-            db.publish(result_key(job, "old"), "nothing")
-            while results._wakeups._pubsub is not None:
-                await asyncio.sleep(0.01)
-            waiting.append(asyncio.create_task(results.query("new", timeout=30)))
-            while not db.pubsub_channels(result_key(job, "new")):
-                await asyncio.sleep(0.01)
-            assert db.pubsub_channels(result_key(job, "old"))
-            for uri in ("old", "new"):
-                db.hset(result_key(job, uri), mapping=encode_result(True, ["y"], [np.ones(1)]))
-                db.publish(result_key(job, uri), uri)
-            async with asyncio.timeout(4):
-                await asyncio.gather(*waiting)
-
-    asyncio.run(main())
 
 
 @pytest.mark.parametrize("timeout", [None, "5", float("nan")])

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from cluster_serving.client.dispatcher import Dispatcher
-from cluster_serving.client.mailbox import replies_in
 from cluster_serving.connectors.answer import MAX_PUBLISHED_BYTES
 from cluster_serving.protocol.connection import connect_async
 from cluster_serving.protocol.errors import InvalidInput, QueueFull, RedisUnavailable, ResultTimeout
@@ -14,26 +13,26 @@ from cluster_serving.protocol.keys import limits_key, result_pattern
 from cluster_serving.protocol.results import decode_result
 
 
-async def echoed(exchange, job, number, timeout=30):
-    fields = await exchange.request(job, {"x": np.array([number])}, timeout)
+async def echoed(dispatcher, job, number, timeout=30):
+    fields = await dispatcher.request(job, {"x": np.array([number])}, timeout)
     return decode_result(fields).item()
 
 
-async def until_deleted(exchange, job):
+async def until_deleted(dispatcher, job):
     async with asyncio.timeout(10):
-        while [key async for key in exchange.db.scan_iter(result_pattern(job))]:
+        while [key async for key in dispatcher.db.scan_iter(result_pattern(job))]:
             await asyncio.sleep(0.01)
 
 
 @pytest.mark.usefixtures("echo")
 def test_each_of_many_gets_its_own_result_and_nothing_is_left(redis_server, job):
     async def main():
-        exchange = Dispatcher(connect_async(url=redis_server.url))
-        assert await asyncio.gather(*(echoed(exchange, job, n) for n in range(1000))) == list(range(1000))
-        assert exchange.waiting == 0
-        await until_deleted(exchange, job)
-        assert await exchange.db.xlen(job) == 0
-        await exchange.close()
+        dispatcher = Dispatcher(connect_async(url=redis_server.url))
+        assert await asyncio.gather(*(echoed(dispatcher, job, n) for n in range(1000))) == list(range(1000))
+        assert dispatcher.waiting == 0
+        await until_deleted(dispatcher, job)
+        assert await dispatcher.db.xlen(job) == 0
+        await dispatcher.close()
 
     asyncio.run(main())
 
@@ -44,30 +43,30 @@ def test_small_results_come_with_the_news_of_them_and_large_ones_are_fetched(red
         return db.info("commandstats").get("cmdstat_hgetall", {"calls": 0})["calls"]
 
     async def main():
-        exchange = Dispatcher(connect_async(url=redis_server.url))
+        dispatcher = Dispatcher(connect_async(url=redis_server.url))
         before = fetched()
         for number in range(3):
-            assert await echoed(exchange, job, number) == number
+            assert await echoed(dispatcher, job, number) == number
         assert fetched() == before
         large = np.arange(MAX_PUBLISHED_BYTES)
-        fields = await exchange.request(job, {"x": large}, 30)
+        fields = await dispatcher.request(job, {"x": large}, 30)
         assert np.array_equal(decode_result(fields), large)
         assert fetched() == before + 1
-        await until_deleted(exchange, job)
-        await exchange.close()
+        await until_deleted(dispatcher, job)
+        await dispatcher.close()
 
     asyncio.run(main())
 
 
 def test_failures_are_the_errors_of_the_table(redis_server, job):
     async def main():
-        exchange = Dispatcher(connect_async(url=redis_server.url))
+        dispatcher = Dispatcher(connect_async(url=redis_server.url))
         with pytest.raises(InvalidInput, match="no inputs"):
-            await exchange.request(job, {}, 1)
+            await dispatcher.request(job, {}, 1)
         with pytest.raises(ResultTimeout, match=job):
-            await echoed(exchange, job, 1, timeout=0.2)
-        assert exchange.waiting == 0
-        await exchange.close()
+            await echoed(dispatcher, job, 1, timeout=0.2)
+        assert dispatcher.waiting == 0
+        await dispatcher.close()
         unreachable = Dispatcher(connect_async(url="redis://127.0.0.1:1/0"))
         with pytest.raises(RedisUnavailable, match="127.0.0.1:1"):
             await echoed(unreachable, job, 1)
@@ -78,34 +77,34 @@ def test_failures_are_the_errors_of_the_table(redis_server, job):
 
 @pytest.mark.usefixtures("echo")
 def test_requests_that_are_queued_together_may_be_of_several_jobs_and_sizes(redis_server, job):
-    async def refused(exchange, number):
+    async def refused(dispatcher, number):
         with pytest.raises(QueueFull, match=f"'full {job}' holds 2 requests"):
-            await exchange.request(f"full {job}", {"x": np.array([number])}, 1)
+            await dispatcher.request(f"full {job}", {"x": np.array([number])}, 1)
 
-    async def left_alone(exchange, number):
+    async def left_alone(dispatcher, number):
         with pytest.raises(ResultTimeout):
-            await exchange.request(f"full {job}", {"x": np.array([number])}, 1)
+            await dispatcher.request(f"full {job}", {"x": np.array([number])}, 1)
 
-    async def large(exchange, number):
-        fields = await exchange.request(job, {"x": np.full(300_000, number)}, 30)
+    async def large(dispatcher, number):
+        fields = await dispatcher.request(job, {"x": np.full(300_000, number)}, 30)
         return decode_result(fields)
 
     async def main():
-        exchange = Dispatcher(connect_async(url=redis_server.url))
-        await exchange.db.hset(limits_key(f"full {job}"), "maxQueueLength", 2)
+        dispatcher = Dispatcher(connect_async(url=redis_server.url))
+        await dispatcher.db.hset(limits_key(f"full {job}"), "maxQueueLength", 2)
         # The first keeps the others waiting, so that they leave together.
-        first = asyncio.create_task(echoed(exchange, job, 0))
+        first = asyncio.create_task(echoed(dispatcher, job, 0))
         await asyncio.sleep(0)
         found = await asyncio.gather(
-            *(left_alone(exchange, n) for n in range(2)),
-            *(refused(exchange, n) for n in range(3)),
-            *(large(exchange, n) for n in range(3)),
-            *(echoed(exchange, job, n) for n in range(5)),
+            *(left_alone(dispatcher, n) for n in range(2)),
+            *(refused(dispatcher, n) for n in range(3)),
+            *(large(dispatcher, n) for n in range(3)),
+            *(echoed(dispatcher, job, n) for n in range(5)),
         )
         assert [array[-1] for array in found[5:8]] == [0, 1, 2]
         assert found[8:] == list(range(5))
         assert await first == 0
-        await exchange.close()
+        await dispatcher.close()
 
     asyncio.run(main())
 
@@ -115,11 +114,11 @@ def test_what_redis_refuses_of_one_request_keeps_no_result_from_others(redis_ser
     db.acl_setuser("no-xdel", enabled=True, nopass=True, keys=["*"], channels=["*"], commands=["+@all", "-xdel"])
 
     async def main():
-        exchange = Dispatcher(connect_async(url=redis_server.url.replace("://", "://no-xdel:any@")))
+        dispatcher = Dispatcher(connect_async(url=redis_server.url.replace("://", "://no-xdel:any@")))
         with pytest.raises(ResultTimeout):
-            await echoed(exchange, f"{job}-unserved", 1, timeout=0.2)
-        assert await echoed(exchange, job, 2, timeout=10) == 2
-        await exchange.close()
+            await echoed(dispatcher, f"{job}-unserved", 1, timeout=0.2)
+        assert await echoed(dispatcher, job, 2, timeout=10) == 2
+        await dispatcher.close()
 
     try:
         asyncio.run(main())
@@ -133,9 +132,9 @@ def test_results_arrive_though_redis_does_not_delete_them(redis_server, job, db)
     db.acl_setuser("no-unlink", enabled=True, nopass=True, keys=["*"], channels=["*"], commands=["+@all", "-unlink"])
 
     async def main():
-        exchange = Dispatcher(connect_async(url=redis_server.url.replace("://", "://no-unlink:any@")))
-        assert [await echoed(exchange, job, n, timeout=10) for n in range(3)] == [0, 1, 2]
-        await exchange.close()
+        dispatcher = Dispatcher(connect_async(url=redis_server.url.replace("://", "://no-unlink:any@")))
+        assert [await echoed(dispatcher, job, n, timeout=10) for n in range(3)] == [0, 1, 2]
+        await dispatcher.close()
 
     try:
         asyncio.run(main())
@@ -146,17 +145,12 @@ def test_results_arrive_though_redis_does_not_delete_them(redis_server, job, db)
 @pytest.mark.usefixtures("echo")
 def test_a_lost_subscription_loses_no_result(redis_server, job):
     async def main():
-        exchange = Dispatcher(connect_async(url=redis_server.url))
-        assert await echoed(exchange, job, 0) == 0
-        waiting = [asyncio.create_task(echoed(exchange, job, n)) for n in range(50)]
+        dispatcher = Dispatcher(connect_async(url=redis_server.url))
+        assert await echoed(dispatcher, job, 0) == 0
+        waiting = [asyncio.create_task(echoed(dispatcher, job, n)) for n in range(50)]
         await asyncio.sleep(0)
-        await exchange.db.client_kill_filter(_type="pubsub")
+        await dispatcher.db.client_kill_filter(_type="pubsub")
         assert await asyncio.gather(*waiting) == list(range(50))
-        await exchange.close()
+        await dispatcher.close()
 
     asyncio.run(main())
-
-
-@pytest.mark.parametrize("uri", [b"*2\r\n$1\r\na\r\n$1\r\nb\r\n", b"*1\r\n*0\r\n", b"*x", b":1"])
-def test_a_uri_that_looks_like_an_answer_is_a_uri(uri):
-    assert uri in replies_in(uri)

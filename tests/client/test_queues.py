@@ -2,14 +2,12 @@
 
 import base64
 import json
-import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-import redis
 
 from cluster_serving.client import (
     AsyncInputQueue,
@@ -21,7 +19,6 @@ from cluster_serving.client import (
     ResultTimeout,
     ServingError,
 )
-from cluster_serving.client.mailbox import Mailbox, uris_in
 from cluster_serving.protocol.entry import parse_entry
 from cluster_serving.protocol.keys import GROUP, result_key, slots_key
 from cluster_serving.protocol.results import encode_error
@@ -248,20 +245,3 @@ def test_a_timeout_of_a_job_that_has_run_does_not_doubt_its_name(queues, db, job
     with pytest.raises(ResultTimeout, match=r"no result for 'never' of job '.*' within 0\.1 s$"):
         results.query("never", timeout=0.1)
     db.delete(slots_key(job))
-
-
-def test_a_uri_with_a_newline_is_heard_of_too():
-    assert uris_in(b"a") == [b"a"]
-    assert uris_in(b"a\nb") == [b"a", b"b", b"a\nb"]
-
-
-def test_subscribing_over_a_broken_connection_connects_again(redis_server, db):
-    with redis.Redis(port=redis_server.port, retry_on_error=[redis.ConnectionError]) as client:
-        mailbox = Mailbox(client, "broken")
-        mailbox.subscribe("first")
-        # Broken on this side too: what is written to a connection that only the other side has closed may be taken.
-        mailbox._pubsub.connection._sock.shutdown(socket.SHUT_RDWR)
-        mailbox.subscribe("second")
-        db.publish("second", "a")
-        assert mailbox.wait("second", "a", lambda: "found", 10) == "found"
-        mailbox.close()

@@ -1,6 +1,6 @@
 """What makes a request answered, on a real Redis."""
 
-from cluster_serving.client.mailbox import replies_in
+from cluster_serving.client.subscription import replies_in
 from cluster_serving.connectors.answer import MAX_PUBLISHED_BYTES, Answer, write_answers
 from cluster_serving.connectors.stream import StreamReader, create_group
 from cluster_serving.protocol.keys import GROUP, answered_key, result_key

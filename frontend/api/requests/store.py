@@ -15,7 +15,7 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
-from cluster_serving.client.cancel import Place, clear_withdrawn, withdraw_call
+from cluster_serving.client.cancel import Place, discard_file, withdraw_call
 from cluster_serving.frontend.errors import RequestNotFound
 from cluster_serving.frontend.models.dispatch import Dispatch
 from cluster_serving.protocol.connection import translated
@@ -170,7 +170,7 @@ class RequestStore:
             ):
                 if isinstance(reply, RedisError):
                     raise reply
-                clear_withdrawn(reply)
+                discard_file(reply)
             await db.unlink(ticket.key, *(result_key(ticket.job, uri) for uri in ticket.uris))
 
     async def _look(self, ticket: Ticket, wait: float) -> list[Fields]:

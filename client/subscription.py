@@ -1,0 +1,297 @@
+"""Subscriptions to the channels on which results are announced, so that clients need not poll.
+
+The job publishes the uris of answered requests on the channel that a request names in `reply_to`, else on the channel
+named like the result key. If the request asks for it, the message holds the result itself. Results are also in hashes,
+so a lost message costs time and never a result.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Optional, TypeVar
+
+import hiredis
+import redis
+import redis.asyncio
+from redis.exceptions import ConnectionError, RedisError, TimeoutError
+
+from cluster_serving.protocol.compat import timeout as time_limit
+from cluster_serving.protocol.connection import translated
+from cluster_serving.protocol.errors import RedisUnavailable
+from cluster_serving.protocol.results import Fields
+
+T = TypeVar("T")
+
+RECHECK = 5.0
+"""Seconds without a message after which a client looks for the result."""
+
+RECONNECT_PAUSE = 0.1
+"""Seconds between attempts to connect."""
+
+_SUBSCRIBE_TIMEOUT = 5.0
+
+Hearer = Callable[[Optional[bytes]], None]
+"""Gets each message of a channel; None if messages may have been lost."""
+
+
+def new_channel(job: str) -> str:
+    """Return the name of a reply channel that no other client has."""
+    return f"cluster-serving_{job}|reply|{uuid.uuid4().hex}"
+
+
+def uris_in(message: object) -> list[bytes]:
+    """Return the uris that a message may announce: each of its lines, and the whole, since a uri may hold newlines."""
+    if not isinstance(message, bytes):
+        return []
+    lines = message.split(b"\n")
+    return lines if len(lines) == 1 else [*lines, message]
+
+
+def replies_in(message: object) -> dict[bytes, Fields]:
+    """Return the uris in a message, with the fields of their results.
+
+    The answers of one batch are RESP arrays in a row: the uri, then names and values in turn. An array without fields
+    stands for a result that is too large for a message. Cancelled requests and requests that an older job has answered
+    are announced in lines.
+    """
+    if not isinstance(message, bytes) or not message.startswith(b"*"):
+        return {uri: {} for uri in uris_in(message)}
+    reader = hiredis.Reader()
+    reader.feed(message)
+    replies: dict[bytes, Fields] = {}
+    try:
+        while (answer := reader.gets()) is not False:
+            uri, *fields = answer
+            if len(fields) % 2:
+                raise ValueError("a name without a value")
+            replies[uri] = dict(zip(fields[::2], fields[1::2]))
+    except (ValueError, TypeError, hiredis.HiredisError):
+        replies = {}
+    # The message is no array but a uri that begins like one.
+    return replies or {uri: {} for uri in uris_in(message)}
+
+
+class _PubSub(redis.client.PubSub):
+    """A subscription that can be sent while its connection is broken.
+
+    Some releases of redis-py then connect again, subscribe to earlier channels within the same command, and wait
+    forever for the lock that this command holds.
+    """
+
+    def __init__(self, pool: redis.ConnectionPool) -> None:
+        super().__init__(pool)
+        self._lock = threading.RLock()  # type: ignore[assignment]
+
+
+class Subscription:
+    """One subscription connection, for one thread at a time."""
+
+    def __init__(self, client: redis.Redis, job: str) -> None:
+        self._client = client
+        self._pubsub: redis.client.PubSub | None = None
+        self._subscribed: set[str] = set()
+        self.reply_channel = new_channel(job)
+
+    def subscribe(self, channel: str) -> None:
+        """Subscribe to a channel and wait until Redis has confirmed the subscription.
+
+        Raises:
+            redis.ConnectionError: If Redis cannot be reached.
+        """
+        if channel in self._subscribed:
+            return
+        if self._pubsub is None:
+            self._pubsub = _PubSub(self._client.connection_pool)
+        self._pubsub.subscribe(channel)  # type: ignore[no-untyped-call]
+        self._read_until(lambda message: message["type"] == "subscribe" and message["channel"] == channel.encode())
+        self._subscribed.add(channel)
+
+    def unsubscribe(self, channel: str) -> None:
+        """Unsubscribe from a channel."""
+        if channel in self._subscribed and self._pubsub is not None:
+            self._subscribed.discard(channel)
+            self._pubsub.unsubscribe(channel)  # type: ignore[no-untyped-call]
+
+    def wait(self, channel: str, uri: str, fetch: Callable[[], T | None], timeout: float) -> T | None:
+        """Wait until `fetch` returns a result; call `fetch` whenever the uri is announced.
+
+        Args:
+            channel: A subscribed channel, which is subscribed again after a lost connection.
+            uri: Uri of the request.
+            fetch: Looks for the result; returns None while there is none. The first call comes after a wait, so the
+                caller must look once after subscribing, or queue the request after subscribing.
+            timeout: Seconds to wait.
+        """
+        deadline = time.monotonic() + timeout
+        connection_lost = False
+        wanted = uri.encode(errors="surrogateescape")
+        while (remaining := deadline - time.monotonic()) > 0:
+            try:
+                self.subscribe(channel)
+                if not connection_lost:
+                    # A confirmation means that redis-py has subscribed again; messages may have been lost before.
+                    self._read_until(
+                        lambda message: message["type"] == "subscribe" or wanted in uris_in(message["data"]),
+                        min(remaining, RECHECK),
+                    )
+                connection_lost = False
+            except (ConnectionError, TimeoutError):
+                connection_lost = True
+                self.close()
+                time.sleep(min(RECONNECT_PAUSE, max(0.0, deadline - time.monotonic())))
+                continue
+            if (result := fetch()) is not None:
+                return result
+        return fetch()
+
+    def close(self) -> None:
+        """Close the connection."""
+        pubsub, self._pubsub = self._pubsub, None
+        self._subscribed.clear()
+        if pubsub is not None:
+            pubsub.close()
+
+    def _read_until(self, is_wanted: Callable[[dict[str, object]], bool], timeout: float = _SUBSCRIBE_TIMEOUT) -> None:
+        """Read messages until the wanted one, or until the timeout."""
+        pubsub = self._pubsub
+        if pubsub is None:
+            raise ConnectionError("not subscribed")
+        deadline = time.monotonic() + timeout
+        while (remaining := deadline - time.monotonic()) > 0:
+            message = pubsub.get_message(timeout=remaining)
+            if message is not None and is_wanted(message):
+                return
+
+
+class AsyncSubscription:
+    """One subscription connection for all coroutines of an event loop; connects again after a lost connection."""
+
+    def __init__(self, client: redis.asyncio.Redis) -> None:
+        self._client = client
+        self._hearers: dict[bytes, set[Hearer]] = {}
+        self._confirmed: dict[bytes, asyncio.Event] = {}
+        self._pubsub: Any = None
+        self._reader: asyncio.Task[None] | None = None
+        # redis-py's commands of one subscription must not overlap while it connects.
+        self._commands = asyncio.Lock()
+
+    async def subscribe(self, channel: str, hear: Hearer) -> None:
+        """Subscribe to a channel, unless it is subscribed, and wait until Redis has confirmed the subscription.
+
+        Args:
+            channel: Name of the channel.
+            hear: Gets each message.
+
+        Raises:
+            RedisUnavailable: If Redis cannot be reached, or does not confirm.
+        """
+        key = _key(channel)
+        self._hearers.setdefault(key, set()).add(hear)
+        confirmed = self._confirmed.get(key)
+        if confirmed is None:
+            confirmed = self._confirmed[key] = asyncio.Event()
+            try:
+                async with self._commands:
+                    if self._pubsub is not None:
+                        # The reader notices a lost connection, and then subscribes to all channels.
+                        with suppress(RedisError, OSError):
+                            await self._pubsub.subscribe(key)
+            except BaseException:
+                # Later subscribers would wait for a confirmation that never comes.
+                self._confirmed.pop(key, None)
+                raise
+        if self._reader is None or self._reader.done():
+            self._reader = asyncio.create_task(self._read())
+        if confirmed.is_set():
+            return
+        try:
+            async with time_limit(_SUBSCRIBE_TIMEOUT):
+                await confirmed.wait()
+        except asyncio.TimeoutError:
+            with translated(self._client):
+                await self._client.ping()
+            raise RedisUnavailable(f"Redis did not confirm a subscription within {_SUBSCRIBE_TIMEOUT:g} s") from None
+
+    async def unsubscribe(self, channel: str, hear: Hearer) -> None:
+        """End what `subscribe` began, and unsubscribe from a channel that has no other hearer."""
+        key = _key(channel)
+        hearers = self._hearers.get(key, set())
+        hearers.discard(hear)
+        if hearers:
+            return
+        self._hearers.pop(key, None)
+        if self._confirmed.pop(key, None) is not None and self._pubsub is not None:
+            # The caller may hold a result or a cancellation, which matters more than an idle subscription.
+            with suppress(RedisError, OSError):
+                async with self._commands:
+                    if self._pubsub is not None and key not in self._confirmed:
+                        await self._pubsub.unsubscribe(key)
+
+    @asynccontextmanager
+    async def announcements(self, channel: str) -> AsyncIterator[asyncio.Event]:
+        """Subscribe to a channel within a block; the event is set by messages, and when messages may have been lost."""
+        event = asyncio.Event()
+
+        def hear(message: bytes | None) -> None:
+            event.set()
+
+        try:
+            await self.subscribe(channel, hear)
+            yield event
+        finally:
+            await self.unsubscribe(channel, hear)
+
+    async def close(self) -> None:
+        """Close the connection; a later `subscribe` opens it again."""
+        if self._reader is not None:
+            self._reader.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._reader
+        await self._disconnect()
+        self._hearers.clear()
+        self._confirmed.clear()
+
+    async def _read(self) -> None:
+        """Deliver messages as long as there is a channel or a connection."""
+        while self._confirmed or self._pubsub is not None:
+            try:
+                if self._pubsub is None:
+                    async with self._commands:
+                        self._pubsub = self._client.pubsub()
+                        await self._pubsub.subscribe(*self._confirmed)
+                message = await self._pubsub.get_message(timeout=RECHECK)
+                if message is None:
+                    if not all(confirmed.is_set() for confirmed in self._confirmed.values()):
+                        raise ConnectionError("Redis did not confirm a subscription")
+                    for channel in self._confirmed:
+                        self._deliver(channel, None)
+                elif message["type"] == "message":
+                    self._deliver(message["channel"], message["data"])
+                elif message["type"] == "subscribe" and (confirmed := self._confirmed.get(message["channel"])):
+                    confirmed.set()
+                    # Messages before the confirmation are lost.
+                    self._deliver(message["channel"], None)
+            except (RedisError, OSError):
+                await self._disconnect()
+                await asyncio.sleep(RECONNECT_PAUSE)
+
+    def _deliver(self, channel: bytes, message: bytes | None) -> None:
+        for hear in tuple(self._hearers.get(channel, ())):
+            hear(message)
+
+    async def _disconnect(self) -> None:
+        pubsub, self._pubsub = self._pubsub, None
+        for confirmed in self._confirmed.values():
+            confirmed.clear()
+        if pubsub is not None:
+            with suppress(RedisError, OSError):
+                await pubsub.aclose()
+
+
+def _key(channel: str) -> bytes:
+    return channel.encode("utf8", "surrogateescape")

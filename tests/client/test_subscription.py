@@ -1,0 +1,61 @@
+"""Announcements of results, and lost subscriptions, on a real Redis."""
+
+import asyncio
+import socket
+
+import numpy as np
+import pytest
+import redis
+
+from cluster_serving.client import AsyncOutputQueue
+from cluster_serving.client.subscription import Subscription, replies_in, uris_in
+from cluster_serving.protocol.keys import result_key
+from cluster_serving.protocol.results import encode_result
+
+
+@pytest.mark.parametrize("uri", [b"*2\r\n$1\r\na\r\n$1\r\nb\r\n", b"*1\r\n*0\r\n", b"*x", b":1"])
+def test_a_uri_that_looks_like_an_answer_is_a_uri(uri):
+    assert uri in replies_in(uri)
+
+
+def test_a_message_with_newlines_may_announce_several_uris_or_one():
+    assert uris_in(b"a") == [b"a"]
+    assert uris_in(b"a\nb") == [b"a", b"b", b"a\nb"]
+
+
+def test_subscribing_over_a_broken_connection_connects_again(redis_server, db):
+    with redis.Redis(port=redis_server.port, retry_on_error=[redis.ConnectionError]) as client:
+        subscription = Subscription(client, "broken")
+        subscription.subscribe("first")
+        # Broken on this side too: what is written to a connection that only the other side has closed may be taken.
+        subscription._pubsub.connection._sock.shutdown(socket.SHUT_RDWR)
+        subscription.subscribe("second")
+        db.publish("second", "a")
+        assert subscription.wait("second", "a", lambda: "found", 10) == "found"
+        subscription.close()
+
+
+def test_a_query_during_a_lost_subscription_renews_the_subscriptions_of_others(redis_server, db, job):
+    async def lost(timeout):
+        raise redis.ConnectionError("lost")
+
+    async def main():
+        async with AsyncOutputQueue(port=redis_server.port, name=job) as results:
+            waiting = [asyncio.create_task(results.query("old", timeout=30))]
+            while not db.pubsub_channels(result_key(job, "old")):
+                await asyncio.sleep(0.01)
+            results._subscription._pubsub.get_message = lost
+            db.publish(result_key(job, "old"), "nothing")
+            while results._subscription._pubsub is not None:
+                await asyncio.sleep(0.01)
+            waiting.append(asyncio.create_task(results.query("new", timeout=30)))
+            while not db.pubsub_channels(result_key(job, "new")):
+                await asyncio.sleep(0.01)
+            assert db.pubsub_channels(result_key(job, "old"))
+            for uri in ("old", "new"):
+                db.hset(result_key(job, uri), mapping=encode_result(True, ["y"], [np.ones(1)]))
+                db.publish(result_key(job, uri), uri)
+            async with asyncio.timeout(4):
+                await asyncio.gather(*waiting)
+
+    asyncio.run(main())
