@@ -1,10 +1,10 @@
-"""Make a model and images to try Cluster Serving with: handwritten digits of 8 x 8 pixels, from scikit-learn.
+"""Make a model and images to try Cluster Serving: handwritten digits of 8 x 8 pixels, from scikit-learn.
 
 Usage: python examples/digits.py [FOLDER]
 
 FOLDER (default: digits) then holds
-- model/: an OpenVINO model that takes images, for `modelPath`; it needs `imageResize: "8,8"`
-- images/: PNG files of 64 x 64 pixels that the model has not seen, such as 0007_label3.png
+- model/: an OpenVINO model of images, for `modelPath`; it needs `imageResize: "8,8"`
+- images/: PNG files of 64 x 64 pixels that were not used for training, such as 0007_label3.png
 - labels.csv: the file name and the digit of each image
 """
 
@@ -30,8 +30,8 @@ class Digits(NamedTuple):
     """Digits and their labels.
 
     Attributes:
-        x: float32 (n, 64), brightness from 0 to 1, row by row.
-        y: int64 (n,), the digit.
+        x: Brightness from 0 to 1, row by row; float32 (n, 64).
+        y: The digits; int64 (n,).
     """
 
     x: np.ndarray
@@ -39,11 +39,11 @@ class Digits(NamedTuple):
 
 
 Weights = list[tuple[np.ndarray, np.ndarray]]
-"""Per layer the matrix (inputs, outputs) and the bias (outputs,), float32."""
+"""The matrix (inputs, outputs) and the bias (outputs,) of each layer, float32."""
 
 
 def read() -> tuple[Digits, Digits]:
-    """Read the digits: 1397 to train with, and 400 held out."""
+    """Read the digits: 1397 for training, and 400 held out."""
     data = load_digits()
     order = np.random.default_rng(0).permutation(len(data.target))
     digits = Digits((data.data / 16).astype(np.float32)[order], data.target.astype(np.int64)[order])
@@ -51,7 +51,7 @@ def read() -> tuple[Digits, Digits]:
 
 
 def train(digits: Digits) -> Weights:
-    """Train a network with one hidden layer of 64; it takes a second or two."""
+    """Train a network with one hidden layer of 64, in a second or two."""
     network = MLPClassifier((64,), learning_rate_init=0.01, early_stopping=True, random_state=0).fit(digits.x, digits.y)
     layers = zip(network.coefs_, network.intercepts_, strict=True)
     return [(matrix.astype(np.float32), bias.astype(np.float32)) for matrix, bias in layers]
@@ -61,9 +61,9 @@ def save_model(folder: Path, weights: Weights, takes_images: bool) -> None:
     """Write the network as `digits.xml` and `digits.bin`.
 
     Args:
-        folder: Where to; made if it does not exist.
-        weights: Of the network.
-        takes_images: The input x is float32 [?, 3, 8, 8] with values from 0 to 255; else [?, 64] from 0 to 1.
+        folder: Folder of the files; made if it does not exist.
+        weights: Weights of the network.
+        takes_images: The input x is float32 [?, 3, 8, 8] with values from 0 to 255; otherwise [?, 64] from 0 to 1.
             The output `probabilities` is float32 [?, 10].
     """
     x = ops.parameter([-1, 3, 8, 8] if takes_images else [-1, 64], np.float32, name="x")
@@ -94,13 +94,12 @@ def save_images(folder: Path, digits: Digits) -> list[Path]:
 
 def main(folder: Path) -> None:
     training, held_out = read()
-    print(f"training a small network on {len(training.y)} handwritten digits")
+    print(f"Training a small network on {len(training.y)} handwritten digits")
     save_model(folder / "model", train(training), takes_images=True)
-    print(f"wrote the model to {folder / 'model'}")
     files = save_images(folder / "images", held_out)
     with (folder / "labels.csv").open("w", newline="") as file:
         csv.writer(file).writerows([("file", "label"), *((f.name, y) for f, y in zip(files, held_out.y, strict=True))])
-    print(f"wrote {len(files)} images that it has not seen to {folder / 'images'}, and their digits to labels.csv")
+    print(f"Wrote the model to {folder / 'model'}, {len(files)} other images to {folder / 'images'}, and labels.csv")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Send one image to a running job and print the classes it may be.
+"""Send one image to a running job, and print the most probable classes.
 
 Usage: python examples/predict.py IMAGE [--port 6379] [--name digits]
 """

@@ -1,4 +1,4 @@
-"""What `make quickstart` runs: serve handwritten digits on this machine and show what comes back.
+"""The program of `make quickstart`: it serves handwritten digits on this machine and shows the predictions.
 
 It makes a small model and images in `.quickstart/`, starts Redis, Flink and the job unless they run, and sends the
 images from eight threads with the Python client.
@@ -32,7 +32,7 @@ console = Console()
 
 
 class Prediction(NamedTuple):
-    """What came back for one image."""
+    """The prediction for one image."""
 
     image: str
     label: int
@@ -42,7 +42,7 @@ class Prediction(NamedTuple):
 
 
 def usable_port(preferred: int, setting: str, service: str) -> int:
-    """The preferred port if it is free or our own service has it, else the next such one, said aloud."""
+    """Return the preferred port if it is free or our own service uses it; otherwise print and return the next one."""
     for port in range(preferred, preferred + 100):
         if not (state.root() / f"{service}-{port}").exists():
             with socket.socket() as probe:
@@ -52,18 +52,17 @@ def usable_port(preferred: int, setting: str, service: str) -> int:
                 except OSError:
                     continue
         if port != preferred:
-            console.print(f"Port {preferred} is taken; using {port} instead ({setting} in {CONFIG}).")
+            console.print(f"Port {preferred} is in use; {setting} in {CONFIG} is {port} instead.")
         return port
-    raise SystemExit(f"No free port from {preferred} to {preferred + 99}; set {setting} in {CONFIG} yourself.")
+    raise SystemExit(f"No port from {preferred} to {preferred + 99} is free; set {setting} in {CONFIG} yourself.")
 
 
 def prepare() -> None:
-    """Make model, images and configuration, unless they are there."""
+    """Make the model and the images unless they exist, and write the configuration."""
     if not (FOLDER / "labels.csv").exists():
         subprocess.run([sys.executable, "examples/digits.py", str(FOLDER)], check=True)  # noqa: S603 - our own script
-    redis_port, flink_port = (int(port_of("redisUrl", "6379")), int(port_of("flinkRestUrl", "8081")))
-    redis_port = usable_port(redis_port, "redisUrl", "redis")
-    flink_port = usable_port(flink_port, "flinkRestUrl", "flink")
+    redis_port = usable_port(int(port_of("redisUrl", "6379")), "redisUrl", "redis")
+    flink_port = usable_port(int(port_of("flinkRestUrl", "8081")), "flinkRestUrl", "flink")
     CONFIG.write_text(
         "# Written by make quickstart; cluster-serving-init writes a configuration with every key explained.\n"
         f"modelPath: model\njobName: {JOB}\nimageResize: 8,8\npostProcessing: topN(3)\n"
@@ -73,21 +72,21 @@ def prepare() -> None:
 
 
 def command(name: str, *arguments: str, quiet: bool = False) -> bool:
-    """Run one of the installed commands; says whether it succeeded."""
+    """Run one of the installed commands, and return True if it succeeds."""
     output = subprocess.DEVNULL if quiet else None
     path = str(Path(sys.executable).parent / name)
     return subprocess.run([path, *arguments], check=False, stdout=output, stderr=output).returncode == 0  # noqa: S603
 
 
 def port_of(key: str, default: str = "") -> str:
-    """Port of an address in the configuration."""
+    """Return the port of an address in the configuration."""
     text = CONFIG.read_text("utf8") if CONFIG.exists() else ""
     lines = (line.partition(": ") for line in text.splitlines())
-    return next((found.rpartition(":")[2] for name, _, found in lines if name == key), default)
+    return next((address.rpartition(":")[2] for name, _, address in lines if name == key), default)
 
 
 def predict_all(port: int) -> list[Prediction]:
-    """Send every held-out image and wait for its answer."""
+    """Send every image and wait for its answer."""
     with (FOLDER / "labels.csv").open(newline="") as file:
         rows = [(row[0], int(row[1])) for row in csv.reader(file) if row[1].isdigit()]
     with InputQueue(port=port, name=JOB) as queue, ThreadPoolExecutor(IN_FLIGHT) as pool:
@@ -104,7 +103,7 @@ def predict_all(port: int) -> list[Prediction]:
 
 
 def show(predictions: list[Prediction], seconds: float) -> None:
-    """Print a few predictions, and what all of them amount to."""
+    """Print the first predictions, and a summary of all."""
     table = Table("image", "predicted", "probability", "true label", "time")
     for item in predictions[:SHOWN]:
         colour = "green" if item.predicted == item.label else "red"
