@@ -21,7 +21,7 @@ from cluster_serving.launcher.jobs.readiness import note_stopped, wait_ready
 from cluster_serving.launcher.jobs.submission import submit
 from cluster_serving.launcher.services import flink_cluster, front_end, redis_server, state
 from cluster_serving.launcher.services.flink_cluster import FlinkCluster
-from cluster_serving.launcher.services.process import wait_until
+from cluster_serving.launcher.services.process import is_listening, wait_until
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.keys import (
     PAYLOAD_FOLDER,
@@ -131,7 +131,7 @@ def stop(config: Config, job: str, say: Say = lambda _: None) -> Job:
 
 def is_running(config: Config) -> bool:
     """Whether the job of a configuration runs; not, if its Flink does not either."""
-    if not redis_server.is_listening(config.flink_address):
+    if not is_listening(config.flink_address):
         return False
     FlinkCluster(config).check()
     with FlinkRest(config.flink_rest_url) as rest:
@@ -156,7 +156,7 @@ def shutdown(config: Config | None, say: Say = lambda _: None) -> bool:
             say(f"Stopped the HTTP front end on port {server.port}")
             found = True
     for flink in flinks:
-        if redis_server.is_listening(flink):
+        if is_listening(flink):
             found |= _stop_all(config.flink_rest_url if config else f"http://{flink}", config, say)
         if flink_cluster.stop(flink):
             say(f"Stopped Flink on port {flink.port}")

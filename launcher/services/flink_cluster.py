@@ -8,16 +8,14 @@ import shutil
 import socket
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from importlib import resources
 from pathlib import Path
 
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs.flink_rest import FlinkRest, Overview
 from cluster_serving.launcher.services import state
-from cluster_serving.launcher.services.flink_home import VERSION, FlinkHome, python_path
-from cluster_serving.launcher.services.process import Process, locked, spawn, wait_until
-from cluster_serving.launcher.services.redis_server import is_listening
+from cluster_serving.launcher.services.flink_home import PACKAGES, VERSION, FlinkHome, python_path
+from cluster_serving.launcher.services.process import Process, is_listening, locked, spawn, wait_until
 from cluster_serving.settings.addresses import Address
 
 SERVICE = "flink"
@@ -252,10 +250,10 @@ def _free_port() -> int:
 
 
 def _code() -> str:
-    """A fingerprint of the code that a TaskManager started now would run."""
+    """Return a fingerprint of the code that a TaskManager started now would run."""
     digest = hashlib.sha256("\n".join(python_path()).encode())
     for package in ("protocol", "connectors", "job"):
-        for file in sorted(Path(str(resources.files("cluster_serving") / package)).rglob("*.py")):
+        for file in sorted((PACKAGES / "cluster_serving" / package).rglob("*.py")):
             status = file.stat()
             digest.update(f"{file}:{status.st_size}:{status.st_mtime_ns}".encode())
     return digest.hexdigest()

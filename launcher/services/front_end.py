@@ -1,18 +1,23 @@
-"""The HTTP front end that is started here, beside a job."""
+"""The HTTP front end that is started on this machine, beside a job."""
 
 from __future__ import annotations
 
 import os
-import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services import state
-from cluster_serving.launcher.services.process import Process, locked, spawn, wait_until
-from cluster_serving.launcher.services.redis_server import is_listening
+from cluster_serving.launcher.services.process import (
+    Process,
+    is_listening,
+    locked,
+    spawn,
+    stop_recorded,
+    wait_until_listening,
+)
+from cluster_serving.launcher.services.supervisor import python_command
 from cluster_serving.settings.addresses import Address
 
 SERVICE = "http"
@@ -30,22 +35,22 @@ def ensure(config: Config, config_path: Path, say: Callable[[str], None] = lambd
     Args:
         config: The job's configuration.
         config_path: Its file, whose section `http` has the front end's options.
-        say: Told what happens.
-        again: If it runs already, end it first, once it has answered what it has accepted.
+        say: Receives messages of progress.
+        again: If it runs already, end it first; it answers the requests that it has accepted.
 
     Returns:
-        Its address.
+        Its URL.
 
     Raises:
         SettingsError: If its options cannot be used.
-        LaunchError: It cannot be started, or one that serves another Redis has its port.
+        LaunchError: If it cannot be started, or its port belongs to a front end of another Redis.
     """
-    # Only here: the other commands do without its packages.
+    # Imported here: the other commands need none of its packages.
     from cluster_serving.frontend import main
 
     options = main.read_options(["-c", str(config_path)])
     scheme, port = ("http", options.port) if options.plain_http_enabled else ("https", options.secure_port)
-    url = f"{scheme}://{options.interface}:{port}"
+    url = f"{scheme}://{Address(options.interface, port)}"
     home = state.folder(SERVICE, Address("localhost", port))
     with locked(home):
         if process := Process.read(home / _RECORD):
@@ -65,41 +70,29 @@ def ensure(config: Config, config_path: Path, say: Callable[[str], None] = lambd
         home.mkdir(mode=0o700, exist_ok=True)
         (home / _REDIS).write_text(str(config.redis_address), "utf8")
         say(f"Starting the HTTP front end on port {port}")
-        command = [sys.executable, "-P", "-m", "cluster_serving.frontend.main", "-c", str(config_path.absolute())]
-        # It has to be done before its keeper loses patience.
+        command = python_command("cluster_serving.frontend.main", "-c", str(config_path.absolute()))
+        # Less than its supervisor waits before it kills the front end.
         environment = {_SHUTDOWN_TIMEOUT: "6"} | os.environ
         process = spawn(command, home / _RECORD, home / _LOG, config_path.absolute().parent, environment)
-        if (
-            not wait_until(lambda: is_listening(listening) or not process.is_alive, config.start_timeout)
-            or not process.is_alive
-        ):
-            process.stop()
-            lines = (home / _LOG).read_text("utf8", "replace").strip().splitlines()
-            raise LaunchError(
-                f"the front end did not start: {lines[-1] if lines else 'no output'} (log: {home / _LOG})"
-            )
+        wait_until_listening(process, listening, config.start_timeout, "the front end", home / _LOG)
     return url
 
 
 def stop(address: Address, redis: Address | None = None) -> bool:
-    """Stop the front end that was started here; it answers first what it has accepted.
+    """Stop the front end that was started here; it answers first the requests that it has accepted.
 
     Args:
-        address: Where it listens.
-        redis: Only if it serves the jobs of this Redis; None for any.
+        address: Its address.
+        redis: Address of Redis: a front end of another one goes on. None to stop it anyway.
 
     Returns:
-        Whether there was one.
+        True if there was one.
     """
     home = state.folder(SERVICE, address)
     with locked(home):
-        process = Process.read(home / _RECORD)
-        if process and redis is not None and not _serves(home, redis):
+        if redis is not None and Process.read(home / _RECORD) and not _serves(home, redis):
             return False
-        if process:
-            process.stop()
-        shutil.rmtree(home, ignore_errors=True)
-    return process is not None
+        return stop_recorded(home, _RECORD)
 
 
 def _serves(home: Path, redis: Address) -> bool:

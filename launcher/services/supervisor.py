@@ -1,9 +1,9 @@
-"""Keeps one process alive: starts it again when it dies, until told to stop.
+"""Supervisor of one process: starts the process again when it dies, until the supervisor is told to stop.
 
 Usage: python -m cluster_serving.launcher.services.supervisor [--after MODULE,ARGUMENT...] COMMAND ARGUMENT...
 
-Redis, the JobManager and each TaskManager that are started on this machine have a keeper of their own, so that there is
-no single supervisor whose death would matter. On clusters, this is the work of Flink and of the platform.
+Redis, the front end, the JobManager and each TaskManager that are started on this machine have a supervisor each, so
+that no single process is needed by all. On clusters, Flink and the platform do this work.
 """
 
 from __future__ import annotations
@@ -24,16 +24,27 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
 """Seconds between a death and the next start; doubled by every death that comes soon after a start."""
 
 SOON = 10.0
-"""Seconds within which a death counts as a failed start. If the very first start fails, it is not tried again."""
+"""Seconds within which a death counts as a failed start. If the very first start fails, there is no second one."""
 
 GRACE = 8.0
-"""Seconds that the process gets to end before it is killed; less than the launcher gives its keeper."""
+"""Seconds until a process that was told to end is killed; fewer than the launcher gives the supervisor."""
 
 _PR_SET_PDEATHSIG = 1
-_NOT_STARTED = 127  # as a shell says it
+_NOT_STARTED = 127  # The exit code of a shell for a command that it cannot run.
 
 
-class Keeper:
+def python_command(module: str, *arguments: str) -> list[str]:
+    """Return the command that runs a module in this Python, whatever files are in the current folder.
+
+    Python puts the current folder at the front of `sys.path`, where a file may have the name of a module.
+    """
+    if hasattr(sys.flags, "safe_path"):  # Python 3.11 and later
+        return [sys.executable, "-P", "-m", module, *arguments]
+    run = f"import sys; sys.path.remove(''); import runpy; runpy.run_module({module!r}, None, '__main__', True)"
+    return [sys.executable, "-c", run, *arguments]
+
+
+class Supervisor:
     """Runs a command until it is told to stop.
 
     Args:
@@ -48,7 +59,7 @@ class Keeper:
         self._stopping = False
 
     def run(self) -> int:
-        """Keep the process alive; returns its exit code once it was told to stop, or failed at its first start."""
+        """Keep the process alive. Return its exit code after `stop`, or after a first start that failed."""
         pause = FIRST_PAUSE
         first = True
         while True:
@@ -63,7 +74,7 @@ class Keeper:
             time.sleep(pause)
 
     def stop(self, number: int, frame: FrameType | None) -> None:
-        """Handle a signal: end the process, and then the keeper."""
+        """Handle a signal: end the process, and then the supervisor."""
         self._stopping = True
         if self._child is not None:
             self._child.terminate()
@@ -72,9 +83,11 @@ class Keeper:
     def _run_once(self, after: Sequence[str]) -> int:
         if self._stopping:
             return 0
-        # In a group of its own, which ends with it.
+        # A session is a process group, too, which ends with the process.
         try:
-            self._child = subprocess.Popen(self._command, preexec_fn=_die_with_parent, process_group=0)  # noqa: S603
+            self._child = subprocess.Popen(  # noqa: S603
+                self._command, preexec_fn=_die_with_parent, start_new_session=True
+            )
         except OSError as error:
             _say(str(error))
             return _NOT_STARTED
@@ -82,8 +95,8 @@ class Keeper:
             # The signal came while the process was being started.
             self._child.terminate()
         if after:
-            threading.Thread(target=_run_beside, args=([sys.executable, "-P", "-m", *after],), daemon=True).start()
-        # Not reaped yet, so that nothing else can have its number.
+            threading.Thread(target=_run_beside, args=(python_command(*after),), daemon=True).start()
+        # Not reaped yet, so that no other process can have its number.
         with contextlib.suppress(ChildProcessError):
             os.waitid(os.P_PID, self._child.pid, os.WEXITED | os.WNOWAIT)
         # A TaskManager that is killed leaves its Python workers behind, with a copy of the model each.
@@ -93,9 +106,9 @@ class Keeper:
 
 
 def _say(text: str) -> None:
-    # A full disk must not end what is kept alive.
+    # A full disk must not end the supervisor.
     with contextlib.suppress(OSError):
-        print(f"keeper: {text}", flush=True)
+        print(f"supervisor: {text}", flush=True)
 
 
 def _run_beside(command: Sequence[str]) -> None:
@@ -103,7 +116,7 @@ def _run_beside(command: Sequence[str]) -> None:
 
 
 def _die_with_parent() -> None:
-    # Without its keeper nothing would know the process any more, and its port would stay taken.
+    # No command could find the process without its supervisor, and its port would stay taken.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
@@ -113,10 +126,10 @@ def main() -> None:
     parser.add_argument("--after", default="")
     parser.add_argument("command", nargs=argparse.REMAINDER)
     arguments = parser.parse_args()
-    keeper = Keeper(arguments.command, arguments.after.split(",") if arguments.after else ())
-    signal.signal(signal.SIGTERM, keeper.stop)
+    supervisor = Supervisor(arguments.command, arguments.after.split(",") if arguments.after else ())
+    signal.signal(signal.SIGTERM, supervisor.stop)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    code = keeper.run()
+    code = supervisor.run()
     # Not through sys.exit, which would wait for the timer.
     os._exit(code & 0xFF)
 

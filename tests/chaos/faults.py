@@ -9,11 +9,11 @@ from pathlib import Path
 
 
 def kept_processes(cluster, service):
-    """Numbers of the processes that keepers keep for a service."""
+    """Numbers of the processes that supervisors keep for a service."""
     found = []
     for record in [*cluster.state.glob(f"*/{service}*.json"), *cluster.state.glob(f"{service}-*/process.json")]:
-        keeper = json.loads(record.read_text())["pid"]
-        children = Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split()
+        supervisor = json.loads(record.read_text())["pid"]
+        children = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()
         found += map(int, children[:1])
     return found
 

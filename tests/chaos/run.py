@@ -97,7 +97,7 @@ def resources(system):
     for service in ("taskmanager", "jobmanager"):
         for index, pid in enumerate(kept_processes(system.cluster, service)):
             resident = Path(f"/proc/{pid}/status").read_text().partition("VmRSS:")[2].split()
-            if not resident:  # It has just been killed, and its keeper starts the next.
+            if not resident:  # It has just been killed, and its supervisor starts the next.
                 continue
             found[f"{service} {index} memory, MB"] = int(resident[0]) // 1000
             found[f"{service} {index} open files"] = len(list(Path(f"/proc/{pid}/fd").iterdir()))

@@ -15,8 +15,8 @@ OPTIONS = JobOptions("kept", "start-1", ModelOptions("m"), RedisOptions("redis:/
 FULL_DISK = """
 import resource, sys
 from pathlib import Path
-from cluster_serving.launcher import resubmit
-from tests.launcher.test_resubmit import OPTIONS
+from cluster_serving.launcher.jobs import resubmit
+from tests.launcher.jobs.test_resubmit import OPTIONS
 
 resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))
 try:

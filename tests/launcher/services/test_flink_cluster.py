@@ -47,9 +47,9 @@ def test_a_start_while_flink_is_being_started_again_costs_no_other_job(home, own
         assert ran.returncode == 0, ran.stdout + ran.stderr
         assert not stale.exists()
         if name == "first":
-            keepers = (home / "jobmanager.json").read_text()
-            os.kill(_child(json.loads(keepers)["pid"]), signal.SIGKILL)
-    assert (home / "jobmanager.json").read_text() == keepers
+            supervisors = (home / "jobmanager.json").read_text()
+            os.kill(_child(json.loads(supervisors)["pid"]), signal.SIGKILL)
+    assert (home / "jobmanager.json").read_text() == supervisors
     assert wait_until(lambda: len(re.findall("RUNNING", _listed(own_cluster, config))) == 2, 90)
     answer = InputQueue(port=own_cluster.redis_port, name="first").predict({"x": np.ones(4, np.float32)})
     np.testing.assert_array_equal(answer, [2, 2, 2, 2])
@@ -78,8 +78,8 @@ def test_a_start_while_flink_is_being_started_again_costs_no_other_job(home, own
     assert not [path for path in own_cluster.state.iterdir() if path.is_dir()]
 
 
-def _child(keeper):
-    numbers = Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split()
+def _child(supervisor):
+    numbers = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()
     return int(numbers[0]) if numbers else None
 
 

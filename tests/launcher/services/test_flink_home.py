@@ -1,4 +1,7 @@
+"""The Flink installation of a cluster."""
+
 import os
+import subprocess
 import sys
 import sysconfig
 from pathlib import Path
@@ -6,9 +9,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cluster_serving.launcher.jobs.flink_rest import cause
-from cluster_serving.launcher.services import state
+from cluster_serving.launcher.services import flink_cluster
 from cluster_serving.launcher.services.flink_home import FlinkHome, python_path
+
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")
@@ -65,44 +69,36 @@ def test_the_python_path_has_packages_and_neither_python_nor_the_current_folder(
     assert not {str(tmp_path), "", "/does/not/exist", sysconfig.get_path("stdlib")} & set(entries)
 
 
-def test_a_state_folder_with_spaces_is_moved(monkeypatch, tmp_path):
-    monkeypatch.setenv("CLUSTER_SERVING_HOME", str(tmp_path / "a b"))
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    assert " " not in str(state.root())
-    assert state.root().stat().st_mode & 0o777 == 0o700
-    monkeypatch.setenv("CLUSTER_SERVING_HOME", str(tmp_path / "ab"))
-    assert state.root() == tmp_path / "ab"
-
-
-PYTHON = """\
-java.lang.RuntimeException: Python process exited with code 1
-Traceback (most recent call last):
-  File "/x/main.py", line 3, in main
-    job()
-  File "/x/job.py", line 8, in job
-    raise ModelError("no such input: y")
-cluster_serving.protocol.errors.ModelError: no such input: y
-
-org.apache.flink.client.program.ProgramAbortException
-	at org.apache.flink.client.python.PythonDriver.main(PythonDriver.java:140)
-"""
-JAVA = """\
-org.apache.flink.runtime.JobException: Recovery is suppressed
-	at org.apache.flink.A.b(A.java:1)
-Caused by: java.lang.IllegalStateException: broken
-	at org.apache.flink.A.c(A.java:2)
-	... 3 more
+SCRIPT = """
+import os, sys
+# As the .pth file of an editable installation does; Flink's interpreter reads no such file.
+sys.path.insert(1, sys.argv[1])
+from cluster_serving.launcher.services.flink_home import python_path
+print(os.pathsep.join(python_path()))
 """
 
 
-@pytest.mark.parametrize(
-    ("trace", "expected"),
-    [
-        (PYTHON, "cluster_serving.protocol.errors.ModelError: no such input: y"),
-        (JAVA, "java.lang.IllegalStateException: broken"),
-        ("one line", "one line"),
-        ("", "unknown"),
-    ],
-)
-def test_the_cause_is_one_line_of_a_trace(trace, expected):
-    assert cause(trace) == expected
+@pytest.mark.parametrize("folder", [ROOT, ROOT.parent], ids=["in the clone", "elsewhere"])
+def test_flink_gets_the_clone_of_an_editable_installation(tmp_path, folder):
+    script = tmp_path / "bin" / "cluster-serving-start"
+    script.parent.mkdir()
+    script.write_text(SCRIPT)
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    ran = subprocess.run([sys.executable, script, ROOT], cwd=folder, env=environment, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    entries = ran.stdout.strip().split(os.pathsep)
+    assert str(ROOT) in entries
+    assert not {str(script.parent), str(ROOT.parent)} & set(entries)
+
+
+def test_an_edited_file_makes_a_cluster_outdated(tmp_path, monkeypatch):
+    for package in ("protocol", "connectors", "job"):
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "module.py").touch()
+        (tmp_path / "cluster_serving").mkdir(exist_ok=True)
+        (tmp_path / "cluster_serving" / package).symlink_to(f"../{package}")
+    monkeypatch.setattr(flink_cluster, "PACKAGES", tmp_path)
+    before = flink_cluster._code()
+    assert flink_cluster._code() == before
+    (tmp_path / "job" / "module.py").write_text("edited = True")
+    assert flink_cluster._code() != before

@@ -9,7 +9,7 @@ from cluster_serving.launcher.config.model import Config
 from cluster_serving.protocol.encryption import RecordKey, published_key
 from cluster_serving.settings.model import SettingsError
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 _REDIS = (
     "host:port, redis://user:password@host:port/db, rediss://... for TLS, redis+sentinel://host:port,.../service, "

@@ -8,7 +8,7 @@ import pytest
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services import redis_server
-from cluster_serving.launcher.services.process import Process, spawn
+from cluster_serving.launcher.services.process import Process, is_listening, spawn
 from cluster_serving.settings.addresses import LOOPBACK, Address
 
 
@@ -53,7 +53,7 @@ def test_its_data_goes_with_it(config):
     folder = redis_server.folder(config().redis_address)
     assert folder.is_dir()
     assert redis_server.stop(config().redis_address)
-    assert not redis_server.is_listening(config().redis_address)
+    assert not is_listening(config().redis_address)
     assert not folder.exists()
     assert not redis_server.stop(config().redis_address)
 
@@ -67,8 +67,8 @@ def test_a_password_in_the_address_protects_it(config, own_cluster):
         ensure(config())
 
 
-def keep(config, *command):
-    """A keeper that is in the record of the Redis."""
+def supervise(config, *command):
+    """A supervisor that is in the record of the Redis."""
     home = redis_server.folder(config.redis_address)
     home.mkdir(parents=True)
     record = home / "process.json"
@@ -77,15 +77,15 @@ def keep(config, *command):
 
 def test_a_redis_that_is_being_started_again_is_waited_for(config, own_cluster):
     command = f"sleep 1; exec {redis_server._executable()} --port {own_cluster.redis_port}"
-    keeper, record = keep(config(), "sh", "-c", command)
+    supervisor, record = supervise(config(), "sh", "-c", command)
     assert ensure(config()) == []
-    assert Process.read(record) == keeper
+    assert Process.read(record) == supervisor
 
 
 def test_a_redis_that_does_not_come_back_is_replaced(config):
-    keeper, record = keep(config(), "sleep", "1000")
+    supervisor, record = supervise(config(), "sleep", "1000")
     redis_server.ensure(config(startTimeout=3), lambda _: None)
-    assert not keeper.is_alive
+    assert not supervisor.is_alive
     assert Process.read(record)
 
 

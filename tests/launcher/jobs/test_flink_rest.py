@@ -1,0 +1,38 @@
+"""Errors of jobs, as Flink reports them."""
+
+import pytest
+
+from cluster_serving.launcher.jobs.flink_rest import cause
+
+PYTHON = """\
+java.lang.RuntimeException: Python process exited with code 1
+Traceback (most recent call last):
+  File "/x/main.py", line 3, in main
+    job()
+  File "/x/job.py", line 8, in job
+    raise ModelError("no such input: y")
+cluster_serving.protocol.errors.ModelError: no such input: y
+
+org.apache.flink.client.program.ProgramAbortException
+	at org.apache.flink.client.python.PythonDriver.main(PythonDriver.java:140)
+"""
+JAVA = """\
+org.apache.flink.runtime.JobException: Recovery is suppressed
+	at org.apache.flink.A.b(A.java:1)
+Caused by: java.lang.IllegalStateException: broken
+	at org.apache.flink.A.c(A.java:2)
+	... 3 more
+"""
+
+
+@pytest.mark.parametrize(
+    ("trace", "expected"),
+    [
+        (PYTHON, "cluster_serving.protocol.errors.ModelError: no such input: y"),
+        (JAVA, "java.lang.IllegalStateException: broken"),
+        ("one line", "one line"),
+        ("", "unknown"),
+    ],
+)
+def test_the_cause_is_one_line_of_a_trace(trace, expected):
+    assert cause(trace) == expected

@@ -1,0 +1,35 @@
+"""Jobs that are handed over to Flink."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from cluster_serving.job.options import JobOptions, ModelOptions, RedisOptions
+from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.jobs.submission import submit
+from cluster_serving.launcher.services.flink_home import FlinkHome
+from cluster_serving.settings.addresses import Address
+
+
+def test_a_submission_that_takes_too_long_ends_with_all_its_processes(tmp_path):
+    home = FlinkHome(tmp_path)
+    home.work.mkdir()
+    (tmp_path / "bin").mkdir()
+    flink = tmp_path / "bin" / "flink"
+    flink.write_text("#!/bin/sh\necho submitting\nsleep 1000 &\necho $! > child\nwait")
+    flink.chmod(0o700)
+    options = JobOptions("slow", "start-1", ModelOptions("m"), RedisOptions("redis://localhost:1"))
+    with pytest.raises(LaunchError, match="within 1 s"):
+        submit(home, Address("localhost", 1), options, timeout=1)
+    assert (home.logs / "submission-slow.log").read_text() == "submitting\n"
+    child = Path("/proc", (home.work / "child").read_text().strip())
+    for _ in range(100):
+        # Whoever it is left to may not have taken note of its end yet.
+        if not child.exists() or "State:\tZ" in (child / "status").read_text():
+            return
+        time.sleep(0.05)
+    os.kill(int(child.name), signal.SIGKILL)
+    raise AssertionError("it goes on")

@@ -1,0 +1,37 @@
+"""Commands that a signal ends."""
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+COMMAND = """
+import signal
+import time
+from cluster_serving.launcher import cli
+
+# Whoever runs the tests may ignore it.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+def app():
+    try:
+        print("begun", flush=True)
+        time.sleep(60)
+    finally:
+        print("undoing", flush=True)
+        time.sleep(1)
+        print("undone", flush=True)
+
+cli._run(app)
+"""
+
+
+@pytest.mark.parametrize("numbers", [(signal.SIGHUP, signal.SIGHUP), (signal.SIGTERM, signal.SIGHUP)])
+def test_a_second_signal_does_not_end_what_undoes(numbers):
+    with subprocess.Popen([sys.executable, "-c", COMMAND], stdout=subprocess.PIPE, text=True) as process:
+        for number, said in zip(numbers, ("begun", "undoing"), strict=True):
+            assert process.stdout.readline().strip() == said
+            process.send_signal(number)
+        assert process.stdout.read().strip() == "undone"
+    assert process.returncode == 128 + numbers[0]
