@@ -7,7 +7,7 @@ from html import escape
 from typing import Any
 
 from cluster_serving.bench.load import charts
-from cluster_serving.bench.load.output import machine
+from cluster_serving.bench.load.output import HEADS, cells, machine
 from cluster_serving.bench.load.result import Result
 
 _STYLE = """
@@ -80,18 +80,8 @@ def _plain(value: object) -> str:
 
 
 def _table(results: Sequence[Result]) -> str:
-    heads = ["", "offered/s", "answered/s", "p50 ms", "p95 ms", "p99 ms", "max ms", "errors", "lost", "wrong"]
-    rows = "".join(f"<tr>{''.join(_cells(result))}</tr>" for result in results)
-    return f"<table><tr>{''.join(f'<th>{head}</th>' for head in heads)}</tr>{rows}</table>"
-
-
-def _cells(result: Result) -> list[str]:
-    latency = result.latency_ms
-    numbers = [result.offered, result.achieved, latency.p50, latency.p95, latency.p99, latency.max]
-    counts = [sum(result.errors.values()), result.lost, result.wrong]
-    return [
-        f"<td>{escape(_label(result))}</td>",
-        *(f"<td>{number:,.2f}</td>" for number in numbers),
-        *(f'<td class="bad">{count}</td>' if count else "<td>0</td>" for count in counts[:2]),
-        f'<td class="bad">{counts[2]}</td>' if counts[2] else f"<td>{0 if result.can_check else 'unknown'}</td>",
-    ]
+    rows = ""
+    for result in results:
+        bad = ' class="bad"' if result.errors or result.lost or result.wrong else ""
+        rows += f"<tr{bad}>{''.join(f'<td>{escape(cell)}</td>' for cell in cells(result))}</tr>"
+    return f"<table><tr>{''.join(f'<th>{head}</th>' for head in HEADS)}</tr>{rows}</table>"

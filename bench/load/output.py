@@ -15,6 +15,12 @@ from rich.table import Table
 
 from cluster_serving.bench.load.result import Result
 
+HEADS = (
+    *("mode", "client", "in flight", "offered/s", "answered/s", "p50 ms", "p95 ms", "p99 ms", "max ms"),
+    *("errors", "lost", "wrong", "stable"),
+)
+"""Columns of the results."""
+
 PACKAGES = ("cluster-serving", "apache-flink", "openvino", "numpy", "redis", "pyarrow")
 
 
@@ -40,26 +46,28 @@ def cpu_model() -> str:
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
+def cells(result: Result) -> list[str]:
+    """Return the cells of a result in the columns `HEADS`."""
+    latency = result.latency_ms
+    return [
+        result.mode,
+        result.client,
+        "" if result.mode == "open" else str(result.concurrency),
+        f"{result.offered:,.1f}",
+        f"{result.achieved:,.1f}",
+        *(f"{ms:,.2f}" for ms in (latency.p50, latency.p95, latency.p99, latency.max)),
+        str(sum(result.errors.values())),
+        str(result.lost),
+        f"{result.wrong} of {result.checked}" if result.can_check else "unknown",
+        {True: "yes", False: "no", None: ""}[result.stable],
+    ]
+
+
 def table(results: Sequence[Result]) -> RenderableType:
     """Return the results as a table for the terminal."""
-    rates = Table(
-        "mode", "client", "in flight", "offered/s", "answered/s", "p50 ms", "p95 ms", "p99 ms", "max ms", "errors",
-        "lost", "wrong", "stable", box=None, header_style="bold",
-    )  # fmt: skip
+    rates = Table(*HEADS, box=None, header_style="bold")
     for result in results:
-        latency = result.latency_ms
-        rates.add_row(
-            result.mode,
-            result.client,
-            "" if result.mode == "open" else str(result.concurrency),
-            f"{result.offered:,.1f}",
-            f"{result.achieved:,.1f}",
-            *(f"{ms:,.2f}" for ms in (latency.p50, latency.p95, latency.p99, latency.max)),
-            str(sum(result.errors.values())),
-            str(result.lost),
-            f"{result.wrong} of {result.checked}" if result.can_check else "unknown",
-            {True: "yes", False: "no", None: ""}[result.stable],
-        )
+        rates.add_row(*cells(result))
     roles = sorted({role for result in results for role in result.cpu_seconds_per_1000})
     costs = Table("CPU s per 1,000 (peak MiB)", *roles, box=None, header_style="bold")
     for result in results:

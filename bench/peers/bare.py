@@ -1,6 +1,6 @@
-"""The bare loop: the same work with nothing around it. Prints answers per second.
+"""The bare loop: the same work with nothing around it. It prints answers per second.
 
-Usage: python bare.py SECONDS BATCH FILE...     (workers and threads as in engine.py; FILE: bodies of requests)
+Usage: python bare.py SECONDS BATCH FILE...     (workers and threads as in engine.py; FILE: the body of a request)
        python bare.py answers 1 FILE...         prints the answer to each file instead
 """
 
@@ -32,7 +32,7 @@ def main() -> None:
         print(json.dumps([engines[0].answer([decode(body)])[0] for body in bodies]))
         return
     counts: list[int] = []
-    for duration in (float(seconds) / 5, float(seconds)):  # The first to warm up.
+    for duration in (float(seconds) / 5, float(seconds)):  # The first one is the warm-up.
         counts.clear()
         stop = threading.Event()
         threads = [threading.Thread(target=loop, args=(engine, bodies, int(batch), stop, counts)) for engine in engines]

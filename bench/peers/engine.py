@@ -1,9 +1,9 @@
 """The work itself, the same in every server: decode a JPEG, run the model with OpenVINO, find the best class.
 
-Imported by every peer and by the bare loop, from environments that have openvino, numpy and OpenCV. What to serve comes
-from the environment: `BENCH_MODEL` (folder of the IR), `BENCH_KIND` (`jpeg`, `tensor` or `vector`), `BENCH_WORKERS`
-and `BENCH_THREADS` (of each worker's model). `BENCH_SINGLE=1` compiles the model for batches of one record,
-`BENCH_PRECISION=float32` has it compute in float32 whatever the CPU could do.
+Every peer and the bare loop import this module, from environments that have openvino, numpy and OpenCV. Environment
+variables configure it: `BENCH_MODEL` (folder of the IR), `BENCH_KIND` (`jpeg`, `tensor` or `vector`), `BENCH_WORKERS`
+and `BENCH_THREADS` (threads of each worker's model). `BENCH_SINGLE=1` compiles the model for batches of one record.
+`BENCH_PRECISION=float32` computes in float32 on any CPU.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ cv2.setNumThreads(1)
 
 KIND = os.environ.get("BENCH_KIND", "vector")
 PORT = int(os.environ.get("BENCH_PORT", "8000"))
-# For servers that listen on more than one.
+# Further ports, for servers that listen on several.
 PORTS = [int(port) for port in os.environ.get("BENCH_PORTS", "8001,8002,8003,8004").split(",")]
 WORKERS = int(os.environ.get("BENCH_WORKERS", "1"))
 THREADS = int(os.environ.get("BENCH_THREADS", "1"))
@@ -36,7 +36,7 @@ SHAPE = {"jpeg": (224, 224, 3), "tensor": (224, 224, 3), "vector": (64,)}[KIND]
 
 
 class Engine:
-    """A compiled model, with the options that Cluster Serving uses."""
+    """A compiled model, with the options of Cluster Serving."""
 
     def __init__(self) -> None:
         core = openvino.Core()
@@ -59,13 +59,13 @@ class Engine:
         self.infer(np.zeros((1, *SHAPE), np.float32))
 
     def infer(self, batch: np.ndarray) -> np.ndarray:
-        """float32 (n, ...) → float32 (n, classes)."""
+        """Compute a batch: float32 (n, ...) → float32 (n, classes)."""
         self._request.set_input_tensor(0, openvino.Tensor(batch, shared_memory=True))
         self._request.infer(share_outputs=True)
         return self._request.get_output_tensor(0).data.copy()
 
     def answer(self, inputs: Sequence[np.ndarray]) -> list[list[float]]:
-        """Records that `decode` made → per record what is sent back: [class, value] of images, else all numbers."""
+        """Compute records from `decode`. Return the answer to each: [class, value] of images, else all numbers."""
         outputs = self.infer(np.stack(inputs))
         if KIND == "vector":
             return outputs.tolist()
@@ -73,19 +73,19 @@ class Engine:
 
 
 def decode(raw: bytes) -> np.ndarray:
-    """Bytes of a request → one record, float32, as Cluster Serving makes it: colours in the order of OpenCV."""
+    """Decode the bytes of a request to one record, float32, as Cluster Serving does: colours in OpenCV's order."""
     if KIND == "jpeg":
         return cv2.imdecode(np.frombuffer(raw, np.uint8), cv2.IMREAD_COLOR).astype(np.float32)
     return np.frombuffer(raw, np.float32).reshape(SHAPE)
 
 
 def decode_json(text: bytes) -> np.ndarray:
-    """`{"instances": [numbers]}` → one record."""
+    """Decode `{"instances": [numbers]}` to one record."""
     import json
 
     return np.asarray(json.loads(text)["instances"][0], np.float32)
 
 
 def read(raw: bytes) -> np.ndarray:
-    """Body of a request → one record: vectors come as JSON, images and tensors as their bytes."""
+    """Decode the body of a request to one record: JSON for vectors, bytes for images and tensors."""
     return decode_json(raw) if KIND == "vector" else decode(raw)

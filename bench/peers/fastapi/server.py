@@ -1,4 +1,4 @@
-"""Plain FastAPI with the model in the process: what people write first. No batching; WORKERS processes."""
+"""Plain FastAPI with the model in the process, without batching, in WORKERS processes."""
 
 import json
 

@@ -1,6 +1,6 @@
 """LitServe with its batching: max_batch_size and batch_timeout. https://lightning.ai/docs/litserve
 
-It parses JSON before its workers see a request, so images come as base64.
+LitServe parses JSON before its workers get a request, so images come as base64.
 """
 
 import base64

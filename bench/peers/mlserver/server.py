@@ -1,6 +1,6 @@
 """MLServer with a custom runtime and its adaptive batching. https://mlserver.readthedocs.io
 
-Started by `mlserver start FOLDER`; run as a program, this writes the folder's settings.
+`mlserver start FOLDER` starts it. As a program, this file writes the folder's settings.
 """
 
 import base64
@@ -44,7 +44,7 @@ if __name__ == "__main__":
         "http_port": engine.PORT,
         "grpc_port": engine.PORTS[0],
         "metrics_port": engine.PORTS[1],
-        # Without further processes the model runs in the one that serves; MLServer's pool is for several models.
+        # Without further processes the model runs in the server's own; MLServer's pool is for several models.
         "parallel_workers": engine.WORKERS if engine.WORKERS > 1 else 0,
         "debug": False,
         "use_structured_logging": False,

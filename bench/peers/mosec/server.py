@@ -1,4 +1,4 @@
-"""Mosec: dynamic batching in its Rust front end. It answers at /inference. https://mosecorg.github.io/mosec/"""
+"""Mosec: dynamic batching in its Rust front end. Its path is /inference. https://mosecorg.github.io/mosec/"""
 
 import json
 

@@ -1,6 +1,6 @@
-"""TorchServe with a handler of our own and its batching (batchSize, maxBatchDelay). https://pytorch.org/serve
+"""TorchServe with a custom handler and its batching (batchSize, maxBatchDelay). https://pytorch.org/serve
 
-It parses JSON bodies itself.
+TorchServe parses JSON bodies itself.
 """
 
 import json
@@ -12,7 +12,7 @@ import numpy as np
 
 
 class Handler:
-    """The entry point that `torch-model-archiver` packs."""
+    """The handler; `torch-model-archiver` packs this file."""
 
     def initialize(self, context: object) -> None:
         self.model = engine.Engine()
@@ -32,7 +32,7 @@ _handler = Handler()
 
 
 def handle(data: list, context: object) -> list | None:
-    """TorchServe calls it once without data, to load the model."""
+    """Answer a batch. TorchServe calls this function once without data, to load the model."""
     if not hasattr(_handler, "model"):
         _handler.initialize(context)
     return _handler.handle(data, context) if data else None
