@@ -1,9 +1,14 @@
-"""What makes a request answered, on a real Redis."""
+"""Answers and dead letters, on a real Redis."""
+
+import pytest
+import redis
 
 from cluster_serving.client.subscription import replies_in
-from cluster_serving.connectors.answer import MAX_PUBLISHED_BYTES, Answer, write_answers
+from cluster_serving.connectors.answer import MAX_PUBLISHED_BYTES, Answer, dead_letter, write_answers
 from cluster_serving.connectors.stream import StreamReader, create_group
-from cluster_serving.protocol.keys import GROUP, answered_key, result_key
+from cluster_serving.protocol.dead_letters import DeadLetter
+from cluster_serving.protocol.errors import PoisonRequest
+from cluster_serving.protocol.keys import GROUP, answered_key, attempts_key, dead_letters_key, result_key
 
 
 def test_result_expiry_ack_delete_and_wake_up_happen_together(db, job):
@@ -32,7 +37,7 @@ def test_an_answered_request_is_not_answered_again(db, job):
         db.xadd(job, {"uri": uri, "data": b"x"})
     entries = StreamReader(db, job, "c", 60_000).read(2, None)
     assert write_answers(db, job, 60, [Answer(entries[0], "", {"value": "first"})]) == 1
-    # A slot that was silent and comes back: its client has taken the result meanwhile.
+    # A slot that was silent answers late: the client has taken the result meanwhile.
     db.delete(result_key(job, "a"))
     assert write_answers(db, job, 60, [Answer(entry, "", {"value": "second"}) for entry in entries]) == 1
     assert not db.exists(result_key(job, "a"))
@@ -52,7 +57,7 @@ def test_a_channel_hears_of_a_batch_at_once(db, job):
         assert listener.get_message(timeout=0.1) is None
 
 
-def test_who_wants_results_hears_them_unless_they_are_large(db, job):
+def test_results_are_published_to_clients_that_ask_for_them_unless_they_are_large(db, job):
     create_group(db, job)
     for uri, wish in ((b"a", "result"), (b"b\r\n\xff", "result"), (b"c", "result"), (b"d", "")):
         db.xadd(job, {"uri": uri, "data": b"x", "reply_to": "one-channel", "reply_with": wish})
@@ -105,3 +110,56 @@ def test_a_batch_of_thousands(db, job):
     assert db.xlen(job) == 0
     assert db.xpending(job, GROUP)["pending"] == 0
     assert db.hgetall(result_key(job, "2498")) == {b"value": entries[-1].id, b"only2499": b""}
+
+
+@pytest.fixture
+def entry(db, job):
+    create_group(db, job)
+    db.xadd(job, {"uri": "a", "data": b"payload", "serde": "arrow", "reply_to": "me", "deadline": "5000"})
+    yield StreamReader(db, job, "c", 60_000).read(1, None)[0]
+    db.delete(dead_letters_key(job), attempts_key(job))
+
+
+def test_a_dead_letter_is_kept_and_its_client_is_told(db, job, entry):
+    dead_letter(db, job, 60, entry, PoisonRequest("it kills"), "Traceback")
+    ((_, letter),) = db.xrange(dead_letters_key(job))
+    assert (letter[b"uri"], letter[b"data"], letter[b"code"]) == (b"a", b"payload", b"POISON_REQUEST")
+    parsed = DeadLetter.parse(letter)
+    assert (parsed.request, parsed.error, parsed.traceback) == (entry, "it kills", "Traceback")
+    assert db.hget(result_key(job, "a"), "error") == b"it kills"
+    assert db.xlen(job) == 0
+
+
+def test_letter_and_answer_are_one_step(db, job, entry):
+    with db.monitor() as monitor:
+        with redis.Redis(**db.connection_pool.connection_kwargs) as other:
+            dead_letter(other, job, 60, entry, PoisonRequest("it kills"))
+        seen = []
+        while not seen or seen[-1] != "PUBLISH":
+            seen.append(monitor.next_command()["command"].split()[0])
+    # A script is one step.
+    assert seen[-9] in ("EVAL", "EVALSHA")
+    assert seen[-8:] == ["XACK", "DEL", "HSET", "EXPIRE", "XADD", "XDEL", "INCRBY", "PUBLISH"]
+
+
+def test_a_full_redis_takes_the_letter_too(db, job, entry):
+    db.config_set("maxmemory", 1)
+    try:
+        dead_letter(db, job, 60, entry, PoisonRequest("it kills"))
+    finally:
+        db.config_set("maxmemory", 0)
+    ((_, letter),) = db.xrange(dead_letters_key(job))
+    assert DeadLetter.parse(letter).request == entry
+    assert db.hget(result_key(job, "a"), "code") == b"POISON_REQUEST"
+
+
+def test_a_large_payload_is_not_kept(db, job, entry):
+    large = entry.__class__(entry.id, "a", bytes(2 << 20))
+    letter = DeadLetter.of(large, PoisonRequest("it kills"))
+    assert letter.kept
+    parsed = DeadLetter.parse({key.encode(): _raw(value) for key, value in letter.fields().items()})
+    assert (parsed.size, parsed.request.data, parsed.kept) == (2 << 20, b"", False)
+
+
+def _raw(value):
+    return value if isinstance(value, bytes) else str(value).encode()

@@ -48,7 +48,9 @@ def payloads(db, job, options):
     return Payloads(db, job, options, sweeps=True)
 
 
-def test_a_request_is_read_with_its_file_which_goes_when_it_is_answered(db, job, folder, requests, read, payloads):
+def test_a_request_is_read_with_its_file_which_is_removed_when_it_is_answered(
+    db, job, folder, requests, read, payloads
+):
     requests.enqueue("a", x=LARGE)
     requests.enqueue("b", x=np.zeros(2))
     large, small = map(payloads.load, read())
@@ -62,14 +64,16 @@ def test_a_request_is_read_with_its_file_which_goes_when_it_is_answered(db, job,
 def test_a_file_stays_while_its_request_may_have_to_be_computed(db, job, folder, requests, read, payloads):
     requests.enqueue("a", x=LARGE)
     (loaded,) = map(payloads.load, read())
-    # Whoever restores the group finds the request as if it had never been read.
+    # A restored group delivers the request as if it had never been read.
     db.xgroup_destroy(job, GROUP)
     create_groups(db, job)
     assert write_answers(db, job, 60, [Answer(loaded, "", {"value": "1"})]) == 0
     assert len(list(folder.iterdir())) == 1
 
 
-def test_a_file_goes_though_another_request_of_the_batch_is_answered_already(db, job, folder, requests, read, payloads):
+def test_a_file_is_removed_though_another_request_of_the_batch_is_already_answered(
+    db, job, folder, requests, read, payloads
+):
     requests.enqueue("a", x=LARGE)
     requests.enqueue("b", x=LARGE)
     loaded = [payloads.load(entry) for entry in read()]
@@ -136,7 +140,7 @@ def test_a_request_that_was_queued_twice_keeps_its_result(db, job, requests, res
     assert db.xlen(job) == 0
 
 
-def test_the_sweep_takes_old_files_of_no_request(db, job, folder, requests, options):
+def test_the_sweep_removes_old_files_without_a_request(db, job, folder, requests, options):
     for index in range(60):
         requests.enqueue(f"r{index}", x=LARGE, priority=PRIORITIES[index % 3])
     waiting = {file.name for file in folder.iterdir()}

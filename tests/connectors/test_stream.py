@@ -1,11 +1,11 @@
-"""The consumer of the stream, on a real Redis."""
+"""Consumer of a stream, on a real Redis, and weighted round robin."""
 
 import time
 
 import pytest
 import redis
 
-from cluster_serving.connectors.stream import StreamReader, create_group
+from cluster_serving.connectors.stream import WEIGHTS, StreamReader, WeightedRoundRobin, create_group
 from cluster_serving.protocol.keys import GROUP
 
 
@@ -22,26 +22,26 @@ def add(db, job, *uris):
 
 def recover_all(db, job, reader):
     """Recover, answer and count every pending entry."""
-    found = []
+    recovered_uris = []
     while (recovered := reader.recover(0)) is not None:
         entry, times = recovered
-        found.append((entry.uri, times))
+        recovered_uris.append((entry.uri, times))
         db.xack(job, GROUP, entry.id)
-    return found
+    return recovered_uris
 
 
 def uris(entries):
     return [entry.uri for entry in entries]
 
 
-def test_what_was_queued_before_the_group_existed_is_read(db, job):
+def test_requests_from_before_the_group_existed_are_read(db, job):
     add(db, job, "a", "b")
     create_group(db, job)
     create_group(db, job)
     assert uris(StreamReader(db, job, "c", 60_000).read(10, None)) == ["a", "b"]
 
 
-def test_what_a_slot_has_counts_as_unanswered_too(db, job, reader):
+def test_requests_that_a_slot_has_read_count_as_unanswered(db, job, reader):
     assert reader.length() == 0
     add(db, job, "r1", "r2", "r3")
     reader.read(1, None)
@@ -86,7 +86,7 @@ def test_the_next_entry_is_recovered_only_after_the_one_before_is_answered(db, j
     assert reader.recover(0)[0].uri == "b"
 
 
-def test_entries_of_a_dead_consumer_are_taken_over(db, job, reader):
+def test_entries_of_a_dead_consumer_are_claimed(db, job, reader):
     add(db, job, *"abc")
     reader.read(3, None)
     time.sleep(0.01)
@@ -125,7 +125,7 @@ def test_a_stream_or_group_that_disappears_is_created_again(db, job, reader, dam
     assert uris(reader.read(1, None)) == ["a"]
 
 
-def test_entries_that_nobody_waits_for_are_dropped(db, job, reader):
+def test_entries_without_a_client_are_dropped(db, job, reader):
     db.xadd(job, {"foo": "bar"})
     gone = db.xadd(job, {"uri": "deleted", "data": "x"})
     add(db, job, "a")
@@ -140,3 +140,23 @@ def test_entries_that_nobody_waits_for_are_dropped(db, job, reader):
 def test_an_unusable_redis_is_reported(job):
     with redis.Redis(port=1) as client, pytest.raises(redis.ConnectionError):
         StreamReader(client, job, "c", 60_000).read(1, None)
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 16, 100])
+def test_over_time_each_priority_gets_its_weight_however_many_are_read_at_once(count):
+    round_robin = WeightedRoundRobin()
+    got = dict.fromkeys(WEIGHTS, 0)
+    for _ in range(16 * 10):
+        part = round_robin.divide(count)
+        assert sum(part.values()) == count
+        for name, number in part.items():
+            got[name] += number
+    assert got == {name: weight * 10 * count for name, weight in WEIGHTS.items()}
+
+
+def test_no_priority_waits_for_long():
+    round_robin = WeightedRoundRobin()
+    turns = [max(part, key=part.get) for part in (round_robin.divide(1) for _ in range(32))]
+    assert turns.count("low") == 2
+    assert turns[0] == "high"
+    assert "normal" in turns[:4]

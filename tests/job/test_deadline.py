@@ -1,4 +1,4 @@
-"""Requests that waited too long, with the clock of a real Redis."""
+"""Deadlines, with the clock of a real Redis."""
 
 import pytest
 
@@ -52,7 +52,7 @@ def test_without_deadlines_redis_is_not_asked(db, request_of):
 
 
 class Shifted:
-    """A Redis, and after a failover another one whose clock shows something else."""
+    """A Redis, and after a failover another Redis with another clock."""
 
     def __init__(self, db):
         self._db = db
@@ -64,7 +64,7 @@ class Shifted:
 
 
 @pytest.mark.parametrize(("ahead_s", "refresh_s"), [(60, 0), (-60, 0), (-60, 30)])
-def test_a_failover_to_a_redis_with_another_clock_drops_nothing_that_has_time(db, request_of, ahead_s, refresh_s):
+def test_a_failover_to_a_redis_with_another_clock_drops_no_request_that_has_time(db, request_of, ahead_s, refresh_s):
     redis = Shifted(db)
     deadlines = Deadlines(RedisClock(redis, refresh_s), 0)
     assert deadlines.check([request_of(0, b"10000")])[1] == 0
@@ -80,7 +80,7 @@ def test_a_failover_to_a_redis_with_another_clock_drops_nothing_that_has_time(db
         assert [request.error is None for request in checked] == [True, True, False]
 
 
-def test_nothing_is_dropped_while_redis_does_not_answer(redis_server, db, request_of):
+def test_no_request_is_dropped_while_redis_does_not_answer(redis_server, db, request_of):
     batch = [request_of(5000, b"100")]
     clock = RedisClock(db)
     assert clock.now_ms() is not None

@@ -1,4 +1,4 @@
-"""Whatever is sent: its sender is answered with one of our errors, and nobody else is concerned."""
+"""Hostile requests: their sender gets one of our errors, and no other request is concerned."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def doubling(tmp_path_factory):
 
 
 def check(model, *entries):
-    """Send entries between two good ones, and say how each is answered: a code, or "" for a result."""
+    """Send entries between two good ones; return the code of each answer, or "" for a result."""
     good = {b"uri": b"before", b"serde": b"arrow", b"data": tensors.encode({"x": VECTOR})}
     found = answers(model, [good, *entries, good | {b"uri": b"after"}])
     for uri in ("before", "after"):
@@ -58,7 +58,7 @@ def as_bytes(value):
 
 
 @pytest.mark.parametrize("group", hostile.GROUPS)
-def test_what_nobody_should_send_is_refused_alone(doubling, group):
+def test_a_hostile_request_is_refused_alone(doubling, group):
     for name, fields in hostile.GROUPS[group]():
         (code,) = check(doubling, fields | {b"uri": b"bad"})
         harmless = group == "fields" and name.startswith(("reply_to", "deadline", "priority"))
@@ -78,7 +78,7 @@ def test_huge_and_damaged_images_are_refused_by_a_model_of_any_size(tmp_path):
         assert "code" not in found["good"].fields
 
 
-# Anything at all, and what is right but for a few bytes
+# Arbitrary entries, and good ones with a few wrong bytes
 
 SPARSE = SparseTensor(np.array([[0, 2]]), np.array([1, 2], "f4"), (3,))
 GOOD = [

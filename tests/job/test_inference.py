@@ -1,4 +1,4 @@
-"""The Flink shell around a model, without Flink; the whole is tested in tests/e2e."""
+"""The Flink function around a model, without Flink; tests/e2e has the whole."""
 
 import gc
 import weakref
@@ -10,7 +10,7 @@ from tests.support import model_zoo
 
 
 class Context:
-    """What a function asks of Flink when it is opened."""
+    """The part of Flink's runtime context that `open` uses."""
 
     def get_index_of_this_subtask(self):
         return 0
@@ -24,8 +24,8 @@ class Context:
     distribution = counter
 
 
-def test_a_model_is_freed_when_flink_lets_go_of_its_function(redis_server, db, job, tmp_path):
-    """As Flink closes no function of a job that is cancelled, and the next model may need the memory."""
+def test_a_model_is_freed_when_flink_drops_its_function(redis_server, db, job, tmp_path):
+    """Flink closes no function of a cancelled job, and the next model may need the memory."""
     model_zoo.save_openvino_digits(tmp_path)
     function = Inference(
         JobOptions(job, "start", ModelOptions(str(tmp_path), threads=2), RedisOptions(redis_server.url))

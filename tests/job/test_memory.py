@@ -1,4 +1,4 @@
-"""Bad requests leave nothing behind in the process that answered them."""
+"""Memory of a process that answers bad requests."""
 
 import subprocess
 import sys
@@ -7,7 +7,7 @@ ALLOWED_MIB = 16
 
 
 def test_bad_requests_do_not_fill_the_memory():
-    # In a process of its own, as what other tests left behind comes and goes.
+    # In a process of its own: memory that other tests left behind comes and goes.
     ran = subprocess.run(
         [sys.executable, "-m", "tests.support.memory", "3000"], capture_output=True, text=True, check=True
     )

@@ -1,4 +1,4 @@
-"""Two batches at a time: which are waited for, and when."""
+"""Overlap of two batches: order and time of the waits."""
 
 import threading
 
@@ -11,7 +11,7 @@ from cluster_serving.protocol.entry import Entry
 
 
 class Running:
-    """A batch that is computed once it is told so."""
+    """A batch that is computed once `done` is set."""
 
     def __init__(self, requests, alone):
         self.names = [request.entry.uri for request in requests]
@@ -72,7 +72,7 @@ def test_a_batch_is_left_alone_while_another_is_on_its_way(overlap, begun, flow)
     assert [running.names for running in begun] == [list("abcdef")], "not divided: there is more to do"
     flow.arrive(3)
     batches = overlap.feed(requests("xyz"), flow)
-    # Whoever waits for the first finds the second started.
+    # The second batch is started before the wait for the first.
     assert next(batches) is begun[0]
     assert [running.names for running in begun] == [list("abcdef"), list("xyz")]
     begun[1].done.set()
@@ -80,7 +80,7 @@ def test_a_batch_is_left_alone_while_another_is_on_its_way(overlap, begun, flow)
     assert list(batches) == []
 
 
-def test_what_comes_while_a_batch_is_computed_goes_first(overlap, begun, flow):
+def test_requests_that_come_while_a_batch_is_computed_are_started_first(overlap, begun, flow):
     threading.Timer(0.05, lambda: flow.announce(1)).start()
     assert list(overlap.feed(requests("ab"), flow)) == []
     flow.arrive(1)
@@ -89,6 +89,6 @@ def test_what_comes_while_a_batch_is_computed_goes_first(overlap, begun, flow):
     assert [running.names for running in overlap.feed(requests("c"), flow)] == [["a", "b"], ["c"]]
 
 
-def test_without_a_lane_every_batch_is_waited_for(overlap, begun):
+def test_without_flow_control_every_batch_is_waited_for(overlap, begun):
     assert [running.names for running in overlap.feed(requests("abcdefgh"), None)] == [list("abcdefgh")]
     assert [running.names for running in overlap.feed(requests("x"), None)] == [["x"]]

@@ -1,4 +1,4 @@
-"""A loaded model with what comes before and after it, without Flink."""
+"""Predictor: preprocessing, model and post-processing, without Flink."""
 
 import numpy as np
 import pytest
@@ -50,7 +50,7 @@ def test_a_model_of_free_sizes_is_given_the_benefit_of_the_doubt(tmp_path):
 
 
 def test_images_are_decoded_by_as_many_threads_as_the_model_may_use(tmp_path):
-    """And each answer is its own request's, the damaged one's included."""
+    """Each request gets its own answer, also beside a damaged image."""
     model_zoo.save_openvino_digit_images(tmp_path)
     model = predictor(tmp_path, "", threads=2)
     pictures = [encode_png("x", np.full((8, 8, 3), 30 * number, np.uint8)).data for number in range(8)]
@@ -108,10 +108,10 @@ def test_a_single_string_per_record_is_answered(tmp_path):
 
 class Growing(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> list[torch.Tensor]:
-        found = [x]
+        outputs = [x]
         if bool((x > 1).any()):
-            found.append(x + 1)
-        return found
+            outputs.append(x + 1)
+        return outputs
 
 
 def test_a_model_that_returns_other_outputs_than_at_first_fails_that_request_alone(tmp_path):

@@ -1,4 +1,4 @@
-"""Calls that hang, in threads of this process."""
+"""Calls of a model that hang, in threads of this process."""
 
 import threading
 import time
@@ -53,7 +53,7 @@ def watched(copies, monkeypatch):
     yield watched
     watched.close()
     released.set()
-    # An abandoned call that returns after all frees its copy.
+    # An abandoned call that returns in the end frees its copy.
     assert all(copy.closed.wait(10) for copy in copies)
 
 
@@ -77,7 +77,7 @@ def test_only_the_records_that_hang_are_given_up(watched):
 
 def test_after_some_calls_that_hang_nothing_more_is_computed(watched):
     results = isolate(lambda records: watched.predict(batch(*records))[0].tolist(), [-1.0] * (MAX_HUNG + 2))
-    # The batch as a whole hung first.
+    # The whole batch hung first.
     assert [type(result) for result in results] == [InferenceTimeout] * (MAX_HUNG - 1) + [NotComputed] * 3
     assert watched.exhausted
     with pytest.raises(NotComputed):

@@ -32,7 +32,7 @@ def uris(entries):
 
 
 def drain(db, job, reader, count):
-    """Read and answer everything; returns what each read gave."""
+    """Read and answer all requests; return the priorities of each read."""
     reads = []
     while entries := reader.read(count, None):
         reads.append([entry.priority for entry in entries])
@@ -40,21 +40,21 @@ def drain(db, job, reader, count):
     return reads
 
 
-def test_the_best_come_first_and_in_order(db, job, reader):
+def test_higher_priorities_come_first_and_each_in_order(db, job, reader):
     for priority in reversed(PRIORITIES):
         add(db, job, priority, 2)
     assert uris(reader.read(10, None)) == ["high-0", "high-1", "normal-0", "normal-1", "low-0", "low-1"]
 
 
 @pytest.mark.parametrize("count", [1, 8, 32])
-def test_under_backlog_high_goes_first_and_nobody_starves(db, job, reader, count):
+def test_under_backlog_high_goes_first_and_no_priority_starves(db, job, reader, count):
     for priority in PRIORITIES:
         add(db, job, priority, 200)
     order = [priority for read in drain(db, job, reader, count) for priority in read]
     assert {priority: order.count(priority) for priority in PRIORITIES} == dict.fromkeys(PRIORITIES, 200)
     last = {priority: len(order) - order[::-1].index(priority) for priority in PRIORITIES}
     assert last["high"] < last["normal"] < last["low"] == 600
-    # While high requests wait, they are three of four; the others go on nevertheless.
+    # While high requests wait, three of four reads are high; the other priorities go on.
     while_high = order[: last["high"]]
     assert while_high.count("high") / len(while_high) > 0.6
     assert while_high.count("low") >= 8
@@ -117,17 +117,17 @@ def test_pending_entries_of_all_priorities_are_recovered_one_by_one(db, job, rea
         add(db, job, priority, 2)
     reader.read(10, None)
     again = StreamReader(db, job, f"{job}-0", 60_000)
-    found = []
+    recovered_uris = []
     while (recovered := again.recover(0)) is not None:
         entry, deliveries = recovered
         assert again.recover(0) is None, "one at a time"
-        found.append((entry.uri, deliveries))
+        recovered_uris.append((entry.uri, deliveries))
         write_answers(db, job, 60, [Answer(entry, "", {"value": "x"})])
-    assert found == [(f"{priority}-{number}", 2) for priority in PRIORITIES for number in range(2)]
+    assert recovered_uris == [(f"{priority}-{number}", 2) for priority in PRIORITIES for number in range(2)]
     assert not again.recovering
 
 
-def test_entries_of_a_dead_consumer_are_taken_over_from_all_streams(db, job, reader):
+def test_entries_of_a_dead_consumer_are_claimed_in_all_streams(db, job, reader):
     for priority in PRIORITIES:
         add(db, job, priority, 2)
     reader.read(10, None)

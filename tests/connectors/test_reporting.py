@@ -1,22 +1,65 @@
-"""The totals that slots keep in Redis, against a real one."""
+"""Reports of a job in a real Redis: limits, slots and totals."""
 
+import threading
 import time
 
 import pytest
 import redis
 
 from cluster_serving.connectors.answer import Answer, AnsweredBatch
+from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.redis import RedisClock
-from cluster_serving.connectors.reporting import StatsWriter
+from cluster_serving.connectors.reporting import SlotReporter, StatsWriter, publish_limits
 from cluster_serving.protocol.entry import Entry
-from cluster_serving.protocol.keys import stats_key
+from cluster_serving.protocol.keys import JOBS_KEY, limits_key, slots_key, stats_key
+from cluster_serving.protocol.slots import SlotReport, read_reports
 from cluster_serving.protocol.stats import BATCH_SIZES, LATENCY_BOUNDS_MS, JobStats
+from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_until
+
+
+def test_a_full_redis_takes_the_limits(db, job):
+    """Only the job can make room again, so the job has to start."""
+    publish_limits(db, job, RedisOptions("", max_queue_length=5, payload_folder="/somewhere"))
+    db.config_set("maxmemory", 1)
+    try:
+        publish_limits(db, job, RedisOptions("", result_ttl_s=7, max_queue_length=6))
+    finally:
+        db.config_set("maxmemory", 0)
+    assert db.hgetall(limits_key(job)) == {b"resultTtl": b"7", b"maxQueueLength": b"6"}
+    db.delete(limits_key(job))
+
+
+def test_a_full_redis_takes_reports(db, job):
+    reporter = SlotReporter(db, job, "start-1", 3)
+    db.config_set("maxmemory", 1)
+    try:
+        reporter.loading()
+        reporter.ready(SlotReport("", "", engine="test"))
+    finally:
+        db.config_set("maxmemory", 0)
+    (report,) = read_reports(db.hgetall(slots_key(job)))
+    assert (report.index, report.submission, report.state, report.engine) == (3, "start-1", "ready", "test")
+    assert db.sismember(JOBS_KEY, job)
+    db.delete(slots_key(job))
+
+
+def test_a_report_waits_for_redis(tmp_path_factory, job):
+    server = RedisServer(tmp_path_factory.mktemp("redis"))
+    server.stop()
+    with redis.Redis(port=server.port) as client:
+        reporting = threading.Thread(target=SlotReporter(client, job, "start-1", 0).loading)
+        reporting.start()
+        server.start()
+        reporting.join(30)
+        (report,) = read_reports(client.hgetall(slots_key(job)))
+    server.stop()
+    assert report.state == "loading"
 
 
 @pytest.fixture
 def writer(redis_server, db, job):
-    """Starts writers, as each slot has one."""
+    """Starts writers; each slot has one."""
     clients, writers = [], []
 
     def start():
@@ -51,7 +94,7 @@ def test_slots_add_to_the_same_totals_also_after_a_restart(writer, db, job):
     assert (stats.wait_us, stats.inference_us, stats.write_us) == (8000, 28_000, 200)
 
 
-def test_the_last_batch_before_a_rest_is_written(writer, db, job):
+def test_the_last_batch_before_a_pause_is_written(writer, db, job):
     slot = writer()
     slot.add(batch(1), 0)
     wait_until(lambda: read(db, job).requests == 1)
@@ -88,11 +131,11 @@ def test_an_idle_slot_gives_a_sign_of_life_by_the_clock_of_redis(writer, db, job
     assert abs(seconds * 1000 + microseconds / 1000 - read(db, job).seen_ms) < 30_000
 
 
-def test_what_redis_does_not_take_is_written_later(writer, db, job):
+def test_totals_that_redis_does_not_take_are_written_later(writer, db, job):
     slot = writer()
     db.set(stats_key(job), "no hash")
     slot.add(batch(2), 0)
-    time.sleep(1.5)  # Let it try.
+    time.sleep(1.5)  # The writer tries once a second.
     db.delete(stats_key(job))
     slot.add(batch(3), 0)
     wait_until(lambda: read(db, job).requests == 5)

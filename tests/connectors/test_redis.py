@@ -1,4 +1,4 @@
-"""The clock of Redis, on a real Redis."""
+"""Clock of Redis, on a real Redis."""
 
 import time
 
@@ -12,11 +12,11 @@ def redis_ms(db):
     return seconds * 1000 + microseconds / 1000
 
 
-def test_it_agrees_with_redis_and_is_never_ahead(db):
+def test_the_clock_agrees_with_redis_and_is_never_ahead(db):
     clock = RedisClock(db)
     for _ in range(20):
-        told = clock.now_ms()
-        assert redis_ms(db) - 1000 < told <= redis_ms(db) + 0.01
+        now = clock.now_ms()
+        assert redis_ms(db) - 1000 < now <= redis_ms(db) + 0.01
 
 
 def test_redis_is_asked_once_in_a_while(db):
