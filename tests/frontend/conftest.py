@@ -2,13 +2,17 @@
 
 from contextlib import suppress
 
+import grpc
 import httpx
 import pytest
 
 from cluster_serving.frontend import arguments
+from cluster_serving.frontend.proto import inference
+from cluster_serving.frontend.server.keys import new_key
 from cluster_serving.protocol.keys import JOBS_KEY, slots_key
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
 from tests.support.front_end import Running
+from tests.support.grpc_calls import caller
 
 
 @pytest.fixture
@@ -55,3 +59,44 @@ def ask(serve, report, echo):
     report(("x", "float32", (None, None)))
     with httpx.Client(base_url=serve().url, timeout=30) as client:
         yield client
+
+
+@pytest.fixture
+def vectors(report):
+    """A model of vectors of any length."""
+    report(("x", "float32", (None, None)))
+
+
+@pytest.fixture
+def front(serve, report, echo):
+    """A front end whose job echoes tensors of all types."""
+    report(("x", "", (None, None)))
+    return serve()
+
+
+@pytest.fixture
+def channel(front):
+    """A gRPC channel to `front`."""
+    with grpc.insecure_channel(front.grpc) as channel:
+        yield channel
+
+
+@pytest.fixture
+def infer(channel, job):
+    """Sends a ModelInferRequest for the job of the test."""
+    call = caller(channel, "inference.GRPCInferenceService")
+
+    def infer(message, **options):
+        message.model_name = job
+        return call("ModelInfer", message, inference.ModelInferResponse, **options)
+
+    return infer
+
+
+@pytest.fixture
+def keys(tmp_path):
+    """A file of API keys, and the key in it."""
+    key, line = new_key("alice")
+    file = tmp_path / "keys"
+    file.write_text(f"# of the team\n\n{line}\n")
+    return file, key

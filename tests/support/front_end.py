@@ -1,5 +1,6 @@
 """A front end in the process of the tests."""
 
+import socket
 import threading
 
 from cluster_serving.frontend import app
@@ -31,3 +32,11 @@ class Running:
         self.server.should_exit = True
         self._thread.join(60)
         assert not self._thread.is_alive()
+
+
+def connect(url):
+    """Open a TCP connection to a front end."""
+    host, port = url.removeprefix("http://").split(":")
+    connection = socket.create_connection((host, int(port)))
+    connection.settimeout(30)
+    return connection

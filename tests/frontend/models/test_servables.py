@@ -1,15 +1,11 @@
-"""The original's servables-conf.yaml, and certificates for Redis."""
+"""Models by the names and versions of the original's servables-conf.yaml."""
 
 import httpx
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives.serialization import NoEncryption, pkcs12
 
 from cluster_serving.frontend import arguments
 from cluster_serving.frontend.models.registry import ServablesError, read_servables
 from tests.support.front_end import Running
-from tests.support.redis_server import free_port
-from tests.support.tls import TLSProxy, write_certificates
 
 ENTRY = """\
  - !<ClusterServingMetaData>
@@ -107,25 +103,3 @@ def test_a_file_that_no_jobs_can_serve_is_refused(tmp_path, text, message):
         read_servables(file)
     with pytest.raises(ServablesError, match="cannot be read"):
         read_servables(tmp_path / "none.yaml")
-
-
-@pytest.mark.usefixtures("echo")
-@pytest.mark.parametrize("kind", ["pem", "p12"])
-def test_redis_is_checked_against_a_trust_store(redis_server, report, job, tmp_path, kind):
-    report(("x", "float32", (None, None)))
-    write_certificates(tmp_path)
-    authority = x509.load_pem_x509_certificate((tmp_path / "ca.pem").read_bytes())
-    (tmp_path / "ca.p12").write_bytes(
-        pkcs12.serialize_key_and_certificates(b"ca", None, None, [authority], NoEncryption())
-    )
-    port = free_port()
-    proxy = TLSProxy(tmp_path / "server.pem", port, redis_server.port)
-    words = ["--redisHost=127.0.0.1", f"--redisPort={port}", "--redisSecureEnabled", "--port=0"]
-    words += [f"--redissTrustStorePath={tmp_path}/ca.{kind}", f"--redisInputQueue={job}"]
-    running = Running(arguments.read(words, {}))
-    try:
-        response = httpx.post(f"{running.url}/predict", json={"instances": [{"x": [1, 2]}]}, timeout=30)
-        assert response.json() == {"predictions": [{"value": [1, 2]}]}
-    finally:
-        running.stop()
-        proxy.close()

@@ -1,0 +1,38 @@
+"""Limits of the content of a body, over all APIs."""
+
+import httpx
+import pytest
+
+
+@pytest.mark.usefixtures("vectors")
+def test_too_many_instances_are_413(serve):
+    response = httpx.post(f"{serve('--maxInstances=2').url}/predict", json={"instances": [{"x": [1]}] * 3})
+    assert response.status_code == 413
+    assert "3 instances; at most 2" in response.json()["error"]
+
+
+@pytest.mark.usefixtures("echo", "vectors")
+def test_more_instances_than_can_be_in_flight_or_wait_are_413(serve, job):
+    url = serve("--parallelism=2").url
+    for count, status in ((4, 200), (5, 413)):
+        instances = {"instances": [{"x": [1]}] * count}
+        tensor = {"name": "x", "datatype": "FP32", "shape": [count, 1], "data": [1] * count}
+        assert httpx.post(f"{url}/predict", json=instances, timeout=30).status_code == status
+        assert httpx.post(f"{url}/v2/models/{job}/infer", json={"inputs": [tensor]}, timeout=30).status_code == status
+
+
+@pytest.mark.usefixtures("vectors")
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b'{"instances":[{"x":[%b[]]}]}' % (b"[]," * (1 << 20)), "1048576 lists"),
+        (b'{"instances":[{%b"y":1}]}' % (b'"x":1,' * (1 << 16)), "65536 names"),
+        (b'{"instances":[{"x":[%b1]}]}' % (b"1," * ((1 << 22) + 1)), "4194304 values"),
+    ],
+)
+def test_json_that_is_costly_to_read_is_413_and_not_read(serve, job, content, problem):
+    url = serve().url
+    for path in ("/predict", "/v1/requests", f"/v2/models/{job}/infer", "/v2/repository/index"):
+        response = httpx.post(f"{url}{path}", content=content, timeout=30)
+        assert (response.status_code, response.json()["code"]) == (413, "REQUEST_TOO_LARGE")
+        assert problem in response.json()["error"]

@@ -1,0 +1,37 @@
+"""Metrics, as the original shows them and as Prometheus reads them."""
+
+import json
+
+import pytest
+
+BODY = json.dumps({"instances": [{"x": [1, 2]}, {"x": [3, 4]}]})
+FIELDS = ["name", "count", "meanRate", "min", "max", "mean", "median", "stdDev"]
+PERCENTILES = [f"_{name}Percentile" for name in ("75th", "95th", "98th", "99th", "999th")]
+
+
+@pytest.mark.parametrize("accept", ["application/json", "*/*"])
+def test_metrics_have_the_form_of_the_guide(ask, accept):
+    ask.post("/predict", content=BODY)
+    metrics = ask.get("/metrics", headers={"accept": accept}).json()
+    by_name = {metric["name"]: metric for metric in metrics}
+    assert list(metrics[0]) == FIELDS + PERCENTILES
+    for prefix in ("zoo.serving.", "bigdl.serving."):
+        assert by_name[f"{prefix}request.predict"]["count"] == 1
+        assert by_name[f"{prefix}redis.wait"]["count"] == 2
+        assert 0 < by_name[f"{prefix}redis.put"]["mean"] < 30_000
+        assert {f"{prefix}{name}" for name in ("redis.get", "request.overall", "request.metrics")} <= by_name.keys()
+
+
+def test_prometheus_gets_its_own_format(ask, job, db):
+    ask.post("/predict", content=BODY)
+    ask.post("/predict", content="nonsense")
+    ask.get("/nowhere")
+    text = ask.get("/metrics", headers={"accept": "application/openmetrics-text;q=0.8,text/plain;q=0.5,*/*;q=0.1"}).text
+    labels = f'model="{job}",protocol="original"'
+    assert f'cluster_serving_http_requests_total{{{labels},status="200"}} 1.0' in text
+    assert f'cluster_serving_http_requests_total{{{labels},status="400"}} 1.0' in text
+    assert f"cluster_serving_http_request_seconds_count{{{labels}}} 2.0" in text
+    assert f"cluster_serving_http_instances_sum{{{labels}}} 2.0" in text
+    assert f'cluster_serving_queue_length{{job="{job}",model="{job}",version="1"}} 0.0' in text
+    assert "cluster_serving_http_in_flight 0.0" in text
+    assert "nowhere" not in text

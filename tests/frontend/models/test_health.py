@@ -1,0 +1,102 @@
+"""Health of jobs, and of front ends."""
+
+import asyncio
+from dataclasses import replace
+
+import httpx
+import pytest
+
+from cluster_serving.frontend import arguments
+from cluster_serving.frontend.models.dispatch import Dispatch
+from cluster_serving.frontend.models.health import Health
+from cluster_serving.frontend.models.registry import ModelRegistry
+from cluster_serving.protocol.entry import parse_entry
+from cluster_serving.protocol.keys import slots_key, stats_key
+from cluster_serving.protocol.slots import SlotReport, read_reports
+from cluster_serving.protocol.stats import SEEN
+from tests.support.echo import Failing
+from tests.support.front_end import Running
+from tests.support.waiting import wait_until
+
+
+def test_a_front_end_is_ready_while_its_job_answers_and_again_when_it_does(serve, report, db, job):
+    url = f"{serve('--canaryInterval=0.2', '--canaryTimeout=0.5').url}/health/ready"
+    missing = httpx.get(url)
+    assert (missing.status_code, missing.json()["ready"]) == (503, False)
+    assert job in missing.json()["error"]
+    report(("x", "float32", (None, 2)))
+    wait_until(lambda: "no answer" in httpx.get(url, timeout=30).json().get("error", ""))
+    for _ in range(2):
+        with Failing(db, job):
+            wait_until(lambda: httpx.get(url, timeout=30).status_code == 200)
+        wait_until(lambda: httpx.get(url, timeout=30).status_code == 503)
+    # A canary that nobody answered is not left behind.
+    wait_until(lambda: db.xlen(job) <= 1)
+
+
+def test_a_model_that_cannot_be_loaded_is_not_ready_and_says_why(serve, report, db, job):
+    report(("x", "float32", (None, 2)))
+    db.hset(slots_key(job), "0", SlotReport("", "failed", code="MODEL_ERROR", error="no such file").to_json())
+    response = httpx.get(f"{serve().url}/health/ready")
+    assert response.status_code == 503
+    assert "no such file" in response.json()["error"]
+
+
+@pytest.mark.parametrize("how", ["stopped", "killed"])
+def test_a_job_that_does_not_run_is_said_to_be_stopped(serve, report, db, job, how):
+    report(("x", "float64", (None, 2)))
+    url = serve(f"--models={job}").url
+    assert httpx.get(f"{url}/models/{job}").json()[0]["state"] == "ready"
+    if how == "stopped":
+        (slot,) = read_reports(db.hgetall(slots_key(job)))
+        db.hset(slots_key(job), "0", replace(slot, state="stopped").to_json())
+    else:
+        # Nobody was left to say so.
+        db.hset(stats_key(job), SEEN, 1)
+    wait_until(lambda: httpx.get(f"{url}/models/{job}").json()[0]["state"] == "stopped")
+    row = {"name": job, "version": "1", "state": "UNAVAILABLE", "reason": "its job does not run"}
+    assert httpx.post(f"{url}/v2/repository/index").json() == [row]
+    if how == "stopped":
+        ready = httpx.get(f"{url}/health/ready")
+        assert (ready.status_code, ready.json()["error"]) == (503, f"model {job}: its job is stopped")
+        assert httpx.get(f"{url}/v2/models/{job}/ready").status_code == 503
+        infer = httpx.post(f"{url}/v2/models/{job}/infer", json={"inputs": [{"name": "x"}]})
+        assert infer.status_code == 400
+    # What is asked meanwhile waits for the next start, in the form that the model expects.
+    assert httpx.post(f"{url}/v1/requests", json={"instances": [{"x": [0.1, 0.2]}]}).status_code == 202
+    ((_, fields),) = db.xrange(job)
+    assert parse_entry(b"0-0", fields).decode()[1]["x"].dtype == "float64"
+    db.delete(stats_key(job))
+
+
+@pytest.mark.usefixtures("echo")
+def test_a_job_is_watched_once_however_many_ask(redis_server, report, job):
+    report(("x", "float32", (None, None)))
+
+    async def main():
+        dispatch = Dispatch(redis_server.url)
+        registry = ModelRegistry(dispatch, [job])
+        health = Health(registry, dispatch, interval=2, timeout=30)
+        model = await registry.model(job)
+        others = asyncio.all_tasks()
+        assert await asyncio.gather(*(health.problem(model) for _ in range(5))) == [""] * 5
+        watchers = [task for task in asyncio.all_tasks() - others if "Health._watch" in repr(task)]
+        assert len(watchers) == 1
+        await health.close()
+        await dispatch.close()
+
+    asyncio.run(main())
+
+
+def test_a_redis_that_is_away_is_not_ready_but_alive():
+    running = Running(arguments.read(["--redisUrl=redis://127.0.0.1:1", "--port=0"], {}))
+    try:
+        assert httpx.get(f"{running.url}/health/live").json() == {"live": True}
+        for path in ("/health/ready", "/models"):
+            response = httpx.get(f"{running.url}{path}", timeout=30)
+            assert response.status_code == 503
+            assert "127.0.0.1:1" in response.json()["error"]
+        metrics = httpx.get(f"{running.url}/metrics", headers={"accept": "text/plain"}, timeout=30)
+        assert 'status="503"' in metrics.text
+    finally:
+        running.stop()

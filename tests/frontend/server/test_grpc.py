@@ -1,0 +1,188 @@
+"""The gRPC server: admission, sizes, compression, errors, deadlines and stopping."""
+
+import threading
+import time
+
+import grpc
+import httpx
+import pytest
+
+from cluster_serving.frontend.proto import inference
+from cluster_serving.frontend.server.grpc import ListenError
+from cluster_serving.frontend.server.keys import new_key
+from tests.support.grpc_calls import caller, raw, typed
+from tests.support.waiting import wait_until
+
+INFER = "/inference.GRPCInferenceService/ModelInfer"
+STREAM = "/inference.GRPCInferenceService/ModelStreamInfer"
+NO_MESSAGE = b"\xff\xff\xff"
+
+
+def test_a_message_is_not_read_before_its_sender_is_admitted(serve, tmp_path):
+    key, line = new_key("tester")
+    (tmp_path / "keys").write_text(line)
+    front = serve(f"--apiKeysFile={tmp_path / 'keys'}")
+    with grpc.insecure_channel(front.grpc) as channel:
+        for metadata, status in (([], "UNAUTHENTICATED"), ([("x-api-key", key)], "INVALID_ARGUMENT")):
+            for method in (INFER, "/inference.GRPCInferenceService/ModelConfig", "/grpc.FrontEndGRPCService/Predict"):
+                with pytest.raises(grpc.RpcError) as caught:
+                    channel.unary_unary(method, None, None)(NO_MESSAGE, metadata=metadata, timeout=60)
+                assert caught.value.code() is grpc.StatusCode[status]
+        replies = channel.stream_stream(STREAM, None, None)(iter([NO_MESSAGE] * 2), metadata=metadata, timeout=60)
+        read = map(inference.ModelStreamInferResponse.FromString, replies)
+        assert [reply.error_message for reply in read] == ["the message is no ModelInferRequest"] * 2
+
+
+def test_calls_need_a_key_where_there_are_keys(serve, report, echo, job, tmp_path):
+    report(("x", "", (None, None)))
+    key, line = new_key("tester")
+    (tmp_path / "keys").write_text(line)
+    front = serve(f"--apiKeysFile={tmp_path / 'keys'}")
+    request = typed("FP32", "fp32_contents", [1, 2], [1, 2])
+    request.model_name = job
+    with grpc.insecure_channel(front.grpc) as channel:
+        call = caller(channel, "inference.GRPCInferenceService")
+        assert call("ServerLive", inference.ServerLiveRequest(), inference.ServerLiveResponse).live
+        for metadata in ([], [("authorization", "Bearer wrong")]):
+            with pytest.raises(grpc.RpcError, match="API key") as raised:
+                call("ModelInfer", request, inference.ModelInferResponse, metadata=metadata)
+            assert raised.value.code() == grpc.StatusCode.UNAUTHENTICATED
+        for metadata in ([("authorization", f"Bearer {key}")], [("x-api-key", key)]):
+            assert call("ModelInfer", request, inference.ModelInferResponse, metadata=metadata).outputs
+        text = httpx.get(f"{front.url}/metrics", headers={"accept": "text/plain", "x-api-key": key}).text
+        assert f'cluster_serving_http_requests_total{{model="{job}",protocol="grpc",status="200"}} 2.0' in text
+
+
+def test_large_messages_are_refused_by_size(serve, report, echo, job):
+    report(("x", "", (None, None)))
+    with grpc.insecure_channel(serve("--maxBodyBytes=10000").grpc) as channel:
+        call = caller(channel, "inference.GRPCInferenceService")
+        request = raw([bytes(80_000)], (1, 20_000))
+        request.model_name = job
+        with pytest.raises(grpc.RpcError, match="larger than max") as raised:
+            call("ModelInfer", request, inference.ModelInferResponse)
+        assert raised.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+@pytest.mark.usefixtures("echo")
+def test_compressed_messages_are_taken_if_that_is_allowed(serve, report, job):
+    report(("x", "", (None, None)))
+    message = typed("FP32", "fp32_contents", [1, 2], [1, 2])
+    message.model_name = job
+
+    def infer(front):
+        with grpc.insecure_channel(front.grpc) as channel:
+            call = caller(channel, "inference.GRPCInferenceService")
+            return call("ModelInfer", message, inference.ModelInferResponse, compression=grpc.Compression.Gzip)
+
+    assert infer(serve("--grpcCompression=true")).id == "7"
+    with pytest.raises(grpc.RpcError) as caught:
+        infer(serve())
+    assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+def test_a_message_that_quotes_too_much_is_cut_off_and_the_code_arrives(infer):
+    request = typed("FP32", "fp32_contents", [1, 2], [1, 2])
+    for _ in range(2):
+        request.outputs.add(name="é" * 20_000)
+    with pytest.raises(grpc.RpcError) as caught:
+        infer(request)
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert caught.value.details().startswith("the request asks for the outputs")
+
+
+def test_deadlines_and_cancelled_calls_end_their_requests(serve, report, job, db):
+    report(("x", "", (None, None)))
+    front = serve()
+    with grpc.insecure_channel(front.grpc) as channel:
+        call = caller(channel, "inference.GRPCInferenceService")
+        request = typed("FP32", "fp32_contents", [1, 2], [1, 2])
+        request.model_name = job
+        with pytest.raises(grpc.RpcError) as raised:
+            call("ModelInfer", request, inference.ModelInferResponse, timeout=0.5)
+        assert raised.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+        request.parameters["timeout"].int64_param = 200_000
+        with pytest.raises(grpc.RpcError, match="no result from job .* within 0.") as raised:
+            call("ModelInfer", request, inference.ModelInferResponse)
+        assert raised.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+        del request.parameters["timeout"]
+        stub = channel.unary_unary(
+            "/inference.GRPCInferenceService/ModelInfer",
+            inference.ModelInferRequest.SerializeToString,
+            inference.ModelInferResponse.FromString,
+        )
+        future = stub.future(request)
+        wait_until(lambda: front.front.dispatch.dispatcher("other").waiting == 1)
+        future.cancel()
+        wait_until(lambda: front.front.dispatch.dispatcher("other").waiting == 0)
+
+
+def test_a_taken_port_is_said(front, serve):
+    import asyncio
+
+    from cluster_serving.frontend import arguments
+    from cluster_serving.frontend.server.admission import Admission
+    from cluster_serving.frontend.server.grpc import GrpcServer
+    from cluster_serving.frontend.server.metrics import Metrics
+
+    port = front.grpc.rpartition(":")[2]
+
+    async def main():
+        options = arguments.read([f"--grpcPort={port}"], {})
+        with pytest.raises(ListenError, match=f"port {port} for gRPC"):
+            await GrpcServer(options, [], Admission(options), Metrics()).start()
+
+    asyncio.run(main())
+
+
+def test_stopping_waits_for_calls(serve, report, job, redis_server):
+    import redis
+
+    from cluster_serving.connectors.answer import Answer, write_answers
+    from cluster_serving.connectors.stream import StreamReader, create_group
+    from cluster_serving.protocol.results import encode_result
+
+    report(("x", "", (None, None)))
+    front = serve()
+    with grpc.insecure_channel(front.grpc) as channel, redis.Redis.from_url(redis_server.url) as client:
+        create_group(client, job)
+        request = typed("FP32", "fp32_contents", [1, 2], [1, 2])
+        request.model_name = job
+        stub = channel.unary_unary(
+            "/inference.GRPCInferenceService/ModelInfer",
+            inference.ModelInferRequest.SerializeToString,
+            inference.ModelInferResponse.FromString,
+        )
+        future = stub.future(request, timeout=60)
+        wait_until(lambda: client.xlen(job) == 1)
+        stopping = threading.Thread(target=front.stop)
+        stopping.start()
+        entry = StreamReader(client, job, "test-0", claim_idle_ms=60_000).read(10, block_ms=5000)[0]
+        fields = encode_result(True, ["x"], list(entry.decode()[1].values()))
+        write_answers(client, job, 60, [Answer(entry, "", fields)])
+        assert list(future.result().outputs[0].contents.fp32_contents) == [1, 2]
+        stopping.join(60)
+
+
+def test_stopping_takes_no_longer_for_two_protocols_than_for_one(serve, report, job, db):
+    report(("x", "float32", (None, None)))
+    front = serve("--shutdownTimeout=2")
+    request = inference.ModelInferRequest(model_name=job, raw_input_contents=[bytes(8)])
+    request.inputs.add(name="x", datatype="FP32", shape=[1, 2])
+    answers = []
+
+    def ask():
+        with httpx.Client() as client:
+            answers.append(client.post(f"{front.url}/predict", json={"instances": [{"x": [1, 2]}]}, timeout=60))
+
+    over_http = threading.Thread(target=ask)
+    over_http.start()
+    with grpc.insecure_channel(front.grpc) as channel:
+        future = channel.unary_unary(INFER, None, None).future(request.SerializeToString(), timeout=60)
+        wait_until(lambda: db.xlen(job) == 2)
+        started = time.monotonic()
+        front.stop()
+        assert time.monotonic() - started < 3.5
+        assert future.exception(60) is not None
+    over_http.join()
+    assert [answer.status_code for answer in answers] == [500]

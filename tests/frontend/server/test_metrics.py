@@ -1,0 +1,13 @@
+"""Timers of the metrics in the form of the original."""
+
+from cluster_serving.frontend.server.metrics import Timer
+
+
+def test_a_timer_gives_milliseconds_and_percentiles():
+    timer = Timer("t")
+    assert timer.as_json("")["mean"] == 0
+    for number in range(1, 101):
+        timer.update(number / 1000)
+    metric = timer.as_json("zoo.")
+    assert (metric["name"], metric["count"], metric["min"], metric["max"]) == ("zoo.t", 100, 1.0, 100.0)
+    assert (metric["median"], metric["_75thPercentile"], metric["_99thPercentile"]) == (50.0, 75.0, 99.0)

@@ -1,0 +1,30 @@
+"""The access log, and request ids."""
+
+import json
+import logging
+
+import httpx
+import pytest
+
+from tests.support.waiting import wait_until
+
+BODY = json.dumps({"instances": [{"x": [1, 2]}]})
+
+
+@pytest.mark.usefixtures("echo", "vectors")
+def test_a_line_per_request_without_payload_query_or_key(serve, keys, caplog):
+    file, key = keys
+    url = serve("--accessLog=true", f"--apiKeysFile={file}").url
+    with caplog.at_level(logging.INFO, "cluster_serving.access"):
+        headers = {"x-api-key": key, "x-request-id": "mine-1"}
+        response = httpx.post(f"{url}/predict?secret=1", content=BODY, headers=headers, timeout=30)
+        assert response.headers["x-request-id"] == "mine-1"
+        odd = httpx.get(f"{url}/a%0Ab", headers={"x-api-key": key, "x-request-id": "not valid"})
+        assert odd.headers["x-request-id"] != "not valid"
+        wait_until(lambda: len(caplog.messages) == 2)
+    first, second = caplog.messages
+    assert first.startswith("POST /predict 200 ")
+    assert first.endswith("id=mine-1 client=alice")
+    assert second.startswith("GET /a%0Ab 404 ")
+    assert "secret" not in first
+    assert key not in first

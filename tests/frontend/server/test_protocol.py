@@ -1,0 +1,106 @@
+"""Limits of HTTP connections: headers, trailers, time and number."""
+
+import json
+import time
+
+import httpx
+import pytest
+
+from tests.support.front_end import connect
+
+BODY = json.dumps({"instances": [{"x": [1, 2]}]}).encode()
+CHUNKED = b"POST /predict HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n"
+
+
+def test_a_client_that_never_ends_its_headers_is_hung_up_on(serve):
+    with connect(serve("--headerTimeout=0.2").url) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nhost: a\r\n")
+        assert connection.recv(100) == b""
+
+
+def test_a_client_that_says_nothing_is_hung_up_on(serve):
+    with connect(serve("--headerTimeout=0.2").url) as connection:
+        assert connection.recv(100) == b""
+
+
+@pytest.mark.parametrize(
+    ("request_", "status", "more"),
+    [
+        (b"GET /health/live HTTP/1.1\r\nhost: a\r\n\r\n", b"200", b"GET /"),
+        # It is answered before its body has come.
+        (b"POST /nowhere HTTP/1.1\r\nhost: a\r\ncontent-length: 10000\r\n\r\n", b"404", b"123"),
+    ],
+)
+def test_what_follows_an_answer_has_no_more_time_than_headers(serve, request_, status, more):
+    with connect(serve("--headerTimeout=0.5").url) as connection:
+        connection.sendall(request_)
+        assert connection.recv(1000).startswith(b"HTTP/1.1 " + status)
+        connection.sendall(more)
+        assert connection.recv(1000) == b""
+
+
+def test_endless_headers_are_refused(serve):
+    with connect(serve("--maxHeaderBytes=2000").url) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nx: " + b"y" * 3000)
+        answer = connection.recv(1000)
+    assert answer.startswith(b"HTTP/1.1 431")
+    assert b'"HEADERS_TOO_LARGE"' in answer
+
+
+@pytest.mark.parametrize("endless", [b"0\r\nx: ", b"0\r\nx: y\r\nx: ", b"1;x="])
+def test_endless_trailers_and_chunk_extensions_are_refused(serve, endless):
+    with connect(serve("--maxHeaderBytes=2000").url) as connection:
+        connection.sendall(CHUNKED + endless)
+        for _ in range(3):
+            time.sleep(0.05)
+            connection.sendall(b"y" * 900)
+        assert connection.recv(1000).startswith(b"HTTP/1.1 431")
+
+
+@pytest.mark.usefixtures("echo", "vectors")
+def test_trailers_are_not_taken_for_headers(serve):
+    with connect(serve().url) as connection:
+        connection.sendall(CHUNKED + b"%x\r\n%b\r\n0\r\nx-timeout-ms: soon\r\n\r\n" % (len(BODY), BODY))
+        assert connection.recv(1000).startswith(b"HTTP/1.1 200")
+
+
+def test_the_rest_of_a_body_does_not_count_as_the_head_behind_it(serve):
+    with connect(serve("--maxHeaderBytes=2000").url) as connection:
+        connection.sendall(b"POST /nowhere HTTP/1.1\r\nhost: a\r\ncontent-length: 3000\r\n\r\n")
+        assert connection.recv(1000).startswith(b"HTTP/1.1 404")
+        connection.sendall(b"x" * 3000 + b"GET /health/live HTT")
+        time.sleep(0.05)
+        connection.sendall(b"P/1.1\r\nhost: a\r\n\r\n")
+        assert connection.recv(1000).startswith(b"HTTP/1.1 200")
+
+
+def test_large_headers_are_refused_also_if_they_come_at_once(serve):
+    url = serve("--maxHeaderBytes=2000").url
+    assert httpx.get(url, headers={"x-short": "a" * 1500}).status_code == 200
+    refused = httpx.get(url, headers={"x-long": "a" * 2000})
+    assert (refused.status_code, refused.json()["code"]) == (431, "HEADERS_TOO_LARGE")
+    assert refused.headers["connection"] == "close"
+    assert httpx.get(f"{url}/{'a' * 2000}").status_code == 431
+
+
+def test_what_is_not_http_is_refused_and_the_server_goes_on(serve):
+    url = serve().url
+    with connect(url) as connection:
+        connection.sendall(b"\x16\x03\x01 not http\r\n\r\n")
+        answer = connection.recv(1000)
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert b'"MALFORMED_HTTP"' in answer
+    assert httpx.get(f"{url}/health/live").status_code == 200
+
+
+def test_connections_beyond_those_that_are_taken_are_told_so(serve):
+    url = serve("--maxConnections=1").url
+    with connect(url) as first, connect(url) as second:
+        second.sendall(b"GET /health/live HTTP/1.1\r\nhost: a\r\n\r\n")
+        answer = second.recv(1000)
+        assert answer.startswith(b"HTTP/1.1 503")
+        assert b'"OVERLOADED"' in answer
+        assert b"retry-after: 1" in answer
+        assert second.recv(1000) == b""
+        first.sendall(b"GET /health/live HTTP/1.1\r\nhost: a\r\n\r\n")
+        assert first.recv(1000).startswith(b"HTTP/1.1 200")
