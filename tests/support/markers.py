@@ -11,7 +11,7 @@ from hypothesis import is_hypothesis_test
 SUPPORT = Path(__file__).parent
 
 # Fixture → marker of the tests that use it.
-FIXTURES = {"cluster": "flink", "commands": "flink", "chromium": "browser"}
+FIXTURES = {"cluster": "flink", "own_cluster": "flink", "chromium": "browser"}
 
 _ENGINE = re.compile(r"^\s*(?:import|from) (?:openvino|tensorflow|keras|torch|onnx|onnxruntime)\b", re.MULTILINE)
 _SUPPORT = re.compile(r"\btests\.support(?:\.(\w+)| import ([\w, ]+))")
@@ -20,8 +20,8 @@ _SUPPORT = re.compile(r"\btests\.support(?:\.(\w+)| import ([\w, ]+))")
 def mark(item):
     """Add the markers `flink`, `browser`, `engine` and `fuzz` where they apply.
 
-    With `pytest --dist loadgroup`, one worker runs all tests of the Flink cluster, and one all tests of the engines, so
-    that each is started once.
+    With `pytest --dist loadgroup`, one worker runs all tests of the shared Flink cluster, and one all tests of the
+    engines, so that each is started once.
     """
     for fixture in FIXTURES.keys() & set(item.fixturenames):
         item.add_marker(FIXTURES[fixture])
@@ -29,10 +29,10 @@ def mark(item):
         item.add_marker("engine")
     if is_hypothesis_test(item.obj) or "schemathesis" in inspect.getsource(item.obj):
         item.add_marker("fuzz")
-    for group in ("flink", "engine"):
-        if item.get_closest_marker(group):
-            item.add_marker(pytest.mark.xdist_group(group))
-            break
+    if "cluster" in item.fixturenames:
+        item.add_marker(pytest.mark.xdist_group("cluster"))
+    elif item.get_closest_marker("engine") and not item.get_closest_marker("flink"):
+        item.add_marker(pytest.mark.xdist_group("engine"))
 
 
 @cache

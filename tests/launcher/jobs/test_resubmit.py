@@ -15,12 +15,12 @@ OPTIONS = JobOptions("kept", "start-1", ModelOptions("m"), RedisOptions("redis:/
 FULL_DISK = """
 import resource, sys
 from pathlib import Path
+from cluster_serving.job.options import JobOptions
 from cluster_serving.launcher.jobs import resubmit
-from tests.launcher.jobs.test_resubmit import OPTIONS
 
 resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))
 try:
-    resubmit.remember(Path(sys.argv[1]), OPTIONS)
+    resubmit.remember(Path(sys.argv[1]), JobOptions.from_json(sys.argv[2]))
 except OSError:
     sys.exit(3)
 """
@@ -30,7 +30,7 @@ def test_what_was_kept_is_whole_and_private(tmp_path):
     resubmit.remember(tmp_path, OPTIONS)
     (record,) = (tmp_path / "jobs").iterdir()
     assert record.stat().st_mode & 0o777 == 0o600
-    assert subprocess.run([sys.executable, "-c", FULL_DISK, tmp_path]).returncode == 3
+    assert subprocess.run([sys.executable, "-c", FULL_DISK, tmp_path, OPTIONS.to_json()]).returncode == 3
     assert JobOptions.from_json(record.read_text()) == OPTIONS
     resubmit.forget(tmp_path, "kept")
     assert not record.exists()
