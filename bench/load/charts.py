@@ -10,7 +10,7 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter, NullFormatter
+from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 
 Point = tuple[float, float]
 
@@ -48,14 +48,14 @@ def lines(title: str, series: Mapping[str, Sequence[Point]], x_label: str, y_lab
     """
     with mpl.rc_context(_STYLE):
         figure, axes = _axes(title, x_label, y_label)
-        _scale(axes.xaxis, "x" in log)
-        _scale(axes.yaxis, "y" in log)
         for color, (name, points) in zip(_COLORS * (len(series) // len(_COLORS) + 1), series.items(), strict=False):
             shown = [(x, y) for x, y in points if ("x" not in log or x > 0) and ("y" not in log or y > 0)]
             if shown:
                 axes.plot(*zip(*shown, strict=True), "o-", color=color, label=name)
         if not axes.lines:
             return _nothing(title)
+        _scale(axes.xaxis, "x" in log)
+        _scale(axes.yaxis, "y" in log)
         if "y" not in log:
             axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
         if len(series) > 1:
@@ -90,9 +90,9 @@ def histogram(title: str, borders: Sequence[float], counts: Sequence[int], x_lab
         return _nothing(title)
     with mpl.rc_context(_STYLE):
         figure, axes = _axes(title, x_label, "requests")
+        axes.stairs(counts, borders, fill=True, color=_COLORS[0])
         _scale(axes.xaxis, True)
         _scale(axes.yaxis, False)
-        axes.stairs(counts, borders, fill=True, color=_COLORS[0])
         axes.grid(axis="y")
         return _svg(figure, title)
 
@@ -107,10 +107,14 @@ def _axes(title: str, x_label: str, y_label: str, height: float = _HEIGHT_INCHES
 
 
 def _scale(axis: Any, logarithmic: bool) -> None:
-    """Set the scale of an axis; its numbers are written like 20, 1k or 5M."""
-    getattr(axis.axes, f"set_{axis.axis_name}scale")("log" if logarithmic else "linear")
-    axis.set_major_formatter(EngFormatter(sep=""))
-    axis.set_minor_formatter(NullFormatter())
+    """Set the scale of an axis with values; its numbers are written like 0.1, 20, 1k or 5M."""
+    if logarithmic:
+        getattr(axis.axes, f"set_{axis.axis_name}scale")("log")
+        low, high = axis.get_view_interval()
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 100 * low else (1,)))
+        axis.set_minor_formatter(NullFormatter())
+    thousands = EngFormatter(sep="")
+    axis.set_major_formatter(lambda value, _: f"{value:g}" if abs(value) < 1000 else thousands(value))
 
 
 def _nothing(title: str) -> str:
