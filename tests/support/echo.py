@@ -12,6 +12,38 @@ from cluster_serving.connectors.stream import StreamReader, create_group
 from cluster_serving.protocol.results import encode_result
 
 
+@contextlib.contextmanager
+def answering(db, job, answer):
+    """Answer every request of a job while the context is open.
+
+    Args:
+        db: Redis client.
+        job: `jobName`.
+        answer: Function from an entry to the fields of its result.
+    """
+    stopped = threading.Event()
+    create_group(db, job)
+    reader = StreamReader(db, job, "echo-0", claim_idle_ms=60_000)
+
+    def run():
+        while not stopped.is_set():
+            if entries := reader.read(50, block_ms=20):
+                write_answers(db, job, 60, [Answer(entry, "", answer(entry)) for entry in entries])
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopped.set()
+        thread.join()
+
+
+def failing(db, job):
+    """Answer every request of a job with an error while the context is open."""
+    return answering(db, job, lambda entry: {"value": "NaN", "code": "X"})
+
+
 class Echo:
     """The job's side of the protocol: reads requests and answers them with their inputs, whatever Redis does."""
 
@@ -52,25 +84,3 @@ class Echo:
 def _echo(entry):
     inputs = entry.decode()[1]
     return encode_result(entry.native, list(inputs), list(inputs.values()))
-
-
-class Failing:
-    """The job's side of the protocol: answers every request of a job with an error while it is open."""
-
-    def __init__(self, db, job):
-        create_group(db, job)
-        self._stopped = threading.Event()
-        self._reader = StreamReader(db, job, "echo-0", claim_idle_ms=60_000)
-        self._thread = threading.Thread(target=self._run, args=(db, job))
-
-    def _run(self, db, job):
-        while not self._stopped.is_set():
-            if entries := self._reader.read(10, block_ms=20):
-                write_answers(db, job, 60, [Answer(entry, "", {"value": "NaN", "code": "X"}) for entry in entries])
-
-    def __enter__(self):
-        self._thread.start()
-
-    def __exit__(self, *_):
-        self._stopped.set()
-        self._thread.join()

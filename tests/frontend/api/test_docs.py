@@ -4,15 +4,12 @@ import json
 import re
 import subprocess
 import sys
-import threading
 from typing import get_args
 
 import httpx
 import numpy as np
 import pytest
 
-from cluster_serving.connectors.answer import Answer, write_answers
-from cluster_serving.connectors.stream import StreamReader, create_group
 from cluster_serving.frontend import app
 from cluster_serving.frontend.api import docs, page
 from cluster_serving.frontend.api.v2.body import HEADER_LENGTH
@@ -22,6 +19,7 @@ from cluster_serving.frontend.errors import ERRORS, MethodNotAllowed
 from cluster_serving.frontend.options import ResponseFormat
 from cluster_serving.protocol.keys import PRIORITIES
 from cluster_serving.protocol.results import encode_result
+from tests.support.echo import answering
 
 TRUTHS = (
     "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance,unsupported_method"
@@ -31,22 +29,9 @@ TRUTHS = (
 @pytest.fixture
 def zeros(db, job):
     """A consumer that answers every request with the same vector."""
-    stopped = threading.Event()
-    create_group(db, job)
-    reader = StreamReader(db, job, "zeros-0", claim_idle_ms=60_000)
-
     fields = encode_result(True, ["y"], [np.zeros(3, "f4")])
-
-    def run():
-        while not stopped.is_set():
-            if entries := reader.read(50, block_ms=50):
-                write_answers(db, job, 60, [Answer(entry, "", fields) for entry in entries])
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    yield
-    stopped.set()
-    thread.join()
+    with answering(db, job, lambda entry: fields):
+        yield
 
 
 # Names that are made up would never reach the model.

@@ -14,7 +14,7 @@ from cluster_serving.protocol.entry import parse_entry
 from cluster_serving.protocol.keys import slots_key, stats_key
 from cluster_serving.protocol.slots import SlotReport, read_reports
 from cluster_serving.protocol.stats import SEEN
-from tests.support.echo import Failing
+from tests.support.echo import failing
 from tests.support.front_end import Running
 from tests.support.waiting import wait_until
 
@@ -27,7 +27,7 @@ def test_a_front_end_is_ready_while_its_job_answers_and_again_when_it_does(serve
     report(("x", "float32", (None, 2)))
     wait_until(lambda: "no answer" in httpx.get(url, timeout=30).json().get("error", ""))
     for _ in range(2):
-        with Failing(db, job):
+        with failing(db, job):
             wait_until(lambda: httpx.get(url, timeout=30).status_code == 200)
         wait_until(lambda: httpx.get(url, timeout=30).status_code == 503)
     # A canary that nobody answered is not left behind.

@@ -8,7 +8,7 @@ import threading
 
 import httpx
 
-from tests.support.echo import Failing
+from tests.support.echo import failing
 from tests.support.waiting import wait_until
 
 BODY = json.dumps({"instances": [{"x": [1, 2]}, {"x": [3, 4]}]})
@@ -32,7 +32,7 @@ def test_what_was_accepted_is_answered_before_the_process_ends(redis_server, rep
         wait_until(lambda: db.xlen(job) == 2)
         process.send_signal(signal.SIGTERM)
         wait_until(lambda: not accepts(url))
-        with Failing(db, job):
+        with failing(db, job):
             thread.join()
         assert process.wait(30) in (0, -signal.SIGTERM)
     assert [prediction["code"] for prediction in answers[0].json()["predictions"]] == ["INTERNAL"] * 2

@@ -19,11 +19,6 @@ INSTANCES = [{"x": [1, 2]}, {"x": [3, 4]}]
 PREDICTIONS = [{"value": [1, 2]}, {"value": [3, 4]}]
 
 
-@pytest.fixture
-def vectors(report):
-    report(("x", "float32", (None, None)))
-
-
 def submit(url, **more):
     response = httpx.post(f"{url}/v1/requests", json={"instances": INSTANCES, **more}, timeout=30)
     assert response.status_code == 202, response.text

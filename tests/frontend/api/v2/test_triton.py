@@ -1,11 +1,10 @@
 """Triton's own gRPC client, unmodified, in an environment of its own: it needs a newer grpcio than Flink allows."""
 
 import subprocess
-from pathlib import Path
 
 import pytest
 
-from tests.support.environments import python_with
+from tests.support.environments import ROOT, python_with
 
 
 @pytest.fixture(scope="session")
@@ -16,7 +15,7 @@ def triton_python():
 @pytest.mark.usefixtures("echo")
 def test_tritons_clients_are_answered(triton_python, serve, report, job):
     report(("x", "", (None, None)), ("s", "str", (None, 1)), max_batch_size=8)
-    program = Path(__file__).with_name("triton_program.py")
+    program = ROOT / "tests" / "support" / "triton_program.py"
     done = subprocess.run(
         [triton_python, program, serve("--grpcCompression=true").grpc, job],
         capture_output=True,
