@@ -12,7 +12,6 @@ from typing import Any
 import redis.asyncio
 
 from cluster_serving.client.dispatcher import Dispatcher, Pending
-from cluster_serving.client.enqueue import RequestOptions
 from cluster_serving.frontend.errors import ModelNotFound
 from cluster_serving.frontend.server.admission import ConcurrencyLimit
 from cluster_serving.protocol.connection import connect_async, translated
@@ -48,11 +47,10 @@ class DeferredDispatcher(Dispatcher):
             The id of the request's entry in the stream.
 
         Raises:
-            InvalidInput: If the inputs cannot be sent, or the priority is unknown.
+            InvalidInput: If the inputs cannot be sent.
             QueueFull: If Redis takes no more requests.
             RedisUnavailable: If Redis cannot be reached.
         """
-        RequestOptions(priority=priority)
         pending = Pending(job, uri, asyncio.get_running_loop().create_future(), priority, kept=True)
         await self._compose(pending, inputs, SUBMITTED_CHANNEL)
         self._queue(uri.encode(), pending)

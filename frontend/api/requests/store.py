@@ -16,6 +16,7 @@ from typing import Any
 from redis.exceptions import RedisError
 
 from cluster_serving.client.cancel import Place, discard_file, withdraw_call
+from cluster_serving.client.enqueue import RequestOptions
 from cluster_serving.frontend.errors import RequestNotFound
 from cluster_serving.frontend.models.dispatch import Dispatch
 from cluster_serving.protocol.connection import translated
@@ -91,9 +92,11 @@ class RequestStore:
         """Queue the records of one request: all of them, or none.
 
         Raises:
+            InvalidInput: If the priority is unknown.
             QueueFull: If Redis takes no more requests.
             RedisUnavailable: If Redis cannot be reached.
         """
+        RequestOptions(priority=priority)
         ticket = Ticket(secrets.token_hex(16), len(records), job)
         dispatcher = self._dispatch.dispatcher(job)
         db: Any = dispatcher.db
