@@ -1,8 +1,9 @@
-"""Redis behind Sentinels, and Redis Clusters: connections that ask for the master's address whenever they connect.
+"""Redis behind Sentinels, and Redis Clusters: connections that look up the master's address whenever they connect.
 
-All keys of a job are in one place: on the master that a Sentinel names, or, in a cluster, in one hash slot, because the
-name of the job has braces. So an ordinary connection to that master will do. When the master changes, the connection
-breaks or is refused, and the next one asks again.
+All keys of a job are on one node: the master of the Sentinels, or, in a cluster, the owner of one hash slot, since the
+job's name has braces. So ordinary connections to that node suffice. When the master changes, a connection breaks or
+is refused, and the next one looks up the address again. redis-py's Sentinel support lacks the cluster, a blocking
+asyncio pool, and the errors below other than READONLY.
 """
 
 from __future__ import annotations
@@ -24,22 +25,22 @@ _SCHEME = re.compile(r"(rediss?)\+(sentinel|cluster)")
 _PORTS = {"sentinel": 26379, "cluster": 6379}
 _HOST = re.compile(r"\[[0-9A-Fa-f:.]+\]|[\w.-]+")
 _TAG = re.compile(r"\{[^{}]+\}")
-# How a Redis says that another one is responsible now, or soon.
-_NOT_HERE = ("MOVED ", "ASK ", "TRYAGAIN ", "CLUSTERDOWN ", "READONLY ", "MASTERDOWN ", "UNBLOCKED ")
+# Errors of a node that is not the master of the keys any more, or not yet.
+_NOT_MASTER = ("MOVED ", "ASK ", "TRYAGAIN ", "CLUSTERDOWN ", "READONLY ", "MASTERDOWN ", "UNBLOCKED ")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FailoverUrl:
     """`redis+sentinel://[user:password@]host:26379,.../service[/db]` or `redis+cluster://[user:password@]host:6379,...`.
 
-    With `rediss+` instead of `redis+`: TLS, to Redis and to Sentinels. Query parameters are those of redis-py's URLs,
+    `rediss+` instead of `redis+` means TLS, to Redis and to Sentinels. Query parameters are those of redis-py's URLs,
     and `sentinel_username` and `sentinel_password`.
 
     Attributes:
         nodes: Host and port of Sentinels, or of some nodes of the cluster.
-        service: Name that the Sentinels have for the master; empty for a cluster.
-        plain: URL of a Redis, with the first node in place of the master.
-        sentinel_login: `username` and `password` at the Sentinels.
+        service: Name of the master at the Sentinels; empty for a cluster.
+        plain: Ordinary URL, with the first node in place of the master.
+        sentinel_login: `username` and `password` for the Sentinels.
     """
 
     nodes: tuple[Node, ...]
@@ -53,21 +54,21 @@ class FailoverUrl:
 
 
 def is_failover_url(url: str) -> bool:
-    """Whether `parse` reads it; if not, redis-py does."""
+    """Return True for a URL of Sentinels or of a cluster; redis-py reads other URLs."""
     return bool(_SCHEME.fullmatch(url.partition("://")[0]))
 
 
 def is_cluster_url(url: str) -> bool:
-    """Whether a URL is that of a Redis Cluster."""
+    """Return True for the URL of a Redis Cluster."""
     scheme = _SCHEME.fullmatch(url.partition("://")[0])
     return scheme is not None and scheme[2] == "cluster"
 
 
 def parse(url: str) -> FailoverUrl:
-    """Read the URL of Sentinels or of a cluster.
+    """Parse the URL of Sentinels or of a cluster.
 
     Raises:
-        ValueError: It is none.
+        ValueError: If the URL cannot be parsed.
     """
     parts = urlsplit(url)
     scheme = _SCHEME.fullmatch(parts.scheme)
@@ -94,38 +95,38 @@ def parse(url: str) -> FailoverUrl:
 
 
 def pool_settings(url: str, job: str, settings: dict[str, Any], asynchronous: bool = False) -> dict[str, Any]:
-    """Arguments of a connection pool whose connections find the master.
+    """Return arguments of a connection pool whose connections look up the master.
 
     Args:
         url: See `FailoverUrl`.
-        job: `jobName`; a cluster has its keys on one node, if it has braces.
-        settings: Further arguments of the connections; what the URL says comes before them.
-        asynchronous: Of `redis.asyncio`.
+        job: `jobName`, which needs braces in a cluster.
+        settings: Further arguments of the connections; those in the URL have precedence.
+        asynchronous: True for a pool of `redis.asyncio`.
 
     Raises:
-        ValueError: The URL cannot be read, or the job cannot be in a cluster.
+        ValueError: If the URL cannot be parsed, or the job's name lacks braces for a cluster.
     """
-    found = parse(url)
-    if not found.service and not _TAG.search(job):
+    parsed = parse(url)
+    if not parsed.service and not _TAG.search(job):
         raise ValueError(
             f"jobName is {job!r}; in a Redis Cluster it needs braces, such as '{{{job or 'serving_stream'}}}', which "
             "keep all keys of the job on one node"
         )
-    merged: dict[str, Any] = settings | parse_url(found.plain)  # type: ignore[no-untyped-call]
+    merged: dict[str, Any] = settings | parse_url(parsed.plain)  # type: ignore[no-untyped-call]
     tls = merged.pop("connection_class", Connection) is SSLConnection
-    finder = MasterFinder(found, job, tls, merged)
+    finder = MasterFinder(parsed, job, tls, merged)
     kind: type = _CLASSES[tls, asynchronous]
     return merged | {"connection_class": kind, "finder": finder}
 
 
 class MasterFinder:
-    """Asks the nodes of a `FailoverUrl`, one after the other, where the master is.
+    """Looks up the master at the nodes of a `FailoverUrl`, one after the other.
 
     Args:
         url: The nodes.
-        job: Whose keys are looked for.
-        tls: Whether the nodes speak TLS.
-        settings: Of the connections to Redis.
+        job: `jobName`, which determines the hash slot in a cluster.
+        tls: True if the nodes speak TLS.
+        settings: Arguments of the connections to Redis.
     """
 
     def __init__(self, url: FailoverUrl, job: str, tls: bool, settings: dict[str, Any]) -> None:
@@ -141,10 +142,10 @@ class MasterFinder:
         return str(self._url)
 
     def find(self) -> Node:
-        """Host and port of the master.
+        """Return host and port of the master.
 
         Raises:
-            redis.ConnectionError: No node knows it.
+            redis.ConnectionError: If no node knows the master.
         """
         problems = []
         for host, port in self._url.nodes:
@@ -158,7 +159,7 @@ class MasterFinder:
         raise self._unknown(problems)
 
     async def find_async(self) -> Node:
-        """The asyncio variant of `find`."""
+        """Return host and port of the master: the asyncio variant of `find`."""
         problems = []
         for host, port in self._url.nodes:
             try:
@@ -175,17 +176,17 @@ class MasterFinder:
             return (_text(reply[0]), int(reply[1])) if reply else None
         for first, last, (host, port, *_), *_ in reply:
             if first <= self._slot <= last:
-                # A node that does not know its own name gives none.
+                # A node that does not know its own host gives an empty one.
                 return _text(host) or asked, int(port)
         return None
 
     def _unknown(self, problems: list[str]) -> ConnectionError:
-        what = f"Sentinel that knows {self._url.service!r}" if self._url.service else f"owner of slot {self._slot}"
-        return ConnectionError("; ".join([f"no {what} at {self._url}", *problems]))
+        role = f"Sentinel that knows {self._url.service!r}" if self._url.service else f"owner of slot {self._slot}"
+        return ConnectionError("; ".join([f"no {role} at {self._url}", *problems]))
 
 
-class _Found:
-    """A connection to wherever the master is when it connects."""
+class _Failover:
+    """A connection to the node that is the master when it connects."""
 
     def __init__(self, *, finder: MasterFinder, **settings: Any) -> None:
         super().__init__(**settings)
@@ -199,14 +200,14 @@ class _Found:
         try:
             return super().read_response(*args, **options)  # type: ignore[misc]
         except ResponseError as error:
-            if not _is_elsewhere(error):
+            if not _is_other_master(error):
                 raise
             self.disconnect()  # type: ignore[attr-defined]
             raise ConnectionError(f"the master has changed: {error}") from error
 
 
-class _FoundAsync:
-    """The asyncio variant of `_Found`."""
+class _AsyncFailover:
+    """The asyncio variant of `_Failover`."""
 
     def __init__(self, *, finder: MasterFinder, **settings: Any) -> None:
         super().__init__(**settings)
@@ -220,38 +221,23 @@ class _FoundAsync:
         try:
             return await super().read_response(*args, **options)  # type: ignore[misc]
         except ResponseError as error:
-            if not _is_elsewhere(error):
+            if not _is_other_master(error):
                 raise
             await self.disconnect()  # type: ignore[attr-defined]
             raise ConnectionError(f"the master has changed: {error}") from error
 
 
-class _FoundConnection(_Found, Connection):
-    pass
-
-
-class _FoundSSLConnection(_Found, SSLConnection):
-    pass
-
-
-class _FoundAsyncConnection(_FoundAsync, redis.asyncio.Connection):
-    pass
-
-
-class _FoundAsyncSSLConnection(_FoundAsync, redis.asyncio.SSLConnection):
-    pass
-
-
 _CLASSES: dict[tuple[bool, bool], type] = {
-    (False, False): _FoundConnection,
-    (True, False): _FoundSSLConnection,
-    (False, True): _FoundAsyncConnection,
-    (True, True): _FoundAsyncSSLConnection,
+    (False, False): type("FailoverConnection", (_Failover, Connection), {}),
+    (True, False): type("FailoverSSLConnection", (_Failover, SSLConnection), {}),
+    (False, True): type("AsyncFailoverConnection", (_AsyncFailover, redis.asyncio.Connection), {}),
+    (True, True): type("AsyncFailoverSSLConnection", (_AsyncFailover, redis.asyncio.SSLConnection), {}),
 }
+"""Connection classes by TLS and asyncio."""
 
 
-def _is_elsewhere(error: ResponseError) -> bool:
-    return isinstance(error, redis.exceptions.ReadOnlyError) or str(error).startswith(_NOT_HERE)
+def _is_other_master(error: ResponseError) -> bool:
+    return isinstance(error, redis.exceptions.ReadOnlyError) or str(error).startswith(_NOT_MASTER)
 
 
 def _node(text: str, default_port: int) -> Node:

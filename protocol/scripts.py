@@ -229,7 +229,7 @@ class Pause(NamedTuple):
     seconds: float
 
 
-Procedure = Generator[Call | Pause, Any, T]
+Procedure = Generator[Union[Call, Pause], Any, T]
 """Yields calls and pauses, gets the reply to a call, and returns its result.
 
 `run` throws errors of Redis into the procedure, and also whatever ends a pause early: a cancellation, or Ctrl-C.
