@@ -1,1 +1,1 @@
-"""Configuration and the commands that start and stop serving jobs."""
+"""The commands that start and stop serving jobs, and the configuration of a job."""

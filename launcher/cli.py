@@ -58,8 +58,8 @@ def _start(
     parallelism: Annotated[int | None, typer.Option("-p", "--parallelism", hidden=True, min=1)] = None,
     omp: Annotated[int | None, typer.Option("-o", "-t", "--omp", hidden=True, min=1)] = None,
 ) -> None:
-    """Start a job, and Redis and Flink before it if needed; returns when it answers requests."""
-    # The original's own options.
+    """Start a job, and Redis and Flink before it if needed; end when it answers requests."""
+    # Options of the original's command.
     given = {"model_parallelism": parallelism, "thread_per_model": omp}
     config = _read(config_path).model_copy(update={key: value for key, value in given.items() if value})
     if http and lifecycle.is_running(config):
@@ -97,9 +97,9 @@ def _restart(
 
 
 def _shutdown(config_path: ConfigPath = _PATH) -> None:
-    """Stop all jobs, and Redis and Flink if they were started here; what that Redis held is removed.
+    """Stop all jobs, and the Redis and Flink that were started here; the data of that Redis is removed.
 
-    Without a configuration file, all that was started here.
+    Without a configuration file, stop all that was started here.
     """
     config = None if config_path == _PATH and not config_path.exists() else _read(config_path)
     with Progress() as progress:
@@ -129,11 +129,11 @@ def _status(job: JobName = None, config_path: ConfigPath = _PATH) -> None:
     config = _config(config_path)
     name = job or _default_job(config, config_path)
     with FlinkRest(config.flink_rest_url) as rest, redis_server.connect(config, job=name) as client:
-        found = rest.jobs(name)
-        if not found:
+        jobs = rest.jobs(name)
+        if not jobs:
             raise LaunchError(f"no job {name} is running on {config.flink_rest_url}")
         redis_server.check(config)
-        console.print(report.status(found[0], rest, client))
+        console.print(report.status(jobs[0], rest, client))
 
 
 def _start_job(config: Config) -> None:
@@ -153,7 +153,7 @@ def _read(path: Path) -> Config:
 
 
 def _config(path: Path) -> Config:
-    """The file's configuration, or the defaults where no file is needed and none is there."""
+    """Return the file's configuration, or the defaults if no file was named and none is there."""
     return config_file.read(path, _warn, missing_ok=path == _PATH)
 
 
@@ -184,18 +184,15 @@ _COMMANDS: dict[str, Callable[..., None]] = {
 
 
 def _run(app: Callable[[], None]) -> None:
-    # As Ctrl-C does, so that what has been begun is undone; not if they are ignored, as under nohup.
+    # These signals end a command as Ctrl-C does, so that it undoes a start; unless they are ignored, as under nohup.
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, _end)
     try:
         app()
-    except (LaunchError, SettingsError, ServingError) as error:
+    except (LaunchError, SettingsError, ServingError, OSError) as error:
         errors.print(f"error: {error}", style="red")
         sys.exit(error.exit_code if isinstance(error, SettingsError) else 1)
-    except OSError as error:
-        errors.print(f"error: {error}", style="red")
-        sys.exit(1)
     except Exception as error:
         log = state.root() / "error.log"
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -205,53 +202,39 @@ def _run(app: Callable[[], None]) -> None:
 
 
 def _end(number: int, _: object) -> None:
-    # A terminal that closes sends two, systemd one of each: the second must not end what undoes what was begun.
+    # A terminal that closes sends two signals, systemd one of each: the second must not interrupt the undoing.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     sys.exit(128 + number)
 
 
-def _single(command: Callable[..., None]) -> Callable[[], None]:
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    app.command()(command)
-    return app
+def _entry_point(command: Callable[..., None]) -> Callable[[], None]:
+    def run() -> None:
+        app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+        app.command()(command)
+        _run(app)
+
+    return run
 
 
-def init() -> None:
-    """Run `cluster-serving-init`."""
-    _run(_single(_init))
-
-
-def start() -> None:
-    """Run `cluster-serving-start`."""
-    _run(_single(_start))
-
-
-def stop() -> None:
-    """Run `cluster-serving-stop`."""
-    _run(_single(_stop))
-
-
-def restart() -> None:
-    """Run `cluster-serving-restart`."""
-    _run(_single(_restart))
-
-
-def shutdown() -> None:
-    """Run `cluster-serving-shutdown`."""
-    _run(_single(_shutdown))
+# Entry points of the commands cluster-serving-init, and so on.
+init = _entry_point(_init)
+start = _entry_point(_start)
+stop = _entry_point(_stop)
+restart = _entry_point(_restart)
+shutdown = _entry_point(_shutdown)
 
 
 def _http(context: typer.Context) -> None:
-    """Serve jobs over HTTP; its options are those of cluster-serving-http."""
-    # Only here: the light commands do without its packages.
+    """Serve jobs over HTTP; the options are those of cluster-serving-http."""
+    # Imported here: the other commands need none of its packages.
     from cluster_serving.frontend.main import main
 
     main(context.args)
 
 
 def _bench(context: typer.Context) -> None:
-    """Measure a running job: what cluster-serving-bench does."""
+    """Measure a running job; the options are those of cluster-serving-bench."""
     try:
         from cluster_serving.bench.load.main import main
     except ModuleNotFoundError as error:
@@ -266,7 +249,7 @@ def umbrella() -> None:
     for name, command in _COMMANDS.items():
         app.command(name)(command)
     app.add_typer(dead_commands.commands(_config, _default_job), name="dead")
-    # Every word after them is theirs, --help too.
+    # All words after these commands are passed on, --help too.
     unread = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
     app.command("http", context_settings=unread)(_http)
     app.command("bench", context_settings=unread)(_bench)

@@ -1,4 +1,4 @@
-"""What the container images run: a JobManager or a TaskManager in the foreground, and their health check."""
+"""Entry point of the container images: a JobManager or a TaskManager in the foreground, or a health check."""
 
 from __future__ import annotations
 
@@ -16,7 +16,13 @@ from cluster_serving.launcher.services.flink_home import FlinkHome
 
 
 def properties() -> dict[str, Any]:
-    """Flink options from the environment variable FLINK_PROPERTIES, one `key: value` a line; without a value: unset."""
+    """Return the Flink options of the environment variable FLINK_PROPERTIES.
+
+    It has one `key: value` a line; a key without a value unsets an option.
+
+    Raises:
+        LaunchError: If the variable has another form.
+    """
     given = yaml.safe_load(os.environ.get("FLINK_PROPERTIES", "")) or {}
     if not isinstance(given, dict):
         raise LaunchError("FLINK_PROPERTIES must have one 'key: value' a line")
@@ -24,7 +30,7 @@ def properties() -> dict[str, Any]:
 
 
 def run(role: str) -> None:
-    """Become the JVM of a role, so that it gets the signals of the container.
+    """Replace this process with the JVM of a role, which then gets the signals of the container.
 
     Args:
         role: `jobmanager` or `taskmanager`.
@@ -38,7 +44,10 @@ def run(role: str) -> None:
 
 
 def is_healthy() -> bool:
-    """Whether Flink's REST endpoint answers and, in the container of a TaskManager, knows it; true in all others."""
+    """Return True if Flink's REST endpoint answers and, in the container of a TaskManager, lists that TaskManager.
+
+    In the container of another role the result is True.
+    """
     role = _home().path / "role"
     if not role.exists():
         return True
@@ -50,7 +59,7 @@ def is_healthy() -> bool:
 
 
 def main() -> None:
-    """Run `jobmanager`, `taskmanager` or `health`."""
+    """Run the role, or the health check, that the command line names."""
     role = sys.argv[1] if len(sys.argv) == 2 else ""
     try:
         if role == "health":

@@ -34,10 +34,10 @@ def commands(read: Callable[[Path], Config], default_job: Callable[[Config, Path
     """Make the group of commands.
 
     Args:
-        read: Reads a configuration file, or gives the defaults.
-        default_job: The job that is meant if none is named.
+        read: Function that reads a configuration file, or returns the defaults.
+        default_job: Function that returns the job to use if none is named.
     """
-    app = typer.Typer(help="Requests that were given up: look at them, queue them again, remove them.")
+    app = typer.Typer(help="Requests that were given up: list, show, queue again, remove.")
 
     @contextmanager
     def opened(path: Path, job: str | None) -> Iterator[DeadLetters]:
@@ -55,7 +55,7 @@ def commands(read: Callable[[Path], Config], default_job: Callable[[Config, Path
 
     @app.command("show")
     def show(letter_id: Id, job: JobName = None, as_json: AsJson = False, config_path: ConfigPath = _PATH) -> None:
-        """Show all that is known of one: error, traceback, and what its payload holds."""
+        """Show a dead letter: error, traceback, and the inputs of its payload."""
         with opened(config_path, job) as letters:
             _show(letters, letter_id, as_json)
 
@@ -63,7 +63,7 @@ def commands(read: Callable[[Path], Config], default_job: Callable[[Config, Path
     def requeue(
         letter_ids: Ids = None, everything: All = False, job: JobName = None, config_path: ConfigPath = _PATH
     ) -> None:
-        """Queue requests again under their uri; their letters and the errors that answered them are removed."""
+        """Queue requests again under their uri; remove their letters and the errors that answered them."""
         with opened(config_path, job) as letters:
             _requeue(letters, _chosen(letters, letter_ids, everything))
 
@@ -96,12 +96,12 @@ def _list(letters: DeadLetters, as_json: bool) -> None:
 
 
 def _show(letters: DeadLetters, letter_id: str, as_json: bool) -> None:
-    found = details(letter_id, letters.get(letter_id))
+    shown = details(letter_id, letters.get(letter_id))
     if as_json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(shown, indent=2))
         return
-    inputs = found.pop("inputs") or ()
-    for key, value in found.items():
+    inputs = shown.pop("inputs") or ()
+    for key, value in shown.items():
         first, *others = map(printable, str(value).splitlines() or [""])
         console.print("\n".join([f"{key:>9}  {first}", *(f"{'':>9}  {line}" for line in others)]))
     for text in [inputs] if isinstance(inputs, str) else map(_line, inputs):

@@ -1,4 +1,4 @@
-"""What the commands print about jobs."""
+"""Texts about jobs that the commands print."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cluster_serving.protocol.keys import GROUP, PRIORITIES, answered_key, strea
 
 
 def started(job: Started) -> Text:
-    """What to know of a job that has just been started."""
+    """Return the facts about a job that has just been started."""
     config = job.config
     where = "" if config.redis_url == "redis://localhost:6379" else f', url="{config.redis_shown}"'
     lines = {
@@ -33,7 +33,7 @@ InputQueue(name="{config.job_name}"{where}).predict(...)""".replace("\n", "\n" +
 
 
 def status(job: Job, rest: FlinkRest, client: redis.Redis) -> Table:
-    """State of a job, its slots and its queue."""
+    """Return a table with the state of a job, its slots and its queue."""
     table = Table.grid(padding=(0, 2))
     for key, value in (
         ("job", f"{job.name} ({job.id})"),
@@ -48,7 +48,7 @@ def status(job: Job, rest: FlinkRest, client: redis.Redis) -> Table:
 
 
 def answered(client: redis.Redis, job: str) -> str:
-    """How many requests a job has answered, whatever has been restarted since; `?` if Redis cannot say."""
+    """Return the number of requests answered since the last `cluster-serving-start`; `?` if Redis does not answer."""
     try:
         return str(client.get(answered_key(job)) or 0)
     except RedisError:
@@ -56,7 +56,7 @@ def answered(client: redis.Redis, job: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Such as 3 s, 2 min 5 s, 4 h 10 min or 3 d 2 h."""
+    """Return a time in words, such as 3 s, 2 min 5 s, 4 h 10 min or 3 d 2 h."""
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)

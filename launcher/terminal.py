@@ -1,4 +1,4 @@
-"""Where the commands print: to people on a terminal, and plainly and at full width to files and pipes."""
+"""Output of the commands: styled on a terminal, plain and at full width in files and pipes."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
 
 
 def printable(text: str) -> str:
-    """A text that others wrote, without what a terminal might obey."""
+    """Return a text of others without the characters that control a terminal."""
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 class Progress:
-    """Says what happens: on a terminal what is done, and beneath it what is going on; elsewhere plain lines."""
+    """Messages of progress: on a terminal finished steps and beneath them the present one; elsewhere plain lines."""
 
     def __init__(self) -> None:
         self._status: Status | None = console.status("") if console.is_terminal else None
         self._current = ""
 
     def __call__(self, text: str) -> None:
-        """Say what is going on now; what was said before is done."""
+        """Show the step that begins now; the step before it is finished."""
         if self._status is None:
             console.print(text)
             return

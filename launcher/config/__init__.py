@@ -1,1 +1,1 @@
-"""The configuration: `config.yaml`, environment variables, and what the original called them."""
+"""The configuration of a job: the keys of `config.yaml`, its file, and the options made of it."""

@@ -1,4 +1,4 @@
-"""From a checked configuration to what the job is told."""
+"""The options of a job, from a checked configuration."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from cluster_serving.launcher.config.model import Config
 
 
 def sized_for(config: Config, engine: str) -> Config:
-    """Turn `coreNumberPerMachine` into threads and copies, as the engine makes best use of them.
+    """Turn `coreNumberPerMachine` into threads and copies as is best for the engine.
 
     Args:
         config: A checked configuration.
@@ -21,7 +21,7 @@ def sized_for(config: Config, engine: str) -> Config:
 
 
 def model_options(config: Config) -> ModelOptions:
-    """How the job loads the model."""
+    """Return the options of the model."""
     return ModelOptions(
         path=config.model_path,
         threads=config.thread_per_model,
@@ -36,7 +36,7 @@ def model_options(config: Config) -> ModelOptions:
 
 
 def job_options(config: Config, submission: str, payload_folder: str = "") -> JobOptions:
-    """Everything that defines the job.
+    """Return all options of the job.
 
     Args:
         config: A checked configuration.

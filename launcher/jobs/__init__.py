@@ -1,1 +1,1 @@
-"""Jobs: starting, watching and stopping them."""
+"""Jobs: start, readiness, stop, resubmission, and their dead letters."""

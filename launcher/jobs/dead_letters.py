@@ -1,9 +1,9 @@
-"""Looking at the requests that were given up, queueing them again, and removing them."""
+"""Dead letters, the requests that a job has given up: listed, queued again, and removed."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from typing import Any, cast
 
 import redis
@@ -20,7 +20,7 @@ class DeadLetters:
     """The dead letters of one job, by the id of their entry in `<jobName>:dead`.
 
     Args:
-        client: The Redis of the job; gives bytes.
+        client: Client of the job's Redis, with replies as bytes.
         job: `jobName`.
     """
 
@@ -31,31 +31,32 @@ class DeadLetters:
         self._key = dead_letters_key(job)
 
     def all(self) -> dict[str, DeadLetter]:
-        """All of them, the oldest first."""
+        """Return all dead letters by their ids, the oldest first."""
         return {entry_id.decode(): DeadLetter.parse(fields) for entry_id, fields in self._client.xrange(self._key)}
 
     def get(self, letter_id: str) -> DeadLetter:
-        """One of them.
+        """Return one dead letter.
 
         Raises:
-            LaunchError: There is none of that id.
+            LaunchError: If the job has none of that id.
         """
         try:
-            found = self._client.xrange(self._key, letter_id, letter_id)
+            entries = self._client.xrange(self._key, letter_id, letter_id)
         except redis.ResponseError:
-            found = []
-        if not found:
+            # The id is not of the form that Redis gives.
+            entries = []
+        if not entries:
             raise LaunchError(f"job {self.job} has no dead letter {letter_id}; cluster-serving-cli dead list shows all")
-        return DeadLetter.parse(found[0][1])
+        return DeadLetter.parse(entries[0][1])
 
     def requeue(self, letter_id: str) -> str:
         """Put a request back on its stream and remove the letter and the error that answered it, in one step.
 
         Returns:
-            Its new entry id in the stream.
+            The new entry id of the request in the stream.
 
         Raises:
-            LaunchError: There is none of that id, or its payload was not kept.
+            LaunchError: If the job has no letter of that id, or the payload was not kept.
         """
         letter = self.get(letter_id)
         if not letter.kept:
@@ -71,15 +72,15 @@ class DeadLetters:
         return cast("bytes", entry_id).decode()
 
     def purge(self, letter_ids: Sequence[str]) -> int:
-        """Remove letters for good; returns how many there were."""
+        """Remove letters for good, and return the number of those that existed."""
         return int(self._client.xdel(self._key, *letter_ids)) if letter_ids else 0
 
 
 def summary(letter_id: str, letter: DeadLetter) -> dict[str, Any]:
-    """What `dead list` says of a letter, ready for JSON."""
+    """Return the columns of `dead list` for a letter, ready for JSON."""
     return {
         "id": letter_id,
-        "time": datetime.fromtimestamp(letter.time, UTC).isoformat(timespec="seconds"),
+        "time": datetime.fromtimestamp(letter.time, timezone.utc).isoformat(timespec="seconds"),
         "uri": letter.request.uri,
         "code": letter.code,
         "bytes": letter.size,
@@ -88,7 +89,7 @@ def summary(letter_id: str, letter: DeadLetter) -> dict[str, Any]:
 
 
 def details(letter_id: str, letter: DeadLetter) -> dict[str, Any]:
-    """All there is to know of a letter, ready for JSON; of its payload the inputs' names, dtypes and shapes."""
+    """Return all about a letter, ready for JSON; of the payload the names, dtypes and shapes of the inputs."""
     request = letter.request
     return summary(letter_id, letter) | {
         "error": letter.error,

@@ -1,4 +1,4 @@
-"""The part of Flink's REST API that the launcher uses."""
+"""A client of the part of Flink's REST API that the launcher uses."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services.process import wait_until
 
 ENDED = {"FINISHED", "CANCELED", "FAILED", "SUSPENDED"}
-"""States in which a job uses no slots any more."""
+"""States of jobs that use no slots any more."""
 
 MARK = "cluster-serving"
-"""Job parameter that tells our jobs from others on a shared cluster; its value is the submission."""
+"""Job parameter that marks our jobs on a shared cluster; its value is the submission."""
 
 _CANCEL_TIMEOUT = 60.0
-# A job has no parameters while it initializes, and Flink shows what it knew for web.refresh-interval, 3 s by default.
+# A job has no parameters while it initializes, and Flink caches its answers for web.refresh-interval, 3 s by default.
 _NEW_MS = 5000
 
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """What a cluster has.
+    """State of a cluster.
 
     Attributes:
-        version: Of Flink.
-        slots: Task slots in all.
-        free: Slots that no job uses.
-        running: Jobs that run.
+        version: Version of Flink.
+        slots: Number of all task slots.
+        free: Number of slots that no job uses.
+        running: Number of running jobs.
     """
 
     version: str
@@ -45,9 +45,9 @@ class Job:
     Attributes:
         id: 32 hexadecimal digits.
         name: `jobName`.
-        state: Such as RUNNING.
-        seconds: How long it has run.
-        submission: Which start of the job it is.
+        state: State, such as RUNNING.
+        seconds: Time since its start, in seconds.
+        submission: Identifier of the start that made it.
     """
 
     id: str
@@ -64,12 +64,12 @@ class FlinkRest:
         url: `http://host:port`.
 
     Raises:
-        LaunchError: From every method, if Flink does not answer as expected.
+        LaunchError: From every method but `overview`, if Flink does not answer as expected.
     """
 
     def __init__(self, url: str) -> None:
         self.url = url
-        # A proxy between a command and its cluster would be a mistake of the environment.
+        # A proxy of the environment is for the internet, not for a cluster.
         self._http = httpx.Client(base_url=url, timeout=10, trust_env=False)
 
     def __enter__(self) -> FlinkRest:
@@ -79,7 +79,7 @@ class FlinkRest:
         self._http.close()
 
     def overview(self) -> Overview | None:
-        """What the cluster has; None if what answers is not Flink."""
+        """Return the state of the cluster; None if nothing answers as Flink."""
         try:
             raw = self._get("/overview")
             return Overview(raw["flink-version"], raw["slots-total"], raw["slots-available"], raw["jobs-running"])
@@ -87,58 +87,56 @@ class FlinkRest:
             return None
 
     def taskmanagers(self) -> set[str]:
-        """Hosts of the TaskManagers."""
+        """Return the hosts of the TaskManagers."""
         # Such as pekko.tcp://flink@172.18.0.4:41871/user/rpc/taskmanager_0
         paths = [manager["path"] for manager in self._get("/taskmanagers")["taskmanagers"]]
         return {path.partition("@")[2].rpartition(":")[0] for path in paths}
 
     def jobs(self, name: str | None = None) -> list[Job]:
-        """Serving jobs that have not ended, the latest first; not the other jobs of the cluster.
+        """Return the serving jobs that have not ended, the latest first; other jobs of the cluster are left out.
 
         Args:
-            name: Only those of this name.
+            name: Name of the jobs; None for all names.
         """
         raw = sorted(self._listed(), key=lambda job: -job["start-time"])
         jobs = [Job(job["jid"], job["name"], job["state"], job["duration"] / 1000) for job in raw]
-        found = [job for job in jobs if job.state not in ENDED and name in (None, job.name)]
-        marks = [self._parameters(job.id).get(MARK) for job in found]
-        return [replace(job, submission=mark) for job, mark in zip(found, marks, strict=True) if mark is not None]
+        active = [job for job in jobs if job.state not in ENDED and name in (None, job.name)]
+        marks = [self._parameters(job.id).get(MARK) for job in active]
+        return [replace(job, submission=mark) for job, mark in zip(active, marks, strict=True) if mark is not None]
 
-    def knows_little_of(self, name: str) -> bool:
-        """Whether there is a job of that name so new that `jobs` may not tell yet whether it is one of ours."""
+    def has_new(self, name: str) -> bool:
+        """Return True if a job of that name is so new that `jobs` may leave it out although it is ours."""
         running = [job for job in self._listed() if job["name"] == name and job["state"] not in ENDED]
         return any(job["state"] == "INITIALIZING" or job["duration"] < _NEW_MS for job in running)
 
     def state(self, job_id: str) -> str:
-        """State of a job."""
+        """Return the state of a job."""
         return str(self._get(f"/jobs/{job_id}")["state"])
 
     def root_cause(self, job_id: str) -> str | None:
-        """The line of the latest exception of a job that says most, or None if there was none."""
+        """Return the cause of the latest exception of a job in one line; None if there was none."""
         history = self._get(f"/jobs/{job_id}/exceptions").get("exceptionHistory", {}).get("entries", [])
         return cause(history[0].get("stacktrace", "")) if history else None
 
     def restarts(self, job_id: str) -> int:
-        """How often a job was started again."""
-        found = self._get(f"/jobs/{job_id}/metrics", get="numRestarts")
-        return int(found[0]["value"]) if found else 0
+        """Return the number of times that Flink has started a job again."""
+        metrics = self._get(f"/jobs/{job_id}/metrics", get="numRestarts")
+        return int(metrics[0]["value"]) if metrics else 0
 
     def parallelism(self, job_id: str) -> int:
-        """Slots that a job takes."""
+        """Return the number of slots that a job uses."""
         return max((vertex["parallelism"] for vertex in self._get(f"/jobs/{job_id}")["vertices"]), default=0)
 
     def page(self, job_id: str) -> str:
-        """Address of a job in the Flink UI."""
+        """Return the address of a job in the Flink UI."""
         return f"{self.url}/#/job/running/{job_id}"
 
     def cancel(self, job_id: str) -> None:
-        """Stop a job and wait until it has ended."""
+        """Stop a job, and wait until it has ended."""
         if self.state(job_id) not in ENDED:
             self._request("PATCH", f"/jobs/{job_id}", mode="cancel")
         if not wait_until(lambda: self.state(job_id) in ENDED, _CANCEL_TIMEOUT):
-            raise LaunchError(
-                f"job {job_id} has not stopped after {_CANCEL_TIMEOUT:.0f} s; see {self.url}/#/job/running/{job_id}"
-            )
+            raise LaunchError(f"job {job_id} has not stopped after {_CANCEL_TIMEOUT:.0f} s; see {self.page(job_id)}")
 
     def _listed(self) -> list[dict[str, Any]]:
         return list(self._get("/jobs/overview")["jobs"])
@@ -159,10 +157,10 @@ class FlinkRest:
 
 
 def cause(trace: str) -> str:
-    """The one line of a Java or Python stack trace that says what went wrong."""
-    _, found, python = trace.rpartition("Traceback (most recent call last):\n")
-    if found:
-        # The frames are indented, what follows them is the error.
+    """Return the line with the error of a Java or Python stack trace."""
+    _, is_python, python = trace.rpartition("Traceback (most recent call last):\n")
+    if is_python:
+        # The frames are indented; the error follows them.
         return next((line for line in python.splitlines() if line and not line.startswith(" ")), "unknown").strip()
     lines = [line.strip() for line in trace.splitlines() if line.strip()] or ["unknown"]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]

@@ -1,4 +1,4 @@
-"""Starting and stopping jobs: what the commands do, without their output."""
+"""Lifecycle of jobs: start, stop, and shutdown of all that was started."""
 
 from __future__ import annotations
 
@@ -42,17 +42,13 @@ class Started:
     """A job that answers requests.
 
     Attributes:
-        config: What it runs with.
-        job_id: Flink's id of it.
+        config: The configuration that it runs with.
         page: Its page in the Flink UI.
-        engine: Name of the engine.
-        model: What the model expects and gives.
+        model: Engine, inputs and outputs of the model, in words.
     """
 
     config: Config
-    job_id: str
     page: str
-    engine: str
     model: str
 
 
@@ -61,14 +57,13 @@ def start(config: Config, say: Say = lambda _: None) -> Started:
 
     Args:
         config: The job.
-        say: Told what happens.
+        say: Receives messages of progress.
 
     Raises:
-        LaunchError: It could not be started, or runs already.
-        ModelError: The model folder does not hold one model whose engine is installed.
+        LaunchError: If the job cannot be started, or runs already.
+        ModelError: If the model folder does not hold exactly one model whose engine is installed.
     """
-    engine = check_model(model_options(config))
-    config = sized_for(config, engine)
+    config = sized_for(config, check_model(model_options(config)))
     cluster = FlinkCluster(config, say)
     cluster.check_usable()
     redis_server.ensure(config, say)
@@ -99,38 +94,38 @@ def start(config: Config, say: Say = lambda _: None) -> Started:
             if cluster.is_ours:
                 resubmit.remember(cluster.home.path, options)
         except BaseException:
-            # Also when the user gives up: a half started job would refuse the next start.
+            # Also after Ctrl-C: a half started job would be in the way of the next start.
             resubmit.forget(cluster.home.path, config.job_name)
             _give_up(rest, config.job_name, job_id, submission, say)
             raise
-        return Started(config, job_id, rest.page(job_id), engine, slot.model)
+        return Started(config, rest.page(job_id), slot.model)
 
 
 def stop(config: Config, job: str, say: Say = lambda _: None) -> Job:
-    """Stop a job; its queued requests stay in Redis and wait for the next start.
+    """Stop a job, and return it; its queued requests stay in Redis and wait for the next start.
 
     Args:
-        config: Where its Flink and its Redis are.
-        job: Its `jobName`.
-        say: Told what is not as it should be.
+        config: The configuration, with the addresses of Flink and Redis.
+        job: `jobName`.
+        say: Receives a message if Redis does not take that the job is stopped.
 
     Raises:
-        LaunchError: No such job runs.
+        LaunchError: If no such job runs.
     """
-    # Even if it does not run: it may be about to come back after a death of the JobManager.
+    # Even if it does not run: after a death of the JobManager it may be about to come back.
     resubmit.forget(flink_cluster.folder(config.flink_address), job)
     with FlinkRest(config.flink_rest_url) as rest:
         active = rest.jobs(job)
         if not active:
             names = ", ".join(other.name for other in rest.jobs()) or "none"
             raise LaunchError(f"no job {job} is running on {config.flink_rest_url}; running: {names}")
-        for found in active:
-            _cancel(rest, found, config, say)
+        for running in active:
+            _cancel(rest, running, config, say)
     return active[0]
 
 
 def is_running(config: Config) -> bool:
-    """Whether the job of a configuration runs; not, if its Flink does not either."""
+    """Return True if the job of a configuration runs; False also if its Flink does not run."""
     if not is_listening(config.flink_address):
         return False
     FlinkCluster(config).check()
@@ -139,62 +134,60 @@ def is_running(config: Config) -> bool:
 
 
 def shutdown(config: Config | None, say: Say = lambda _: None) -> bool:
-    """Stop all jobs, and Redis and Flink if they were started here; what that Redis held is removed.
+    """Stop all jobs, and the Redis and Flink that were started here; the data of that Redis is removed.
 
     Args:
-        config: Says where Redis and Flink are; None for all that were started here.
-        say: Told what happens.
+        config: The configuration, with the addresses of Redis and Flink; None for all that were started here.
+        say: Receives messages of progress.
 
     Returns:
-        Whether there was anything to stop.
+        True if there was anything to stop.
     """
-    flinks = [config.flink_address] if config else state.addresses(flink_cluster.SERVICE)
-    redises = [config.redis_address] if config else state.addresses(redis_server.SERVICE)
-    found = False
+    stopped = False
     for server in state.addresses(front_end.SERVICE):
         if front_end.stop(server, config.redis_address if config else None):
             say(f"Stopped the HTTP front end on port {server.port}")
-            found = True
-    for flink in flinks:
+            stopped = True
+    for flink in [config.flink_address] if config else state.addresses(flink_cluster.SERVICE):
         if is_listening(flink):
-            found |= _stop_all(config.flink_rest_url if config else f"http://{flink}", config, say)
+            stopped |= _stop_all(config.flink_rest_url if config else f"http://{flink}", config, say)
         if flink_cluster.stop(flink):
             say(f"Stopped Flink on port {flink.port}")
-            found = True
-    for redis in redises:
+            stopped = True
+    for redis in [config.redis_address] if config else state.addresses(redis_server.SERVICE):
         if redis_server.stop(redis):
             say(f"Stopped Redis on port {redis.port} and removed its data: queued requests and results")
-            found = True
-    return found
+            stopped = True
+    return stopped
 
 
 def _give_up(rest: FlinkRest, name: str, job_id: str, submission: str, say: Say) -> None:
-    """Cancel what a start has left behind; `job_id` is empty if it was cut short before it knew that."""
+    """Cancel the job of a start that failed; `job_id` is empty if `flink run` has not told it."""
     say(f"Cancelling job {name}")
     try:
-        for found in [job_id] if job_id else _submitted(rest, name, submission):
-            rest.cancel(found)
+        for submitted in [job_id] if job_id else _submitted(rest, name, submission):
+            rest.cancel(submitted)
     except LaunchError as error:
-        # What made the start fail is what has to be told last.
+        # Not raised: the command ends with the reason why the start failed.
         say(f"job {name} may still run: {error}")
 
 
 def _submitted(rest: FlinkRest, name: str, submission: str) -> list[str]:
-    """Ids of the jobs of a submission, of which nobody has been told."""
-    found: list[str] = []
+    """Return the ids of the jobs that Flink has of a submission."""
+    ids: list[str] = []
     listed_by = time.monotonic() + _LISTED_WITHIN
 
     def is_settled() -> bool:
-        found[:] = [job.id for job in rest.jobs(name) if job.submission == submission]
+        ids[:] = [job.id for job in rest.jobs(name) if job.submission == submission]
         # Flink may have taken a job that it does not list yet.
-        return bool(found) or (time.monotonic() > listed_by and not rest.knows_little_of(name))
+        return bool(ids) or (time.monotonic() > listed_by and not rest.has_new(name))
 
     wait_until(is_settled, _INITIALIZED_WITHIN)
-    return found
+    return ids
 
 
 def _store_secret(client: Redis, config: Config, say: Say) -> None:
-    """Put the secret of an encrypted model where its slots look for it, or say that they wait for it."""
+    """Store the secret of an encrypted model for its slots, or say that they wait for it."""
     key = secret_key(config.job_name)
     if config.model_secret:
         client.hset(key, mapping=dict(zip(("secret", "salt"), config.model_secret, strict=True)))
@@ -204,7 +197,7 @@ def _store_secret(client: Redis, config: Config, say: Say) -> None:
 
 def _cancel(rest: FlinkRest, job: Job, config: Config, say: Say) -> None:
     rest.cancel(job.id)
-    # Its slots are gone by now, so nothing they still write comes after this.
+    # The slots have ended, so they cannot write a later report.
     try:
         with redis_server.connect(config, job=job.name) as client:
             note_stopped(client, job.name, job.submission)
@@ -219,12 +212,12 @@ def _stop_all(flink_rest_url: str, config: Config | None, say: Say) -> bool:
             for job in jobs:
                 say(f"Stopping job {job.name}")
                 if config is None:
-                    # What was started here held its Redis too, which is removed.
+                    # The Redis of the job is removed too, so it needs no note there.
                     rest.cancel(job.id)
                 else:
                     _cancel(rest, job, config, say)
         except LaunchError as error:
-            # A cluster that was started here is stopped all the same.
+            # Not raised: a cluster that was started here is stopped all the same.
             say(str(error))
             return False
         return bool(jobs)

@@ -1,4 +1,4 @@
-"""The folder in which clients on the same machine leave large inputs of a job (`protocol.payload_files`)."""
+"""The folder for large inputs of a job from clients on the same machine; see `protocol.payload_files`."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from cluster_serving.settings.addresses import Address
 
 
 def ensure(config: Config, earlier: str = "") -> str:
-    """Make the folder of a job, or find that of its last start: requests may be waiting with their inputs there.
+    """Return the folder of a job: that of its last start, where inputs may be waiting, or a new one.
 
     Args:
         config: The job.
-        earlier: Folder of the job's last start, as its Redis has it; if the configuration names another place now, what
-            waits moves there.
+        earlier: Folder of the job's last start, as its Redis has it. If the configuration names another place now, the
+            waiting inputs move there.
 
     Returns:
-        Its path; empty if the job has none.
+        Path of the folder; empty if the job has none.
 
     Raises:
-        LaunchError: It cannot be made, or there shall be none, and inputs are waiting in the earlier one.
+        LaunchError: If the folder cannot be made, or the configuration has none although inputs are waiting.
     """
     parent = _parent(config)
     if not _is_earlier(config, Path(earlier)):
@@ -52,11 +52,11 @@ def ensure(config: Config, earlier: str = "") -> str:
 
 
 def _own(parent: Path, pattern: str) -> Path:
-    """The folder of that pattern which belongs to this user; others may have put theirs, or links, beside it."""
+    """Return the folder of that pattern which is this user's; other users may have put folders and links beside it."""
     for path in sorted(parent.glob(pattern)):
         if _is_ours(path):
             return path
-    # No other machine knows the token: who finds a folder of that name has found this one.
+    # The token is known on this machine alone, so that a client that finds the name has found this folder.
     path = parent / pattern.replace("*", secrets.token_hex(16))
     path.mkdir()
     return path
@@ -67,7 +67,7 @@ def _pattern(config: Config, redis: Address) -> str:
 
 
 def _is_earlier(config: Config, path: Path) -> bool:
-    # Clients may write to the hash that names it, and what is in it moves.
+    # The path comes from Redis, where clients can write, and the files of the folder are moved.
     patterns = [_pattern(config, address) for address in config.redis_address.spellings]
     return any(fnmatchcase(path.name, pattern) for pattern in patterns) and _is_ours(path)
 
@@ -76,7 +76,7 @@ def _is_ours(path: Path) -> bool:
     try:
         return not path.is_symlink() and path.is_dir() and path.stat().st_uid == os.geteuid()
     except OSError:
-        # On another machine, or gone with the Redis that was started here.
+        # The path is of another machine, or the folder was removed with the Redis that was started here.
         return False
 
 

@@ -1,4 +1,4 @@
-"""Waiting until every task slot of a job has its model loaded."""
+"""Readiness of the task slots of a job, from the reports that they write to Redis."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from cluster_serving.protocol.slots import SlotReport, read_reports
 
 
 def read_slots(client: redis.Redis, job: str) -> list[SlotReport]:
-    """Reports of a job's slots, by index."""
+    """Return the reports of a job's slots, by index."""
     # redis-py declares one type for its blocking and its asyncio client.
     return read_reports(cast("dict[str, str]", client.hgetall(slots_key(job))))
 
 
 def note_stopped(client: redis.Redis, job: str, submission: str) -> None:
-    """Let the slots of a job that was stopped no longer say that they are ready, all in one transaction.
+    """Change the reports of a stopped job's slots from ready to stopped, in one transaction.
 
     Args:
-        client: The Redis of the job; decodes text.
+        client: Client of the job's Redis, with replies as text.
         job: `jobName`.
-        submission: The start that was stopped; what slots of a later one say is left alone.
+        submission: Identifier of the start that was stopped; reports of later ones stay.
 
     Raises:
-        redis.RedisError: Redis does not take it.
+        redis.RedisError: If Redis does not take the change.
     """
     key = slots_key(job)
 
@@ -52,22 +52,22 @@ def wait_ready(
     """Wait until all slots of a submission are ready and the job runs.
 
     Args:
-        client: The Redis of the job; decodes text.
-        rest: The Flink of the job.
+        client: Client of the job's Redis, with replies as text.
+        rest: Client of the job's Flink.
         config: The job.
-        job_id: Flink's id of it.
+        job_id: Flink's id of the job.
         submission: Identifier of this start; reports of earlier ones do not count.
-        say: Told of progress.
+        say: Receives messages of progress.
 
     Returns:
-        One of the slots.
+        Report of the first slot.
 
     Raises:
-        LaunchError: The model cannot be loaded, the job failed, or not all slots are ready within `startTimeout`.
+        LaunchError: If the model cannot be loaded, the job fails, or slots are not ready within `startTimeout`.
     """
     needed = config.model_parallelism
     deadline = time.monotonic() + config.start_timeout
-    told = -1
+    last_count = -1
     while True:
         try:
             slots = [slot for slot in read_slots(client, config.job_name) if slot.submission == submission]
@@ -83,12 +83,12 @@ def wait_ready(
         cause = rest.root_cause(job_id)
         if cause or state in ENDED:
             raise LaunchError(f"the job failed while it started: {cause or state}")
-        if len(ready) != told:
-            told = len(ready)
-            say(f"Loading the model: {told} of {needed} slots ready")
+        if len(ready) != last_count:
+            last_count = len(ready)
+            say(f"Loading the model: {last_count} of {needed} slots ready")
         if time.monotonic() > deadline:
             raise LaunchError(
-                f"after {config.start_timeout} s (startTimeout) {told} of {needed} slots are ready, "
-                f"{len(slots) - told} are loading the model, and the job is {state}; see {rest.page(job_id)}"
+                f"after {config.start_timeout} s (startTimeout) {last_count} of {needed} slots are ready, "
+                f"{len(slots) - last_count} are loading the model, and the job is {state}; see {rest.page(job_id)}"
             )
         time.sleep(0.1)

@@ -1,9 +1,9 @@
-"""Submits the jobs of a cluster again after its JobManager died: without high availability it has forgotten them.
+"""Resubmission of a cluster's jobs after the death of its JobManager, which has no record of them.
 
 Usage: python -m cluster_serving.launcher.jobs.resubmit PORT
 
-The keeper of the JobManager runs this after it has started the JobManager again. Requests are not concerned: they wait
-in Redis.
+The supervisor of the JobManager runs this module after each start of the JobManager but the first. Requests wait in
+Redis meanwhile.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ PATIENCE = 120.0
 
 
 def remember(home: Path, options: JobOptions) -> None:
-    """Keep what a job was started with, in the cluster's private folder."""
+    """Keep the options of a job in the cluster's private folder."""
     record = _folder(home) / f"{options.name}.json"
     record.parent.mkdir(mode=0o700, exist_ok=True)
     unfinished = record.with_suffix(".new")
-    # Made private before it is filled: the address of Redis may hold a password.
+    # Private before it is filled: the address of Redis may hold a password.
     unfinished.touch(0o600)
     unfinished.write_text(options.to_json(), "utf8")
     unfinished.replace(record)
 
 
 def forget(home: Path, job: str) -> None:
-    """Do not submit a job again: it was stopped."""
+    """Remove the options of a job that was stopped, so that it is not submitted again."""
     (_folder(home) / f"{job}.json").unlink(missing_ok=True)
 
 
@@ -48,10 +48,10 @@ def resubmit(address: Address) -> tuple[list[str], dict[str, str]]:
     """Submit all remembered jobs that the JobManager does not know.
 
     Args:
-        address: REST endpoint of the cluster that was started here.
+        address: REST endpoint of the cluster, which was started here.
 
     Returns:
-        Names of the submitted jobs, and of those that could not be, with the cause.
+        Names of the submitted jobs; and the causes of failures, by the names of jobs.
     """
     home = FlinkHome(flink_cluster.folder(address))
     submitted, failed = [], {}
@@ -62,7 +62,7 @@ def resubmit(address: Address) -> tuple[list[str], dict[str, str]]:
                 if _resubmit(home, rest, address, options, record):
                     submitted.append(options.name)
             except Exception as error:
-                # Whatever it is, the other jobs come back. One that was stopped meanwhile is no failure.
+                # The other jobs come back all the same. A job that was stopped meanwhile is no failure.
                 if record.exists():
                     failed[record.stem] = f"{type(error).__name__}: {error}"
     return submitted, failed
@@ -77,7 +77,7 @@ def _resubmit(home: FlinkHome, rest: FlinkRest, address: Address, options: JobOp
             overview = rest.overview()
             return overview is not None and (is_needless() or overview.free >= options.parallelism)
         except LaunchError:
-            # The new JobManager does not answer every question from the start.
+            # A JobManager that has just started does not answer all requests.
             return False
 
     if not wait_until(is_settled, PATIENCE):
@@ -96,9 +96,9 @@ def _folder(home: Path) -> Path:
 
 
 def main() -> None:
-    """Try until all of them run or are stopped; what happens is in the JobManager's log."""
+    """Try until all jobs run or are stopped; the JobManager's log has the results."""
     address = Address("localhost", int(sys.argv[1]))
-    # What keeps a job from being submitted may take long: its Redis reads its file, or the disk is full.
+    # The obstacle may last: Redis reads its file, or the disk is full.
     for pause in chain((5, 10, 20, 40), repeat(60)):
         submitted, failed = resubmit(address)
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""Handing a job over to Flink, with `flink run`."""
+"""Submission of a job to Flink, with `flink run`."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ def submit(home: FlinkHome, address: Address, options: JobOptions, timeout: floa
     """Submit a job.
 
     Args:
-        home: Flink to submit with.
+        home: The Flink installation that submits.
         address: REST endpoint of the cluster.
         options: The job.
-        timeout: Seconds that it may take.
+        timeout: Most seconds that the submission may take.
 
     Returns:
         Flink's id of the job.
 
     Raises:
-        LaunchError: It was not accepted; the message has the cause and the file with the whole output.
+        LaunchError: If Flink does not accept the job; the message has the cause and the file with the whole output.
     """
     home.logs.mkdir(parents=True, exist_ok=True)
     log = home.logs / f"submission-{options.name}.log"
-    # The options may hold a password, and a command line is for all to see.
+    # The options may hold a password, and all users can see a command line.
     with tempfile.NamedTemporaryFile("w", encoding="utf8", suffix=".json", dir=home.work) as file:
         file.write(options.to_json())
         file.flush()
@@ -45,7 +45,7 @@ def submit(home: FlinkHome, address: Address, options: JobOptions, timeout: floa
         command += [f"-Dpipeline.global-job-parameters={MARK}:{options.submission}", "-pyclientexec", home.python]
         if address.is_local:
             command += ["-pyexec", home.python]
-        # A module, not a file: the folder of a file would come first on sys.path.
+        # A module instead of a file, whose folder would come first on sys.path.
         command += ["-pym", "cluster_serving.job.main", "--options-file", file.name]
         try:
             code, printed = _run(command, home, timeout)
@@ -63,7 +63,7 @@ def submit(home: FlinkHome, address: Address, options: JobOptions, timeout: floa
 
 
 def _run(command: Sequence[str | Path], home: FlinkHome, timeout: float) -> tuple[int, bytes]:
-    # In a group of its own: it ends with its Python, and Ctrl-C is for this process alone, which then undoes the rest.
+    # In a session of its own: all its processes end together, and Ctrl-C ends only this command, which undoes the rest.
     with subprocess.Popen(  # noqa: S603 - Flink's own script, no shell
         command,
         cwd=home.work,
@@ -71,7 +71,7 @@ def _run(command: Sequence[str | Path], home: FlinkHome, timeout: float) -> tupl
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        process_group=0,
+        start_new_session=True,
     ) as process:
         try:
             output, _ = process.communicate(timeout=timeout)

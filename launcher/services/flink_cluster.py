@@ -1,4 +1,4 @@
-"""The Flink cluster of a job: the one that runs, or one started here."""
+"""The Flink cluster of a job: one that runs already, or one that is started on this machine."""
 
 from __future__ import annotations
 
@@ -22,19 +22,22 @@ SERVICE = "flink"
 """Name of the service in the state folder."""
 
 JOBS = "jobs"
-"""Folder, in that of the cluster, with what its jobs were started with; see `launcher.jobs.resubmit`."""
+"""Folder, in that of the cluster, with the options of its jobs; see `launcher.jobs.resubmit`."""
 
 _JOBMANAGER = "jobmanager.json"
-# As Flink's scripts call them.
+# Their names in Flink's scripts.
 _SERVICES = {"jobmanager": "standalonesession", "taskmanager": "taskexecutor"}
 
 
 class FlinkCluster:
-    """What listens at `flinkRestUrl`, or shall.
+    """The cluster whose REST endpoint is `flinkRestUrl`; it may still have to be started.
 
     Args:
         config: The job's configuration.
-        say: Told what happens.
+        say: Receives messages of progress.
+
+    Raises:
+        LaunchError: From every method, if the cluster cannot be used or started.
     """
 
     def __init__(self, config: Config, say: Callable[[str], None] = lambda _: None) -> None:
@@ -44,22 +47,18 @@ class FlinkCluster:
         self.home = FlinkHome(folder(self.address))
 
     def ensure(self) -> None:
-        """Use the cluster, or start one.
-
-        Raises:
-            LaunchError: It cannot be used or started; the message says why.
-        """
+        """Use the cluster, or start one."""
         self.check_usable()
         with locked(self.home.path):
             if self.is_ours:
-                # Its keeper may be starting it again, and its jobs; to start another would end them.
-                self._wait(lambda found: found.slots > 0 or not any(map(Process.read, self._taskmanagers())))
+                # Its supervisor may be starting it again, and its jobs; another cluster would end them.
+                self._wait(lambda overview: overview.slots > 0 or not any(map(Process.read, self._taskmanagers())))
                 if self._is_outdated():
                     self._replace()
             elif not is_listening(self.address):
                 self._start()
         if not self.is_ours:
-            # `flink run` needs a home of its own to talk to a cluster that has another one; one may be using it.
+            # `flink run` needs a home here, too, for a cluster elsewhere; another command may be using that home.
             with submitting(self.address):
                 self._prepare({})
 
@@ -71,12 +70,12 @@ class FlinkCluster:
             self.check()
         elif not self.address.is_local:
             raise LaunchError(
-                f"Flink at {self.address} (flinkRestUrl) cannot be reached; start it, or set another. It is started "
-                "for you only on this machine"
+                f"Flink at {self.address} (flinkRestUrl) cannot be reached; start it, or set flinkRestUrl to another. "
+                "cluster-serving-start starts one only on this machine"
             )
 
     def check(self) -> Overview:
-        """Check that a Flink which can be used listens at `flinkRestUrl`."""
+        """Check that a usable Flink listens at `flinkRestUrl`, and return its overview."""
         if not is_listening(self.address):
             raise LaunchError(
                 f"Flink at {self.address} (flinkRestUrl) cannot be reached; start it, or set flinkRestUrl to another"
@@ -95,10 +94,13 @@ class FlinkCluster:
         return overview
 
     def ensure_slots(self, needed: int) -> None:
-        """Have free task slots for a job; a cluster that was started here gets further TaskManagers.
+        """Provide free task slots for a job; a cluster that was started here gets further TaskManagers.
+
+        Args:
+            needed: Number of slots.
 
         Raises:
-            LaunchError: There are too few.
+            LaunchError: If a cluster that was not started here has too few.
         """
         overview = self.check()
         # A TaskManager that was killed counts until its heartbeat is missed; it is replaced at once.
@@ -116,7 +118,7 @@ class FlinkCluster:
         with locked(self.home.path):
             for _ in range(more):
                 self._start_taskmanager()
-        self._wait(lambda found: found.free >= needed)
+        self._wait(lambda overview: overview.free >= needed)
 
     def _start(self) -> None:
         self._say(f"Starting Flink on port {self.address.port}")
@@ -127,10 +129,10 @@ class FlinkCluster:
             ports |= {"rest.address": self.address.host, "rest.bind-address": self.address.host}
         self._prepare(ports)
         (self.home.path / "code").write_text(_code(), "utf8")
-        # At once: the TaskManager keeps trying until the JobManager is there.
+        # The TaskManager starts at once: it tries until the JobManager answers.
         self._spawn("jobmanager")
         self._start_taskmanager()
-        self._wait(lambda found: found.free > 0)
+        self._wait(lambda overview: overview.free > 0)
 
     def _prepare(self, settings: dict[str, object]) -> None:
         local = {} if self.address.is_local else {"python.executable": "python"}
@@ -140,7 +142,7 @@ class FlinkCluster:
         number = 1
         while Process.read(self.home.path / f"taskmanager-{number}.json"):
             number += 1
-        # Said to each, as the jobs of a cluster may want different ones.
+        # A flag of each TaskManager, as the jobs of a cluster may be configured differently.
         self._spawn("taskmanager", number, f"-Dtaskmanager.numberOfTaskSlots={self._config.slots_per_task_manager}")
 
     def _taskmanagers(self) -> list[Path]:
@@ -151,8 +153,8 @@ class FlinkCluster:
         home = self.home
         host = socket.gethostname()
         environment = home.environment() | {"FLINK_IDENT_STRING": name, "HOSTNAME": host}
-        # Log messages are in a file already. What else is printed is added to the keeper's log: Flink's own redirection
-        # would begin a new file with each start, without what a process said when it died. Its UI looks for this name.
+        # Log messages are in a file already. Other output is appended to the supervisor's log: Flink's own redirection
+        # would begin a new file with each start, without the last words of a process. Flink's UI looks for this name.
         log = home.logs / f"flink-{name}-{_SERVICES[role]}-0-{host}.out"
         environment["JVM_ARGS"] += " -Dconsole.log.level=OFF"
         command = [str(home.path / "bin" / f"{role}.sh"), "start-foreground", *arguments]
@@ -176,22 +178,22 @@ class FlinkCluster:
                 )
 
     def _last_error(self, before: Mapping[int, int]) -> str:
-        found = "no error is in the logs"
+        last = "no error is in the logs"
         for log in sorted(self.home.logs.iterdir(), key=lambda path: path.stat().st_mtime):
             with log.open("rb") as file:
                 file.seek(before.get(log.stat().st_ino, 0))
                 for line in file.read().decode("utf8", "replace").splitlines():
                     if "ERROR" in line or "Exception: " in line:
-                        found = line.strip()
-        return found
+                        last = line.strip()
+        return last
 
     @property
     def is_ours(self) -> bool:
-        """Whether it was started here and its JobManager is kept alive."""
+        """True if the cluster was started here and the supervisor of its JobManager runs."""
         return Process.read(self.home.path / _JOBMANAGER) is not None
 
     def _is_outdated(self) -> bool:
-        """Whether it is ours and runs other code than this: Python modules stay loaded in a TaskManager."""
+        """Return True if the cluster is ours and runs other code: Python modules stay loaded in a TaskManager."""
         record = self.home.path / "code"
         return self.is_ours and record.exists() and record.read_text("utf8") != _code()
 
@@ -199,11 +201,11 @@ class FlinkCluster:
         running = self.check().running
         if running:
             self._say(
-                f"Note: Flink on port {self.address.port} was started by another or an older installation, and the new "
-                f"job will run that code, as {running} job(s) run there; cluster-serving-shutdown ends it"
+                f"Note: Flink on port {self.address.port} runs code of before an edit or of another installation, and "
+                f"so will the new job, because {running} job(s) run there; cluster-serving-shutdown ends it"
             )
         else:
-            self._say("Flink was started by another or an older installation; replacing it")
+            self._say("Flink runs code of before an edit or of another installation; replacing it")
             self._start()
 
 
@@ -211,34 +213,34 @@ def stop(address: Address) -> bool:
     """Stop the cluster that was started here, and remove its files.
 
     Returns:
-        Whether there was one.
+        True if there was one.
     """
     home = folder(address)
     with locked(home):
-        found = _stop_processes(home)
+        stopped = _stop_processes(home)
         shutil.rmtree(home, ignore_errors=True)
-    return found
+    return stopped
 
 
 def submitting(address: Address) -> AbstractContextManager[None]:
-    """Let one command at a time submit to a cluster: two would count on the same slots, or start the same job twice."""
+    """Let one command at a time submit to a cluster: two could count on the same slots, or start the same job twice."""
     return locked(state.folder("submission", address))
 
 
 def folder(address: Address) -> Path:
-    """Where the files of the cluster are."""
+    """Return the folder with the files of a cluster."""
     return state.folder(SERVICE, address)
 
 
 def _stop_processes(home: Path) -> bool:
-    # The JobManager last: TaskManagers sign off from it.
+    # The JobManager comes last: TaskManagers sign off from it.
     records = [*home.glob("taskmanager-*.json"), home / _JOBMANAGER]
     processes = [process for record in records if (process := Process.read(record))]
     for process in processes:
         process.stop()
     for record in records:
         record.unlink(missing_ok=True)
-    # Its jobs end with it: after a reboot, say, the next JobManager does not bring back what nobody started again.
+    # Its jobs end with it: the next JobManager, after a reboot say, must not bring back jobs that nobody started again.
     shutil.rmtree(home / JOBS, ignore_errors=True)
     return bool(processes)
 

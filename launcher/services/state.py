@@ -1,4 +1,4 @@
-"""Where the launcher keeps what it started: one folder per service and port."""
+"""The state folder: one folder per service and port that the launcher has started."""
 
 from __future__ import annotations
 
@@ -15,9 +15,12 @@ HOME = "CLUSTER_SERVING_HOME"
 
 
 def root() -> Path:
-    """The state folder: $CLUSTER_SERVING_HOME, or ~/.cluster-serving.
+    """Return the state folder: $CLUSTER_SERVING_HOME, or ~/.cluster-serving.
 
-    Flink's scripts cannot take a path with spaces; for such a one there is a folder of this user under /tmp.
+    Flink's scripts cannot take a path with spaces. A folder of this user under /tmp stands in for such a path.
+
+    Raises:
+        LaunchError: If that folder under /tmp belongs to another user.
     """
     chosen = Path(os.environ.get(HOME) or Path.home() / ".cluster-serving").absolute()
     if not any(character.isspace() for character in str(chosen)):
@@ -31,11 +34,11 @@ def root() -> Path:
 
 
 def folder(service: str, address: Address) -> Path:
-    """Where the files of a service are; made by the service."""
+    """Return the folder of a service, which the service makes."""
     return root() / (f"{service}-{address.port}" if address.is_local else f"{service}-{address.host}-{address.port}")
 
 
 def addresses(service: str) -> list[Address]:
-    """Where services of a kind were started on this machine."""
+    """Return the addresses at which services of a kind were started on this machine."""
     names = [path.name.removeprefix(f"{service}-") for path in root().glob(f"{service}-*")]
     return [Address("localhost", int(name)) for name in sorted(names) if name.isdecimal()]
