@@ -5,7 +5,6 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Protocol
 
 from pyflink.datastream import RuntimeContext
 
@@ -21,49 +20,43 @@ def subtask_index(context: RuntimeContext) -> int:
         return int(context._runtime_context.getTaskInfo().getIndexOfThisSubtask())
 
 
-def do_nothing() -> None:
-    """Do nothing: the `close` of a function that is not open."""
-
-
-def make_close(function: object, *actions: Callable[[], object]) -> Callable[[], object]:
-    """Return a callable for `close` of a Flink function; it carries out the actions in order, at most once.
+class SelfClosing:
+    """Mixin for Flink functions that release what they hold, at most once.
 
     In thread mode PyFlink does not close the functions of a job that is cancelled or fails, but only drops them. The
-    actions are then carried out when the function is collected.
-
-    Args:
-        function: A function of the job, while it is opened.
-        actions: Callables without a reference to the function, which would otherwise never be collected.
+    function is then closed when it is collected.
     """
-    stack = ExitStack()
-    for action in reversed(actions):
-        stack.callback(action)
-    finalizer = weakref.finalize(function, stack.close)
-    finalizer.atexit = False
-    return finalizer
+
+    _finalizer: weakref.finalize | None = None  # type: ignore[type-arg]
+
+    def close_with(self, *actions: Callable[[], object]) -> None:
+        """Set the actions of `close`, in order; call it once, in `open`.
+
+        Args:
+            actions: Callables without a reference to the function, which would otherwise never be collected.
+        """
+        stack = ExitStack()
+        for action in reversed(actions):
+            stack.callback(action)
+        self._finalizer = weakref.finalize(self, stack.close)
+        self._finalizer.atexit = False
+
+    def close(self) -> None:
+        """Release what the function holds."""
+        if self._finalizer is not None:
+            self._finalizer()
 
 
-class Counter(Protocol):
-    """A counter of Flink, or none."""
+def count_records_out(context: RuntimeContext) -> Callable[[int], object]:
+    """Return a callable that adds to Flink's counter `numRecordsOut` of this task.
 
-    def inc(self, n: int) -> None:
-        """Add `n`."""
-
-
-class _NoCounter:
-    def inc(self, n: int) -> None:
-        """Count nothing."""
-
-
-def records_out(context: RuntimeContext) -> Counter:
-    """Return Flink's counter `numRecordsOut` of this task, which the Flink UI shows as totals and throughput.
-
-    Flink counts entry batches behind the source and nothing behind a sink; source and sink add the difference to the
-    number of requests. In process mode Python cannot reach the counter, and only the metric `requests` counts requests.
+    The Flink UI shows this counter as totals and throughput. Flink counts entry batches behind the source and nothing
+    behind a sink; source and sink add the difference to the number of requests. In process mode Python cannot reach the
+    counter, and only the metric `requests` counts requests.
     """
     try:
         group = context._runtime_context.getMetricGroup()
     except AttributeError:
-        return _NoCounter()
-    counter: Counter = group.getTaskIOMetricGroup().getNumRecordsOutCounter()
-    return counter
+        return lambda count: None
+    add: Callable[[int], object] = group.getTaskIOMetricGroup().getNumRecordsOutCounter().inc
+    return add

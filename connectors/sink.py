@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from pyflink.datastream import FlatMapFunction, RuntimeContext
 
@@ -13,12 +13,12 @@ from cluster_serving.connectors.flow_control import find_flow_control
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.redis import Backoff, RedisClock, connect
 from cluster_serving.connectors.reporting import StatsWriter
-from cluster_serving.connectors.runtime import do_nothing, make_close, records_out
+from cluster_serving.connectors.runtime import SelfClosing, count_records_out
 
 NAME = "Redis hash sink"
 
 
-class RedisHashSink(FlatMapFunction):
+class RedisHashSink(SelfClosing, FlatMapFunction):
     """Writer of answered batches; it emits nothing.
 
     While Redis is away the sink tries again, and its slot waits.
@@ -31,21 +31,16 @@ class RedisHashSink(FlatMapFunction):
     def __init__(self, options: RedisOptions, job: str) -> None:
         self._options = options
         self._job = job
-        self._close: Callable[[], object] = do_nothing
 
     def open(self, runtime_context: RuntimeContext) -> None:
         """Connect."""
         self._client = connect(self._options)
         metrics = runtime_context.get_metrics_group()
         self._requests = metrics.counter("requests")
-        self._records_out = records_out(runtime_context)
+        self._count_records_out = count_records_out(runtime_context)
         self._backoff = Backoff(f"{NAME} of {self._job}", metrics.counter("reconnects").inc)
         self._stats = StatsWriter(self._client, self._job, RedisClock(self._client))
-        self._close = make_close(self, self._stats.close, self._client.close)
-
-    def close(self) -> None:
-        """Disconnect."""
-        self._close()
+        self.close_with(self._stats.close, self._client.close)
 
     def flat_map(self, value: AnsweredBatch) -> Iterable[int]:
         """Write a batch of answers."""
@@ -57,6 +52,6 @@ class RedisHashSink(FlatMapFunction):
             if flow := find_flow_control(flow_id):
                 flow.answer(sum(answer.flow_id == flow_id for answer in answers))
         self._requests.inc(len(answers))
-        self._records_out.inc(len(answers))
+        self._count_records_out(len(answers))
         self._stats.add(value, write_us=round((time.monotonic() - started) * 1e6))
         return ()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from pyflink.common import Types, WatermarkStrategy
@@ -24,7 +24,7 @@ from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.payloads import Payloads
 from cluster_serving.connectors.redis import Backoff, connect
 from cluster_serving.connectors.reporting import publish_limits
-from cluster_serving.connectors.runtime import do_nothing, make_close, records_out, subtask_index
+from cluster_serving.connectors.runtime import SelfClosing, count_records_out, subtask_index
 from cluster_serving.connectors.stream import StreamReader
 from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.errors import PoisonRequest
@@ -39,7 +39,7 @@ _BATCH_BYTES = 4 << 20
 _SHARED_SECONDS = 0.001
 
 
-class RedisStreamsSource(FlatMapFunction):
+class RedisStreamsSource(SelfClosing, FlatMapFunction):
     """Reader of requests, which are emitted as serialized entry batches.
 
     Args:
@@ -62,7 +62,6 @@ class RedisStreamsSource(FlatMapFunction):
         self._slot_keys = slot_keys
         self._greedy = greedy
         self._process_mode = process_mode
-        self._close: Callable[[], object] = do_nothing
 
     def open(self, runtime_context: RuntimeContext) -> None:
         """Connect; nothing is read yet."""
@@ -71,7 +70,7 @@ class RedisStreamsSource(FlatMapFunction):
         # Two batches: one is in the model while the next is read. More would be kept from idle slots.
         self._flow = SlotFlowControl(2 * self._read_size)
         self._client = connect(self._options)
-        self._close = make_close(self, self._client.close)
+        self.close_with(self._client.close)
         consumer = f"{self._stream}-{index}"
         self._reader = StreamReader(
             self._client,
@@ -86,16 +85,12 @@ class RedisStreamsSource(FlatMapFunction):
         metrics = runtime_context.get_metrics_group()
         self._requests = metrics.counter("requests")
         self._dead_letters = metrics.counter("deadLetters")
-        self._records_out = records_out(runtime_context)
+        self._count_records_out = count_records_out(runtime_context)
         self._backoff = Backoff(f"{NAME} {consumer}", metrics.counter("reconnects").inc)
         self._held: list[Entry] = []
         self._ahead = not self._greedy
         self._latest_share = 1
         self._sends_empty = self._process_mode
-
-    def close(self) -> None:
-        """Disconnect."""
-        self._close()
 
     def flat_map(self, value: int) -> Iterator[bytes]:
         """Do one bounded read; `value` is the number of the tick and is not used."""
@@ -113,7 +108,7 @@ class RedisStreamsSource(FlatMapFunction):
             for run in runs:
                 yield self._batch(run, more=bool(following) or run is not runs[-1])
             self._requests.inc(len(entries))
-            self._records_out.inc(len(entries) - len(runs))
+            self._count_records_out(len(entries) - len(runs))
             entries = following
             if time.monotonic() >= deadline:
                 self._held = entries

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, NoReturn
 
 import redis
@@ -17,7 +17,7 @@ from cluster_serving.connectors.attempts import noted
 from cluster_serving.connectors.flow_control import find_flow_control
 from cluster_serving.connectors.redis import RedisClock, connect
 from cluster_serving.connectors.reporting import SlotReporter
-from cluster_serving.connectors.runtime import do_nothing, make_close, subtask_index
+from cluster_serving.connectors.runtime import SelfClosing, subtask_index
 from cluster_serving.job.deadline import Deadlines
 from cluster_serving.job.options import JobOptions
 from cluster_serving.job.overlap import Overlap
@@ -46,7 +46,7 @@ class _Running(NamedTuple):
 class _Batches:
     """Processing of the batches of a slot.
 
-    It has no reference to the Flink function, which PyFlink drops to close it (see `connectors.runtime.make_close`).
+    It has no reference to the Flink function, which PyFlink drops to close it (see `connectors.runtime.SelfClosing`).
 
     Args:
         options: Options of the job.
@@ -107,7 +107,7 @@ class _Batches:
             os._exit(1)
 
 
-class Inference(FlatMapFunction):
+class Inference(SelfClosing, FlatMapFunction):
     """Runner of batches through the model; it reports the state of its slot.
 
     Args:
@@ -116,7 +116,6 @@ class Inference(FlatMapFunction):
 
     def __init__(self, options: JobOptions) -> None:
         self._options = options
-        self._close: Callable[[], object] = do_nothing
 
     def open(self, runtime_context: RuntimeContext) -> None:
         """Load the model, once per task slot.
@@ -138,7 +137,7 @@ class Inference(FlatMapFunction):
                 raise
             reporter.ready(self._predictor.report())
         self._redis = connect(self._options.redis)
-        self._close = make_close(self, self._predictor.close, self._redis.close)
+        self.close_with(self._predictor.close, self._redis.close)
         metrics = runtime_context.get_metrics_group()
         self._batches = _Batches(self._options, self._predictor, self._redis, metrics)
         self._overlap = Overlap(self._batches.begin, self._options.model.threads)
@@ -153,10 +152,6 @@ class Inference(FlatMapFunction):
         if secret is None:
             raise ModelError(missing_secret(self._options.name))
         return secret
-
-    def close(self) -> None:
-        """Release the model."""
-        self._close()
 
     def flat_map(self, value: list[Request]) -> Iterator[AnsweredBatch]:
         """Answer one batch; if the next batch comes before this one is computed, the answers come with that one."""

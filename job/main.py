@@ -5,21 +5,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from cluster_serving.job.models import check
-from cluster_serving.job.options import JobOptions, ModelOptions
+from cluster_serving.job.models import check as check_model
+from cluster_serving.job.options import JobOptions
 
-
-def check_model(options: ModelOptions) -> str:
-    """Check the model folder without loading an engine.
-
-    Returns:
-        Name of the engine.
-
-    Raises:
-        ModelError: If the folder does not hold exactly one model.
-        EngineMissing: If the engine's package is not installed.
-    """
-    return check(options)
+__all__ = ["check_model", "main"]
 
 
 def main() -> None:
