@@ -281,10 +281,9 @@ class StreamReader:
             pending = self._client.xpending_range(stream, GROUP, "-", "+", _CLAIM_COUNT, name)
             ids = [item["message_id"] for item in pending]
             if ids:
-                claimed += self._client.xclaim(stream, GROUP, self._consumer, self._claim_idle_ms, ids, justid=True)
-                log.warning(
-                    "stream %s: claimed %d pending requests of the silent consumer %s", stream, len(claimed), name
-                )
+                taken = self._client.xclaim(stream, GROUP, self._consumer, self._claim_idle_ms, ids, justid=True)
+                log.warning("stream %s: claimed %d pending requests of silent consumer %s", stream, len(taken), name)
+                claimed += taken
         return claimed
 
     def _xreadgroup(

@@ -25,13 +25,10 @@ from cluster_serving.job.predictor import Computation, Predictor
 from cluster_serving.job.request import Request
 from cluster_serving.job.secret import wait_for_secret
 from cluster_serving.protocol.errors import ModelError, ServingError
-from cluster_serving.protocol.keys import missing_secret
 
 NAME = "Inference"
 
 log = logging.getLogger(__name__)
-
-_SECRET_PATIENCE = 60.0
 
 
 class _Running(NamedTuple):
@@ -128,7 +125,8 @@ class Inference(SelfClosing, FlatMapFunction):
             reporter = SlotReporter(client, self._options.name, self._options.submission, index)
             reporter.loading()
             try:
-                self._predictor = Predictor(self._options, self._secret(client))
+                secret = wait_for_secret(client, self._options.name) if self._options.model.encrypted else ("", "")
+                self._predictor = Predictor(self._options, secret)
             except ServingError as error:
                 reporter.failed(error)
                 raise
@@ -144,14 +142,6 @@ class Inference(SelfClosing, FlatMapFunction):
         # Announced requests must come here at once; otherwise answers would wait for them.
         at_once = self._options.batch.greedy and self._options.execution_mode == "thread"
         self._overlaps = at_once and self._predictor.overlaps
-
-    def _secret(self, client: redis.Redis) -> tuple[str, str]:
-        if not self._options.model.encrypted:
-            return "", ""
-        secret = wait_for_secret(client, self._options.name, _SECRET_PATIENCE)
-        if secret is None:
-            raise ModelError(missing_secret(self._options.name))
-        return secret
 
     def flat_map(self, value: list[Request]) -> Iterator[AnsweredBatch]:
         """Answer one batch; if the next batch comes before this one is computed, the answers come with that one."""

@@ -92,9 +92,7 @@ class Predictor:
         threads = options.model.threads
         self._decoders = ThreadPoolExecutor(threads, "decoder") if threads > 1 else None
         self._memories = [BatchMemory(spec.numpy_dtype) for spec in self.model.inputs]
-        self._preprocessor = Preprocessor(
-            self.model.inputs, self.model.layout, options.image, options.batch.inputs_already_batched
-        )
+        self._preprocessor = Preprocessor(self.model.inputs, self.model.layout, options.image, self._already_batched)
 
     @property
     def overlaps(self) -> bool:

@@ -6,23 +6,22 @@ import time
 
 import redis
 
-from cluster_serving.protocol.keys import secret_key
+from cluster_serving.protocol.errors import ModelError
+from cluster_serving.protocol.keys import missing_secret, secret_key
 
 _INTERVAL = 1.0
 
 
-def wait_for_secret(client: redis.Redis, job: str, patience: float) -> tuple[str, str] | None:
-    """Wait until an operator has stored secret and salt.
+def wait_for_secret(client: redis.Redis, job: str, patience: float = 60.0) -> tuple[str, str]:
+    """Wait until an operator has stored secret and salt, and return both.
 
     Args:
         client: Connection to the job's Redis.
         job: `jobName`.
         patience: Seconds to wait.
 
-    Returns:
-        Secret and salt; None if they are not stored in time.
-
     Raises:
+        ModelError: If secret and salt are not stored in time; the message has the command that stores them.
         redis.RedisError: If Redis cannot be used.
     """
     deadline = time.monotonic() + patience
@@ -32,5 +31,5 @@ def wait_for_secret(client: redis.Redis, job: str, patience: float) -> tuple[str
         if secret and salt:
             return secret.decode(), salt.decode()
         if time.monotonic() >= deadline:
-            return None
+            raise ModelError(missing_secret(job))
         time.sleep(_INTERVAL)

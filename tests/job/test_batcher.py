@@ -10,7 +10,7 @@ MAX_SIZE, TIMEOUT = 4, 10
 
 
 class BatcherMachine(RuleBasedStateMachine):
-    """Adds, waits and flushes in any order; every promise is checked on every batch."""
+    """Add, wait and flush in any order; check every promise on every batch."""
 
     def __init__(self):
         super().__init__()

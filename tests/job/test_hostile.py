@@ -97,7 +97,7 @@ MUTATION = st.tuples(st.integers(0, 1 << 20), st.binary(max_size=8), st.integers
 
 
 def mutated(data: bytes, mutations: list[tuple[int, bytes, int]]) -> bytes:
-    """Bytes with some replaced, inserted or removed."""
+    """Return bytes with some replaced, inserted or removed."""
     for position, inserted, removed in mutations:
         at = position % (len(data) + 1)
         data = data[:at] + inserted + data[at + removed :]
@@ -125,5 +125,5 @@ entries = st.builds(
 
 @settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(entries, max_size=3, unique_by=lambda entry: entry[b"uri"]))
-def test_whatever_is_sent_is_answered_and_concerns_nobody_else(doubling, sent):
+def test_any_entry_is_answered_and_concerns_no_other_request(doubling, sent):
     check(doubling, *sent)

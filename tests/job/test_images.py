@@ -19,7 +19,7 @@ HEIGHT, WIDTH = 48, 80
 
 @pytest.fixture
 def picture() -> np.ndarray:
-    """Smooth, so that it survives JPEG; blue rises downwards, green to the right, red is 50."""
+    """An image that is smooth, so that it survives JPEG; blue rises downwards, green to the right, red is 50."""
     picture = np.full((HEIGHT, WIDTH, 3), 50, np.uint8)
     picture[:, :, 0] = np.linspace(0, 255, HEIGHT)[:, np.newaxis]
     picture[:, :, 1] = np.linspace(0, 255, WIDTH)
@@ -176,7 +176,7 @@ def test_a_cut_off_image_is_refused(suffix, part, picture):
 
 
 @pytest.mark.parametrize("data", [b"", b"hello", b"GIF89a" + b"\0" * 100, b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff"])
-def test_what_is_no_image_is_refused(data):
+def test_bytes_that_are_no_image_are_refused(data):
     with pytest.raises(InvalidInput) as caught:
         decode(data, ImageOptions(), "CHW")
     assert repr(data[:8]) in str(caught.value)

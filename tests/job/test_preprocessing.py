@@ -35,7 +35,7 @@ def text(*words) -> np.ndarray:
     return np.array(words, object)
 
 
-# Which input is which
+# Matching of inputs
 
 
 @pytest.fixture
@@ -60,20 +60,20 @@ A, B = np.zeros(1, np.float32), np.zeros(2, np.float32)
         ({"a": A, "b": SparseTensor(np.zeros((1, 1), "i8"), A, (2,))}, None),
     ],
 )
-def test_arrays_that_the_model_takes_pass_untouched(two, record, names):
+def test_arrays_that_the_model_takes_pass_unchanged(two, record, names):
     assert two.untouched(record) == names
     if names:
         assert all(array is record[name] for array, name in zip(two.prepare(record), names, strict=True))
 
 
 @pytest.mark.parametrize("dtype", ["", "str"])
-def test_texts_are_looked_at_even_if_the_model_takes_anything(dtype):
+def test_texts_are_checked_even_if_the_model_takes_anything(dtype):
     preprocessor = Preprocessor([TensorSpec("x", dtype, None)], "CHW", ImageOptions())
     assert preprocessor.untouched({"x": text("a")}) is None
     assert preprocessor.untouched({"x": A}) == (None if dtype else ["x"])
 
 
-def test_batches_of_a_client_are_looked_at():
+def test_batches_of_a_client_are_checked():
     assert Preprocessor([VECTOR], "CHW", ImageOptions(), True).untouched({"x": np.zeros((1, 3), "f4")}) is None
 
 
@@ -119,7 +119,7 @@ def test_a_single_number_fits_a_model_of_single_numbers():
     assert prepare(TensorSpec("x", "float32", (None,)), np.array(1.5, np.float32)).shape == ()
 
 
-def test_what_the_model_does_not_say_is_not_checked():
+def test_a_shape_or_dtype_that_the_model_does_not_say_is_not_checked():
     value = np.zeros((2, 7), np.int16)
     assert prepare(TensorSpec("x", "", None), value) is value
     assert prepare(TensorSpec("x", "", (None, 2, 7)), value) is value
@@ -406,14 +406,14 @@ ANY_SHAPE = st.none() | st.lists(st.none() | st.integers(0, 4), max_size=4).map(
     ANY_SHAPE,
     st.booleans(),
 )
-def test_whatever_comes_is_prepared_or_refused(value, dtype, shape, already_batched):
+def test_any_input_is_prepared_or_refused(value, dtype, shape, already_batched):
     spec = TensorSpec("x", dtype, shape)
     try:
         array = prepare(spec, value, already_batched=already_batched)
     except InvalidInput as error:
         assert "'x'" in str(error)
         return
-    # Of images, pixels become what the model takes in the batch.
+    # Pixels of images become the dtype of the model in the batch.
     batch = BatchMemory(spec.numpy_dtype).join([array], already_batched)
     assert dtype in ("", "str") or batch.dtype == dtype
     np.testing.assert_array_equal(batch if already_batched else batch[0], array)
