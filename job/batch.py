@@ -12,7 +12,7 @@ import numpy as np
 from cluster_serving.protocol.errors import InferenceFailed, InferenceTimeout, ServingError
 from cluster_serving.protocol.inputs import Array
 
-_MOST_KEPT = 64 << 20
+_MAX_KEPT_BYTES = 64 << 20
 # In CPython: the reference of the attribute, and that of getrefcount's argument.
 _OWN_REFERENCES = 2
 
@@ -59,7 +59,7 @@ class BatchMemory:
 
     def _take(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         size = math.prod(shape) * dtype.itemsize
-        if dtype.hasobject or size > _MOST_KEPT:
+        if dtype.hasobject or size > _MAX_KEPT_BYTES:
             return np.empty(shape, dtype)
         if len(self._memory) < size or sys.getrefcount(self._memory) > _OWN_REFERENCES:
             self._memory = np.empty(size, np.uint8)

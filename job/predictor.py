@@ -19,8 +19,8 @@ from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, Model
 from cluster_serving.protocol.inputs import Image
 from cluster_serving.protocol.slots import SlotReport
 
-_LONG = 60.0
-_MOST_BYTES = 256 << 20
+_WAIT_S = 60.0
+_MAX_BATCH_BYTES = 256 << 20
 
 
 class Computation:
@@ -56,7 +56,7 @@ class Computation:
         Returns:
             An answer for each request, in order; if the process is `exhausted`, only for the computed requests.
         """
-        while not self.wait(_LONG):
+        while not self.wait(_WAIT_S):
             pass
         for index, record in self._started.items():
             try:
@@ -149,7 +149,7 @@ class Predictor:
                 ready[index] = prepared
                 for array in prepared:
                     size += array.nbytes
-                if size > _MOST_BYTES:
+                if size > _MAX_BATCH_BYTES:
                     # Sparse tensors and images of a few hundred bytes may become many megabytes.
                     answers |= self._compute(requests, ready)
                     ready, size = {}, 0

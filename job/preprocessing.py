@@ -20,7 +20,7 @@ MAX_DENSE_ELEMENTS = 1 << 24
 """Most elements of a sparse tensor that is made dense; a request of a few bytes may ask for 64 MiB of float32."""
 
 _MAX_DIMENSIONS = 32
-_MOST_NAMED = 32
+_MAX_NAMED = 32
 
 
 class Preprocessor:
@@ -65,7 +65,7 @@ class Preprocessor:
         """
         if len(record) != len(self._rules):
             raise InvalidInput(
-                f"the request has {len(record)} inputs ({', '.join(map(repr, islice(record, _MOST_NAMED)))}); "
+                f"the request has {len(record)} inputs ({', '.join(map(repr, islice(record, _MAX_NAMED)))}); "
                 f"the model expects {len(self._rules)}: {', '.join(map(str, self._rules))}"
             )
         names = self._order(record)

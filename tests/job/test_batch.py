@@ -120,7 +120,7 @@ def test_texts_are_joined_as_objects():
 
 
 def test_large_memory_is_given_back(monkeypatch):
-    monkeypatch.setattr("cluster_serving.job.batch._MOST_KEPT", 100)
+    monkeypatch.setattr("cluster_serving.job.batch._MAX_KEPT_BYTES", 100)
     memory = BatchMemory(FLOAT)
     batch = memory.join(records(100), already_batched=False)
     np.testing.assert_array_equal(batch, np.stack(records(100)))
