@@ -68,7 +68,7 @@ class SlotFlowControl:
         Args:
             timeout: Longest wait, in seconds.
             ahead: Hand over more while other requests are being computed. Otherwise the source waits until they are
-                answered, or for the pause, so that the requests of that time are read at once and become one batch.
+                answered, or for the pause. The requests of that time are then read at once and become one batch.
         """
         with self._changed:
             if not ahead:

@@ -1,8 +1,8 @@
 """Reader of one job's Redis Streams, one for each priority, as one stable consumer of their group.
 
 A request stays pending in the group until the sink has written its result, so a request that a crash interrupts is
-found again. A consumer first reads its own pending entries, then claims those of consumers that are silent (after a
-rescale, or a lost host), then reads new ones.
+found again. A consumer first reads its own pending entries, then claims those of silent consumers, then reads new ones.
+A consumer falls silent after a rescale or with its host.
 """
 
 from __future__ import annotations

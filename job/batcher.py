@@ -19,8 +19,8 @@ class Batcher(Generic[T]):
     """Items that wait for their batch.
 
     A batch holds items of one signature in the order of arrival, at most `max_size`. It is complete when it is full
-    (`add`), when its oldest item has waited for `timeout` (`expire`), or when the caller expects no more items
-    (`flush`).
+    (`add`) or when its oldest item has waited for `timeout` (`expire`). A caller that expects no more items completes
+    all batches (`flush`).
 
     Args:
         max_size: Most items in a batch, at least 1.

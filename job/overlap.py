@@ -44,8 +44,8 @@ class Overlap(Generic[R]):
             flow: Flow control that the requests came through; None if nothing is known of the next ones.
 
         Yields:
-            The batches to wait for, in order. If more requests are on their way that may be started before the last
-            batch is computed, the last batch is left to the call for these.
+            The batches to wait for, in order. If more requests are on their way, they may be started before the last
+            batch is computed; the last batch is then left to the call for these requests.
         """
         for part in self._parts(requests, flow):
             self._running.append(self._begin(part, not self._running))
