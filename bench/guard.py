@@ -16,8 +16,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from cluster_serving.bench.load import payload
 from cluster_serving.bench.load.generator import Load
 from cluster_serving.bench.load.output import machine
@@ -49,7 +47,7 @@ def guard() -> Measurement:
     model = models.ensure(_FOLDER / "models", ("mobilenet",))["mobilenet"]
     work = peers.Work("jpeg", model, payload.image_records("x", "synthetic"), session.cores, 1)
     logs = _FOLDER / "logs"
-    right = [np.asarray(answer) for answer in peers.bare_answers(work, logs)]
+    right = peers.bare_answers(work, logs)
     load = Load("closed", "async", 8)
     with Stack() as stack, stack.running("guard", model, threadPerModel=session.cores, postProcessing="topN(1)"):
 

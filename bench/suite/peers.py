@@ -16,9 +16,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from cluster_serving.bench.load.payload import Record, raw_body
 from cluster_serving.bench.load.target import Endpoint, Failed, Lost, references
 from cluster_serving.bench.suite.stack import Unavailable, free_port, stop_tree, wait_for_port
+from cluster_serving.protocol.inputs import Array
 
 SOURCES = Path("bench/peers")
 
@@ -213,9 +216,9 @@ def _wait_for_answers(endpoint: Endpoint, process: subprocess.Popen[bytes], log:
     raise Unavailable(f"the server does not answer ({problem}); see {log}")
 
 
-def bare_answers(work: Work, folder: Path) -> list[list[float]]:
+def bare_answers(work: Work, folder: Path) -> list[Array]:
     """Return the right answers: those of the bare model."""
-    return _bare(work, folder, "answers", 1)  # type: ignore[no-any-return]
+    return [np.asarray(answer) for answer in _bare(work, folder, "answers", 1)]
 
 
 def bare_rate(work: Work, folder: Path, seconds: float, batch: int) -> dict[str, float]:

@@ -12,8 +12,6 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from cluster_serving.bench.load import payload
 from cluster_serving.bench.load.generator import Load
 from cluster_serving.bench.load.payload import Record
@@ -22,7 +20,6 @@ from cluster_serving.bench.suite import models, peers
 from cluster_serving.bench.suite.peers import Work
 from cluster_serving.bench.suite.session import Measurement, Session, best, best_peers
 from cluster_serving.bench.suite.stack import Stack
-from cluster_serving.protocol.inputs import Array
 
 IN_FLIGHT = 8
 HTTP_IN_FLIGHT = 32
@@ -220,7 +217,7 @@ def _against_bare(session: Session, kind: str, chosen: tuple[str, ...], precisio
     layouts = {f"{w}x{t}": Work(kind, model, records, w, t, precision=precision) for w, t in _layouts(session)}
     logs = session.folder / "logs"
     first = next(iter(layouts.values()))
-    right = _right(first, logs)
+    right = peers.bare_answers(first, logs)
     seconds = session.settings.window * 3
     loops = {
         f"{name} batch {batch}": partial(_bare, work, logs, seconds, batch)
@@ -282,9 +279,5 @@ def _frozen(stack: Stack, loop: Callable[[], Measurement]) -> Measurement:
 def _peer(session: Session, stack: Stack, name: str, work: Work, in_flight: int, right: Any = None) -> Measurement:
     folder = session.folder / "logs"
     with peers.serving(name, work, session.folder / "venvs", folder, session.report) as (endpoint, pid), stack.frozen():
-        right = _right(work, folder) if right is None else right
+        right = peers.bare_answers(work, folder) if right is None else right
         return session.measure(endpoint, Load("closed", concurrency=in_flight), {name: [pid]}, right)
-
-
-def _right(work: Work, folder: Path) -> list[Array]:
-    return [np.asarray(answer) for answer in peers.bare_answers(work, folder)]

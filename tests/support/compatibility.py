@@ -1,6 +1,6 @@
-"""What goes together: engines, inputs, filters and clients. The tests and docs/compatibility.md are made of it.
+"""Combinations of engines, inputs, filters and clients, for the tests and for docs/compatibility.md.
 
-python -m tests.support.compatibility > docs/compatibility.md
+To write the page: python -m tests.support.compatibility > docs/compatibility.md
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class Excluded(NamedTuple):
     """Combinations that do not work.
 
     Attributes:
-        reason: Why, for people.
-        answer: What the request is answered with, as a regular expression; "" if there is no such request or model.
-        engines: Of these engines; empty for all.
-        kinds: With these inputs; empty for all.
-        filters: With these filters; empty for all.
-        clients: From these clients; empty for all.
+        reason: The reason, for docs/compatibility.md.
+        answer: The answer to such a request, as a regular expression; "" if there is no such request or model.
+        engines: The engines; empty for all.
+        kinds: The inputs; empty for all.
+        filters: The filters; empty for all.
+        clients: The clients; empty for all.
     """
 
     reason: str
@@ -49,7 +49,7 @@ class Excluded(NamedTuple):
     clients: Sequence[str] = ()
 
     def has(self, engine: str, kind: str, text: str, client: str) -> bool:
-        """Whether a combination is one of these."""
+        """Return True if a combination is one of these."""
         asked = ((engine, self.engines), (kind, self.kinds), (text, self.filters), (client, self.clients))
         return all(not excluded or value in excluded for value, excluded in asked)
 
@@ -108,16 +108,16 @@ EXCLUDED = (
         clients=_ORIGINALS,
     ),
 )
-"""All that does not work; whatever is not here is tested to work."""
+"""The combinations that do not work; all others are tested to work."""
 
 
 def excluded(engine: str, kind: str, text: str, client: str) -> Excluded | None:
-    """Why a combination does not work; None if it does."""
+    """Return the entry of a combination that does not work; None if it works."""
     return next((row for row in EXCLUDED if row.has(engine, kind, text, client)), None)
 
 
 def document() -> str:
-    """Text of docs/compatibility.md."""
+    """Return the text of docs/compatibility.md."""
     notes: list[str] = []
 
     def cell(combinations: Sequence[tuple[str, str, str, str]]) -> str:
@@ -156,20 +156,23 @@ def document() -> str:
 _DOCUMENT = """\
 # What goes together
 
-Every engine is tested with every input, filter and client: the answer is what the framework itself computes for the
-same record. `tests/support/compatibility.py` holds what does not work, and makes this page. A number in brackets
-points to a reason at the end; *yes* with a reason: with some of the engines.
+Every engine is tested with every input, filter and client.
+The answer must be that of the engine itself for the same record.
+This page is made from `tests/support/compatibility.py`, which lists the combinations that do not work.
+A number in brackets refers to a reason at the end.
+*yes* with a number means that the reason applies to some of the engines.
 
-Image files are: {images}. *pixels* are an image as an
-array. Gray images get three equal channels, transparency is dropped, and 16 bits become 8; with `imageColor: GRAY`
-there is a single channel, whatever comes.
+Image files are: {images}.
+*pixels* are an image as an array.
+Gray images get three equal channels, transparency is dropped, and 16 bits become 8.
+With `imageColor: GRAY` every image has a single channel.
 
 ## Engine and input
 
 {tables[0]}
 
-A *yes* is for a model whose input is of that type. Numbers of another type are converted (see
-[models](models.md)), where they are not too large for it.
+A *yes* is for a model whose input is of that type.
+Numbers of another type are converted if they are not too large for it (see [models](models.md)).
 
 ## Client and input
 
@@ -177,8 +180,9 @@ A *yes* is for a model whose input is of that type. Numbers of another type are 
 
 ## Filter and input
 
-A filter works on the outputs, so what matters is their shape: `topN` takes one vector of numbers per record, `pickTopN`
-a table. Shown is what fits if the model's outputs do.
+A filter works on the outputs, so their shape matters.
+`topN` takes one vector of numbers per record, `pickTopN` a table.
+The table has *yes* where the filter works with a model of fitting outputs.
 
 {tables[2]}
 
