@@ -18,8 +18,8 @@ import redis.asyncio
 from redis.exceptions import RedisError
 
 from cluster_serving.client.cancel import Place, discard_file, withdraw_call
+from cluster_serving.client.connection import DedicatedConnection
 from cluster_serving.client.enqueue import RequestOptions, add_call, refusal
-from cluster_serving.client.line import Line
 from cluster_serving.client.subscription import RECONNECT_PAUSE, AsyncSubscription, new_channel, replies_in
 from cluster_serving.protocol.compat import timeout as time_limit
 from cluster_serving.protocol.connection import result_timeout_async, translated
@@ -93,7 +93,7 @@ class Dispatcher:
         channels: Sequence[str] = (),
     ) -> None:
         self.db = db
-        self._sending, self._fetching = Line(db), Line(db)
+        self._sending, self._fetching = DedicatedConnection(db), DedicatedConnection(db)
         self._reply_channel = new_channel(name)
         self._channels = (self._reply_channel, *channels)
         self._folders = PayloadFolders()
@@ -172,7 +172,7 @@ class Dispatcher:
 
     async def _subscribe(self) -> None:
         for channel in self._channels:
-            await self._subscription.subscribe(channel, self._hear)
+            await self._subscription.subscribe(channel, self._handle)
 
     async def _compose(self, pending: Pending, inputs: Mapping[str, Input], reply_to: str, **options: Any) -> None:
         """Set the fields of a request; `options` are further arguments of `protocol.entry.request_fields`."""
@@ -288,7 +288,7 @@ class Dispatcher:
                 if reply and not isinstance(reply, RedisError):
                     self._resolve(pending, fields_of(reply), now)
 
-    def _hear(self, message: bytes | None) -> None:
+    def _handle(self, message: bytes | None) -> None:
         """Take the results in a message, and fetch those that it only announces; without a message fetch all."""
         if message is None:
             self._look(self._pending)

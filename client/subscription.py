@@ -35,7 +35,7 @@ RECONNECT_PAUSE = 0.1
 
 _SUBSCRIBE_TIMEOUT = 5.0
 
-Hearer = Callable[[Optional[bytes]], None]
+Handler = Callable[[Optional[bytes]], None]
 """Gets each message of a channel; None if messages may have been lost."""
 
 
@@ -173,25 +173,25 @@ class AsyncSubscription:
 
     def __init__(self, client: redis.asyncio.Redis) -> None:
         self._client = client
-        self._hearers: dict[bytes, set[Hearer]] = {}
+        self._handlers: dict[bytes, set[Handler]] = {}
         self._confirmed: dict[bytes, asyncio.Event] = {}
         self._pubsub: Any = None
         self._reader: asyncio.Task[None] | None = None
         # redis-py's commands of one subscription must not overlap while it connects.
         self._commands = asyncio.Lock()
 
-    async def subscribe(self, channel: str, hear: Hearer) -> None:
+    async def subscribe(self, channel: str, handle: Handler) -> None:
         """Subscribe to a channel, unless it is subscribed, and wait until Redis has confirmed the subscription.
 
         Args:
             channel: Name of the channel.
-            hear: Gets each message.
+            handle: Gets each message.
 
         Raises:
             RedisUnavailable: If Redis cannot be reached, or does not confirm.
         """
         key = _key(channel)
-        self._hearers.setdefault(key, set()).add(hear)
+        self._handlers.setdefault(key, set()).add(handle)
         confirmed = self._confirmed.get(key)
         if confirmed is None:
             confirmed = self._confirmed[key] = asyncio.Event()
@@ -217,14 +217,14 @@ class AsyncSubscription:
                 await self._client.ping()
             raise RedisUnavailable(f"Redis did not confirm a subscription within {_SUBSCRIBE_TIMEOUT:g} s") from None
 
-    async def unsubscribe(self, channel: str, hear: Hearer) -> None:
-        """End what `subscribe` began, and unsubscribe from a channel that has no other hearer."""
+    async def unsubscribe(self, channel: str, handle: Handler) -> None:
+        """End what `subscribe` began, and unsubscribe from a channel that has no other handler."""
         key = _key(channel)
-        hearers = self._hearers.get(key, set())
-        hearers.discard(hear)
-        if hearers:
+        handlers = self._handlers.get(key, set())
+        handlers.discard(handle)
+        if handlers:
             return
-        self._hearers.pop(key, None)
+        self._handlers.pop(key, None)
         if self._confirmed.pop(key, None) is not None and self._pubsub is not None:
             # The caller may hold a result or a cancellation, which matters more than an idle subscription.
             with suppress(RedisError, OSError):
@@ -237,14 +237,14 @@ class AsyncSubscription:
         """Subscribe to a channel within a block; the event is set by messages, and when messages may have been lost."""
         event = asyncio.Event()
 
-        def hear(message: bytes | None) -> None:
+        def handle(message: bytes | None) -> None:
             event.set()
 
         try:
-            await self.subscribe(channel, hear)
+            await self.subscribe(channel, handle)
             yield event
         finally:
-            await self.unsubscribe(channel, hear)
+            await self.unsubscribe(channel, handle)
 
     async def close(self) -> None:
         """Close the connection; a later `subscribe` opens it again."""
@@ -253,7 +253,7 @@ class AsyncSubscription:
             with suppress(asyncio.CancelledError):
                 await self._reader
         await self._disconnect()
-        self._hearers.clear()
+        self._handlers.clear()
         self._confirmed.clear()
 
     async def _read(self) -> None:
@@ -281,8 +281,8 @@ class AsyncSubscription:
                 await asyncio.sleep(RECONNECT_PAUSE)
 
     def _deliver(self, channel: bytes, message: bytes | None) -> None:
-        for hear in tuple(self._hearers.get(channel, ())):
-            hear(message)
+        for handle in tuple(self._handlers.get(channel, ())):
+            handle(message)
 
     async def _disconnect(self) -> None:
         pubsub, self._pubsub = self._pubsub, None

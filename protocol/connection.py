@@ -126,6 +126,8 @@ def _settings(host: str, url: str | None, retry: Any, options: dict[str, Any]) -
         "retry_on_error": [ConnectionError],
         "socket_connect_timeout": 5.0,
         "socket_timeout": 5.0,
+        # Newer redis-py releases default to RESP3, and then negotiate features that are not used here.
+        "protocol": 2,
         **options,
         "retry": retry(ExponentialBackoff(cap=1, base=0.05), retries),
     }

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from redis.exceptions import ResponseError, TimeoutError
 
-from cluster_serving.client.line import Line
+from cluster_serving.client.connection import DedicatedConnection
 from cluster_serving.protocol.connection import connect_async
 from cluster_serving.protocol.scripts import Call, Script
 
@@ -21,7 +21,7 @@ SLOW = Script(
 def run(redis_server, work, **options):
     async def main():
         client = connect_async(url=redis_server.url, **options)
-        line = Line(client)
+        line = DedicatedConnection(client)
         try:
             return await work(line)
         finally:
