@@ -167,16 +167,7 @@ class OutputQueue(_Queue):
 
 
 class InputQueue(_Queue):
-    """Queues requests for one job.
-
-    Args:
-        host: Redis host, default `localhost`.
-        port: Redis port, default 6379.
-        name: The job's `jobName`, default `serving_stream`.
-        url: Instead of host and port: `redis://[user:password@]host:port/db`, `rediss://` for TLS, or one of
-            Sentinels or of a cluster (`protocol.failover.FailoverUrl`).
-        redis_options: Further arguments of `redis.Redis`, such as `password` or `ssl_ca_certs`.
-    """
+    """Queues requests for one job; see `OutputQueue` for arguments."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)

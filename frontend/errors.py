@@ -14,65 +14,49 @@ T = TypeVar("T")
 class ModelNotFound(ServingError):
     """There is no model or job of this name."""
 
-    code = "MODEL_NOT_FOUND"
-    http_status = 404
-    grpc_status = "NOT_FOUND"
+    code, http_status, grpc_status = "MODEL_NOT_FOUND", 404, "NOT_FOUND"
 
 
 class RequestNotFound(ServingError):
     """There is no request of this id, or its result is no longer kept."""
 
-    code = "REQUEST_NOT_FOUND"
-    http_status = 404
-    grpc_status = "NOT_FOUND"
+    code, http_status, grpc_status = "REQUEST_NOT_FOUND", 404, "NOT_FOUND"
 
 
 class PathNotFound(ServingError):
     """The front end has no resource at this path."""
 
-    code = "NOT_FOUND"
-    http_status = 404
-    grpc_status = "UNIMPLEMENTED"
+    code, http_status, grpc_status = "NOT_FOUND", 404, "UNIMPLEMENTED"
 
 
 class MethodNotAllowed(ServingError):
     """The resource at this path has no such method."""
 
-    code = "METHOD_NOT_ALLOWED"
-    http_status = 405
-    grpc_status = "UNIMPLEMENTED"
+    code, http_status, grpc_status = "METHOD_NOT_ALLOWED", 405, "UNIMPLEMENTED"
 
 
 class MalformedHttp(ServingError):
     """The bytes on a connection are not HTTP."""
 
-    code = "MALFORMED_HTTP"
-    http_status = 400
-    grpc_status = "INTERNAL"
+    code, http_status, grpc_status = "MALFORMED_HTTP", 400, "INTERNAL"
 
 
 class HeadersTooLarge(ServingError):
     """The URL and the headers of a request are larger than `maxHeaderBytes`."""
 
-    code = "HEADERS_TOO_LARGE"
-    http_status = 431
-    grpc_status = "RESOURCE_EXHAUSTED"
+    code, http_status, grpc_status = "HEADERS_TOO_LARGE", 431, "RESOURCE_EXHAUSTED"
 
 
 class BodyTimeout(ServingError):
     """The body of a request did not arrive within `bodyTimeout`."""
 
-    code = "BODY_TIMEOUT"
-    http_status = 408
-    grpc_status = "DEADLINE_EXCEEDED"
+    code, http_status, grpc_status = "BODY_TIMEOUT", 408, "DEADLINE_EXCEEDED"
 
 
 class Overloaded(ServingError):
     """The front end has reached `parallelism`, `maxConnections`, or lost a process; nothing was queued."""
 
-    code = "OVERLOADED"
-    http_status = 503
-    grpc_status = "UNAVAILABLE"
+    code, http_status, grpc_status = "OVERLOADED", 503, "UNAVAILABLE"
 
 
 class RateLimited(ServingError):
@@ -83,9 +67,7 @@ class RateLimited(ServingError):
         retry_after: Seconds to wait before the next attempt.
     """
 
-    code = "RATE_LIMITED"
-    http_status = 429
-    grpc_status = "RESOURCE_EXHAUSTED"
+    code, http_status, grpc_status = "RATE_LIMITED", 429, "RESOURCE_EXHAUSTED"
 
     def __init__(self, message: str, retry_after: float = 1.0) -> None:
         super().__init__(message)
@@ -95,17 +77,13 @@ class RateLimited(ServingError):
 class Unauthenticated(ServingError):
     """The request has no API key, or an unknown one."""
 
-    code = "UNAUTHENTICATED"
-    http_status = 401
-    grpc_status = "UNAUTHENTICATED"
+    code, http_status, grpc_status = "UNAUTHENTICATED", 401, "UNAUTHENTICATED"
 
 
 class Forbidden(ServingError):
     """The front end is configured not to do this."""
 
-    code = "FORBIDDEN"
-    http_status = 403
-    grpc_status = "PERMISSION_DENIED"
+    code, http_status, grpc_status = "FORBIDDEN", 403, "PERMISSION_DENIED"
 
 
 FRONT_END_ERRORS: tuple[type[ServingError], ...] = (

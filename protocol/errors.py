@@ -41,89 +41,67 @@ class ServingError(Exception):
 class InvalidInput(ServingError, ValueError):
     """A request or one of its fields is not what the model or the protocol expects."""
 
-    code = "INVALID_INPUT"
-    http_status = 400
-    grpc_status = "INVALID_ARGUMENT"
+    code, http_status, grpc_status = "INVALID_INPUT", 400, "INVALID_ARGUMENT"
 
 
 class RequestTooLarge(InvalidInput):
     """A request is larger than `maxRequestBytes`, or an image has too many pixels."""
 
-    code = "REQUEST_TOO_LARGE"
-    http_status = 413
-    grpc_status = "RESOURCE_EXHAUSTED"
+    code, http_status, grpc_status = "REQUEST_TOO_LARGE", 413, "RESOURCE_EXHAUSTED"
 
 
 class InferenceFailed(ServingError):
     """The model raised an error while it computed this request."""
 
-    code = "INFERENCE_FAILED"
-    http_status = 500
-    grpc_status = "INTERNAL"
+    code, http_status, grpc_status = "INFERENCE_FAILED", 500, "INTERNAL"
 
 
 class InferenceTimeout(InferenceFailed):
     """The model did not return within `inferenceTimeout` when it computed this request."""
 
-    code = "INFERENCE_TIMEOUT"
-    http_status = 504
-    grpc_status = "DEADLINE_EXCEEDED"
+    code, http_status, grpc_status = "INFERENCE_TIMEOUT", 504, "DEADLINE_EXCEEDED"
 
 
 class PoisonRequest(ServingError):
     """The process that computed the request died `maxDeliveries` times; the request is a dead letter now."""
 
-    code = "POISON_REQUEST"
-    http_status = 500
-    grpc_status = "ABORTED"
+    code, http_status, grpc_status = "POISON_REQUEST", 500, "ABORTED"
 
 
 class ResultTimeout(ServingError, TimeoutError):
     """No result came within the caller's timeout; the request may still be answered later."""
 
-    code = "RESULT_TIMEOUT"
-    http_status = 504
-    grpc_status = "DEADLINE_EXCEEDED"
+    code, http_status, grpc_status = "RESULT_TIMEOUT", 504, "DEADLINE_EXCEEDED"
 
 
 class DeadlineExceeded(ServingError, TimeoutError):
     """The request waited longer than its deadline and was dropped before it was computed."""
 
-    code = "DEADLINE_EXCEEDED"
-    http_status = 504
-    grpc_status = "DEADLINE_EXCEEDED"
+    code, http_status, grpc_status = "DEADLINE_EXCEEDED", 504, "DEADLINE_EXCEEDED"
 
 
 class RequestCancelled(ServingError):
     """The request was withdrawn before it was computed; 499 is the HTTP status that gRPC maps CANCELLED to."""
 
-    code = "REQUEST_CANCELLED"
-    http_status = 499
-    grpc_status = "CANCELLED"
+    code, http_status, grpc_status = "REQUEST_CANCELLED", 499, "CANCELLED"
 
 
 class QueueFull(ServingError):
     """The job's queue holds `maxQueueLength` requests, or Redis has reached its memory limit; nothing was queued."""
 
-    code = "QUEUE_FULL"
-    http_status = 429
-    grpc_status = "RESOURCE_EXHAUSTED"
+    code, http_status, grpc_status = "QUEUE_FULL", 429, "RESOURCE_EXHAUSTED"
 
 
 class RedisUnavailable(ServingError, ConnectionError):
     """Redis cannot be reached, or refuses the connection."""
 
-    code = "REDIS_UNAVAILABLE"
-    http_status = 503
-    grpc_status = "UNAVAILABLE"
+    code, http_status, grpc_status = "REDIS_UNAVAILABLE", 503, "UNAVAILABLE"
 
 
 class ModelError(ServingError):
     """The model folder does not hold exactly one model that can be loaded."""
 
-    code = "MODEL_ERROR"
-    http_status = 503
-    grpc_status = "FAILED_PRECONDITION"
+    code, http_status, grpc_status = "MODEL_ERROR", 503, "FAILED_PRECONDITION"
 
 
 class EngineMissing(ModelError):

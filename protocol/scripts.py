@@ -11,7 +11,7 @@ import hashlib
 import time
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar, Union
+from typing import Any, NamedTuple, TypeVar, Union, cast
 
 import redis
 import redis.asyncio
@@ -292,48 +292,45 @@ async def call_async(client: redis.asyncio.Redis, call: Call) -> Any:
 
 def run(client: redis.Redis, procedure: Procedure[T]) -> T:
     """Run a procedure and return its result."""
-    try:
-        step = next(procedure)
-        while True:
-            reply = None
-            try:
-                if isinstance(step, Pause):
-                    time.sleep(step.seconds)
-                else:
-                    reply = call(client, step)
-            except BaseException as error:
-                step = _throw(procedure, step, error)
+    reply, error = None, None
+    while True:
+        try:
+            step = procedure.throw(error) if error else procedure.send(reply)
+        except StopIteration as end:
+            return cast("T", end.value)
+        reply, error = None, None
+        try:
+            if isinstance(step, Pause):
+                time.sleep(step.seconds)
             else:
-                step = procedure.send(reply)
-    except StopIteration as end:
-        result: T = end.value
-        return result
+                reply = call(client, step)
+        except BaseException as raised:
+            error = _thrown(step, raised)
 
 
 async def run_async(client: redis.asyncio.Redis, procedure: Procedure[T]) -> T:
     """Run a procedure and return its result: the asyncio variant of `run`."""
-    try:
-        step = next(procedure)
-        while True:
-            reply = None
-            try:
-                if isinstance(step, Pause):
-                    await asyncio.sleep(step.seconds)
-                else:
-                    reply = await call_async(client, step)
-            except BaseException as error:
-                step = _throw(procedure, step, error)
+    reply, error = None, None
+    while True:
+        try:
+            step = procedure.throw(error) if error else procedure.send(reply)
+        except StopIteration as end:
+            return cast("T", end.value)
+        reply, error = None, None
+        try:
+            if isinstance(step, Pause):
+                await asyncio.sleep(step.seconds)
             else:
-                step = procedure.send(reply)
-    except StopIteration as end:
-        result: T = end.value
-        return result
+                reply = await call_async(client, step)
+        except BaseException as raised:
+            error = _thrown(step, raised)
 
 
-def _throw(procedure: Procedure[Any], step: Call | Pause, error: BaseException) -> Call | Pause:
-    """Throw an error of Redis, or the end of a pause, into a procedure; an interrupted call had an unknown effect."""
+def _thrown(step: Call | Pause, error: BaseException) -> BaseException:
+    """Return an error that a procedure handles: one of Redis, or the end of a pause. Raise any other."""
     if isinstance(error, RedisError) or isinstance(step, Pause):
-        return procedure.throw(error)
+        return error
+    # The effect of an interrupted call is unknown.
     raise error
 
 
