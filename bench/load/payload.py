@@ -136,7 +136,7 @@ def v2_json_body(record: Record) -> bytes:
 
 
 def read_v2(body: bytes, head_length: int | None) -> Array:
-    """Return all numbers of a KServe v2 answer, flat; strings (BYTES) are read as JSON."""
+    """Return all numbers of a KServe v2 answer, flat; strings (BYTES) are classes or JSON."""
     answer = json.loads(body[:head_length])
     offset, parts = head_length or 0, []
     for output in answer["outputs"]:
@@ -184,7 +184,8 @@ def _collect(value: object, collected: list[float]) -> None:
         try:
             parsed = json.loads(text.replace("][", "],["))
         except ValueError:
-            return
+            # A class of KServe is "value:index" or "value:index:label".
+            parsed = text.split(":")[:2] if ":" in text else text
         if not isinstance(parsed, str):
             _collect(parsed, collected)
     elif isinstance(value, Mapping):

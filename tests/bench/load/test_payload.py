@@ -30,12 +30,12 @@ def test_binary_and_json_answers_of_kserve_read_the_same():
     assert binary.tolist() == payload.read_v2(json.dumps(plain).encode(), None).tolist() == [1, 2]
 
 
-def test_strings_of_kserve_are_read_as_json():
-    texts = [b"[[3,0.5]]", b"[]"]
+def test_strings_of_kserve_are_read_as_classes_or_json():
+    texts = [b"[[3,0.5]]", b"[]", b"0.25:7", b"a:b"]
     raw = b"".join(len(text).to_bytes(4, "little") + text for text in texts)
-    head = {"outputs": [{"name": "y", "datatype": "BYTES", "shape": [2], "parameters": {"binary_data_size": len(raw)}}]}
+    head = {"outputs": [{"name": "y", "datatype": "BYTES", "shape": [4], "parameters": {"binary_data_size": len(raw)}}]}
     text = json.dumps(head).encode()
-    assert payload.read_v2(text + raw, len(text)).tolist() == [3, 0.5]
+    assert payload.read_v2(text + raw, len(text)).tolist() == [3, 0.5, 0.25, 7]
 
 
 @pytest.mark.parametrize(
