@@ -66,17 +66,15 @@ def _of_file(path: Path) -> tuple[Source, Source]:
     """Return the options of the file's section `http`, and those that the keys of the job imply."""
     section: dict[str, Given] = {}
     job: dict[str, Given] = {}
-    for name, value, place in yaml_file.read(path):
-        prefix, dot, inner = name.partition(".")
+    for name, (value, place) in yaml_file.read(path):
         if value is None:
             continue
         if option := _JOB_KEYS.get(name.lower()):
             job.setdefault(option, Given(str(value), place))
         elif name.lower() == yaml_file.FRONT_END:
             raise SettingsError(f"{place}: {name} is not a mapping; expected options, such as port: 10020")
-        elif prefix == yaml_file.FRONT_END and dot:
-            key = sources.key_of(HttpOptions, inner, original_keys.SPELLINGS)
-            if key is None:
-                raise sources.unknown(HttpOptions, place, name, "is not an option")
+        elif name.startswith(f"{yaml_file.FRONT_END}."):
+            option = name.partition(".")[2]
+            key = sources.key_of(HttpOptions, option, f"{place}: {name} is not an option", original_keys.SPELLINGS)
             section[key] = Given(value, place)
     return Source(HttpOptions, section), Source(HttpOptions, job)

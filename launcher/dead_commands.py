@@ -51,21 +51,46 @@ def commands(read: Callable[[Path], Config], default_job: Callable[[Config, Path
     def list_(job: ListedJob = None, as_json: AsJson = False, config_path: ConfigPath = _PATH) -> None:
         """List the requests that were given up, the oldest first."""
         with opened(config_path, job) as letters:
-            _list(letters, as_json)
+            rows = [summary(letter_id, letter) for letter_id, letter in letters.all().items()]
+        if as_json:
+            print(json.dumps(rows, indent=2))
+        elif rows:
+            table = Table(*rows[0], box=None, header_style="bold")
+            for row in rows:
+                table.add_row(*(printable(str(value)) for value in row.values()))
+            console.print(table)
+        else:
+            console.print(f"Job {letters.job} has no dead letters.")
 
     @app.command("show")
     def show(letter_id: Id, job: JobName = None, as_json: AsJson = False, config_path: ConfigPath = _PATH) -> None:
         """Show a dead letter: error, traceback, and the inputs of its payload."""
         with opened(config_path, job) as letters:
-            _show(letters, letter_id, as_json)
+            shown = details(letter_id, letters.get(letter_id))
+        if as_json:
+            print(json.dumps(shown, indent=2))
+            return
+        inputs = shown.pop("inputs") or ()
+        for key, value in shown.items():
+            first, *others = map(printable, str(value).splitlines() or [""])
+            console.print("\n".join([f"{key:>9}  {first}", *(f"{'':>9}  {line}" for line in others)]))
+        for text in [inputs] if isinstance(inputs, str) else map(_line, inputs):
+            console.print(f"{'input':>9}  {printable(text)}")
 
     @app.command("requeue")
     def requeue(
         letter_ids: Ids = None, everything: All = False, job: JobName = None, config_path: ConfigPath = _PATH
     ) -> None:
         """Queue requests again under their uri; remove their letters and the errors that answered them."""
+        refused = []
         with opened(config_path, job) as letters:
-            _requeue(letters, _chosen(letters, letter_ids, everything))
+            for letter_id in _chosen(letters, letter_ids, everything):
+                try:
+                    console.print(f"Queued {letter_id} again as {letters.requeue(letter_id)}.")
+                except LaunchError as error:
+                    refused.append(str(error))
+        if refused:
+            raise LaunchError("\n".join(refused))
 
     @app.command("purge")
     def purge(
@@ -77,54 +102,12 @@ def commands(read: Callable[[Path], Config], default_job: Callable[[Config, Path
     ) -> None:
         """Remove dead letters for good."""
         with opened(config_path, job) as letters:
-            _purge(letters, _chosen(letters, letter_ids, everything), yes)
+            chosen = _chosen(letters, letter_ids, everything)
+            if chosen and not yes:
+                typer.confirm(f"Remove {len(chosen)} dead letters of job {letters.job} for good?", abort=True)
+            console.print(f"Removed {letters.purge(chosen)} dead letters of job {letters.job}.")
 
     return app
-
-
-def _list(letters: DeadLetters, as_json: bool) -> None:
-    rows = [summary(letter_id, letter) for letter_id, letter in letters.all().items()]
-    if as_json:
-        print(json.dumps(rows, indent=2))
-    elif rows:
-        table = Table(*rows[0], box=None, header_style="bold")
-        for row in rows:
-            table.add_row(*(printable(str(value)) for value in row.values()))
-        console.print(table)
-    else:
-        console.print(f"Job {letters.job} has no dead letters.")
-
-
-def _show(letters: DeadLetters, letter_id: str, as_json: bool) -> None:
-    shown = details(letter_id, letters.get(letter_id))
-    if as_json:
-        print(json.dumps(shown, indent=2))
-        return
-    inputs = shown.pop("inputs") or ()
-    for key, value in shown.items():
-        first, *others = map(printable, str(value).splitlines() or [""])
-        console.print("\n".join([f"{key:>9}  {first}", *(f"{'':>9}  {line}" for line in others)]))
-    for text in [inputs] if isinstance(inputs, str) else map(_line, inputs):
-        console.print(f"{'input':>9}  {printable(text)}")
-
-
-def _requeue(letters: DeadLetters, letter_ids: list[str]) -> None:
-    refused = []
-    for letter_id in letter_ids:
-        try:
-            entry_id = letters.requeue(letter_id)
-        except LaunchError as error:
-            refused.append(str(error))
-        else:
-            console.print(f"Queued {letter_id} again as {entry_id}.")
-    if refused:
-        raise LaunchError("\n".join(refused))
-
-
-def _purge(letters: DeadLetters, letter_ids: list[str], yes: bool) -> None:
-    if letter_ids and not yes:
-        typer.confirm(f"Remove {len(letter_ids)} dead letters of job {letters.job} for good?", abort=True)
-    console.print(f"Removed {letters.purge(letter_ids)} dead letters of job {letters.job}.")
 
 
 def _chosen(letters: DeadLetters, letter_ids: list[str] | None, everything: bool) -> list[str]:

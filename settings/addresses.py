@@ -80,7 +80,9 @@ def flink_url(text: str) -> str:
     """
     url = _split(text.strip(), ("http", "https"))
     _check_query(url.query, frozenset())
-    return f"{url.scheme}://{Address(url.hostname or '', url.port or 8081)}{url.path.rstrip('/')}"
+    # Flink's client takes no IPv6 address.
+    host = "localhost" if url.hostname == "::1" else url.hostname or ""
+    return f"{url.scheme}://{Address(host, url.port or 8081)}{url.path.rstrip('/')}"
 
 
 def redacted(url: str) -> str:

@@ -41,18 +41,14 @@ class Given(NamedTuple):
 
 
 class Settings(BaseSettings):
-    """Base class of settings; their keys are flat camelCase, as the original's.
-
-    Attributes:
-        replaced_by: By key, the keys that say the same. A key of a source does not count if one of those that replace
-            it is in a source that comes before.
-    """
+    """Base class of settings; their keys are flat camelCase, as the original's."""
 
     model_config = SettingsConfigDict(
         alias_generator=to_camel, extra="forbid", frozen=True, hide_input_in_errors=True, protected_namespaces=()
     )
 
     replaced_by: ClassVar[Mapping[str, frozenset[str]]] = {}
+    """By key, the keys that replace it: it does not count if a source before its own has one of them."""
 
     @classmethod
     def settings_customise_sources(
@@ -76,7 +72,7 @@ class Source(PydanticBaseSettingsSource):
     def __init__(self, kind: type[Settings], given: Mapping[str, Given]) -> None:
         super().__init__(kind)
         self.given = given
-        self._replaced_by = kind.replaced_by
+        self._replaced_by = kind.replaced_by  # `settings_cls` of the base class has no such attribute for mypy.
 
     def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
         """Return value and key of a field, and that the value is no JSON to decode."""

@@ -13,23 +13,24 @@ from pydantic.fields import FieldInfo
 from cluster_serving.settings.model import Given, Settings, SettingsError, Source, is_secret, keys
 
 
-def key_of(kind: type[Settings], name: str, spellings: Mapping[str, str] | None = None) -> str | None:
-    """Return the key that a name in any case means; None if it means no key.
+def key_of(kind: type[Settings], name: str, complaint: str, spellings: Mapping[str, str]) -> str:
+    """Return the key that a name in any case means.
 
     Args:
         kind: The settings.
         name: The name.
+        complaint: Message about an unknown name; the key that was probably meant is added to it.
         spellings: Further names, in lower case, and their keys.
+
+    Raises:
+        SettingsError: If the name is no key.
     """
-    return (dict(spellings or {}) | {key.lower(): key for key in keys(kind)}).get(name.lower())
-
-
-def unknown(kind: type[Settings], place: str, name: str, complaint: str) -> SettingsError:
-    """Return the error for a name that is no key, with the key that was probably meant."""
-    canonical = {key.lower(): key for key in keys(kind)}
-    close = difflib.get_close_matches(name.rpartition(".")[2].lower(), canonical, n=1)
-    remedy = f"did you mean {canonical[close[0]]}?" if close else f"known are {', '.join(canonical.values())}"
-    return SettingsError(f"{place}: {name} {complaint}; {remedy}")
+    known = {key.lower(): key for key in keys(kind)}
+    if key := known.get(name.lower()) or spellings.get(name.lower()):
+        return key
+    close = difflib.get_close_matches(name.lower(), known, n=1)
+    remedy = f"did you mean {known[close[0]]}?" if close else f"known are {', '.join(known.values())}"
+    raise SettingsError(f"{complaint}; {remedy}")
 
 
 def variable_of(kind: type[Settings], key: str) -> str:

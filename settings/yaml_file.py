@@ -4,35 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
 from yaml.reader import ReaderError
 
 from cluster_serving.settings import original_keys
 from cluster_serving.settings.addresses import redacted
-from cluster_serving.settings.model import SettingsError
+from cluster_serving.settings.model import Given, SettingsError
 
 FRONT_END = "http"
 """Section of the file with the options of the HTTP front end."""
 
 
-class Entry(NamedTuple):
-    """A key of the file.
-
-    Attributes:
-        name: The key as it is written; `http.port` in the section of the front end.
-        value: Its value.
-        place: File and line, for messages.
-    """
-
-    name: str
-    value: Any
-    place: str
+Entry = tuple[str, Given]
+"""Key, as it is written in the file, and value; the key `port` in the section of the front end is `http.port`."""
 
 
 def read(path: Path, text: str | None = None, warn: Callable[[str], None] = lambda _: None) -> list[Entry]:
-    """Read the keys of a file; nested keys of the original's early versions get their present names.
+    """Return the keys of a file and their values; nested keys of early versions get their present names.
 
     Args:
         path: The file.
@@ -71,38 +61,37 @@ class _Reader:
             if name == original_keys.SPARK:
                 spark = place
             if name.lower() == FRONT_END and isinstance(node, yaml.MappingNode):
-                entries += [
-                    Entry(f"{FRONT_END}.{key}", self._value(inner), line) for key, inner, line in self._pairs(node)
-                ]
+                pairs = self._pairs(node)
+                entries += [(f"{FRONT_END}.{key}", Given(self._value(inner), line)) for key, inner, line in pairs]
             elif name not in original_keys.SECTIONS or (isinstance(node, yaml.ScalarNode) and node.value):
-                entries.append(Entry(name, self._value(node), place))
+                entries.append((name, Given(self._value(node), place)))
             elif isinstance(node, yaml.MappingNode):
                 for key, inner, line in self._pairs(node):
-                    self._translate(Entry(f"{name}.{key}", self._value(inner), line), entries, renamed)
+                    self._translate(f"{name}.{key}", Given(self._value(inner), line), entries, renamed)
         if spark:
-            given = {entry.name.lower() for entry in entries if entry.value}
-            implied = {key: value for key, value in original_keys.IMPLIED.items() if key.lower() not in given}
-            entries = [entry for entry in entries if entry.name not in implied]
-            entries += [Entry(key, value, spark) for key, value in implied.items()]
+            known = {key.lower() for key, given in entries if given.value}
+            implied = {key: value for key, value in original_keys.IMPLIED.items() if key.lower() not in known}
+            entries = [(key, given) for key, given in entries if key not in implied]
+            entries += [(key, Given(value, spark)) for key, value in implied.items()]
             renamed += [f"{key}: {value} (implied by {original_keys.SPARK})" for key, value in implied.items()]
         if renamed:
             warn(f"{self._path} has nested keys of an early version; write instead: {', '.join(renamed)}")
         return entries
 
-    def _translate(self, nested: Entry, entries: list[Entry], renamed: list[str]) -> None:
+    def _translate(self, name: str, nested: Given, entries: list[Entry], renamed: list[str]) -> None:
         try:
-            present = original_keys.translate(nested.name, nested.value)
+            present = original_keys.translate(name, nested.value)
         except KeyError:
             # Left to the check of the keys, as the front end reads three of them alone.
-            entries.append(nested)
+            entries.append((name, nested))
             return
         except ValueError as error:
-            raise SettingsError(f"{nested.place}: {nested.name}: {error}") from None
+            raise SettingsError(f"{nested.place}: {name}: {error}") from None
         if present is not None:
             key, value = present
-            entries.append(Entry(key, value, nested.place))
+            entries.append((key, Given(value, nested.place)))
             written = redacted(value) if key == "redisUrl" and isinstance(value, str) else value
-            renamed.append(f"{key}: {written} (was {nested.name})")
+            renamed.append(f"{key}: {written} (was {name})")
 
     def _pairs(self, node: yaml.Node | None) -> list[tuple[str, yaml.Node, str]]:
         if node is None:

@@ -58,26 +58,24 @@ def _checked_keys(entries: list[yaml_file.Entry], warn: Callable[[str], None]) -
         SettingsError: If a key is unknown, is given twice, or asks for what this product does not do.
     """
     given: dict[str, Given] = {}
-    places: dict[str, str] = {}
-    for name, value, place in entries:
-        if name.lower().partition(".")[0] == yaml_file.FRONT_END:
+    for name, (value, place) in entries:
+        key = name.lower()
+        if key.partition(".")[0] == yaml_file.FRONT_END:
             continue
-        key = sources.key_of(Config, name) or name.lower()
-        if key in places:
-            raise SettingsError(f"{place}: {name} is given a second time; first in {places[key]}")
-        places[key] = place
-        if key in original_keys.WITHOUT_EFFECT:
+        original = key in original_keys.WITHOUT_EFFECT
+        if not original:
+            nested = ", nor one of the original's" if "." in name else ""
+            key = sources.key_of(Config, name, f"{place}: {name} is not a key of this file{nested}", {})
+        if key in given:
+            raise SettingsError(f"{place}: {name} is given a second time; first in {given[key].place}")
+        given[key] = Given(value, place)
+        if original:
             only = original_keys.WITHOUT_EFFECT[key]
-            if value is not None and only is not None and value != only:
+            if None not in (value, only) and value != only:
                 remedy = "; for TLS, set redisUrl: rediss://host:port" if "secure" in key else ""
                 raise SettingsError(f"{place}: {name} is {shown(key, FieldInfo(), value)}; expected {only}{remedy}")
             warn(f"{place}: {name} has no effect")
-        elif key not in keys(Config):
-            original = ", nor one of the original's" if "." in name else ""
-            raise sources.unknown(Config, place, name, f"is not a key of this file{original}")
-        elif value is not None:
-            given[key] = Given(value, place)
-    return given
+    return {key: entry for key, entry in given.items() if key in keys(Config) and entry.value is not None}
 
 
 def _warn_of_mistyped(warn: Callable[[str], None]) -> None:

@@ -123,11 +123,7 @@ class FlinkCluster:
     def _start(self) -> None:
         self._say(f"Starting Flink on port {self.address.port}")
         _stop_processes(self.home.path)
-        ports: dict[str, object] = {"rest.port": self.address.port, "jobmanager.rpc.port": _free_port()}
-        if ":" in self.address.host:
-            # The packaged `localhost` is IPv4's loopback.
-            ports |= {"rest.address": self.address.host, "rest.bind-address": self.address.host}
-        self._prepare(ports)
+        self._prepare({"rest.port": self.address.port, "jobmanager.rpc.port": _free_port()})
         (self.home.path / "code").write_text(_code(), "utf8")
         # The TaskManager starts at once: it tries until the JobManager answers.
         self._spawn("jobmanager")

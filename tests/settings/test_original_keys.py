@@ -64,6 +64,7 @@ def test_what_the_earliest_versions_did_without_being_told_holds(tmp_path, top):
     ("text", "message"),
     [
         ("model:\n  pth: m\n", r"line 2: model\.pth is not a key"),
+        ("redis:\n  jobName: m\n", r"line 2: redis\.jobName is not a key"),
         ("model:\n  path: m\nmodelPath: n\n", "line 3: modelPath is given a second time"),
         ("model:\n  path: m\nparams:\n  core_number: many\n", "line 4: coreNumberPerMachine is 'many'"),
         ("model:\n  path: m\nsecure:\n  secure_enabled: true\n", "rediss://"),

@@ -158,6 +158,7 @@ def test_keys_of_the_original_without_effect_are_accepted_with_a_warning(read):
         ("redisUrl: redis+cluster://h:1,i\njobName: '{a}'", "redis_url", "redis+cluster://h:1,i"),
         ("inferenceTimeout: 2", "inference_timeout", 2),
         ("flinkRestUrl: h:1", "flink_rest_url", "http://h:1"),
+        ("flinkRestUrl: '[::1]:1'", "flink_rest_url", "http://localhost:1"),
     ],
 )
 def test_values_are_understood_in_all_their_forms(read, line, attribute, value):
