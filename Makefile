@@ -19,7 +19,7 @@ stop:  ## Stop what quickstart started
 
 # Such as: make test-fast TESTS="tests/job -k batch"
 test-fast: .venv/dev .venv/installed  ## Run the tests that need no Flink, engine, browser or fuzzer (under 3 minutes)
-	@$(BIN)/python -m pytest -n $(WORKERS) -m "not (flink or engine or browser or fuzz)" $(TESTS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --fast $(TESTS)
 
 # One worker runs the tests of the Flink cluster while another runs those of the engines (tests/support/markers.py).
 test: .venv/dev .venv/installed  ## Run all tests, against a real Redis and a real Flink cluster

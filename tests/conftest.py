@@ -23,6 +23,21 @@ settings.register_profile("default", deadline=None)
 settings.load_profile("default")
 
 
+def pytest_addoption(parser):
+    parser.addoption("--fast", action="store_true", help=f"run the fast tests: {markers.FAST}")
+
+
+def pytest_configure(config):
+    if config.getoption("fast"):
+        config.option.markexpr = markers.FAST
+
+
+def pytest_ignore_collect(collection_path, config):
+    # No test of such a file is fast, and importing its engine takes seconds.
+    is_engine = config.getoption("fast") and collection_path.suffix == ".py" and markers.loads_engine(collection_path)
+    return True if is_engine else None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     for item in items:

@@ -1,6 +1,5 @@
 """Markers that follow from what a test uses; `make test-fast` leaves out the tests that have one."""
 
-import inspect
 import re
 from functools import cache
 from pathlib import Path
@@ -9,6 +8,8 @@ import pytest
 from hypothesis import is_hypothesis_test
 
 SUPPORT = Path(__file__).parent
+
+FAST = "not (flink or engine or browser or fuzz)"
 
 # Fixture → marker of the tests that use it.
 FIXTURES = {"cluster": "flink", "own_cluster": "flink", "chromium": "browser"}
@@ -27,7 +28,7 @@ def mark(item):
         item.add_marker(FIXTURES[fixture])
     if loads_engine(item.path):
         item.add_marker("engine")
-    if is_hypothesis_test(item.obj) or "schemathesis" in inspect.getsource(item.obj):
+    if is_hypothesis_test(item.obj) or "schemathesis.cli" in item.obj.__code__.co_consts:
         item.add_marker("fuzz")
     if "cluster" in item.fixturenames:
         item.add_marker(pytest.mark.xdist_group("cluster"))
