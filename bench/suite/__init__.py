@@ -1,1 +1,1 @@
-"""The project's own benchmark: what `make bench` measures."""
+"""The project's own benchmark, run by `make bench`."""
