@@ -25,9 +25,9 @@ from cluster_serving.protocol.inputs import Array, Image, Input, SparseTensor
 from cluster_serving.protocol.original import arrow as original_arrow
 from cluster_serving.protocol.original import image_stream
 from cluster_serving.protocol.results import decode_result
-from tests.support import direct, doubled, row_means, twice
-from tests.support.compatibility import CLIENTS, ENGINES, FILTERS, IMAGES, KINDS, Excluded, document, excluded
+from tests.support.compatibility import CLIENTS, FILTERS, IMAGES, KINDS, Excluded, document, excluded
 from tests.support.early_arrow import reframed
+from tests.support.engines import ENGINES, HEIGHT, WIDTH
 
 COUNTS = (1, 3, 32)
 SHAPE = (3, 1)  # as its doubling is a vector and a table at once, every filter fits
@@ -60,14 +60,15 @@ def models(tmp_path_factory):
     @cache
     def folder(engine: str, model: str, shape: tuple[int, ...] = SHAPE) -> Path:
         path = root / engine / f"{model}{len(shape)}"
+        saver = ENGINES[engine]
         if model == "image":
-            row_means.SAVERS[engine](path)
+            saver.save_row_means(path)
         elif model == "number":
-            doubled.SAVERS[engine](path)
-        elif (engine, model) == ("Keras", "str"):
-            save_keras_words(path, shape)
+            saver.save_doubled(path)
+        elif model == "str" and saver.save_words:
+            saver.save_words(path, shape)
         else:
-            twice.ENGINES[engine][0](path, model, shape)
+            saver.save_twice(path, model, shape)
         return path
 
     @cache
@@ -84,7 +85,7 @@ def models(tmp_path_factory):
             shape = SHAPE if table or kind != "strings" else SHAPE[:1]
             path = folder(engine, DTYPES.get(kind, "float32"), shape)
             records, batch = tensors(kind, shape)
-        return Case(path, records, direct.call(engine, path, batch, "y"), batch.shape[1:], {})
+        return Case(path, records, np.asarray(ENGINES[engine].call(path, batch, "y")), batch.shape[1:], {})
 
     return case
 
@@ -117,7 +118,7 @@ def tensors(kind: str, shape: tuple[int, ...]) -> tuple[list[Input], Array]:
 def images(kind: str, layout: str) -> tuple[list[Input], Array]:
     records, decoded = [], []
     for number in range(32):
-        pixels = np.random.default_rng(number).integers(0, 256, (row_means.HEIGHT, row_means.WIDTH, 3), "u1")
+        pixels = np.random.default_rng(number).integers(0, 256, (HEIGHT, WIDTH, 3), "u1")
         data = encoded(kind, pixels)
         image = cv2.imdecode(np.frombuffer(data, "u1"), cv2.IMREAD_COLOR).astype("f4")
         decoded.append(image if layout == "HWC" else image.transpose(2, 0, 1))
@@ -139,17 +140,6 @@ def encoded(kind: str, pixels: Array) -> bytes:
         pixels = pixels.astype("u2") * 257
     suffix = {"JPEG": ".jpg", "BMP": ".bmp", "WebP": ".webp", "TIFF": ".tiff"}.get(kind, ".png")
     return cv2.imencode(suffix, pixels)[1].tobytes()
-
-
-def save_keras_words(folder: Path, shape: tuple[int, ...]) -> None:
-    """`x` str [?, *shape] → `y` int64 [?, *shape]; Keras can look words up, but not repeat them."""
-    import keras
-
-    from tests.support import model_zoo
-
-    x = keras.Input(shape, dtype="string", name="x")
-    lookup = keras.layers.StringLookup(vocabulary=[f"word {number} ü" for number in range(0, 250, 2)], name="y")
-    model_zoo.save_keras(folder, keras.Model(x, lookup(x)))
 
 
 # The requests of each client, and the results as it reads them

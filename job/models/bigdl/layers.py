@@ -275,7 +275,7 @@ def _function(function: Layer) -> Callable[[Module], Layer]:
     return lambda module: function
 
 
-_same = _function(lambda x: x)
+_identity = _function(lambda x: x)
 
 LAYERS: dict[str, Callable[[Module], Layer]] = {
     "Sequential": _sequential,
@@ -301,8 +301,8 @@ LAYERS: dict[str, Callable[[Module], Layer]] = {
     "Sigmoid": _function(torch.sigmoid),
     "SoftMax": _function(_over_classes(torch.softmax)),
     "LogSoftMax": _function(_over_classes(torch.log_softmax)),
-    "Dropout": _same,
-    "Identity": _same,
-    "Input": _same,
+    "Dropout": _identity,
+    "Identity": _identity,
+    "Input": _identity,
 }
 """Scala class → function that makes the layer from a module."""

@@ -8,7 +8,7 @@ import pytest
 from cluster_serving.job.models import load_model
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import InferenceFailed
-from tests.support.twice import ENGINES
+from tests.support.engines import ENGINES
 
 VALUES = {
     "float32": [[0.5, -2.25, np.inf], [np.nan, 1e-38, 3.0]],
@@ -21,9 +21,9 @@ VALUES = {
 SMALL = [[(1 << 31) - 1, -(1 << 31), 0], [1, 2, 3]]
 
 
-@pytest.mark.parametrize(("engine", "dtype"), [(e, d) for e, (_, dtypes) in ENGINES.items() for d in dtypes])
+@pytest.mark.parametrize(("engine", "dtype"), [(name, d) for name, e in ENGINES.items() for d in e.dtypes])
 def test_values_pass_unchanged(tmp_path, engine, dtype):
-    ENGINES[engine][0](tmp_path, dtype)
+    ENGINES[engine].save_twice(tmp_path, dtype, (3,))
     model = load_model(ModelOptions(str(tmp_path)))
     assert model.engine == engine
     if model.inputs[0].dtype:
@@ -41,7 +41,7 @@ def test_values_pass_unchanged(tmp_path, engine, dtype):
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_other_dtypes_are_not_cast_silently(tmp_path, engine):
-    ENGINES[engine][0](tmp_path, "float32")
+    ENGINES[engine].save_twice(tmp_path, "float32", (3,))
     model = load_model(ModelOptions(str(tmp_path), input_shapes=((3,),)))
     for dtype in ("float64", "int32", "uint8", "object"):
         with pytest.raises(InferenceFailed, match=f"input '.*' is {dtype}; the model expects .*: float32"):

@@ -17,12 +17,12 @@ from cluster_serving.job.models import load_model
 from cluster_serving.job.models.openvino.ir import OpenVINOModel
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import InferenceFailed, ModelError
-from tests.support import direct, model_zoo
+from tests.support import model_zoo
+from tests.support.engines import ENGINES
 
 X = np.arange(64, dtype=np.float32)[np.newaxis] / 64
 # OpenVINO computes in bfloat16 where the processor can; its probabilities are then off by 0.01.
 TOLERANCE = {"atol": 0.02}
-MODEL_FILES = ("*.xml", "*.pb", "*.meta", "*.keras", "*.pt", "*.pt2", "*.onnx", "*.caffemodel", "*.model")
 
 
 @pytest.mark.parametrize("batch", [1, 3, 32])
@@ -39,7 +39,8 @@ def test_the_answer_is_that_of_the_network(digits_folder, batch):
 def test_the_answer_is_exactly_that_of_the_engine_called_directly(digits_folder, batch):
     x = model_zoo.digits_data()[0][:batch]
     (answer,) = load_model(ModelOptions(str(digits_folder))).predict([x])
-    np.testing.assert_allclose(answer, direct.call(digits_folder.name, digits_folder, x), rtol=1e-5, atol=1e-6)
+    expected = ENGINES[digits_folder.name].call(digits_folder, x, "probabilities")
+    np.testing.assert_allclose(answer, np.asarray(expected), rtol=1e-5, atol=1e-6)
 
 
 def test_a_loaded_model_says_what_it_takes(digits_folder):
@@ -99,7 +100,7 @@ def test_a_name_that_the_model_lacks_is_refused_with_those_it_has(digits_folder)
 def test_a_damaged_file_is_refused_with_its_name(digits_folder, tmp_path, content):
     folder = tmp_path / "damaged"
     shutil.copytree(digits_folder, folder)
-    file = next(path for pattern in MODEL_FILES for path in folder.glob(pattern))
+    file = next(folder.glob(ENGINES[digits_folder.name].model_file))
     for path in (file, *folder.glob("fingerprint.pb")):
         path.write_bytes(content)
     file = folder / "saved_model.pb" if (folder / "saved_model.pb").exists() else file
