@@ -38,8 +38,8 @@ class HttpOptions(Settings):
     secure_port: int = _option(10023, "Port for HTTPS; 0 for any free one.", ge=0, le=65535)
     https_key_store_path: str = _option("", "PKCS12 file with the certificate and its private key.")
     https_key_store_token: SecretStr = _option("", "Password of that file.")
-    https_certificate_path: str = _option("", "Instead of the PKCS12 file: PEM file of the certificate chain,")
-    https_private_key_path: str = _option("", "and PEM file of its private key.")
+    https_certificate_path: str = _option("", "PEM file of the certificate chain, instead of the PKCS12 file.")
+    https_private_key_path: str = _option("", "PEM file of the private key of httpsCertificatePath.")
     grpc_enabled: bool = _option(True, "false: no gRPC.")
     grpc_compression: bool = _option(
         False,
@@ -48,7 +48,9 @@ class HttpOptions(Settings):
     grpc_port: int = _option(8980, "Port for gRPC, with TLS if httpsEnabled; 0 for any free one.", ge=0, le=65535)
 
     redis_url: str = _option(
-        "", "Redis of the jobs, such as redis://user:password@host:port/db; instead of the next two.", repr=False
+        "",
+        "Redis of the jobs, such as redis://user:password@host:port/db; or redisHost and redisPort.",
+        repr=False,
     )
     redis_host: str = _option("localhost", "Host of Redis.", min_length=1)
     redis_port: int = _option(6379, "Port of Redis.", ge=1, le=65535)
@@ -72,16 +74,16 @@ class HttpOptions(Settings):
     )
 
     parallelism: int = _option(1000, "Most instances in flight; further ones wait.", ge=1)
-    time_window: int = _option(0, "Milliseconds for which instances are gathered, to go to Redis together.", ge=0)
+    time_window: int = _option(0, "Milliseconds for which instances are gathered, to be sent together.", ge=0)
     count_window: int = _option(
-        56, "Most instances that are gathered, 0 for any number; with a timeWindow of 0 they never are.", ge=0
+        56, "Most instances that are gathered, 0 for any number; none are with a timeWindow of 0.", ge=0
     )
     token_bucket_enabled: bool = _option(False, "true: limit the rate of requests.")
     tokens_per_second: float = _option(100, "Requests a second, for each API key, or for all if there are none.", gt=0)
-    token_acquire_timeout: int = _option(100, "Milliseconds that a request waits for its turn at most.", ge=0)
+    token_acquire_timeout: int = _option(100, "Most milliseconds that a request waits for its turn.", ge=0)
 
     request_timeout: int = _option(
-        30_000, "Milliseconds that a request may take; the header X-Timeout-Ms asks for less.", ge=1
+        30_000, "Milliseconds that a request may take; the header X-Timeout-Ms sets fewer.", ge=1
     )
     max_body_bytes: int = _option(64 << 20, "Most bytes in the body of a request.", ge=1)
     max_instances: int = _option(1000, "Most instances in a request.", ge=1)
@@ -90,21 +92,19 @@ class HttpOptions(Settings):
     header_timeout: float = _option(10.0, "Seconds within which the headers of a request must arrive.", gt=0)
     body_timeout: float = _option(60.0, "Seconds within which the body of a request must arrive.", gt=0)
     keep_alive_timeout: int = _option(75, "Seconds that an idle connection is kept.", ge=0)
-    shutdown_timeout: int = _option(20, "Seconds to answer what was accepted, once told to stop.", ge=1)
+    shutdown_timeout: int = _option(20, "Seconds to answer the accepted requests after a signal to stop.", ge=1)
 
     api_keys_file: str = _option("", "File of hashed API keys, from `cluster-serving-http hash-key`; empty: no keys.")
     model_secure_enabled: bool | None = _option(
-        None, "Whether /model-secure takes secrets; empty: on the loopback interface, or with API keys."
+        None, "true: /model-secure takes secrets; empty: only on the loopback interface, or with API keys."
     )
     callback_hosts: Names = _option((), "Hosts that results may be posted to; empty: none.")
     cors_origins: Names = _option((), "Origins whose pages may use this server from a browser, or *; empty: none.")
     flink_ui_url: str = _option("", "Address of the Flink UI, to which the page /ui links; empty: no link.")
     access_log: bool = _option(False, "true: write a line per request, without payloads.")
 
-    canary_interval: float = _option(
-        2.0, "Seconds without an answer after which a request of zeros asks whether a job is alive.", gt=0
-    )
-    canary_timeout: float = _option(5.0, "Seconds after which a job that does not answer it is not ready.", gt=0)
+    canary_interval: float = _option(2.0, "Seconds without an answer after which a request of zeros tests a job.", gt=0)
+    canary_timeout: float = _option(5.0, "Seconds without an answer to it after which a job is not ready.", gt=0)
 
     @property
     def redis_address(self) -> str:

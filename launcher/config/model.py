@@ -57,7 +57,7 @@ class Config(Settings):
     job_name: str = _key(
         "serving_stream",
         "letters, digits, '_', '-' and '.', or {such a name} in braces",
-        "Name of the job: its Redis stream, its result keys, and the name in the Flink UI. Clients say "
+        "Name of the job: its Redis stream, its result keys, and the name in the Flink UI. Clients name it in "
         "InputQueue(name=...). Jobs of different names share one Redis and one Flink.",
         pattern=r"^([A-Za-z0-9_.-]+|\{[A-Za-z0-9_.-]+\})$",
     )
@@ -89,7 +89,7 @@ class Config(Settings):
     allow_pickle: bool = _key(
         False,
         _SWITCH,
-        "true: load PyTorch models that were pickled. That runs whatever code the file holds: for your own files only.",
+        "true: load PyTorch models that were pickled. Loading runs the code in the file, so trust only your own files.",
     )
     model_encrypted: bool = _key(
         False,
@@ -99,8 +99,8 @@ class Config(Settings):
     model_secret: SecretAndSalt = _key(
         "",
         "secret:salt, or empty",
-        "What the model's files are encrypted with, better in the environment variable CLUSTER_SERVING_MODEL_SECRET; "
-        "cluster-serving-start stores it in model_secured. Empty: somebody else does.",
+        "Key of the model's files, preferably in the environment variable CLUSTER_SERVING_MODEL_SECRET. "
+        "cluster-serving-start stores it in model_secured; empty: it is stored there in another way.",
         repr=False,
     )
     inputs: Names = _key("", _NAMES, "Inputs of the model to feed, in this order; empty: its own.")
@@ -108,7 +108,7 @@ class Config(Settings):
     input_shapes: Shapes = _key(
         [],
         "a list of shapes, such as [[3,224,224]]",
-        "Shape of each input of one record, without a batch dimension, for models that do not say (TorchScript).",
+        "Shape of each input of one record, without a batch dimension, for models that do not tell it (TorchScript).",
     )
     input_already_batched: bool = _key(
         False,
@@ -129,26 +129,26 @@ class Config(Settings):
         "HWC, CHW or empty",
         "Order of an image's axes; empty: as the model's shape says, else HWC for TensorFlow and CHW for the others.",
     )
-    image_scale: float = _key(1.0, "a number", "Pixels, from 0 to 255, are multiplied by this,", gt=0)
+    image_scale: float = _key(1.0, "a number", "Factor of the pixels, which are numbers from 0 to 255.", gt=0)
     image_mean: Channels = _key(
         [0],
         "a list of one number, or of three unless imageColor is GRAY",
-        "then this is subtracted, per channel or one for all,",
+        "Mean that is subtracted from the scaled pixels, per channel or one for all.",
     )
     image_std: Divisors = _key(
         [1],
         "a list of one number, or of three unless imageColor is GRAY, none of them 0",
-        "then they are divided by this, per channel or one for all.",
+        "Divisor of the result, per channel or one for all.",
     )
     max_image_pixels: int = _key(50_000_000, _COUNT, "Larger images are refused before they are decoded.", ge=1)
     record_encrypted: bool = _key(
-        False, _SWITCH, "true: images are encrypted by who sends them (docs/api-guide.md); others are refused."
+        False, _SWITCH, "true: clients encrypt their images (docs/api-guide.md); others are refused."
     )
     record_key: RecordKeyText = _key(
         "",
         "secret:salt, two texts of your own, or published; it cannot be empty if recordEncrypted is true",
-        "What images are encrypted with, better in the environment variable CLUSTER_SERVING_RECORD_KEY; published: the "
-        "one key in the source code of the original, for its clients. Everybody knows it, so it protects nothing.",
+        "Key of encrypted images, preferably in the environment variable CLUSTER_SERVING_RECORD_KEY. published: the "
+        "key in the source code of the original, for its clients; everybody knows it, so it protects nothing.",
         repr=False,
     )
     inference_timeout: float | None = _key(
@@ -161,8 +161,8 @@ class Config(Settings):
     post_processing: Filter = _key(
         "",
         "topN(n), pickTopN(n) or empty",
-        "What is kept of an output: topN(n) gives the n best classes with their values, pickTopN(n) the first n rows "
-        "of a table; empty: all of it.",
+        "Part of an output that is returned: topN(n) is the n best classes with their values, pickTopN(n) the first n "
+        "rows of a table; empty: all of it.",
     )
 
     max_batch_size: int = _key(32, _COUNT, "Most records in one batch.", ge=1)
@@ -180,7 +180,7 @@ class Config(Settings):
         "localhost:6379",
         "host:port, redis://user:password@host:port/db, rediss://... for TLS, redis+sentinel://host:port,.../service, "
         "or redis+cluster://host:port,... with a jobName in braces, such as '{serving_stream}'",
-        "Redis for requests and results, 6.2 or later. If nothing listens there and it is this machine, it is started.",
+        "Redis for requests and results, 6.2 or later. On this machine it is started if nothing listens there.",
         repr=False,
     )
     redis_timeout: int = _key(
@@ -189,20 +189,20 @@ class Config(Settings):
     redis_max_memory: Size = _key(
         "4g",
         f"{_BYTES}, at least 1m",
-        "Memory limit of the Redis that is started here; when it is reached, requests are refused.",
+        "Memory limit of the Redis that is started here; at the limit, requests are refused.",
         ge=1 << 20,
     )
     payload_folder: str = _key(
         "",
         "the path of a folder, none, or empty",
-        "Folder in which clients leave inputs of 64 KiB or more, instead of sending them through Redis, if they find "
-        "it under this path, too; empty: one beside the data of the Redis that is started here; none: they send all.",
+        "Folder for inputs of 64 KiB or more. Clients that find it under the same path leave such inputs there, "
+        "and not in Redis. Empty: a folder beside the data of the Redis that is started here; none: no folder.",
     )
     result_ttl: int = _key(3600, "a whole number of seconds, at least 1", "Seconds that a result is kept.", ge=1)
     claim_idle_time: int = _key(
         60,
         "a whole number of seconds, at least 1",
-        "Seconds after which the requests of a slot that went silent are given to another one.",
+        "Seconds after which the requests of a silent slot are given to another slot.",
         ge=1,
     )
     max_queue_length: int = _key(
@@ -215,14 +215,14 @@ class Config(Settings):
     request_deadline: int = _key(
         0,
         "a whole number of milliseconds, 0 for no limit",
-        "Milliseconds that a request may wait before it is computed, unless it says so itself (deadline). One that has "
-        "waited longer is dropped, and its client told; 0: none is.",
+        "Milliseconds that a request without a deadline of its own may wait before it is computed. A request that has "
+        "waited longer is dropped and answered with an error; 0: none is dropped.",
         ge=0,
     )
     max_deliveries: int = _key(
         3,
         _COUNT,
-        "A request is given up when the process that computes it has died this often; it goes to the stream "
+        "Deaths of the computing process after which a request is given up; the request goes to the stream "
         "<jobName>:dead.",
         ge=1,
     )
@@ -231,13 +231,13 @@ class Config(Settings):
     flink_rest_url: FlinkUrl = _key(
         "localhost:8081",
         "host:port",
-        "Flink's REST endpoint and UI. If nothing listens there and it is this machine, a cluster is started.",
+        "Flink's REST endpoint and UI. On this machine a cluster is started if nothing listens there.",
     )
     slots_per_task_manager: int = _key(
         8,
         _COUNT,
         "Task slots of each TaskManager that is started here; a job that needs more gets further TaskManagers. A "
-        "TaskManager is a process: its death costs no more than its slots.",
+        "TaskManager is a process: its death ends no more than its slots.",
         ge=1,
         le=1024,
     )
