@@ -29,7 +29,7 @@ from cluster_serving.frontend.server.responses import Json, error_response
 from cluster_serving.protocol.errors import ServingError
 
 _OPEN_PATHS = ("/", "/docs", "/openapi.json", "/json", "/bigdl", "/zoo-0.9", "/health/", "/v2/health/", *page.PATHS)
-"""Paths that need no API key: pages without data, and the question whether a server is alive, as probes have no key."""
+"""Paths that need no API key: pages without data, and health, as probes have no key."""
 
 
 def make(front: FrontEnd, ready: Callable[[list[str]], None]) -> HttpServer:
@@ -98,9 +98,11 @@ async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 - for the type checker
     path = request.url.path[:200]
     if error.status_code == 405:
-        answer = error_response(MethodNotAllowed(f"{request.method} is not for {path}"))
+        answer = error_response(
+            MethodNotAllowed(f"the method {request.method} is not allowed at {path}; /docs lists the API")
+        )
     elif error.status_code == 404:
-        answer = error_response(PathNotFound(f"there is nothing at {path}"))
+        answer = error_response(PathNotFound(f"there is no resource at {path}; /docs lists the API"))
     else:
         answer = Json({"error": error.detail, "code": ServingError.code}, error.status_code)
     answer.headers.update(error.headers or {})

@@ -1,4 +1,4 @@
-"""What the APIs of one front end share: options, models, the way to their jobs, admission and metrics."""
+"""Context that all APIs of a front end share: options, models, the way to their jobs, admission and metrics."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class Metrics:
                 ("http_waiting", "Instances that wait for a place in flight (parallelism).", ()),
                 ("http_open_requests", "Requests that are being answered.", ()),
                 ("queue_length", "Requests in the streams of a job.", _JOB),
-                ("ready", "Whether the job answers.", _JOB),
+                ("ready", "1 if the job answers, else 0.", _JOB),
             )
         }
 

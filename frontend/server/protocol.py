@@ -14,7 +14,7 @@ from cluster_serving.protocol.errors import ServingError
 
 _TOO_LARGE = HeadersTooLarge("the address and the headers of the request are too large (maxHeaderBytes)")
 _MALFORMED = MalformedHttp("the request is not HTTP/1.1")
-_FULL = Overloaded("there are as many connections as are taken (maxConnections)")
+_FULL = Overloaded("the front end has no room for another connection (maxConnections)")
 _REASONS = {400: b"Bad Request", 431: b"Request Header Fields Too Large"}
 
 

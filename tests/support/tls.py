@@ -15,7 +15,7 @@ from cryptography.x509.oid import NameOID
 
 def write_certificates(folder):
     """`ca.pem`, and `server.pem` with its key, for 127.0.0.1."""
-    now = datetime.datetime.now(datetime.UTC)
+    now = datetime.datetime.now().astimezone()
     authority, server = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test authority")])
 

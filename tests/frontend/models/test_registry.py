@@ -1,4 +1,4 @@
-"""What the front end knows of the models, with many who ask at once."""
+"""The registry of models, read once for many callers."""
 
 import asyncio
 
