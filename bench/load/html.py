@@ -7,7 +7,7 @@ from html import escape
 from typing import Any
 
 from cluster_serving.bench.load import charts
-from cluster_serving.bench.load.output import HEADS, cells, machine
+from cluster_serving.bench.load.output import HEADS, cells, label, machine
 from cluster_serving.bench.load.result import Result
 
 _STYLE = """
@@ -40,8 +40,7 @@ def page(results: Sequence[Result], facts: Mapping[str, Any]) -> str:
         }
         parts.append(charts.lines("Latency", latencies, "requests in flight", "ms", "xy"))
     for result in results:
-        label = _label(result)
-        parts.append(f"<h2>{escape(label)}</h2>")
+        parts.append(f"<h2>{escape(label(result))}</h2>")
         windows = {"answered": [(float(index + 1), rate) for index, rate in enumerate(result.windows)]}
         parts.append(charts.lines("Rate over time", windows, "window", "requests/s"))
         borders, counts = result.histogram["borders_ms"], result.histogram["counts"]
@@ -59,11 +58,6 @@ def page(results: Sequence[Result], facts: Mapping[str, Any]) -> str:
         f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head>'
         f"<body>{''.join(parts)}</body></html>\n"
     )
-
-
-def _label(result: Result) -> str:
-    how = f"{result.offered:g} requests/s" if result.mode == "open" else f"{result.concurrency} in flight"
-    return f"{result.mode}, {result.client} client, {how}"
 
 
 def _facts(facts: Mapping[str, Any]) -> str:

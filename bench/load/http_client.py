@@ -33,13 +33,13 @@ class Response:
     v2_length: int | None
 
 
-def encode_request(url: str, body: bytes, headers: Mapping[str, str], method: str = "POST") -> bytes:
-    """Return the bytes of a request."""
+def encode_request(url: str, body: bytes, headers: Mapping[str, str]) -> bytes:
+    """Return the bytes of a POST request."""
     parts = urlsplit(url)
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     fields = {"Host": parts.netloc, "Content-Length": str(len(body)), "Content-Type": "application/json", **headers}
     head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
-    return f"{method} {path} HTTP/1.1\r\n{head}\r\n".encode("latin1") + body
+    return f"POST {path} HTTP/1.1\r\n{head}\r\n".encode("latin1") + body
 
 
 class _Connection(asyncio.Protocol):

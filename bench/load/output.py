@@ -71,7 +71,7 @@ def table(results: Sequence[Result]) -> RenderableType:
     roles = sorted({role for result in results for role in result.cpu_seconds_per_1000})
     costs = Table("CPU s per 1,000 (peak MiB)", *roles, box=None, header_style="bold")
     for result in results:
-        costs.add_row(_label(result), *(_cost(result, role) for role in roles))
+        costs.add_row(label(result), *(_cost(result, role) for role in roles))
     parts: list[RenderableType] = [rates, "", costs]
     errors = {code: count for result in results for code, count in result.errors.items()}
     if errors:
@@ -92,8 +92,10 @@ def to_json(results: Sequence[Result], facts: Mapping[str, Any]) -> str:
     return json.dumps(document, indent=1, allow_nan=False)
 
 
-def _label(result: Result) -> str:
-    return f"{result.mode} {result.concurrency if result.mode != 'open' else format(result.offered, 'g')}"
+def label(result: Result) -> str:
+    """Return the name of a result: mode, client and load."""
+    load = f"{result.offered:g} requests/s" if result.mode == "open" else f"{result.concurrency} in flight"
+    return f"{result.mode}, {result.client} client, {load}"
 
 
 def _cost(result: Result, role: str) -> str:
@@ -111,7 +113,7 @@ def _job_table(results: Sequence[Result]) -> Table:
         if job := result.job:
             sizes = ", ".join(f"{bound}: {count}" for bound, count in job["batchSizes"].items())
             times = (f"{job[name]:,.2f}" for name in ("queueWaitMs", "inferenceMs", "writeMs"))
-            shown.add_row(_label(result), f"{job['batches']:,}", *times, f"{job['batchSize']:,.1f}", sizes)
+            shown.add_row(label(result), f"{job['batches']:,}", *times, f"{job['batchSize']:,.1f}", sizes)
     return shown
 
 

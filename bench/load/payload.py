@@ -101,21 +101,15 @@ def raw_body(record: Record) -> bytes:
     return value.data if isinstance(value, Image) else value.tobytes()
 
 
-def v2_body(record: Record, batched: bool = True) -> tuple[bytes, dict[str, str]]:
-    """Return body and headers of a KServe v2 request with binary tensors, which asks for binary outputs.
-
-    Args:
-        record: The inputs.
-        batched: The shape begins with a batch dimension of 1.
-    """
+def v2_body(record: Record) -> tuple[bytes, dict[str, str]]:
+    """Return body and headers of a KServe v2 request with a batch dimension of 1 and binary tensors both ways."""
     inputs, tail = [], b""
     for name, value in record.items():
         if isinstance(value, Image):
             # Triton expects a dimension beside the batch's.
             raw, code, shape = struct.pack("<I", len(value.data)) + value.data, "BYTES", [1, 1]
         else:
-            raw, code, shape = value.tobytes(), _V2_NAMES[value.dtype.name], list(value.shape)
-            shape = [1, *shape] if batched or not shape else shape
+            raw, code, shape = value.tobytes(), _V2_NAMES[value.dtype.name], [1, *value.shape]
         inputs.append({"name": name, "shape": shape, "datatype": code, "parameters": {"binary_data_size": len(raw)}})
         tail += raw
     head = json.dumps({"inputs": inputs, "parameters": {"binary_data_output": True}}).encode()

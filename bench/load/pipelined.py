@@ -12,14 +12,12 @@ from typing import Any
 
 from cluster_serving.bench.load import payload
 from cluster_serving.bench.load.recorder import Recorder
-from cluster_serving.bench.load.target import Endpoint, Failed
+from cluster_serving.bench.load.target import Endpoint, read_result
 from cluster_serving.client.subscription import RECHECK, new_channel, replies_in
 from cluster_serving.protocol.connection import connect
 from cluster_serving.protocol.entry import RESULT, request_fields
-from cluster_serving.protocol.errors import ServingError
-from cluster_serving.protocol.inputs import Array
 from cluster_serving.protocol.keys import result_key
-from cluster_serving.protocol.results import Fields, decode_result
+from cluster_serving.protocol.results import Fields
 from cluster_serving.protocol.scripts import flat
 
 _PIPELINE = 128
@@ -125,7 +123,7 @@ class _Pipeline:
             if b"code" in fields:
                 self._recorder.failed(uri, fields[b"code"].decode())
             else:
-                self._recorder.answered(uri, started, variant, lambda fields=fields: _read(fields))  # type: ignore[misc]
+                self._recorder.answered(uri, started, variant, lambda fields=fields: read_result(fields))  # type: ignore[misc]
 
     def _fetch(self, uris: Sequence[bytes]) -> dict[bytes, Fields]:
         with self._client.pipeline(transaction=False) as pipeline:
@@ -163,10 +161,3 @@ class _Connection:
         while self._unread:
             self._unread -= 1
             self._connection.read_response()
-
-
-def _read(fields: Fields) -> Array:
-    try:
-        return payload.numbers(decode_result(fields))
-    except ServingError as error:
-        raise Failed(error.code) from None

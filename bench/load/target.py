@@ -13,7 +13,7 @@ from cluster_serving.client.dispatcher import Dispatcher
 from cluster_serving.protocol.connection import connect_async
 from cluster_serving.protocol.errors import ResultTimeout, ServingError
 from cluster_serving.protocol.inputs import Array
-from cluster_serving.protocol.results import decode_result
+from cluster_serving.protocol.results import Fields, decode_result
 
 
 class Lost(Exception):
@@ -36,7 +36,6 @@ class Endpoint:
         records: The different requests.
         timeout: Seconds after which a request counts as lost.
         headers: Further HTTP headers.
-        batched: Tensors of `v2` have a batch dimension.
     """
 
     kind: str
@@ -45,7 +44,6 @@ class Endpoint:
     records: Sequence[Record]
     timeout: float = 30.0
     headers: Mapping[str, str] = field(default_factory=dict)
-    batched: bool = True
 
 
 class Target(Protocol):
@@ -90,14 +88,23 @@ class RedisTarget:
 
     def read(self, answer: object) -> Array:
         """See `Target`."""
-        try:
-            return payload.numbers(decode_result(answer))  # type: ignore[arg-type]
-        except ServingError as error:
-            raise Failed(error.code) from None
+        return read_result(answer)  # type: ignore[arg-type]
 
     async def close(self) -> None:
         """See `Target`."""
         await self._dispatcher.close()
+
+
+def read_result(fields: Fields) -> Array:
+    """Return all numbers of a result hash, flat.
+
+    Raises:
+        Failed: If the result is an error.
+    """
+    try:
+        return payload.numbers(decode_result(fields))
+    except ServingError as error:
+        raise Failed(error.code) from None
 
 
 class HttpTarget:
@@ -136,7 +143,7 @@ class HttpTarget:
 def _body(endpoint: Endpoint, record: Record) -> tuple[bytes, dict[str, str]]:
     headers = dict(endpoint.headers)
     if endpoint.kind == "v2":
-        body, v2_headers = payload.v2_body(record, endpoint.batched)
+        body, v2_headers = payload.v2_body(record)
         return body, headers | v2_headers
     if endpoint.kind == "raw":
         return payload.raw_body(record), {"Content-Type": "application/octet-stream"} | headers
