@@ -44,5 +44,6 @@ def loads_engine(path):
         if (file := pending.pop()) not in texts and file.is_file():
             texts[file] = file.read_text("utf8")
             names = (name for one, several in _SUPPORT.findall(texts[file]) for name in (one or several).split(", "))
-            pending += [SUPPORT / f"{name}.py" for name in names]
+            for name in names:
+                pending += [SUPPORT / f"{name}.py", *(SUPPORT / name).glob("*.py")]
     return any(map(_ENGINE.search, texts.values()))

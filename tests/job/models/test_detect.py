@@ -9,9 +9,19 @@ import pytest
 from cluster_serving.job.models import check, detect
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import EngineMissing, ModelError
-from tests.support.engines import ENGINES
 
-FOLDERS = {name: list(engine.files) for name, engine in ENGINES.items()}
+FOLDERS = {
+    "OpenVINO": ["net.xml", "net.bin"],
+    "TensorFlow": ["saved_model.pb", "variables/"],
+    "TensorFlow frozen graph": ["net.pb", "graph_meta.json"],
+    "TensorFlow checkpoint": ["net.ckpt.meta", "net.ckpt.index"],
+    "Keras": ["net.keras"],
+    "TorchScript": ["net.pt"],
+    "torch.export": ["net.pt2"],
+    "ONNX Runtime": ["net.onnx"],
+    "Caffe": ["net.prototxt", "net.caffemodel"],
+    "BigDL": ["net.model"],
+}
 
 
 def make(folder: Path, names: list[str]) -> Path:

@@ -28,8 +28,4 @@ def call(folder: Path, x: np.ndarray, output: str) -> Any:
     return x.mean(3) if x.ndim == 4 else np.concatenate([x, x], 1)
 
 
-ENGINES = {
-    "BigDL": Engine(
-        ("net.model",), "*.model", model_zoo.save_bigdl_digits, save_twice, ("float32",), save_row_means, call
-    )
-}
+ENGINES = {"BigDL": Engine("*.model", model_zoo.save_bigdl_digits, save_twice, ("float32",), save_row_means, call)}

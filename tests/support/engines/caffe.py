@@ -33,7 +33,6 @@ def call(folder: Path, x: np.ndarray, output: str) -> Any:
 
 ENGINES = {
     "Caffe": Engine(
-        ("net.prototxt", "net.caffemodel"),
         "*.caffemodel",
         model_zoo.save_caffe_digits,
         save_twice,

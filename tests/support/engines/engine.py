@@ -22,7 +22,6 @@ class Engine:
     """An engine, with functions that write models into a folder.
 
     Attributes:
-        files: Names of the files of a model, as `detect` has to find them; a folder ends with "/".
         model_file: Pattern of the file whose damage is noticed.
         save_digits: Write the digits network: `x` float32 [?, 64] → `probabilities` float32 [?, 10].
         save_twice: Write, for a folder, a dtype and a shape, `x` [?, *shape] → `y`, `x` concatenated with itself.
@@ -36,7 +35,6 @@ class Engine:
             `save_twice` takes strings, or no model does.
     """
 
-    files: tuple[str, ...]
     model_file: str
     save_digits: Callable[[Path], None]
     save_twice: Callable[[Path, str, Shape], None]

@@ -43,7 +43,5 @@ def call(folder: Path, x: np.ndarray, output: str) -> Any:
 
 
 ENGINES = {
-    "ONNX Runtime": Engine(
-        ("net.onnx",), "*.onnx", model_zoo.save_onnx_digits, save_twice, ALL, save_row_means, call, save_doubled
-    )
+    "ONNX Runtime": Engine("*.onnx", model_zoo.save_onnx_digits, save_twice, ALL, save_row_means, call, save_doubled)
 }

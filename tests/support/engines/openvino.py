@@ -35,7 +35,6 @@ def call(folder: Path, x: np.ndarray, output: str) -> Any:
 
 ENGINES = {
     "OpenVINO": Engine(
-        ("net.xml", "net.bin"),
         "*.xml",
         model_zoo.save_openvino_digits,
         save_twice,

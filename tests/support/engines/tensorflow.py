@@ -129,9 +129,8 @@ def call_keras(folder: Path, x: np.ndarray, output: str) -> Any:
     return keras.saving.load_model(folder / "model.keras")(x)
 
 
-def _engine(files: tuple[str, ...], model_file: str, save_digits: Any, save: Any, call: Any) -> Engine:
+def _engine(model_file: str, save_digits: Any, save: Any, call: Any) -> Engine:
     return Engine(
-        files,
         model_file,
         save_digits,
         partial(save, twice),
@@ -144,24 +143,21 @@ def _engine(files: tuple[str, ...], model_file: str, save_digits: Any, save: Any
 
 ENGINES = {
     "TensorFlow": _engine(
-        ("saved_model.pb", "variables/"),
         "*.pb",
         model_zoo.save_savedmodel_digits,
         save_savedmodel,
         call_saved_model,
     ),
     "TensorFlow frozen graph": _engine(
-        ("net.pb", "graph_meta.json"), "*.pb", model_zoo.save_frozen_graph_digits, save_frozen_graph, call_frozen_graph
+        "*.pb", model_zoo.save_frozen_graph_digits, save_frozen_graph, call_frozen_graph
     ),
     "TensorFlow checkpoint": _engine(
-        ("net.ckpt.meta", "net.ckpt.index"),
         "*.meta",
         model_zoo.save_checkpoint_digits,
         save_checkpoint,
         call_checkpoint,
     ),
     "Keras": Engine(
-        ("net.keras",),
         "*.keras",
         model_zoo.save_keras_digits,
         save_keras_twice,

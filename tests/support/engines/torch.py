@@ -89,7 +89,6 @@ def call_exported(folder: Path, x: np.ndarray, output: str) -> Any:
 
 ENGINES = {
     "TorchScript": Engine(
-        ("net.pt",),
         "*.pt",
         model_zoo.save_torchscript_digits,
         script_twice,
@@ -99,7 +98,6 @@ ENGINES = {
         script_doubled,
     ),
     "torch.export": Engine(
-        ("net.pt2",),
         "*.pt2",
         model_zoo.save_exported_digits,
         export_twice,
