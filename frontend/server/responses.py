@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import orjson
@@ -90,14 +90,10 @@ def error_response(error: ServingError) -> Response:
     return Json({"error": error.message, "code": error.code}, error.http_status, headers)
 
 
-def worst(errors: Sequence[ServingError]) -> ServingError:
-    """Return the error that determines the status of a response with several errors."""
-    return max(errors, key=lambda error: error.http_status)
-
-
-def failures(outcomes: Sequence[object]) -> Mapping[int, ServingError]:
-    """Return the errors among outcomes, by position."""
-    return {index: outcome for index, outcome in enumerate(outcomes) if isinstance(outcome, ServingError)}
+def worst_error(outcomes: Iterable[object]) -> ServingError | None:
+    """Return the error with the highest HTTP status among outcomes; None if there is no error."""
+    errors = (outcome for outcome in outcomes if isinstance(outcome, ServingError))
+    return max(errors, key=lambda error: error.http_status, default=None)
 
 
 def _as_list(value: Any) -> Any:

@@ -22,7 +22,7 @@ export async function call(path, options = {}) {
     if (response.ok) return content;
     const message = content?.error ?? `the server answered ${response.status} ${response.statusText}`;
     if (response.status !== 401) throw new ServerError(message, content?.code ?? "", response.status, content);
-    // Another call may have learned the key while this one was under way.
+    // Another call may have received the key since this one was sent.
     if (sessionStorage.getItem(KEY) === key) await askForKey(key ? message : "This server asks for an API key.");
   }
 }
@@ -32,7 +32,7 @@ function askForKey(reason) {
     const dialog = byId("key-dialog");
     byId("key-reason").textContent = reason;
     byId("key").value = "";
-    // Without a key there is nothing to see, so the dialog stays.
+    // The page shows nothing without a key, so the dialog stays open.
     dialog.oncancel = (event) => event.preventDefault();
     dialog.onclose = () => {
       sessionStorage.setItem(KEY, byId("key").value);

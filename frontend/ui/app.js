@@ -63,7 +63,7 @@ async function refresh() {
     connection("ready", "Live");
     show();
   } catch (error) {
-    // A fetch that fails raises a TypeError; what it says depends on the browser.
+    // A failed fetch raises a TypeError, whose message depends on the browser.
     connection("failed", error instanceof TypeError ? "The server cannot be reached" : error.message);
   }
   setTimeout(refresh, INTERVAL);

@@ -94,7 +94,7 @@ export class Chart {
           const area = `M${x(run[0].time)},${y(0)}L${line}L${x(run.at(-1).time)},${y(0)}Z`;
           parts.push(make("svg:path", { class: `area series-${index}`, d: area }));
         }
-        // A run of one point is seen as a dot, by its round ends.
+        // The round ends of the line show a run of one point as a dot.
         parts.push(make("svg:path", { class: `line series-${index}`, d: `M${line}${run.length > 1 ? "" : "h0"}` }));
       }
       if (nearest[key] !== null) {

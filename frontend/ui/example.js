@@ -1,4 +1,4 @@
-// More of them would make the page slow, and nobody reads them.
+// Most elements of an example: more would make the page slow.
 const MOST_NUMBERS = 10_000;
 
 /** Shape of what one request holds: a batch dimension only if the job wants one; sizes that are free are 1. */

@@ -13,7 +13,7 @@ export class History {
     this.bounds = bounds;
     const last = this.#samples.at(-1);
     if (last && time <= last.time) return;
-    // Totals that shrink were deleted, and begin anew.
+    // Totals shrink when they have been deleted in Redis; they start again at zero.
     if (last && stats.requests < last.stats.requests) this.#samples = [];
     this.#samples.push({ time, queue, stats });
     const start = time - SPAN - 2 * WINDOW;

@@ -59,7 +59,7 @@ export function showModel(model) {
   const place = byId("problem");
   if (place.dataset.shown !== problems) {
     place.dataset.shown = problems;
-    // Slots fail for the same reason, mostly.
+    // Most slots fail for the same reason, so each reason is shown once.
     const texts = new Map(JSON.parse(problems).map(([code, text]) => [text, code]));
     place.replaceChildren(...[...texts].map(([text, code]) =>
       make("p", {}, ...(code ? [make("strong", {}, code), " "] : []), text)));

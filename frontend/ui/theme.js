@@ -1,4 +1,4 @@
-// Runs before the page is painted, or a dark page would flash in light.
+// Runs before the first paint; otherwise a dark page would flash in light colours.
 (() => {
   const chosen = localStorage.getItem("cluster-serving-theme");
   if (chosen) document.documentElement.dataset.theme = chosen;

@@ -24,7 +24,7 @@ export class Tryout {
     byId("body").addEventListener("keydown", (event) => {
       if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) this.form.requestSubmit();
     });
-    // Inside the label, a file chooser takes Enter for itself.
+    // A file chooser inside a label handles Enter by itself.
     byId("file").addEventListener("keydown", (event) => {
       if (event.key === "Enter" && this.#image) {
         event.preventDefault();
@@ -93,7 +93,7 @@ export class Tryout {
       over(false);
       if (event.dataTransfer.files[0]) this.#take(event.dataTransfer.files[0]);
     });
-    // A file that misses the field would replace the page.
+    // The browser would open a file that is dropped beside the field, in place of the page.
     for (const type of ["dragover", "drop"]) window.addEventListener(type, (event) => event.preventDefault());
   }
 
@@ -104,7 +104,7 @@ export class Tryout {
     const size = byId("file-size");
     const kilobytes = `${(file.size / 1024).toFixed(1)} KB`;
     preview.onload = () => { size.textContent = `${preview.naturalWidth} × ${preview.naturalHeight}, ${kilobytes}`; };
-    // TIFF, for one; the server may read it all the same.
+    // The browser cannot show some formats, such as TIFF, that the server can read.
     preview.onerror = () => { size.textContent = `${kilobytes}, no preview`; };
     preview.src = URL.createObjectURL(file);
     byId("file-name").textContent = file.name;
@@ -132,7 +132,7 @@ export class Tryout {
       showPredictions(this.result, predictions, performance.now() - started);
     } catch (error) {
       error.milliseconds = performance.now() - started;
-      // What the browser says of a server that is away is of no use.
+      // The browser has no useful message for a server that cannot be reached.
       if (error instanceof TypeError) error.message = "The server cannot be reached.";
       showError(this.result, error);
     } finally {

@@ -18,7 +18,7 @@ from cluster_serving.frontend.models.registry import ServedModel
 from cluster_serving.frontend.options import ResponseFormat
 from cluster_serving.frontend.server.disconnect import unless_disconnected
 from cluster_serving.frontend.server.middleware import note
-from cluster_serving.frontend.server.responses import Json, error_headers, failures, read_body, worst
+from cluster_serving.frontend.server.responses import Json, error_headers, read_body, worst_error
 from cluster_serving.protocol.errors import InvalidInput, ServingError
 from cluster_serving.protocol.keys import NORMAL
 from cluster_serving.protocol.results import Outputs
@@ -76,51 +76,6 @@ def describe(model: ServedModel) -> dict[str, Any]:
     }
 
 
-async def answer(
-    front: FrontEnd, request: Request, model: ServedModel, records: Sequence[instances.Record | InvalidInput]
-) -> list[Outputs | ServingError]:
-    """Answer the records of a request; an invalid record has its error in its place.
-
-    Raises:
-        ClientDisconnect: If the client disconnects; its requests are withdrawn then.
-    """
-    good = [record for record in records if not isinstance(record, ServingError)]
-    answers: list[Outputs | ServingError] = []
-    if good:
-        timeout = front.timeout(request.headers.get("x-timeout-ms"))
-        answers = await unless_disconnected(
-            request, front.dispatch.predict(model.job, good, timeout, priority_of(request))
-        )
-    following = iter(answers)
-    outcomes: list[Outputs | ServingError] = []
-    for index, record in enumerate(records):
-        outcome = record if isinstance(record, ServingError) else next(following)
-        if isinstance(outcome, InvalidInput) and outcome is not record:
-            outcome = type(outcome)(f"instances[{index}]: {outcome}")
-        outcomes.append(outcome)
-    return outcomes
-
-
-async def predictions_response(
-    front: FrontEnd, outcomes: Sequence[Outputs | ServingError], response_format: ResponseFormat, model: ServedModel
-) -> Response:
-    """Return the response to `/predict`: status 200, or the status of the worst error, with all predictions."""
-    filter_text = model.loaded.post_processing if model.loaded else ""
-    failed = failures(outcomes)
-    error = worst(list(failed.values())) if failed else None
-    work = partial(
-        predictions.body,
-        outcomes,
-        response_format,
-        filter_text,
-        {"error": str(error), "code": error.code} if error else None,
-    )
-    content = await front.offload.run(work, holding_gil=predictions.size(outcomes))
-    if error is None:
-        return Response(content, media_type=Json.media_type)
-    return Response(content, error.http_status, error_headers(error), Json.media_type)
-
-
 def priority_of(request: Request) -> str:
     """Return the header X-Priority; the dispatcher refuses unknown values."""
     return request.headers.get("x-priority", NORMAL).lower()
@@ -155,8 +110,37 @@ class _OriginalRoutes:
             partial(instances.read, body, options.most_records, model.described), holding_gil=len(body)
         )
         self._front.metrics.asked("original", model.name, len(records))
-        outcomes = await answer(self._front, request, model, records)
-        return await predictions_response(self._front, outcomes, response_format, model)
+        outcomes = await self._outcomes(request, model, records)
+        # The status is that of the worst error, and the body has all predictions nevertheless.
+        error = worst_error(outcomes)
+        filter_text = model.loaded.post_processing if model.loaded else ""
+        fields = {"error": str(error), "code": error.code} if error else None
+        content = await self._front.offload.run(
+            partial(predictions.body, outcomes, response_format, filter_text, fields),
+            holding_gil=predictions.size(outcomes),
+        )
+        if error is None:
+            return Response(content, media_type=Json.media_type)
+        return Response(content, error.http_status, error_headers(error), Json.media_type)
+
+    async def _outcomes(
+        self, request: Request, model: ServedModel, records: Sequence[instances.Record | InvalidInput]
+    ) -> list[Outputs | ServingError]:
+        """Answer the records of a request; an invalid record has its error in its place.
+
+        Raises:
+            ClientDisconnect: If the client disconnects; its requests are withdrawn then.
+        """
+        good = [record for record in records if not isinstance(record, ServingError)]
+        if not good:
+            return list(records)
+        timeout = self._front.timeout(request.headers.get("x-timeout-ms"))
+        work = self._front.dispatch.predict(model.job, good, timeout, priority_of(request))
+        answers = iter(await unless_disconnected(request, work))
+        return [
+            record if isinstance(record, ServingError) else _located(next(answers), index)
+            for index, record in enumerate(records)
+        ]
 
     async def models(self, request: Request) -> Response:
         name = request.path_params.get("name", "")
@@ -202,6 +186,11 @@ def _is_own(origin: str, request: Request, interface: str) -> bool:
     except ValueError:
         return False
     return parts.hostname in (*LOOPBACK, interface) and port == request.scope["server"][1]
+
+
+def _located(outcome: Outputs | ServingError, index: int) -> Outputs | ServingError:
+    """Return an outcome; an error of the input names its instance."""
+    return type(outcome)(f"instances[{index}]: {outcome}") if isinstance(outcome, InvalidInput) else outcome
 
 
 def _asked_format(request: Request, default: ResponseFormat) -> ResponseFormat:

@@ -21,7 +21,7 @@ from cluster_serving.frontend.errors import without_errors
 from cluster_serving.frontend.models.registry import ServedModel
 from cluster_serving.frontend.server.disconnect import unless_disconnected
 from cluster_serving.frontend.server.middleware import note
-from cluster_serving.frontend.server.responses import Json, dumps, failures, read_body
+from cluster_serving.frontend.server.responses import Json, dumps, read_body, worst_error
 from cluster_serving.protocol.errors import InvalidInput, RedisUnavailable, ServingError
 from cluster_serving.protocol.results import Outputs
 
@@ -127,7 +127,7 @@ class _RequestRoutes:
         present = [result for result in results if result is not None]
         if len(present) < len(results):
             return dumps({**fields, "status": "pending", "answered": len(present), "instances": len(results)})
-        fields["status"] = "failed" if failures(present) else "done"
+        fields["status"] = "done" if worst_error(present) is None else "failed"
         work = partial(predictions.body, present, "json", "", fields)
         return await self._front.offload.run(work, holding_gil=predictions.size(present))
 

@@ -72,7 +72,7 @@ def check(name: str, datatype: object, shape: object) -> tuple[str, tuple[int, .
         raise InvalidInput(
             f"input {name!r} has shape {str(shape)[:64]}; expected a list of up to {MAX_DIMENSIONS} sizes from 0 up"
         )
-    # An empty tensor has no bytes, whatever its other sizes are, but numpy refuses sizes of this product.
+    # An empty tensor has no bytes, but numpy refuses it if the product of its other sizes is too large.
     if 0 in shape and math.prod(size for size in shape if size) > _MAX_ELEMENTS:
         raise InvalidInput(f"input {name!r} has shape {str(shape)[:64]}, which no tensor can have")
     return datatype, tuple(shape)

@@ -133,7 +133,7 @@ class _Methods:
                 try:
                     await tasks.put(task)
                 except asyncio.CancelledError:
-                    # The task is not in the queue yet, where the other task would cancel it.
+                    # The task is not in the queue, so nothing else cancels it.
                     task.cancel()
                     raise
         finally:
