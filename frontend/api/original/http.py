@@ -133,7 +133,7 @@ class _OriginalRoutes:
         """
         good = [record for record in records if not isinstance(record, ServingError)]
         if not good:
-            return list(records)
+            return [record for record in records if isinstance(record, ServingError)]
         timeout = self._front.timeout(request.headers.get("x-timeout-ms"))
         work = self._front.dispatch.predict(model.job, good, timeout, priority_of(request))
         answers = iter(await unless_disconnected(request, work))
