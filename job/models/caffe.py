@@ -31,14 +31,14 @@ class CaffeModel(Model):
         definition, weights = files.paths
         network = _parse(definition)
         shapes = _input_shapes(definition, network)
-        # OpenCV writes what it raises to the log as well, once per layer.
+        # OpenCV also logs the errors that it raises, once per layer.
         cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
         try:
             self._net: Any = cv2.dnn.readNetFromCaffe(str(definition), str(weights))
         except cv2.error as error:
             raise ModelError(f"OpenCV cannot load {definition} with {weights}: {cause(error)}") from error
         for layer in network.layer:
-            # OpenCV would compute with zeros.
+            # Without weights OpenCV computes with zeros.
             if layer.type in _WITH_WEIGHTS and not self._net.getLayer(layer.name).blobs:
                 raise ModelError(f"{weights} has no weights for the layer {layer.name!r} of {definition}")
         cv2.setNumThreads(options.threads)
@@ -61,14 +61,14 @@ class CaffeModel(Model):
 
 def _parse(path: Path) -> Any:
     try:
-        # Most fields are of no interest here, and Caffe's forks have more of them.
+        # The other fields of Caffe are skipped.
         return text_format.Parse(path.read_text("utf-8"), caffe_pb2.NetParameter(), allow_unknown_field=True)
     except (text_format.ParseError, ValueError) as error:
         raise ModelError(f"{path} is not a Caffe network: {cause(error)}") from error
 
 
 def _input_shapes(path: Path, network: Any) -> dict[str, tuple[int | None, ...] | None]:
-    """Return the shapes of the inputs by name, which OpenCV does not tell. The batch is free."""
+    """Return the shapes of the inputs by name, with a free batch. OpenCV does not give them."""
     dims = network.input_dim
     declared = [shape.dim for shape in network.input_shape]
     declared += [dims[start : start + 4] for start in range(0, len(dims), 4)]

@@ -1,4 +1,4 @@
-"""The layers of BigDL that are served, for inference: each a function of PyTorch tensors, made from a module.
+"""The layers of BigDL that can be served, for inference: each a function of PyTorch tensors, made from a module.
 
 Images are a batch in NCHW, or in NHWC if the layer's `format` or `dataFormat` is 1.
 """
@@ -96,7 +96,7 @@ def _graph(module: Module) -> Layer:
 
 
 def _order(nodes: dict[str, Module], outputs: list[str]) -> list[str]:
-    """Return the names of the nodes that the outputs need, each behind those it needs itself."""
+    """Return the names of the nodes that the outputs need. Each node is behind the nodes that it needs."""
     needed: dict[str, list[str]] = {}
     waiting = list(outputs)
     while waiting:

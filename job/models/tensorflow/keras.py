@@ -50,7 +50,7 @@ def _convert(path: Path, folder: str) -> tuple[list[str], list[str]]:
     if keras.backend.backend() != "tensorflow":
         raise ModelError(f"Keras runs on {keras.backend.backend()} in this process; it has to be tensorflow")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about what only training needs, such as the state of an optimizer
+        warnings.simplefilter("ignore")  # about parts that only training needs, such as an optimizer
         model = _load(path)
         structure = getattr(model, "_inputs_struct", model.inputs[0])
 

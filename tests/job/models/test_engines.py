@@ -1,4 +1,4 @@
-"""What holds for every engine, shown with the same network in each format."""
+"""Behaviour of every engine, with the same network in each format."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 from cluster_serving.job.models import load_model
-from cluster_serving.job.models.openvino.ir import OpenVINOModel
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import InferenceFailed, ModelError
 from tests.support import model_zoo
@@ -244,56 +243,3 @@ def test_a_copy_computes_with_as_many_threads_as_it_may(engine, heavy_folders):
         if busy["2"] >= 2:
             return
     raise AssertionError("two threads were allowed, and one did all the work")
-
-
-def convolutions(folder):
-    """A network heavy enough to be compiled for single records."""
-    ops = model_zoo.digits().ops
-    x = h = ops.parameter([-1, 3, 64, 64], np.float32)
-    rng = np.random.default_rng(0)
-    for channels in (3, 32, 32):
-        kernel = ops.constant(rng.normal(0, 0.1, (32, channels, 3, 3)).astype("f4"))
-        h = ops.relu(ops.convolution(h, kernel, [1, 1], [1, 1], [1, 1], [1, 1]))
-    model_zoo.save_openvino(
-        folder, {"x": x}, {"y": ops.reduce_mean(h, [2, 3], False), "z": ops.reduce_max(h, [1], True)}
-    )
-    return rng.random((11, 3, 64, 64)).astype("f4")
-
-
-@pytest.mark.parametrize("threads", [1, 2, 5])
-def test_what_openvino_answers_does_not_depend_on_the_batch(tmp_path, threads):
-    """Every record gets the same answer in any company."""
-    records = convolutions(tmp_path)
-    model = load_model(ModelOptions(str(tmp_path), threads=threads))
-    assert isinstance(model, OpenVINOModel)
-    assert model.computes_singles
-    assert model.overlaps == (threads > 1)
-    alone = np.concatenate([model.predict([records[index : index + 1]])[0] for index in range(11)])
-    for count in range(1, 12):
-        np.testing.assert_array_equal(model.predict([records[:count]])[0], alone[:count])
-    model.close()
-
-
-def test_openvino_computes_records_while_others_wait(tmp_path, monkeypatch):
-    monkeypatch.setattr("cluster_serving.job.models.openvino.compiled._MOST_BYTES", 0)
-    records = convolutions(tmp_path)
-    model = load_model(ModelOptions(str(tmp_path), threads=2, outputs=("z", "y")))
-    expected = model.predict([records])
-    for _ in range(5):
-        # More than are computed at a time, and of one nobody takes the outputs.
-        started = [model.start([record]) for record in (*records, records[0])][:-1]
-        found = [record.outputs() for record in reversed(started)][::-1]
-        assert all(record.wait(0) for record in started)
-        for index in (0, 1):
-            np.testing.assert_array_equal(np.stack([outputs[index] for outputs in found]), expected[index])
-    pixels = (records[0] * 255).astype("u1")
-    np.testing.assert_array_equal(
-        model.start([pixels]).outputs()[1], model.predict([pixels[np.newaxis].astype("f4")])[1][0]
-    )
-    with pytest.raises(
-        InferenceFailed, match=r"OpenVINO failed: .*shape \[3, 5, 64\], not \[3, 64, 64\]; the model expects"
-    ):
-        model.start([records[0, :, :5]])
-    with pytest.raises(InferenceFailed, match="OpenVINO failed"):
-        model.start([records[0].astype("f8")])
-    model.close()
