@@ -52,10 +52,10 @@ def run(python, wheel, folder, server):
     """Install the wheel beside an interpreter and run the program; returns whether it succeeded."""
     subprocess.run([python, "-m", "venv", folder], check=True)
     inside = folder / "bin" / "python"
-    pip(inside, "install", "--upgrade", "pip")
     pip(inside, "install", f"{wheel}[encryption]")
     # -I: neither the clone nor PYTHONPATH is importable.
-    return subprocess.run([inside, "-I", "-W", "error", PROGRAM, server.url, JOB], check=False).returncode == 0
+    command = [inside, "-I", "-W", "error::DeprecationWarning", PROGRAM, server.url, JOB]
+    return subprocess.run(command, check=False).returncode == 0
 
 
 def pip(python, *arguments):
