@@ -1,8 +1,8 @@
 """The synchronous client: `InputQueue` queues requests, `OutputQueue` reads results.
 
 Constructor arguments and methods are those of the original's client, without its HTTP mode (`frontend_url`, `sync`).
-In addition, clients can wait for results, errors are exceptions (`client.errors`) instead of the strings "[]" and
-"NaN", dtypes are kept, a uri may hold any character, and reading all results scans Redis instead of blocking it.
+In addition, clients can wait for results, dtypes are kept, and a uri may hold any character. Errors are exceptions
+(`client.errors`) instead of the strings "[]" and "NaN". Reading all results scans Redis instead of blocking it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Subscriptions to the channels on which results are announced, so that clients need not poll.
 
-The job publishes the uris of answered requests on the channel that a request names in `reply_to`, else on the channel
+The job publishes the uris of answered requests. The channel is the one that a request names in `reply_to`, else the one
 named like the result key. If the request asks for it, the message holds the result itself. Results are also in hashes,
 so a lost message costs time and never a result.
 """

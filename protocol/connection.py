@@ -15,6 +15,7 @@ from redis.backoff import ExponentialBackoff
 from redis.connection import HiredisRespSerializer
 from redis.exceptions import (
     AuthenticationError,
+    ClusterDownError,
     ConnectionError,
     InvalidResponse,
     OutOfMemoryError,
@@ -22,6 +23,7 @@ from redis.exceptions import (
     RedisError,
     ResponseError,
     TimeoutError,
+    TryAgainError,
 )
 from redis.retry import Retry
 
@@ -38,8 +40,9 @@ _FAILOVER_RETRIES = 6
 _ASYNC_CONNECTIONS = 16
 _EXISTS_TIMEOUT = 1.0
 _SCRIPT_LINE = re.compile(r"^@user_script: ?\d+: -?")
-# A full disk, too few replicas, or a cluster or a replica without its master.
+# A full disk, too few replicas, or a cluster or a replica without its master. redis-py 5 has no classes for them.
 _UNWRITABLE = ("MISCONF", "NOREPLICAS", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN")
+_UNWRITABLE_ERRORS = (ClusterDownError, ReadOnlyError, TryAgainError)
 
 
 def open_redis(url: str, job: str = "", **settings: Any) -> redis.Redis:
@@ -149,7 +152,7 @@ def translated(client: Client) -> Iterator[None]:
             raise QueueFull(
                 f"Redis at {address(client)} has reached its memory limit and takes no more requests: {text}"
             ) from None
-        if any(word in str(error) for word in _UNWRITABLE) or isinstance(error, ReadOnlyError):
+        if isinstance(error, _UNWRITABLE_ERRORS) or any(code in str(error) for code in _UNWRITABLE):
             raise RedisUnavailable(f"Redis at {address(client)} takes no writes: {text}") from error
         raise ServingError(f"Redis at {address(client)} refused a command: {error}") from error
 

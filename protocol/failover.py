@@ -17,7 +17,15 @@ import redis
 import redis.asyncio
 from redis.connection import Connection, SSLConnection, parse_url
 from redis.crc import key_slot
-from redis.exceptions import ConnectionError, RedisError, ResponseError
+from redis.exceptions import (
+    AskError,
+    ClusterDownError,
+    ConnectionError,
+    ReadOnlyError,
+    RedisError,
+    ResponseError,
+    TryAgainError,
+)
 
 Node = tuple[str, int]
 
@@ -25,8 +33,9 @@ _SCHEME = re.compile(r"(rediss?)\+(sentinel|cluster)")
 _PORTS = {"sentinel": 26379, "cluster": 6379}
 _HOST = re.compile(r"\[[0-9A-Fa-f:.]+\]|[\w.-]+")
 _TAG = re.compile(r"\{[^{}]+\}")
-# Errors of a node that is not the master of the keys any more, or not yet.
+# Errors of a node that is not the master of the keys any more, or not yet. redis-py 5 has no classes for most of them.
 _NOT_MASTER = ("MOVED ", "ASK ", "TRYAGAIN ", "CLUSTERDOWN ", "READONLY ", "MASTERDOWN ", "UNBLOCKED ")
+_NOT_MASTER_ERRORS = (AskError, ClusterDownError, ReadOnlyError, TryAgainError)
 
 
 @dataclass(frozen=True)
@@ -237,7 +246,7 @@ _CLASSES: dict[tuple[bool, bool], type] = {
 
 
 def _is_other_master(error: ResponseError) -> bool:
-    return isinstance(error, redis.exceptions.ReadOnlyError) or str(error).startswith(_NOT_MASTER)
+    return isinstance(error, _NOT_MASTER_ERRORS) or str(error).startswith(_NOT_MASTER)
 
 
 def _node(text: str, default_port: int) -> Node:

@@ -115,11 +115,11 @@ def to_input(name: str, value: object, expected: TensorSpec | None = None) -> In
     | object of shape, data, indices   | sparse tensor                                          |
     | object of b64                    | image (base64)                                         |
 
-    With a known `expected`, numbers keep the precision of its dtype, texts are strings if it is of strings, and a
-    single value is a scalar if it is a scalar.
+    With a known `expected`, numbers keep the precision of its dtype. A text is then a string if `expected` is of
+    strings, and a single value is a scalar if `expected` is a scalar.
 
-    The indices of a sparse tensor have a row per dimension, as the original Python client sends them, or a row per
-    value, as in the HTTP example of the original's guides.
+    The indices of a sparse tensor have a row per dimension or a row per value. The original Python client sends the
+    former, the HTTP example of the original's guides the latter.
 
     Args:
         name: Name of the input, for messages.

@@ -1,4 +1,4 @@
-"""A connection over which one task makes trips, on a real Redis."""
+"""A dedicated connection of one task, on a real Redis."""
 
 import asyncio
 
@@ -21,11 +21,11 @@ SLOW = Script(
 def run(redis_server, work, **options):
     async def main():
         client = connect_async(url=redis_server.url, **options)
-        line = DedicatedConnection(client)
+        connection = DedicatedConnection(client)
         try:
-            return await work(line)
+            return await work(connection)
         finally:
-            await line.close()
+            await connection.close()
             await client.aclose()
 
     return asyncio.run(main())
@@ -38,9 +38,9 @@ def echo(number):
 def test_what_redis_refuses_of_one_call_stands_in_its_place(redis_server, db):
     db.script_flush()
 
-    async def work(line):
-        first = await line.call_all([echo(1), Call(FAIL, [], []), echo(2)])
-        return [*first, *await line.call_all([echo(3)])]
+    async def work(connection):
+        first = await connection.call_all([echo(1), Call(FAIL, [], []), echo(2)])
+        return [*first, *await connection.call_all([echo(3)])]
 
     one, refused, two, three = run(redis_server, work)
     assert [one, two, three] == [b"1", b"2", b"3"]
@@ -48,10 +48,10 @@ def test_what_redis_refuses_of_one_call_stands_in_its_place(redis_server, db):
 
 
 def test_a_lost_connection_is_made_again(redis_server, db):
-    async def work(line):
+    async def work(connection):
         replies = []
         for number in range(3):
-            replies += await line.call_all([echo(number)])
+            replies += await connection.call_all([echo(number)])
             db.client_kill_filter(_type="normal", skipme=True)
         return replies
 
@@ -59,24 +59,24 @@ def test_a_lost_connection_is_made_again(redis_server, db):
 
 
 def test_the_reply_to_a_cancelled_trip_is_not_taken_for_another(redis_server):
-    async def work(line):
-        await line.call_all([Call(SLOW, [], [0])])
-        trip = asyncio.create_task(line.call_all([Call(SLOW, [], [200_000])]))
+    async def work(connection):
+        await connection.call_all([Call(SLOW, [], [0])])
+        trip = asyncio.create_task(connection.call_all([Call(SLOW, [], [200_000])]))
         await asyncio.sleep(0.05)
         trip.cancel()
         with pytest.raises(asyncio.CancelledError):
             await trip
-        return await line.call_all([echo("mine")])
+        return await connection.call_all([echo("mine")])
 
     assert run(redis_server, work) == [b"mine"]
 
 
 def test_a_redis_that_hangs_is_not_waited_for(redis_server):
-    async def work(line):
-        await line.call_all([Call(SLOW, [], [0])])
+    async def work(connection):
+        await connection.call_all([Call(SLOW, [], [0])])
         with pytest.raises(TimeoutError, match=r"Redis did not answer within 0\.2 s"):
-            await line.call_all([Call(SLOW, [], [600_000])])
+            await connection.call_all([Call(SLOW, [], [600_000])])
         await asyncio.sleep(0.6)
-        return await line.call_all([echo("again")])
+        return await connection.call_all([echo("again")])
 
     assert run(redis_server, work, socket_timeout=0.2) == [b"again"]

@@ -116,12 +116,12 @@ def test_asyncio_and_front_ends_keep_to_the_limit(redis_server, db, job):
             with pytest.raises(QueueFull):
                 await requests.enqueue("late", x=np.zeros(1))
             waiting = asyncio.create_task(requests.enqueue("patient", x=np.zeros(1), block=True))
-            exchange = Dispatcher(connect_async(url=redis_server.url))
+            dispatcher = Dispatcher(connect_async(url=redis_server.url))
             errors = await asyncio.gather(
-                *(exchange.request(job, {"x": np.zeros(1)}, 30) for _ in range(5)), return_exceptions=True
+                *(dispatcher.request(job, {"x": np.zeros(1)}, 30) for _ in range(5)), return_exceptions=True
             )
             assert [type(error) for error in errors] == [QueueFull] * 5
-            await exchange.close()
+            await dispatcher.close()
             assert not waiting.done()
             await requests.cancel("r0")
             await asyncio.wait_for(waiting, 10)
@@ -151,11 +151,11 @@ def test_a_restarted_redis_is_sent_the_script_again(redis_server, db, job, reque
     db.script_flush()
 
     async def main():
-        exchange = Dispatcher(connect_async(url=redis_server.url))
-        unanswered = (exchange.request(job, {"x": np.zeros(1)}, 0.5) for _ in range(5))
+        dispatcher = Dispatcher(connect_async(url=redis_server.url))
+        unanswered = (dispatcher.request(job, {"x": np.zeros(1)}, 0.5) for _ in range(5))
         errors = await asyncio.gather(*unanswered, return_exceptions=True)
         assert {type(error) for error in errors} == {ResultTimeout}
-        await exchange.close()
+        await dispatcher.close()
 
     asyncio.run(main())
     db.script_flush()
