@@ -40,7 +40,7 @@ def make(front: FrontEnd, ready: Callable[[list[str]], None]) -> HttpServer:
         ready: Function that is called with the URLs of the server when it listens.
 
     Raises:
-        TlsError: If the certificate cannot be used.
+        StartError: If the certificate cannot be used.
     """
     options = front.options
     v2 = V2Service(front)

@@ -36,9 +36,7 @@ class FrontEnd:
         on_close: Functions that are called when the front end closes.
 
     Raises:
-        KeysError: If the file of API keys cannot be used.
-        ServablesError: If the file of servables cannot be used.
-        TlsError: If the certificates for Redis cannot be used.
+        StartError: If the file of API keys, of servables or of certificates for Redis cannot be used.
         InvalidInput: If the name of a job does not fit into a Redis Cluster.
     """
 

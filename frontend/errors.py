@@ -11,6 +11,10 @@ from cluster_serving.protocol.errors import ServingError
 T = TypeVar("T")
 
 
+class StartError(Exception):
+    """The front end cannot start: a file cannot be used, or a port is taken. The message says which one and why."""
+
+
 class ModelNotFound(ServingError):
     """There is no model or job of this name."""
 

@@ -9,12 +9,10 @@ from collections.abc import Sequence
 
 from cluster_serving.frontend import app, arguments
 from cluster_serving.frontend.context import FrontEnd
-from cluster_serving.frontend.models.registry import ServablesError
+from cluster_serving.frontend.errors import StartError
 from cluster_serving.frontend.options import HttpOptions
 from cluster_serving.frontend.server import http as http_server
-from cluster_serving.frontend.server.grpc import ListenError
-from cluster_serving.frontend.server.keys import KeysError, new_key
-from cluster_serving.frontend.server.tls import TlsError
+from cluster_serving.frontend.server.keys import new_key
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.settings.model import SettingsError
 
@@ -39,7 +37,7 @@ def main(given: Sequence[str] | None = None) -> None:
         http_server.run(app.make(FrontEnd(read_options(words)), _say))
     except SettingsError as error:
         _fail(str(error), 2)
-    except (KeysError, ServablesError, ServingError, TlsError, ListenError) as error:
+    except (StartError, ServingError) as error:
         _fail(str(error), 1)
 
 

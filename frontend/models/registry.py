@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from cluster_serving.frontend.errors import ModelNotFound
+from cluster_serving.frontend.errors import ModelNotFound, StartError
 from cluster_serving.frontend.models.dispatch import Dispatch
 from cluster_serving.protocol.connection import translated
 from cluster_serving.protocol.errors import ServingError
@@ -44,10 +44,6 @@ class Servable:
     version: str
     job: str
     redis: str = ""
-
-
-class ServablesError(Exception):
-    """The file `servables-conf.yaml` cannot be used; the message says where and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,31 +299,31 @@ def read_servables(path: Path) -> tuple[Servable, ...]:
     """Read the original's file `servables-conf.yaml`: models by name and version, each served by a job.
 
     Raises:
-        ServablesError: If the file cannot be read, names a model that no job serves, or names a model twice.
+        StartError: If the file cannot be read, names a model that no job serves, or names a model twice.
     """
     try:
         content = yaml.load(path.read_text("utf8"), _Loader)  # noqa: S506 - a SafeLoader
     except (OSError, UnicodeDecodeError) as error:
-        raise ServablesError(f"{path} cannot be read: {error}") from None
+        raise StartError(f"{path} cannot be read: {error}") from None
     except yaml.YAMLError as error:
-        raise ServablesError(f"{path} is not valid YAML: {error}") from None
+        raise StartError(f"{path} is not valid YAML: {error}") from None
     entries = content.get("modelMetaDataList") if isinstance(content, dict) else None
     if not isinstance(entries, list) or not entries:
-        raise ServablesError(f"{path} has no list modelMetaDataList with a model in it")
+        raise StartError(f"{path} has no list modelMetaDataList with a model in it")
     servables = tuple(_servable(path, entry) for entry in entries)
     if len({(servable.name, servable.version) for servable in servables}) < len(servables):
-        raise ServablesError(f"{path} names a model of the same version twice")
+        raise StartError(f"{path} names a model of the same version twice")
     if len({servable.redis for servable in servables}) > 1:
-        raise ServablesError(f"{path} names jobs of different Redis; start a front end for each Redis")
+        raise StartError(f"{path} names jobs of different Redis; start a front end for each Redis")
     return servables
 
 
 def _servable(path: Path, entry: Any) -> Servable:
     if not isinstance(entry, dict) or "modelName" not in entry:
-        raise ServablesError(f"{path}: an entry of modelMetaDataList has no modelName")
+        raise StartError(f"{path}: an entry of modelMetaDataList has no modelName")
     where = f"{path}, line {entry.get('line', '?')}: model {entry['modelName']}"
     if entry.get("tag") == "InferenceModelMetaData" or "redisInputQueue" not in entry:
-        raise ServablesError(
+        raise StartError(
             f"{where} is to run inside the front end, or names no redisInputQueue; start it as a job of its own, and "
             "name that job as redisInputQueue of a ClusterServingMetaData"
         )

@@ -24,7 +24,7 @@ class Admission:
         has_keys: True if callers need an API key.
 
     Raises:
-        KeysError: If the file of API keys cannot be used.
+        StartError: If the file of API keys cannot be used.
     """
 
     def __init__(self, options: HttpOptions) -> None:

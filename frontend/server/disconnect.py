@@ -25,44 +25,32 @@ async def unless_disconnected(request: Request, work: Awaitable[T]) -> T:
     Raises:
         ClientDisconnect: If the client has closed the connection.
     """
-    loop = asyncio.get_running_loop()
-    watcher = _Watcher(request)
-    # A task per request would be a tenth of what a small request costs.
-    timer = loop.call_later(_PATIENCE, watcher.start, asyncio.current_task())
+    task = asyncio.current_task()
+    watcher: asyncio.Task[None] | None = None
+    disconnected = False
+
+    async def watch() -> None:
+        nonlocal disconnected
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        disconnected = True
+        if task is not None:
+            task.cancel()
+
+    def start() -> None:
+        nonlocal watcher
+        watcher = asyncio.create_task(watch())
+
+    # A task for each request would cost a tenth of a small request.
+    timer = asyncio.get_running_loop().call_later(_PATIENCE, start)
     try:
         return await work
     except asyncio.CancelledError:
-        if watcher.disconnected and _uncancel() == 0:
+        # Before 3.11, Python does not count cancellations.
+        if disconnected and (sys.version_info < (3, 11) or task is None or task.uncancel() == 0):
             raise ClientDisconnect from None
         raise
     finally:
         timer.cancel()
-        watcher.stop()
-
-
-def _uncancel() -> int:
-    """Take one cancellation of this task back, and return the number of the others."""
-    task = asyncio.current_task()
-    # Before 3.11, Python does not count cancellations.
-    return task.uncancel() if sys.version_info >= (3, 11) and task is not None else 0
-
-
-class _Watcher:
-    def __init__(self, request: Request) -> None:
-        self._request = request
-        self._task: asyncio.Task[None] | None = None
-        self.disconnected = False
-
-    def start(self, waiter: asyncio.Task[object] | None) -> None:
-        self._task = asyncio.create_task(self._watch(waiter))
-
-    def stop(self) -> None:
-        if self._task is not None and not self._task.done():
-            self._task.cancel()
-
-    async def _watch(self, waiter: asyncio.Task[object] | None) -> None:
-        while (await self._request.receive())["type"] != "http.disconnect":
-            pass
-        self.disconnected = True
-        if waiter is not None:
-            waiter.cancel()
+        if watcher is not None:
+            watcher.cancel()

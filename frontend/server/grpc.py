@@ -12,6 +12,7 @@ from typing import Any
 
 import grpc
 
+from cluster_serving.frontend.errors import StartError
 from cluster_serving.frontend.options import HttpOptions
 from cluster_serving.frontend.proto import parse
 from cluster_serving.frontend.server import tls
@@ -25,10 +26,6 @@ _MAX_STATUS_BYTES = 2000
 
 _IDENTITY = 1
 """The set of compression algorithms that holds no compression alone."""
-
-
-class ListenError(Exception):
-    """A port cannot be listened on."""
 
 
 @dataclass(slots=True)
@@ -92,7 +89,7 @@ class GrpcServer:
         url: Address of the server; empty until it listens.
 
     Raises:
-        TlsError: If the certificate cannot be used.
+        StartError: If the certificate cannot be used.
     """
 
     def __init__(
@@ -113,7 +110,7 @@ class GrpcServer:
         """Listen.
 
         Raises:
-            ListenError: If the port is taken, or the address is not of this machine.
+            StartError: If the port is taken, or the address is not of this machine.
         """
         options = self._options
         self._server = grpc.aio.server(
@@ -137,7 +134,7 @@ class GrpcServer:
                 port = self._server.add_secure_port(address, self._credentials)
         except RuntimeError:
             await self._server.stop(None)
-            raise ListenError(
+            raise StartError(
                 f"cannot listen on {options.interface} port {options.grpc_port} for gRPC (grpcPort)"
             ) from None
         await self._server.start()

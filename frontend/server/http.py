@@ -12,9 +12,10 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.server import Server
 
+from cluster_serving.frontend.errors import StartError
 from cluster_serving.frontend.options import HttpOptions
 from cluster_serving.frontend.server import tls
-from cluster_serving.frontend.server.grpc import GrpcServer, ListenError
+from cluster_serving.frontend.server.grpc import GrpcServer
 from cluster_serving.frontend.server.protocol import limited
 
 
@@ -31,7 +32,7 @@ class HttpServer(Server):
         urls: URLs of all ports; empty until the server listens.
 
     Raises:
-        TlsError: If the certificate cannot be used.
+        StartError: If the certificate cannot be used.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class HttpServer(Server):
         """Listen on all ports.
 
         Raises:
-            ListenError: If a port is taken, or the address is not of this machine.
+            StartError: If a port is taken, or the address is not of this machine.
         """
         options = self._options
         wanted = [("http", options.port)] if options.plain_http_enabled else []
@@ -106,7 +107,7 @@ class HttpServer(Server):
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             sock.bind((interface, port))
         except OSError as error:
-            raise ListenError(f"cannot listen on {interface} port {port}: {error.strerror}") from None
+            raise StartError(f"cannot listen on {interface} port {port}: {error.strerror}") from None
         return sock
 
 

@@ -10,17 +10,13 @@ import secrets
 import time
 from pathlib import Path
 
-from cluster_serving.frontend.errors import Unauthenticated
+from cluster_serving.frontend.errors import StartError, Unauthenticated
 
 log = logging.getLogger(__name__)
 
 _LINE = re.compile(r"([A-Za-z0-9_.@-]{1,64}):([0-9a-f]{64})")
 _RECHECK = 5.0
 """Seconds after which the file is checked for changes."""
-
-
-class KeysError(Exception):
-    """The file of API keys cannot be used; the message names the line."""
 
 
 class Keys:
@@ -30,7 +26,7 @@ class Keys:
         path: The file.
 
     Raises:
-        KeysError: If the file cannot be read.
+        StartError: If the file cannot be read.
     """
 
     def __init__(self, path: Path) -> None:
@@ -49,7 +45,7 @@ class Keys:
         if time.monotonic() - self._checked_at > _RECHECK:
             try:
                 self._read()
-            except KeysError as error:
+            except StartError as error:
                 # The file may be half written at this moment, and requests with known keys must go on.
                 log.warning("the API keys that were read before remain valid: %s", error)
         if not key:
@@ -72,7 +68,7 @@ class Keys:
                 return
             lines = self._path.read_text("utf8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
-            raise KeysError(f"{self._path} (apiKeysFile) cannot be read: {error}") from None
+            raise StartError(f"{self._path} (apiKeysFile) cannot be read: {error}") from None
         hashes = {}
         for number, line in enumerate(lines, 1):
             if not line.strip() or line.startswith("#"):
@@ -80,7 +76,7 @@ class Keys:
             match = _LINE.fullmatch(line.strip())
             if match is None:
                 # The message does not quote the line, which may hold a key by mistake.
-                raise KeysError(
+                raise StartError(
                     f"{self._path}, line {number}: expected name:hash, as `cluster-serving-http hash-key` writes it"
                 )
             hashes[match[1]] = match[2].encode()
@@ -102,10 +98,10 @@ def new_key(name: str) -> tuple[str, str]:
         The key, and its line for the file.
 
     Raises:
-        KeysError: If the file cannot hold the name.
+        StartError: If the file cannot hold the name.
     """
     key = secrets.token_urlsafe(32)
     line = f"{name}:{hash_of(key)}"
     if _LINE.fullmatch(line) is None:
-        raise KeysError("a key's name has up to 64 letters, digits and the characters _ . @ -")
+        raise StartError("a key's name has up to 64 letters, digits and the characters _ . @ -")
     return key, line

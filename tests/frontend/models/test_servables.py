@@ -4,7 +4,8 @@ import httpx
 import pytest
 
 from cluster_serving.frontend import arguments
-from cluster_serving.frontend.models.registry import ServablesError, read_servables
+from cluster_serving.frontend.errors import StartError
+from cluster_serving.frontend.models.registry import read_servables
 from tests.support.front_end import Running
 
 ENTRY = """\
@@ -99,7 +100,7 @@ def test_two_versions_of_a_model_are_told_apart_by_readiness_and_metrics(redis_s
 def test_a_file_that_no_jobs_can_serve_is_refused(tmp_path, text, message):
     file = tmp_path / "servables-conf.yaml"
     file.write_text(text)
-    with pytest.raises(ServablesError, match=message):
+    with pytest.raises(StartError, match=message):
         read_servables(file)
-    with pytest.raises(ServablesError, match="cannot be read"):
+    with pytest.raises(StartError, match="cannot be read"):
         read_servables(tmp_path / "none.yaml")

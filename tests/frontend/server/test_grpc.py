@@ -7,8 +7,8 @@ import grpc
 import httpx
 import pytest
 
+from cluster_serving.frontend.errors import StartError
 from cluster_serving.frontend.proto import inference
-from cluster_serving.frontend.server.grpc import ListenError
 from cluster_serving.frontend.server.keys import new_key
 from tests.support.grpc_calls import caller, raw, typed
 from tests.support.waiting import wait_until
@@ -129,7 +129,7 @@ def test_a_taken_port_is_said(front, serve):
 
     async def main():
         options = arguments.read([f"--grpcPort={port}"], {})
-        with pytest.raises(ListenError, match=f"port {port} for gRPC"):
+        with pytest.raises(StartError, match=f"port {port} for gRPC"):
             await GrpcServer(options, [], Admission(options), Metrics()).start()
 
     asyncio.run(main())

@@ -7,8 +7,8 @@ import sys
 import httpx
 import pytest
 
-from cluster_serving.frontend.errors import Unauthenticated
-from cluster_serving.frontend.server.keys import Keys, KeysError, new_key
+from cluster_serving.frontend.errors import StartError, Unauthenticated
+from cluster_serving.frontend.server.keys import Keys, new_key
 
 BODY = json.dumps({"instances": [{"x": [1, 2]}]})
 
@@ -49,10 +49,10 @@ def test_a_key_is_made_by_the_command_and_only_its_hash_is_kept(tmp_path):
 def test_a_line_that_is_no_hash_is_named_and_not_repeated(tmp_path):
     file = tmp_path / "keys"
     file.write_text("alice:my-secret-key\n")
-    with pytest.raises(KeysError, match="line 1") as caught:
+    with pytest.raises(StartError, match="line 1") as caught:
         Keys(file)
     assert "my-secret-key" not in str(caught.value)
-    with pytest.raises(KeysError, match="cannot be read"):
+    with pytest.raises(StartError, match="cannot be read"):
         Keys(tmp_path / "none")
 
 

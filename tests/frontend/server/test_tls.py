@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from cluster_serving.frontend import arguments
+from cluster_serving.frontend.errors import StartError
 from cluster_serving.frontend.proto import inference
 from cluster_serving.frontend.server import tls
 from tests.support.front_end import Running
@@ -61,13 +62,13 @@ def test_a_key_store_that_cannot_be_used_is_named(certificates):
     def context(*given):
         return tls.server_context(arguments.read(["--httpsEnabled=true", *given], {}))
 
-    with pytest.raises(tls.TlsError, match=r"store\.p12 cannot be read as PKCS12 with the given password") as caught:
+    with pytest.raises(StartError, match=r"store\.p12 cannot be read as PKCS12 with the given password") as caught:
         context(f"--httpsKeyStorePath={certificates}/store.p12", "--httpsKeyStoreToken=hidden")
     assert "hidden" not in str(caught.value)
     (certificates / "store.jks").write_bytes(b"\xfe\xed\xfe\xed...")
-    with pytest.raises(tls.TlsError, match="keytool -importkeystore"):
+    with pytest.raises(StartError, match="keytool -importkeystore"):
         context(f"--httpsKeyStorePath={certificates}/store.jks")
-    with pytest.raises(tls.TlsError, match="none"):
+    with pytest.raises(StartError, match="none"):
         context("--httpsCertificatePath=/none", "--httpsPrivateKeyPath=/none")
 
 
