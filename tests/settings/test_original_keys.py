@@ -52,7 +52,7 @@ def test_the_earliest_version_counts_classes(tmp_path):
 
 
 @pytest.mark.parametrize("top", ["data:\n  filter:\n", "params:\n  top_n:\n", ""])
-def test_what_the_earliest_versions_did_without_being_told_holds(tmp_path, top):
+def test_values_that_the_earliest_versions_implied_apply(tmp_path, top):
     config, (warning,) = read(tmp_path, f"spark:\n  master: local[*]\nmodel:\n  path: m\n{top}")
     assert (config.job_name, config.post_processing) == ("image_stream", "topN(1)")
     assert "jobName: image_stream (implied by spark)" in warning

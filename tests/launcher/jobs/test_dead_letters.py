@@ -107,7 +107,7 @@ def test_a_letter_without_its_payload_is_not_queued_again(db, job, dead, request
     assert db.xlen(job) == 0
 
 
-def test_two_who_requeue_a_letter_queue_it_once(db, job, requests, bury_all):
+def test_concurrent_requeues_queue_a_letter_once(db, job, requests, bury_all):
     requests.enqueue("a", x=np.zeros(3, "f4"))
     (letter_id,) = bury_all()
     done = []

@@ -35,7 +35,7 @@ def test_a_job_finds_its_folder_again_and_shares_it_with_no_other(config):
     assert len({folder, *map(payload_folder.ensure, others)}) == 4
 
 
-def test_what_others_put_there_is_not_taken(config, parent, tmp_path):
+def test_folders_of_other_users_are_not_taken(config, parent, tmp_path):
     folder = payload_folder.ensure(config())
     os.rename(folder, tmp_path / "elsewhere")
     os.symlink(tmp_path / "elsewhere", folder)

@@ -26,7 +26,7 @@ except OSError:
 """
 
 
-def test_what_was_kept_is_whole_and_private(tmp_path):
+def test_a_record_is_whole_and_private(tmp_path):
     resubmit.remember(tmp_path, OPTIONS)
     (record,) = (tmp_path / "jobs").iterdir()
     assert record.stat().st_mode & 0o777 == 0o600

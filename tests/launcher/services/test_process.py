@@ -66,7 +66,7 @@ def command_line(process):
         return ""
 
 
-def test_what_lies_in_the_folder_of_a_process_is_not_executed(tmp_path):
+def test_files_in_the_folder_of_a_process_are_not_executed(tmp_path):
     (tmp_path / "signal.py").write_text("raise SystemExit('executed')")
     process = spawn(["sleep", "60"], tmp_path / "record", tmp_path / "log", tmp_path, os.environ)
     time.sleep(1)

@@ -48,7 +48,7 @@ def test_all_names_of_this_machine_mean_the_same_redis(config, own_cluster):
         assert redis_server.is_ours(address.redis_address)
 
 
-def test_its_data_goes_with_it(config):
+def test_stopping_redis_removes_its_data(config):
     ensure(config())
     folder = redis_server.folder(config().redis_address)
     assert folder.is_dir()
@@ -112,7 +112,7 @@ def test_a_port_that_something_else_uses_is_named_with_its_setting(config, own_c
 
 
 @pytest.mark.parametrize("url", ["nowhere.invalid:6379", "rediss://localhost:1", "redis://me:secret@localhost:1"])
-def test_what_cannot_be_started_here_is_unreachable(config, url):
+def test_a_redis_that_cannot_be_started_here_is_unreachable(config, url):
     with pytest.raises(LaunchError, match=r"\(redisUrl\) cannot be reached") as error:
         ensure(config(url))
     assert "secret" not in str(error.value)

@@ -93,7 +93,7 @@ def test_a_process_that_cannot_be_started_for_a_while_comes_back(tmp_path):
         assert child(supervisor) != first
 
 
-def test_what_a_killed_process_has_started_ends_with_it(supervise):
+def test_children_of_a_killed_process_end_with_it(supervise):
     supervisor = supervise(f"import subprocess, sys; subprocess.run([sys.executable, '-c', {LATER!r}])")
     process = child(supervisor)
     grandchild = child(SimpleNamespace(pid=process))
