@@ -1,5 +1,5 @@
 # What people run and what CI runs are the same targets. Only relative paths: the clone may lie in a path with spaces.
-PYTHON ?= python3.11
+PYTHON ?= $(firstword $(foreach version,3.11 3.12 3.10,$(shell command -v python$(version))) python3.11)
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
@@ -61,7 +61,7 @@ clean:  ## Remove the environment and the quickstart's files
 	rm -rf .venv .quickstart build *.egg-info
 
 .venv/bin/python:
-	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 is needed: install it, or say where it is with make PYTHON=/path/to/python3.11"; exit 1; }
+	@command -v $(PYTHON) >/dev/null || { echo "Python 3.10, 3.11 or 3.12 is needed: install one, or name it with make PYTHON=/path/to/python3.11"; exit 1; }
 	@echo "Creating a virtual environment in .venv"
 	@$(PYTHON) -m venv .venv
 
