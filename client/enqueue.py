@@ -8,7 +8,6 @@ import random
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from dataclasses import fields as fields_of
 from numbers import Real
 from typing import Any
 
@@ -94,7 +93,7 @@ class RequestOptions:
 
 DEFAULTS = RequestOptions()
 
-_NAMES = frozenset(field.name for field in fields_of(RequestOptions))
+_NAMES = frozenset(RequestOptions.__dataclass_fields__)
 
 
 def split(keywords: Mapping[str, object]) -> tuple[RequestOptions, Mapping[str, object]]:

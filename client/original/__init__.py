@@ -26,8 +26,7 @@ from redis.exceptions import RedisError
 
 from cluster_serving.client import queues
 from cluster_serving.client.convert import inputs_of, to_input
-from cluster_serving.client.original.png import encode_png
-from cluster_serving.client.original.values import MISSING, OriginalResult, as_original, as_sent, failed
+from cluster_serving.client.original.values import MISSING, OriginalResult, as_original, as_sent, encode_png, failed
 from cluster_serving.protocol.connection import translated
 from cluster_serving.protocol.errors import DeadlineExceeded, InvalidInput, ResultTimeout, ServingError
 from cluster_serving.protocol.inputs import Array, Image

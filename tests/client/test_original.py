@@ -13,7 +13,7 @@ import pytest
 
 from cluster_serving.client import RedisUnavailable, original
 from cluster_serving.client.original import values
-from cluster_serving.client.original.png import encode_png
+from cluster_serving.client.original.values import encode_png
 from cluster_serving.protocol.errors import InvalidInput
 
 GUIDE = """

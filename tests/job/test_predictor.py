@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from cluster_serving.client.original.png import encode_png
+from cluster_serving.client.original.values import encode_png
 from cluster_serving.job.request import Request
 from cluster_serving.protocol.entry import NATIVE, Entry
 from cluster_serving.protocol.errors import ModelError
