@@ -28,3 +28,12 @@ def test_links_of_a_page_lead_somewhere(page):
         file = page.parent / path if path else page
         assert file.exists(), target
         assert not anchor or anchor in anchors(file), target
+
+
+def test_every_dependency_has_a_row_with_its_purpose():
+    project = (ROOT / "pyproject.toml").read_text("utf8")
+    section = project[project.index("\ndependencies") : project.index("[project.scripts]")]
+    named = set(re.findall(r"^ +\"([A-Za-z0-9-]+)", section, re.MULTILINE)) - {"cluster-serving"}
+    table = (ROOT / "docs" / "architecture.md").read_text("utf8").partition("## Dependencies")[2]
+    assert len(named) > 20
+    assert {name for name in named if name not in table} == set()
