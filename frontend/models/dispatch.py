@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
-from itertools import islice
 from types import MappingProxyType
 from typing import Any
 
 import redis.asyncio
 
 from cluster_serving.client.dispatcher import Dispatcher, Pending
-from cluster_serving.frontend.errors import ModelNotFound
+from cluster_serving.frontend.errors import ModelNotFound, without_errors
 from cluster_serving.frontend.server.admission import ConcurrencyLimit
 from cluster_serving.protocol.connection import connect_async, translated
 from cluster_serving.protocol.errors import ServingError
@@ -155,32 +154,30 @@ class Dispatch:
         Returns:
             The replies about each job, or the error. An error about one job leaves the other jobs' replies intact.
         """
-        positions: dict[DeferredDispatcher, list[int]] = {}
-        for position, job in enumerate(jobs):
-            positions.setdefault(self.dispatcher(job), []).append(position)
-        answers: list[list[Any] | ServingError] = [[] for _ in jobs]
+        groups: dict[DeferredDispatcher, list[str]] = {}
+        for job in dict.fromkeys(jobs):
+            groups.setdefault(self.dispatcher(job), []).append(job)
+        answers: dict[str, list[Any] | ServingError] = {}
 
-        async def ask_one(dispatcher: DeferredDispatcher, asked: Sequence[int]) -> None:
+        async def ask_one(dispatcher: DeferredDispatcher, group: Sequence[str]) -> None:
             # redis-py types its commands as if they might not be awaitable.
             db: Any = dispatcher.db
-            counts = []
+            ends = []
             try:
                 with translated(db):
                     async with db.pipeline(transaction=False) as pipeline:
-                        for position in asked:
-                            before = len(pipeline)
-                            commands(pipeline, jobs[position])
-                            counts.append(len(pipeline) - before)
-                        replies = iter(await pipeline.execute(raise_on_error=False))
+                        for job in group:
+                            commands(pipeline, job)
+                            ends.append(len(pipeline))
+                        replies = await pipeline.execute(raise_on_error=False)
             except ServingError as error:
-                for position in asked:
-                    answers[position] = error
+                answers.update(dict.fromkeys(group, error))
                 return
-            for position, count in zip(asked, counts, strict=True):
-                answers[position] = _checked(db, list(islice(replies, count)))
+            for job, start, end in zip(group, [0, *ends[:-1]], ends, strict=True):
+                answers[job] = _checked(db, replies[start:end])
 
-        await asyncio.gather(*(ask_one(dispatcher, asked) for dispatcher, asked in positions.items()))
-        return answers
+        await asyncio.gather(*(ask_one(dispatcher, group) for dispatcher, group in groups.items()))
+        return [answers[job] for job in jobs]
 
     async def ask_all(self, jobs: Sequence[str], commands: Callable[[Any, str], object]) -> list[list[Any]]:
         """Ask Redis about jobs as `ask` does, and fail if one reply is missing.
@@ -189,12 +186,7 @@ class Dispatch:
             RedisUnavailable: If a Redis cannot be reached.
             ServingError: If Redis refuses a command.
         """
-        answers = []
-        for answer in await self.ask(jobs, commands):
-            if isinstance(answer, ServingError):
-                raise answer
-            answers.append(answer)
-        return answers
+        return without_errors(await self.ask(jobs, commands))
 
     async def predict(
         self, job: str, records: Sequence[Mapping[str, Input]], timeout: float, priority: str = NORMAL
