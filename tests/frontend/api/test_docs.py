@@ -1,4 +1,4 @@
-"""The OpenAPI document says the truth: whatever fits it is answered as it says, and so is what does not."""
+"""The OpenAPI document is true: requests that fit it, and requests that do not, are answered as it says."""
 
 import json
 import re
@@ -34,7 +34,7 @@ def zeros(db, job):
         yield
 
 
-# Names that are made up would never reach the model.
+# Requests with random names would never reach the model.
 CONFIG = """
 [[operations]]
 include-path-regex = "/(infer|predict)$"
@@ -49,9 +49,9 @@ def test_nothing_is_answered_that_is_not_documented(serve, report, job, tmp_path
     url = serve().url
     command = [sys.executable, "-m", "schemathesis.cli", "run", f"{url}/openapi.json", "--checks", TRUTHS]
     command += ["--max-examples", "5", "--phases", "examples,coverage,fuzzing", "--mode", "all", "--no-color"]
-    # Or what asks for an answer within a millisecond gets 504, as documented.
-    # The same as without the form in their path.
+    # These paths do the same as those without a form.
     command += ["--exclude-path-regex", "^/(bigdl|zoo-0.9)"]
+    # A random timeout of a millisecond would be answered with 504, as documented.
     command += ["--header", "X-Timeout-Ms: 20000"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
