@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 from urllib.parse import quote, urlsplit
 
@@ -29,7 +30,7 @@ class HttpOptions(Settings):
 
     model_config = SettingsConfigDict(env_prefix="CLUSTER_SERVING_HTTP_", populate_by_name=True)
 
-    replaced_by: ClassVar = {"redisUrl": frozenset({"redisHost", "redisPort"})}
+    replaced_by: ClassVar[Mapping[str, frozenset[str]]] = {"redisUrl": frozenset({"redisHost", "redisPort"})}
 
     interface: str = _option("127.0.0.1", "Address to listen on; 0.0.0.0 for all of this machine.", min_length=1)
     port: int = _option(10020, "Port for HTTP; 0 for any free one.", ge=0, le=65535)
