@@ -34,6 +34,7 @@ RECONNECT_PAUSE = 0.1
 """Seconds between attempts to connect."""
 
 _SUBSCRIBE_TIMEOUT = 5.0
+_CONFIRM_TIMEOUT = 1.0
 
 Handler = Callable[[Optional[bytes]], None]
 """Gets each message of a channel; None if messages may have been lost."""
@@ -199,7 +200,7 @@ class AsyncSubscription:
                 async with self._commands:
                     if self._pubsub is not None:
                         # The reader notices a lost connection, and then subscribes to all channels.
-                        with suppress(RedisError, OSError):
+                        with suppress(Exception):
                             await self._pubsub.subscribe(key)
             except BaseException:
                 # Later subscribers would wait for a confirmation that never comes.
@@ -227,7 +228,7 @@ class AsyncSubscription:
         self._handlers.pop(key, None)
         if self._confirmed.pop(key, None) is not None and self._pubsub is not None:
             # The caller may hold a result or a cancellation, which matters more than an idle subscription.
-            with suppress(RedisError, OSError):
+            with suppress(Exception):
                 async with self._commands:
                     if self._pubsub is not None and key not in self._confirmed:
                         await self._pubsub.unsubscribe(key)
@@ -260,37 +261,53 @@ class AsyncSubscription:
         """Deliver messages as long as there is a channel or a connection."""
         while self._confirmed or self._pubsub is not None:
             try:
-                if self._pubsub is None:
-                    async with self._commands:
-                        self._pubsub = self._client.pubsub()
-                        await self._pubsub.subscribe(*self._confirmed)
-                message = await self._pubsub.get_message(timeout=RECHECK)
-                if message is None:
-                    if not all(confirmed.is_set() for confirmed in self._confirmed.values()):
-                        raise ConnectionError("Redis did not confirm a subscription")
-                    for channel in self._confirmed:
-                        self._deliver(channel, None)
-                elif message["type"] == "message":
-                    self._deliver(message["channel"], message["data"])
-                elif message["type"] == "subscribe" and (confirmed := self._confirmed.get(message["channel"])):
-                    confirmed.set()
-                    # Messages before the confirmation are lost.
-                    self._deliver(message["channel"], None)
-            except (RedisError, OSError):
+                message = await self._next_message()
+            except Exception:
+                # Not only errors of Redis: a subscriber may have used the lost connection at the same time.
                 await self._disconnect()
                 await asyncio.sleep(RECONNECT_PAUSE)
+                continue
+            if message is None:
+                for channel in self._confirmed:
+                    self._deliver(channel, None)
+            elif message["type"] == "message":
+                self._deliver(message["channel"], message["data"])
+            elif message["type"] == "subscribe" and (confirmed := self._confirmed.get(message["channel"])):
+                confirmed.set()
+                # Messages before the confirmation are lost.
+                self._deliver(message["channel"], None)
+
+    async def _next_message(self) -> Any:
+        """Return the next message, after connecting if necessary; None if none came for some time."""
+        if self._pubsub is None:
+            async with self._commands:
+                self._pubsub = self._client.pubsub()
+                await self._pubsub.subscribe(*self._confirmed)
+        end = time.monotonic() + RECHECK
+        message: Any = None
+        unconfirmed: set[bytes] = set()
+        while message is None and time.monotonic() < end:
+            message = await self._pubsub.get_message(timeout=_CONFIRM_TIMEOUT)
+            still = {channel for channel, confirmed in self._confirmed.items() if not confirmed.is_set()}
+            if message is None and still & unconfirmed:
+                raise ConnectionError("Redis did not confirm a subscription")
+            unconfirmed = still
+        return message
 
     def _deliver(self, channel: bytes, message: bytes | None) -> None:
         for handle in tuple(self._handlers.get(channel, ())):
             handle(message)
 
     async def _disconnect(self) -> None:
+        # From now on subscribers wait for a new connection.
         pubsub, self._pubsub = self._pubsub, None
         for confirmed in self._confirmed.values():
             confirmed.clear()
         if pubsub is not None:
-            with suppress(RedisError, OSError):
-                await pubsub.aclose()
+            # A command that is being sent could connect again after the connection has gone back to the pool.
+            async with self._commands:
+                with suppress(RedisError, OSError):
+                    await pubsub.aclose()
 
 
 def _key(channel: str) -> bytes:

@@ -7,7 +7,7 @@ import sys
 if sys.version_info >= (3, 11):
     from asyncio import timeout
 else:
-    # redis-py depends on this package for these Pythons.
+    # A dependency on these Pythons only.
     from async_timeout import timeout
 
 __all__ = ["timeout"]
