@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Processes that run tests.
 WORKERS ?= 2
 
-.PHONY: help quickstart stop test test-fast coverage chaos check fuzz bench bench-guard format proto clean
+.PHONY: help quickstart stop test test-fast coverage chaos pythons check fuzz bench bench-guard format proto clean
 
 help:  ## List the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/'
@@ -32,6 +32,10 @@ coverage:  ## Show the lines of each file that the last `make test` did not run
 # Such as: make chaos CHAOS="--rounds 50 --seed 7", or CHAOS="--minutes 60 --every 120"
 chaos: .venv/dev .venv/installed  ## Faults at random times under load, 20 rounds (about 15 minutes)
 	@$(BIN)/python -m tests.chaos.run $(CHAOS)
+
+# Such as: make pythons PYTHONS="--light python3.9 python3.14"
+pythons: .venv/dev .venv/installed  ## Install and use the wheel on every Python that is found, 3.9 to 3.14
+	@$(BIN)/python -m tests.support.pythons $(PYTHONS)
 
 check: .venv/dev .venv/installed  ## Lint, format, types and import rules
 	@$(BIN)/ruff check .

@@ -1,4 +1,4 @@
-"""Program that uses everything in the light client once; `light_client` runs it on several Pythons.
+"""Program that uses everything in the light client once; `pythons` runs it on several Pythons.
 
 Arguments are the URL of a Redis and a job that echoes the inputs of its requests.
 """
