@@ -201,7 +201,8 @@ class AsyncSubscription:
                     if self._pubsub is not None:
                         # The reader notices a lost connection, and then subscribes to all channels.
                         with suppress(Exception):
-                            await self._pubsub.subscribe(key)
+                            async with time_limit(_CONFIRM_TIMEOUT):
+                                await self._pubsub.subscribe(key)
             except BaseException:
                 # Later subscribers would wait for a confirmation that never comes.
                 self._confirmed.pop(key, None)
