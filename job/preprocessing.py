@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from cluster_serving.job import images
-from cluster_serving.job.models.base import Layout, TensorSpec, type_text
+from cluster_serving.job.models.base import Layout
 from cluster_serving.job.options import ImageOptions
 from cluster_serving.protocol.encryption import decrypt
 from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
 from cluster_serving.protocol.inputs import Array, Image, Input, SparseTensor
+from cluster_serving.protocol.slots import TensorSpec, type_text
 
 MAX_DENSE_ELEMENTS = 1 << 24
 """Most elements of a sparse tensor that is made dense; a request of a few bytes may ask for 64 MiB of float32."""

@@ -18,10 +18,7 @@ __all__ = ["Layout", "Model", "TensorSpec", "check", "detect", "dummy_inputs", "
 def load_model(options: ModelOptions, secret: str = "", salt: str = "") -> Model:
     """Load one copy of the model. Only the engine that the model needs is imported.
 
-    Args:
-        options: Folder of the model, and options for loading it.
-        secret: Secret of the encryption, if `options.encrypted`.
-        salt: Salt of the encryption, if `options.encrypted`.
+    `secret` and `salt` decrypt the files if `options.encrypted`; they are not used otherwise.
 
     Raises:
         EngineMissing: If the engine is not installed.
@@ -61,6 +58,6 @@ def _problem(model: Model) -> str | None:
         if spec.shape == ():
             return f"input {spec.name!r} has no dimension for the batch"
     for spec in model.inputs + model.outputs:
-        if spec.dtype not in DTYPES | {"str", ""}:
+        if spec.dtype not in {*DTYPES, "str", ""}:
             return f"{spec.name!r} is of type {spec.dtype}, which has no counterpart in numpy"
     return None

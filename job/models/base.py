@@ -5,13 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 import numpy as np
 
 from cluster_serving.protocol.errors import InferenceFailed, ModelError
 from cluster_serving.protocol.inputs import Array
-from cluster_serving.protocol.slots import TensorSpec, type_text
+from cluster_serving.protocol.slots import TensorSpec
 
 __all__ = [
     "Layout",
@@ -24,7 +25,6 @@ __all__ = [
     "choose_inputs",
     "common_batch",
     "dummy_inputs",
-    "type_text",
     "writable",
 ]
 
@@ -34,18 +34,17 @@ Layout = Literal["HWC", "CHW"]
 T = TypeVar("T")
 
 
+@dataclass(frozen=True, slots=True)
 class Started:
     """A record whose computation has started.
 
-    Args:
-        outputs: Function that waits for the outputs and returns them, or raises `InferenceFailed`.
-        wait: Function that waits at most the given seconds and returns True if the computation has ended, successfully
-            or not. It does not raise.
+    Attributes:
+        outputs: Waits for the outputs and returns them, or raises `InferenceFailed`.
+        wait: Waits at most the given seconds. Returns True if the computation has ended, successfully or not.
     """
 
-    def __init__(self, outputs: Callable[[], list[Array]], wait: Callable[[float], bool]) -> None:
-        self.outputs = outputs
-        self.wait = wait
+    outputs: Callable[[], list[Array]]
+    wait: Callable[[float], bool]
 
 
 class Model(ABC):
@@ -181,9 +180,7 @@ class Model(ABC):
 def dummy_inputs(specs: Sequence[TensorSpec], batch: int) -> list[Array] | None:
     """Return a batch of zeros (empty strings) that fits the specs; None if a shape is unknown.
 
-    Args:
-        specs: Inputs of a model; a free dimension becomes 1, an unknown dtype float32.
-        batch: Size of the first dimension.
+    A free dimension becomes 1, an unknown dtype float32.
     """
     arrays = []
     for spec in specs:
@@ -205,12 +202,7 @@ def common_batch(specs: Sequence[TensorSpec]) -> int | None:
 
 
 def choose(kind: str, wanted: Sequence[str], available: Mapping[str, T]) -> list[T]:
-    """Return the wanted inputs or outputs.
-
-    Args:
-        kind: "input" or "output", for the message.
-        wanted: Names in the requested order; empty for all, in the model's order.
-        available: Inputs or outputs of the model by name.
+    """Return the inputs or outputs (`kind`, for the message) of the wanted names; all of them if none is wanted.
 
     Raises:
         ModelError: If the model has no such name. The message lists the existing names.

@@ -90,10 +90,7 @@ class ModelFiles:
 
 
 def detect(folder: str | Path) -> ModelFiles:
-    """Find the one model in a folder; hidden and unrelated files do not matter.
-
-    Args:
-        folder: The model folder; its subfolders are not searched.
+    """Find the one model in a folder. Subfolders, hidden files and unrelated files do not matter.
 
     Raises:
         ModelError: If there is no such folder, or it holds no model, a part of a model, or more than one.
@@ -114,10 +111,7 @@ def detect(folder: str | Path) -> ModelFiles:
 
 
 def check(options: ModelOptions) -> str:
-    """Check that there is a model and that its engine is installed, without importing the engine.
-
-    Returns:
-        Name of the engine.
+    """Return the name of the model's engine. Check that the engine is installed, without importing it.
 
     Raises:
         ModelError: As for `detect`.
@@ -129,11 +123,7 @@ def check(options: ModelOptions) -> str:
 
 
 def require_engine(files: ModelFiles) -> None:
-    """Check that the engine of a model is installed.
-
-    Raises:
-        EngineMissing: If it is not.
-    """
+    """Raise `EngineMissing` if the engine of a model is not installed."""
     format = files.format
     if importlib.util.find_spec(format.package) is None:
         raise EngineMissing(

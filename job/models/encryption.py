@@ -36,13 +36,13 @@ def encrypt(content: bytes, secret: str, salt: str, bits: int = 256) -> bytes:
         of ISO-8859-1 text, with PKCS #5 padding.
     """
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+    from cryptography.hazmat.primitives.padding import PKCS7
 
     vector = os.urandom(_BLOCK)
-    text = content.decode("latin-1").encode()
-    count = _BLOCK - len(text) % _BLOCK
+    padder = PKCS7(8 * _BLOCK).padder()
+    padded = padder.update(content.decode("latin-1").encode()) + padder.finalize()
     encryptor = Cipher(algorithms.AES(_key(secret, salt, bits)), modes.CBC(vector)).encryptor()
-    blocks = encryptor.update(text + bytes([count]) * count) + encryptor.finalize()
-    return base64.b64encode(vector + blocks)
+    return base64.b64encode(vector + encryptor.update(padded) + encryptor.finalize())
 
 
 @contextmanager
@@ -51,11 +51,6 @@ def decrypt_folder(folder: str | Path, secret: str, salt: str) -> Iterator[Path]
 
     The key may have 128 or 256 bits, and the initialization vector may be zero (version 0.9.0 of the original), but all
     encrypted files have to have the same. Other files are copied as they are.
-
-    Args:
-        folder: The model folder.
-        secret: See `encrypt`.
-        salt: See `encrypt`.
 
     Yields:
         The temporary folder; see `scratch_folder`.
@@ -95,14 +90,9 @@ def decrypt_folder(folder: str | Path, secret: str, salt: str) -> Iterator[Path]
 
 @contextmanager
 def scratch_folder(size: int) -> Iterator[Path]:
-    """Make a folder that only this user may enter, and remove it at the end.
+    """Make a folder that only this user may enter, yield it, and remove it at the end.
 
-    Args:
-        size: Bytes that will be written. The folder is in memory (/dev/shm) if twice as many fit there, so that nothing
-            reaches a disk.
-
-    Yields:
-        The folder.
+    The folder is in memory (/dev/shm) if twice the `size`, in bytes, fits there, so that nothing reaches a disk.
     """
     parent = _MEMORY if _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > 2 * size else None
     with tempfile.TemporaryDirectory(prefix="cluster-serving-", dir=parent) as name:
@@ -122,18 +112,17 @@ def _decrypt_all(
 ) -> dict[Path, bytes]:
     """Return the decrypted files by path, without those that do not decrypt to padded text."""
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+    from cryptography.hazmat.primitives.padding import PKCS7
 
     key = _key(secret, salt, bits)
     result = {}
     for path, data in encrypted.items():
         vector, blocks = (data[:_BLOCK], data[_BLOCK:]) if has_vector else (bytes(_BLOCK), data)
         decryptor = Cipher(algorithms.AES(key), modes.CBC(vector)).decryptor()
-        padded = decryptor.update(blocks) + decryptor.finalize()
-        count = padded[-1] if padded else 0
-        if not 1 <= count <= _BLOCK or not padded.endswith(bytes([count]) * count):
-            continue
-        with suppress(UnicodeError):
-            result[path] = padded[:-count].decode().encode("latin-1")
+        unpadder = PKCS7(8 * _BLOCK).unpadder()
+        with suppress(ValueError):  # wrong padding, or text that is not UTF-8 of ISO-8859-1
+            padded = decryptor.update(blocks) + decryptor.finalize()
+            result[path] = (unpadder.update(padded) + unpadder.finalize()).decode().encode("latin-1")
     return result
 
 

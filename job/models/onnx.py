@@ -18,7 +18,8 @@ _DTYPES = {
     "float": "float32",
     "double": "float64",
     "string": "str",
-    **{name: name for name in ("bool", "float16")},
+    "bool": "bool",
+    "float16": "float16",
     **{f"{sign}int{bits}": f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
 }
 """ONNX element type → numpy name. A type that is missing here cannot be sent."""

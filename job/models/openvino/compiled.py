@@ -45,13 +45,7 @@ def _compile(core: Any, network: Any, threads: int, streams: int) -> Any:
 
 
 class Compiled:
-    """A network compiled for the CPU, with one request.
-
-    Args:
-        core: OpenVINO's core.
-        network: Network to compile.
-        threads: Number of threads that the network may use.
-    """
+    """A network compiled for the CPU, with one request that may use `threads` threads."""
 
     def __init__(self, core: Any, network: Any, threads: int) -> None:
         self._network = _compile(core, network, threads, 1)
@@ -135,10 +129,7 @@ class Record:
 class Singles:
     """A network that computes records one by one: several at once on a thread each, a single record on all threads.
 
-    Args:
-        core: OpenVINO's core.
-        network: Network to compile, with a fixed batch of 1.
-        threads: Number of threads that the network may use.
+    `threads` is the number of threads in all. The network has a fixed batch of 1.
     """
 
     def __init__(self, core: Any, network: Any, threads: int) -> None:
@@ -168,8 +159,7 @@ class Singles:
     def start(self, inputs: Sequence[Array]) -> Record:
         """Start to compute a record, after those that were started before. Only if the network `overlaps`.
 
-        Args:
-            inputs: See `Record`; without a batch dimension.
+        The inputs are those of `Record`, without a batch dimension.
         """
         if self._streams is None:
             raise RuntimeError("the model is closed, or has one thread")
@@ -196,10 +186,7 @@ def singles(core: Any, network: Any, threads: int) -> Singles | None:
     each record together than if each computes a record of its own. The decision depends on the network alone and not
     on a measurement, because the two forms round differently: all slots have to answer alike, whatever the batch size.
 
-    Args:
-        core: OpenVINO's core.
-        network: Network with a free batch; its shape is changed.
-        threads: Number of threads that a copy may use.
+    The network has a free batch, and its shape is changed.
     """
     if any(port.partial_shape.rank.is_dynamic for port in network.inputs):
         return None

@@ -48,11 +48,6 @@ class OpenVINOModel(Model):
         self._network: Compiled | Singles = compiled or Compiled(core, network, options.threads)
         self.overlaps = isinstance(self._network, Singles) and self._network.overlaps
 
-    @property
-    def computes_singles(self) -> bool:
-        """True if the network is compiled for single records; see `compiled.singles`."""
-        return isinstance(self._network, Singles)
-
     def start(self, record: Sequence[Array]) -> Started:
         """See `Model.start`."""
         if not isinstance(self._network, Singles):

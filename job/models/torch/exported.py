@@ -74,14 +74,11 @@ def _load(path: Path, allow_pickle: bool) -> Any:
     content = path.read_bytes()
     if not zipfile.is_zipfile(path):
         raise ModelError(f"{path} is not an exported program: write it with torch.export.save")
-    if not allow_pickle:
-        pickle = _find_pickle(content)
-        if pickle:
-            raise ModelError(
-                f"{path} holds the pickle {pickle}. Loading a pickle runs any code in it, so it needs "
-                f"allowPickle: true. torch.export.save of PyTorch {torch.__version__} writes no pickle for a program "
-                f"of plain tensors"
-            )
+    if not allow_pickle and (pickle := _find_pickle(content)):
+        raise ModelError(
+            f"{path} holds the pickle {pickle}. Loading a pickle runs any code in it, so it needs allowPickle: true. "
+            f"torch.export.save of PyTorch {torch.__version__} writes no pickle for a program of plain tensors"
+        )
     # From memory: weights that are mapped would change with the file.
     return torch.export.load(io.BytesIO(content))
 

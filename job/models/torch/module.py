@@ -21,8 +21,7 @@ _MAX_PROBED_INPUTS = 4
 class TorchModel(Model):
     """A callable of tensors that returns one tensor, or a list, tuple or dict of tensors.
 
-    A dict or named tuple gives the outputs their names. Other outputs are `output`, or `output_0`, `output_1` and so
-    on.
+    A dict or named tuple gives the outputs their names. Other outputs are `output`, or `output_0`, `output_1` etc.
     """
 
     def __init__(self, files: ModelFiles, options: ModelOptions) -> None:
@@ -55,12 +54,7 @@ class TorchModel(Model):
         return arrays
 
     def _choose_untyped(self, wanted: Sequence[str], possible: Sequence[str], required: Sequence[str]) -> None:
-        """Set inputs of unknown dtype and shape.
-
-        Args:
-            wanted: Names in the options; empty for the required inputs.
-            possible: Names of the arguments that may be inputs.
-            required: Names of the arguments without a default value.
+        """Set inputs of unknown dtype and shape: the wanted arguments of `forward`, or the required ones if none is.
 
         Raises:
             ModelError: If there is no such input, or a required one is missing.
