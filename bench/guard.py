@@ -44,7 +44,7 @@ def guard() -> Measurement:
     """Measure both ratios."""
     settings = Settings(rounds=_ROUNDS, warm_up=1.0, window=1.0, most_windows=4)
     session = Session(settings, _FOLDER, _FOLDER / "guard.json", print)
-    model = models.ensure(_FOLDER / "models", ("mobilenet",))["mobilenet"]
+    model = models.ensure(_FOLDER / "models", "mobilenet")
     work = peers.Work("jpeg", model, payload.image_records("x", "synthetic"), session.cores, 1)
     logs = _FOLDER / "logs"
     right = peers.bare_answers(work, logs)
@@ -53,7 +53,7 @@ def guard() -> Measurement:
 
         def bare() -> Measurement:
             with stack.frozen():
-                return dict(peers.bare_rate(work, logs, 3, 1))
+                return peers.bare_rate(work, logs, 3, 1)
 
         def fastapi() -> Measurement:
             here = Path(sys.executable).parent

@@ -37,14 +37,9 @@ _STYLE: Any = {
 
 
 def lines(title: str, series: Mapping[str, Sequence[Point]], x_label: str, y_label: str, log: str = "") -> str:
-    """Draw lines with a mark at each point.
+    """Draw lines by name, with a mark at each point.
 
-    Args:
-        title: Heading of the chart.
-        series: Name → points. Points that a logarithmic axis cannot show are left out.
-        x_label: Label of the axis, with its unit.
-        y_label: Likewise.
-        log: The logarithmic axes: "", "x", "y" or "xy".
+    `log` names the logarithmic axes: "", "x", "y" or "xy". Points that these cannot show are left out.
     """
     with mpl.rc_context(_STYLE):
         figure, axes = _axes(title, x_label, y_label)
@@ -65,13 +60,7 @@ def lines(title: str, series: Mapping[str, Sequence[Point]], x_label: str, y_lab
 
 
 def bars(title: str, values: Mapping[str, float], unit: str) -> str:
-    """Draw horizontal bars, the first one highlighted.
-
-    Args:
-        title: Heading of the chart.
-        values: Name → length.
-        unit: Unit of the values.
-    """
+    """Draw horizontal bars by name, the first one highlighted."""
     if not values:
         return _nothing(title)
     with mpl.rc_context(_STYLE):

@@ -22,12 +22,7 @@ svg{max-width:100%;height:auto}
 
 
 def page(results: Sequence[Result], facts: Mapping[str, Any]) -> str:
-    """Return the text of the file.
-
-    Args:
-        results: The rows.
-        facts: Facts about the measurement, shown as they are.
-    """
+    """Return the text of the file. Facts about the measurement are shown as they are."""
     title = f"{facts.get('job', 'benchmark')}: load test"
     parts = [f"<h1>{escape(title)}</h1>", _facts(facts), "<h2>Results</h2>", _table(results)]
     closed = [result for result in results if result.mode != "open"]

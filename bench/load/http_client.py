@@ -17,6 +17,11 @@ import httptools
 MOST_CONNECTIONS = 1024
 """Most connections. Further requests of the open mode wait for one, and their latency counts the wait."""
 
+V2_LENGTH = "inference-header-content-length"
+"""Header of the KServe v2 binary extension: length of the JSON that precedes the tensors."""
+
+_V2_LENGTH = V2_LENGTH.encode()
+
 
 @dataclass(frozen=True, slots=True)
 class Response:
@@ -25,7 +30,7 @@ class Response:
     Attributes:
         status: HTTP status.
         body: Bytes of the body.
-        v2_length: Value of the header `Inference-Header-Content-Length`, if there is one.
+        v2_length: Value of the header `V2_LENGTH`, if there is one.
     """
 
     status: int
@@ -70,7 +75,7 @@ class _Connection(asyncio.Protocol):
         self._parts, self._length = [], None
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if name.lower() == b"inference-header-content-length":
+        if name.lower() == _V2_LENGTH:
             self._length = int(value)
 
     def on_body(self, body: bytes) -> None:

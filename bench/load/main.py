@@ -35,9 +35,6 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 _out = Console(highlight=False, soft_wrap=True)
 _err = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
 
-_MODES = ("closed", "open", "pipelined")
-_PROTOCOLS = ("predict", "v2")
-
 
 @app.command()
 def bench(
@@ -83,9 +80,9 @@ def bench(
     html_file: Annotated[Path | None, typer.Option("--html", help="Write a report with charts to this file.")] = None,
 ) -> None:
     """Measure a running job: throughput, latency, lost and wrong answers, CPU and memory."""
-    _one_of("--mode", mode, _MODES)
+    _one_of("--mode", mode, ("closed", "open", "pipelined"))
     _one_of("--client", client, ("sync", "async"))
-    _one_of("--protocol", protocol, _PROTOCOLS)
+    _one_of("--protocol", protocol, ("predict", "v2"))
     if html_file:
         # matplotlib takes half a second, which the generator processes would take as well.
         from cluster_serving.bench.load import html
@@ -201,15 +198,14 @@ def _shown(url: str) -> str:
     return f"{scheme}://{rest.rpartition('@')[2]}"
 
 
-def main(given: Sequence[str] | None = None) -> Any:
+def main(given: Sequence[str] | None = None) -> None:
     """Run `cluster-serving-bench` with these arguments; by default with those of the command line."""
     try:
         app(given)
-    except (ServingError, Failed, Lost, Stalled, LookupError, OSError, ValueError) as error:
-        kind = "the first request failed: " if isinstance(error, Failed | Lost) else ""
-        _err.print(f"error: {kind}{error}", style="red")
+    except (Failed, Lost) as error:
+        _err.print(f"error: the first request failed: {error}", style="red")
         sys.exit(1)
-    except (httpx.HTTPError, redis.RedisError) as error:
+    except (ServingError, Stalled, httpx.HTTPError, redis.RedisError, LookupError, OSError, ValueError) as error:
         _err.print(f"error: {error}", style="red")
         sys.exit(1)
     except KeyboardInterrupt:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,13 +14,12 @@ from cluster_serving.bench.load.generator import Generators, Load
 from cluster_serving.bench.load.processes import Processes, Snapshot
 from cluster_serving.bench.load.recorder import Checker
 from cluster_serving.bench.load.result import Result, cost, job_work
-from cluster_serving.bench.load.stats import Latency, Samples, is_stable
+from cluster_serving.bench.load.stats import STABLE_WINDOWS, Latency, Samples, is_stable
 from cluster_serving.bench.load.tally import Tally
 from cluster_serving.bench.load.target import Endpoint, references
 from cluster_serving.protocol.inputs import Array
 from cluster_serving.protocol.stats import JobStats
 
-_STABLE_WINDOWS = 3
 _BINS = 30
 
 
@@ -45,17 +44,14 @@ class Plan:
     warm_up: float = 2.0
     window: float = 2.0
     most_windows: int = 10
-    roles: Mapping[str, Sequence[int]] | None = None
+    roles: Mapping[str, Sequence[int]] = field(default_factory=dict)
     job_stats: Callable[[], JobStats | None] = lambda: None
 
 
 def measure(plan: Plan, report: Callable[[str], None] = lambda _: None, right: Sequence[Array] | None = None) -> Result:
-    """Run a measurement.
+    """Run a measurement. `report` is called with a line about every window.
 
-    Args:
-        plan: The plan.
-        report: Called with a line about every window.
-        right: Right answers, if known; otherwise each request is asked alone before, and its answer is the right one.
+    `right` has the right answers. If it is None, each request is asked alone before, and its answer is the right one.
 
     Raises:
         Failed: If a first request, alone, is answered with an error.
@@ -76,8 +72,7 @@ class _Measurement:
     def __init__(self, plan: Plan, generators: Generators) -> None:
         self._plan = plan
         self._generators = generators
-        roles = dict(plan.roles or {}) | {"load generator": generators.pids}
-        self._processes = Processes(roles)
+        self._processes = Processes({**plan.roles, "load generator": generators.pids})
         self._borders: list[Snapshot] = []
         self._sent: list[int] = []
         self._rates: list[float] = []
@@ -102,14 +97,14 @@ class _Measurement:
             # The newest reports have not arrived yet; the last window is counted again at the end.
             self._rates.append(_rate(_joined(self._generators.finished), *self._borders[-2:]))
             report(f"window {len(self._rates)}: {self._rates[-1]:,.0f} requests/s")
-            self._stable = is_stable(self._rates, windows=_STABLE_WINDOWS)
+            self._stable = is_stable(self._rates)
             if self._stable:
                 break
 
     def result(self, tally: Tally, generator_cpu: float, can_check: bool) -> Result:
         """Return the result of the last three windows if the rate is stable, else of all windows."""
         plan, finished, latencies = self._plan, _joined(self._generators.finished), _joined(self._generators.seconds)
-        keep = _STABLE_WINDOWS + 1 if self._stable else len(self._borders)
+        keep = STABLE_WINDOWS + 1 if self._stable else len(self._borders)
         borders, sent, stats = self._borders[-keep:], self._sent[-keep:], self._job_stats[-keep:]
         begin, end = borders[0].time, borders[-1].time
         if plan.load.requests is not None:

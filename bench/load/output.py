@@ -38,7 +38,7 @@ def machine() -> dict[str, Any]:
 
 
 def cpu_model() -> str:
-    """Return the name of the processor."""
+    """Return the name of the processor, as the kernel gives it."""
     try:
         lines = Path("/proc/cpuinfo").read_text("utf8").splitlines()
     except OSError:
@@ -82,12 +82,7 @@ def table(results: Sequence[Result]) -> RenderableType:
 
 
 def to_json(results: Sequence[Result], facts: Mapping[str, Any]) -> str:
-    """Return the results as JSON, with facts about the machine.
-
-    Args:
-        results: The rows.
-        facts: Facts about the measurement, under the key `what`.
-    """
+    """Return the results as JSON, with facts about the machine, and those about the measurement as `what`."""
     document = {"what": facts, "machine": machine(), "results": [result.to_dict() for result in results]}
     return json.dumps(document, indent=1, allow_nan=False)
 

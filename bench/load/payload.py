@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from cluster_serving.bench.load.http_client import V2_LENGTH
 from cluster_serving.protocol.inputs import Array, Image
 
 Value = Array | Image
@@ -27,8 +28,6 @@ _V2_NAMES = {
     **{f"{sign}int{bits}": f"{sign.upper()}INT{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
 }
 _V2_DTYPES = {code: name for name, code in _V2_NAMES.items()}
-V2_LENGTH = b"inference-header-content-length"
-"""Header of the KServe v2 binary extension: length of the JSON that precedes the tensors."""
 
 
 def random_records(
@@ -113,7 +112,7 @@ def v2_body(record: Record) -> tuple[bytes, dict[str, str]]:
         inputs.append({"name": name, "shape": shape, "datatype": code, "parameters": {"binary_data_size": len(raw)}})
         tail += raw
     head = json.dumps({"inputs": inputs, "parameters": {"binary_data_output": True}}).encode()
-    return head + tail, {"Content-Type": "application/octet-stream", V2_LENGTH.decode(): str(len(head))}
+    return head + tail, {"Content-Type": "application/octet-stream", V2_LENGTH: str(len(head))}
 
 
 def v2_json_body(record: Record) -> bytes:

@@ -30,11 +30,7 @@ class Snapshot:
 
 
 class Processes:
-    """Processes by role; a process and its descendants share one.
-
-    Args:
-        roles: Role → process ids.
-    """
+    """Processes by role; a process and its descendants share one."""
 
     def __init__(self, roles: Mapping[str, Iterable[int]]) -> None:
         self._roots = {role: [p for pid in pids if (p := _process(pid))] for role, pids in roles.items()}
@@ -82,10 +78,7 @@ def listeners(ports: Iterable[int]) -> list[int]:
 
 
 def taskmanager_ports(url: str) -> list[int]:
-    """Return the ports that the TaskManagers of a Flink cluster listen on.
-
-    Args:
-        url: `http://host:port` of Flink's REST API.
+    """Return the ports that the TaskManagers of a Flink cluster listen on; `url` is that of Flink's REST API.
 
     Raises:
         httpx.HTTPError: If Flink does not answer.

@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 Samples = NDArray[np.float64]
 """One number per request."""
 
+STABLE_WINDOWS = 3
+"""Number of windows that have to agree."""
+
 
 @dataclass(frozen=True, slots=True)
 class Latency:
@@ -41,28 +44,17 @@ class Latency:
         return cls(*(round(float(value) * 1000, 4) for value in (*ranks, seconds.mean())))
 
 
-def is_stable(rates: Sequence[float], tolerance: float = 0.1, windows: int = 3) -> bool:
-    """Return True if the last windows agree: none is farther than `tolerance` from their mean, and none is empty.
-
-    Args:
-        rates: Requests per second of each window so far.
-        tolerance: Largest deviation, as a part of the mean.
-        windows: Number of windows that must agree.
-    """
-    last = rates[-windows:]
-    if len(last) < windows or min(last) <= 0:
+def is_stable(rates: Sequence[float]) -> bool:
+    """Return True if the rates of the last three windows are within 10 % of their mean, and none is zero."""
+    last = rates[-STABLE_WINDOWS:]
+    if len(last) < STABLE_WINDOWS or min(last) <= 0:
         return False
-    mean = sum(last) / windows
-    return all(abs(rate - mean) <= tolerance * mean for rate in last)
+    mean = sum(last) / STABLE_WINDOWS
+    return all(abs(rate - mean) <= 0.1 * mean for rate in last)
 
 
 def poisson_arrivals(rate: float, seed: int) -> Iterator[float]:
-    """Yield arrival times in seconds from 0, without end, with independent exponential gaps of mean `1 / rate`.
-
-    Args:
-        rate: Requests per second.
-        seed: The same seed gives the same times.
-    """
+    """Yield arrival times in seconds from 0, without end, with independent exponential gaps of mean `1 / rate`."""
     random = np.random.default_rng(seed)
     now = 0.0
     while True:

@@ -34,11 +34,6 @@ class Tally:
         """Requests without an answer; meaningful when the sender has stopped waiting."""
         return self._lost + len(self._open)
 
-    @property
-    def failed(self) -> int:
-        """Requests that were answered with an error."""
-        return sum(self.errors.values())
-
     def send(self, name: Hashable) -> None:
         """Count a request that leaves."""
         self.sent += 1

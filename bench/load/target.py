@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from cluster_serving.bench.load import payload
-from cluster_serving.bench.load.http_client import HttpClient, encode_request
+from cluster_serving.bench.load.http_client import HttpClient, Response, encode_request
 from cluster_serving.bench.load.payload import Record
 from cluster_serving.client.dispatcher import Dispatcher
 from cluster_serving.protocol.connection import connect_async
@@ -49,7 +49,7 @@ class Endpoint:
 class Target(Protocol):
     """A server that answers; used by one event loop."""
 
-    async def ask(self, variant: int) -> object:
+    async def ask(self, variant: int) -> Any:
         """Send request `variant` and wait for its answer.
 
         Raises:
@@ -57,7 +57,7 @@ class Target(Protocol):
             Lost: If no answer comes in time.
         """
 
-    def read(self, answer: object) -> Array:
+    def read(self, answer: Any) -> Array:
         """Return all numbers of an answer, flat."""
 
     async def close(self) -> None:
@@ -76,7 +76,7 @@ class RedisTarget:
         self._endpoint = endpoint
         self._dispatcher = Dispatcher(connect_async(url=endpoint.url))
 
-    async def ask(self, variant: int) -> object:
+    async def ask(self, variant: int) -> Fields:
         """See `Target`."""
         endpoint = self._endpoint
         try:
@@ -86,9 +86,9 @@ class RedisTarget:
         except ServingError as error:
             raise Failed(error.code) from None
 
-    def read(self, answer: object) -> Array:
+    def read(self, answer: Fields) -> Array:
         """See `Target`."""
-        return read_result(answer)  # type: ignore[arg-type]
+        return read_result(answer)
 
     async def close(self) -> None:
         """See `Target`."""
@@ -116,7 +116,7 @@ class HttpTarget:
         self._client = HttpClient(endpoint.url)
         self._requests = [encode_request(endpoint.url, *_body(endpoint, record)) for record in endpoint.records]
 
-    async def ask(self, variant: int) -> object:
+    async def ask(self, variant: int) -> Response:
         """See `Target`."""
         try:
             response = await self._client.ask(self._requests[variant], self._timeout)
@@ -126,14 +126,13 @@ class HttpTarget:
             raise Failed(f"HTTP {response.status}")
         return response
 
-    def read(self, answer: object) -> Array:
+    def read(self, answer: Response) -> Array:
         """See `Target`."""
-        body = answer.body  # type: ignore[attr-defined]
         if self._kind.startswith("v2"):
-            return payload.read_v2(body, answer.v2_length)  # type: ignore[attr-defined]
+            return payload.read_v2(answer.body, answer.v2_length)
         if self._kind == "predict":
-            return payload.read_predictions(body)
-        return payload.numbers(body.decode())
+            return payload.read_predictions(answer.body)
+        return payload.numbers(answer.body.decode())
 
     async def close(self) -> None:
         """See `Target`."""

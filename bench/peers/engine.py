@@ -8,6 +8,8 @@ and `BENCH_THREADS` (threads of each worker's model). `BENCH_SINGLE=1` compiles 
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -79,13 +81,13 @@ def decode(raw: bytes) -> np.ndarray:
     return np.frombuffer(raw, np.float32).reshape(SHAPE)
 
 
-def decode_json(text: bytes) -> np.ndarray:
-    """Decode `{"instances": [numbers]}` to one record."""
-    import json
-
-    return np.asarray(json.loads(text)["instances"][0], np.float32)
+def decode_instance(instance: dict[str, str] | list[float]) -> np.ndarray:
+    """Decode an element of the list `instances`: numbers, or `{"b64": bytes of a request as base64}`."""
+    if isinstance(instance, dict):
+        return decode(base64.b64decode(instance["b64"]))
+    return np.asarray(instance, np.float32)
 
 
 def read(raw: bytes) -> np.ndarray:
     """Decode the body of a request to one record: JSON for vectors, bytes for images and tensors."""
-    return decode_json(raw) if KIND == "vector" else decode(raw)
+    return decode_instance(json.loads(raw)["instances"][0]) if KIND == "vector" else decode(raw)

@@ -1,7 +1,7 @@
 """The models of the benchmark, made when they are needed, with random weights: only their size matters.
 
 This file is run as a program, so that TensorFlow is not loaded into the process that measures:
-`python -m cluster_serving.bench.suite.models FOLDER NAME...`.
+`python -m cluster_serving.bench.suite.models FOLDER NAME`.
 """
 
 from __future__ import annotations
@@ -9,23 +9,20 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 SLEEP_MS = 50
-NAMES = ("mlp", "mobilenet", "noop", "sleep")
 
 
-def ensure(folder: Path, names: Sequence[str] = NAMES) -> dict[str, Path]:
-    """Return model folders by name; missing models are made."""
-    missing = [name for name in names if not (folder / f"{name}.made").exists()]
-    if missing:
+def ensure(folder: Path, name: str) -> Path:
+    """Return the folder of a model: `mlp`, `mobilenet`, `noop` or `sleep`. A missing model is made."""
+    if not (folder / f"{name}.made").exists():
         environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
-        subprocess.run([sys.executable, "-m", __name__, str(folder), *missing], check=True, env=environment)
-    return {name: folder / name for name in names}
+        subprocess.run([sys.executable, "-m", __name__, str(folder), name], check=True, env=environment)
+    return folder / name
 
 
 def save_mlp(folder: Path) -> None:
@@ -107,16 +104,15 @@ def _save_ir(folder: Path, x: Any, y: Any) -> None:
     openvino.save_model(openvino.Model([y], [x], "bench"), folder / "model.xml", compress_to_fp16=False)
 
 
-def main(folder: Path, names: Sequence[str]) -> None:
-    """Make the models of these names."""
+def main(folder: Path, name: str) -> None:
+    """Make a model."""
     # Importing OpenVINO would otherwise fork a child that reports the import over the network.
     sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
     saves = {"mlp": save_mlp, "noop": save_noop, "mobilenet": save_mobilenet, "sleep": save_sleep}
-    for name in names:
-        print(f"Making model {name}", flush=True)
-        saves[name](folder / name)
-        (folder / f"{name}.made").touch()
+    print(f"Making model {name}", flush=True)
+    saves[name](folder / name)
+    (folder / f"{name}.made").touch()
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2:])
+    main(Path(sys.argv[1]), sys.argv[2])

@@ -152,12 +152,8 @@ def serving(
 ) -> Iterator[tuple[Endpoint, int]]:
     """Run a peer for the time of a `with` block, and yield its address and process id.
 
-    Args:
-        name: Key of `PEERS`.
-        work: The work.
-        environments: Folder of the environments; or the `bin` of one that has the peer's packages.
-        folder: Folder for logs and the peer's files.
-        report: Called with lines of progress.
+    `environments` is the folder of the environments, or the `bin` of one that has the peer's packages. Logs and the
+    peer's files go to `folder`.
 
     Raises:
         Unavailable: If the peer cannot do this work or does not start; the text says why.
@@ -165,8 +161,7 @@ def serving(
     peer = PEERS[name]
     if work.kind not in peer.kinds:
         raise Unavailable(f"{name} is not set up for {work.kind}")
-    has_python = (environments / "python").exists()
-    binaries = environments if has_python else install(name, environments, report)
+    binaries = environments if (environments / "python").exists() else install(name, environments, report)
     port = free_port()
     home = (folder / name).absolute()
     shutil.rmtree(home, ignore_errors=True)
@@ -221,9 +216,9 @@ def bare_answers(work: Work, folder: Path) -> list[Array]:
     return [np.asarray(answer) for answer in _bare(work, folder, "answers", 1)]
 
 
-def bare_rate(work: Work, folder: Path, seconds: float, batch: int) -> dict[str, float]:
+def bare_rate(work: Work, folder: Path, seconds: float, batch: int) -> dict[str, Any]:
     """Measure the bare loop: `rate` in answers per second, and `cpu` seconds per 1,000 answers."""
-    return _bare(work, folder, str(seconds), batch)  # type: ignore[no-any-return]
+    return dict(_bare(work, folder, str(seconds), batch))
 
 
 def _bare(work: Work, folder: Path, seconds: str, batch: int) -> Any:

@@ -52,7 +52,7 @@ def tensors_float32(session: Session) -> Measurement:
 
 def vector_latency(session: Session) -> Measurement:
     """Measure the latency of a vector of 64 floats, one in flight, synchronous client."""
-    with Stack() as stack, stack.running("vector", _models(session)["mlp"]):
+    with Stack() as stack, stack.running("vector", _model(session, "mlp")):
         endpoint = stack.endpoint("vector", _vectors())
         load = Load("closed", "sync", 1)
         return {"ours": [session.measure(endpoint, load, stack.roles()) for _ in range(session.settings.rounds)]}
@@ -60,7 +60,7 @@ def vector_latency(session: Session) -> Measurement:
 
 def vector_pipelined(session: Session) -> Measurement:
     """Measure the same vector with 1,024 in flight, against Mosec with the number of connections that suits it best."""
-    model = _models(session)["mlp"]
+    model = _model(session, "mlp")
     works = {f"{copies}x1": Work("vector", model, _vectors(), copies, 1) for copies in (1, session.cores)}
     with Stack() as stack, ExitStack() as jobs:
 
@@ -95,7 +95,7 @@ def vector_pipelined(session: Session) -> Measurement:
 
 def vector_http(session: Session) -> Measurement:
     """Measure the same vector over HTTP with 32 in flight: the front end against the peers."""
-    work = Work("vector", _models(session)["mlp"], _vectors(), 1, 1)
+    work = Work("vector", _model(session, "mlp"), _vectors(), 1, 1)
     with Stack() as stack, stack.running("vector", work.model):
         url = stack.front_end("vector")
         endpoint = replace(stack.endpoint("vector", _vectors()), kind="predict", url=f"{url}/predict")
@@ -115,7 +115,7 @@ def scaling(session: Session) -> Measurement:
             for slots, _ in group:
                 job = f"sleep-{slots}"
                 settings = {"modelParallelism": slots, "slotsPerTaskManager": each, "maxBatchSize": 1}
-                with stack.running(job, _models(session)["sleep"], **settings):
+                with stack.running(job, _model(session, "sleep"), **settings):
                     endpoint = stack.endpoint(job, payload.random_records("x", (1,), "float32"))
                     result = session.measure(endpoint, Load("closed", "async", 4 * slots))
                     processes = len(stack.roles().get("TaskManager", ()))
@@ -130,7 +130,7 @@ def scaling(session: Session) -> Measurement:
 def backlog(session: Session) -> Measurement:
     """Measure throughput with 100,000 waiting requests against 512."""
     waiting = session.settings.backlog
-    with Stack() as stack, stack.running("vector", _models(session)["mlp"], maxBatchSize=_LARGE_BATCH):
+    with Stack() as stack, stack.running("vector", _model(session, "mlp"), maxBatchSize=_LARGE_BATCH):
         endpoint = stack.endpoint("vector", _vectors(), timeout=120)
 
         def run(depth: int, warm_up: float) -> Measurement:
@@ -147,11 +147,11 @@ def backlog(session: Session) -> Measurement:
 
 def start(session: Session) -> Measurement:
     """Measure the time from cluster-serving-start on a stopped machine to the first answer, with a small model."""
-    times = []
+    times, model = [], _model(session, "mlp")
     for _ in range(session.settings.rounds):
         with Stack() as stack:
             begun = time.perf_counter()
-            command = stack.start("vector", _models(session)["mlp"])
+            command = stack.start("vector", model)
             asyncio.run(references(stack.endpoint("vector", _vectors()[:1])))
             times.append({"command_s": round(command, 2), "first_answer_s": round(time.perf_counter() - begun, 2)})
             stack.stop("vector")
@@ -162,7 +162,7 @@ def costs(session: Session) -> Measurement:
     """Measure the costs of a request over number, size and clients, with a model that does nothing."""
     s = session.settings
     curves: dict[str, list[Any]] = {"requests": [], "bytes": [], "clients": []}
-    with Stack() as stack, stack.running("noop", _models(session)["noop"]):
+    with Stack() as stack, stack.running("noop", _model(session, "noop")):
         roles = stack.roles()
 
         def run(records: list[Record], load: Load, processes: int = 1) -> Measurement:
@@ -194,17 +194,12 @@ ROWS: dict[str, Callable[[Session], Measurement]] = {
 """All rows, in the order in which they are measured."""
 
 
-def _models(session: Session) -> dict[str, Path]:
-    return models.ensure(session.folder / "models")
+def _model(session: Session, name: str) -> Path:
+    return models.ensure(session.folder / "models", name)
 
 
 def _vectors() -> list[Record]:
     return payload.random_records("x", (64,), "float32")
-
-
-def _layouts(session: Session) -> list[tuple[int, int]]:
-    """Return copies and threads per copy: one copy with all cores, or a copy per core."""
-    return list(dict.fromkeys([(1, session.cores), (session.cores, 1)]))
 
 
 def _against_bare(session: Session, kind: str, chosen: tuple[str, ...], precision: str = "") -> Measurement:
@@ -213,19 +208,20 @@ def _against_bare(session: Session, kind: str, chosen: tuple[str, ...], precisio
         records = payload.image_records("x", "synthetic")
     else:
         records = payload.random_records("x", (224, 224, 3), "float32", scale=255)
-    model = _models(session)["mobilenet"]
-    layouts = {f"{w}x{t}": Work(kind, model, records, w, t, precision=precision) for w, t in _layouts(session)}
+    model = _model(session, "mobilenet")
+    # Copies and threads per copy: one copy with all cores, or a copy per core.
+    counts = ((1, session.cores), (session.cores, 1))
+    layouts = {f"{w}x{t}": Work(kind, model, records, w, t, precision=precision) for w, t in counts}
     logs = session.folder / "logs"
-    first = next(iter(layouts.values()))
-    right = peers.bare_answers(first, logs)
+    right = peers.bare_answers(next(iter(layouts.values())), logs)
     seconds = session.settings.window * 3
     loops = {
-        f"{name} batch {batch}": partial(_bare, work, logs, seconds, batch)
+        f"{name} batch {batch}": partial(peers.bare_rate, work, logs, seconds, batch)
         for name, work in layouts.items()
         for batch in _BARE_BATCHES
     }
     singles = {
-        f"{name} batch 1": partial(_bare, replace(work, single=True), logs, seconds, 1)
+        f"{name} batch 1": partial(peers.bare_rate, replace(work, single=True), logs, seconds, 1)
         for name, work in layouts.items()
     }
     with Stack() as stack:
@@ -265,10 +261,6 @@ def _against_bare(session: Session, kind: str, chosen: tuple[str, ...], precisio
             best_of_others, layouts_of_others = best_peers(tries, session.report)
             results = session.compare(partial(ours, layout), others | best_of_others)
     return results | {"layouts": layouts_of | layouts_of_others, "bytes": payload.size(records[0])}
-
-
-def _bare(work: Work, logs: Path, seconds: float, batch: int) -> Measurement:
-    return dict(peers.bare_rate(work, logs, seconds, batch))
 
 
 def _frozen(stack: Stack, loop: Callable[[], Measurement]) -> Measurement:

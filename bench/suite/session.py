@@ -129,7 +129,7 @@ class Session:
     ) -> Measurement:
         """Measure with the session's windows."""
         s = self.settings
-        plan = Plan(endpoint, load, processes, s.warm_up, s.window, s.most_windows, roles)
+        plan = Plan(endpoint, load, processes, s.warm_up, s.window, s.most_windows, roles or {})
         return brief(measure(plan, right=right))
 
     def compare(self, ours: Callable[[], Measurement], others: Mapping[str, Callable[[], Measurement]]) -> Measurement:

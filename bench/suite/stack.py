@@ -181,11 +181,11 @@ def wait_for_port(port: int, process: subprocess.Popen[bytes], log: Path, timeou
 def stop_tree(process: subprocess.Popen[bytes], grace: float = 10) -> None:
     """Stop a process that this one started, and all its descendants."""
     try:
-        members = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
+        root = psutil.Process(process.pid)
+        members = [root, *root.children(recursive=True)]
     except psutil.NoSuchProcess:
         members = []
-    with suppress(ProcessLookupError):
-        os.kill(process.pid, signal.SIGTERM)
+    process.terminate()
     _, alive = psutil.wait_procs(members, grace)
     for member in alive:
         with suppress(psutil.Error):

@@ -3,20 +3,11 @@
 Its batchable APIs take JSON lists, so images come as base64.
 """
 
-import base64
-
 import bentoml
 import engine
-import numpy as np
 
 TRAFFIC = {"timeout": 60, "concurrency": 256}
 Record = dict[str, str] if engine.KIND == "jpeg" else list[float]
-
-
-def read(record: Record) -> np.ndarray:
-    if isinstance(record, dict):
-        return engine.decode(base64.b64decode(record["b64"]))
-    return np.asarray(record, np.float32)
 
 
 @bentoml.service(workers=engine.WORKERS, traffic=TRAFFIC, logging={"access": {"enabled": False}})
@@ -26,4 +17,4 @@ class Bench:
 
     @bentoml.api(batchable=True, max_batch_size=engine.BATCH, max_latency_ms=1000, route="/predict")
     def predict(self, instances: list[Record]) -> list[list[float]]:
-        return self.model.answer([read(record) for record in instances])
+        return self.model.answer([engine.decode_instance(record) for record in instances])

@@ -3,8 +3,6 @@
 LitServe parses JSON before its workers get a request, so images come as base64.
 """
 
-import base64
-
 import engine
 import litserve as ls
 import numpy as np
@@ -16,9 +14,7 @@ class Api(ls.LitAPI):
 
     def decode_request(self, request: dict) -> np.ndarray:
         (record,) = request["instances"]
-        if isinstance(record, dict):
-            return engine.decode(base64.b64decode(record["b64"]))
-        return np.asarray(record, np.float32)
+        return engine.decode_instance(record)
 
     def batch(self, inputs: list) -> list:
         return inputs

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import engine
-import numpy as np
 
 
 class Handler:
@@ -18,14 +17,12 @@ class Handler:
         self.model = engine.Engine()
 
     def handle(self, data: list, context: object) -> list:
-        records = [read(row.get("body", row.get("data"))) for row in data]
+        bodies = [row.get("body", row.get("data")) for row in data]
+        records = [
+            engine.decode_instance(body["instances"][0]) if isinstance(body, dict) else engine.read(bytes(body))
+            for body in bodies
+        ]
         return [json.dumps({"predictions": [row]}) for row in self.model.answer(records)]
-
-
-def read(body: object) -> np.ndarray:
-    if isinstance(body, dict):
-        return np.asarray(body["instances"][0], np.float32)
-    return engine.read(bytes(body))
 
 
 _handler = Handler()
