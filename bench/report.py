@@ -6,7 +6,6 @@ Usage: python -m cluster_serving.bench.report [RESULTS [DOCUMENT]]
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -194,7 +193,7 @@ def _costs(row: Mapping[str, Any]) -> str:
 
 
 def _line(text: str) -> str:
-    return re.sub(r"\s+", " ", text).replace("|", "/")[:160]
+    return " ".join(text.split()).replace("|", "/")[:160]
 
 
 _SECTIONS = {

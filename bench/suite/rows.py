@@ -36,7 +36,7 @@ def images(session: Session) -> Measurement:
 
 
 def images_float32(session: Session) -> Measurement:
-    """Measure the same, computed in float32 by all servers."""
+    """Measure JPEG 224x224 to the best class as `images`, computed in float32 by all servers."""
     return _against_bare(session, "jpeg", session.settings.peers, "float32")
 
 
@@ -46,7 +46,7 @@ def tensors(session: Session) -> Measurement:
 
 
 def tensors_float32(session: Session) -> Measurement:
-    """Measure the same, computed in float32 by both."""
+    """Measure raw tensors as `tensors`, computed in float32 by the job and by the bare loop."""
     return _against_bare(session, "tensor", (), "float32")
 
 
@@ -59,7 +59,7 @@ def vector_latency(session: Session) -> Measurement:
 
 
 def vector_pipelined(session: Session) -> Measurement:
-    """Measure the same vector with 1,024 in flight, against Mosec with the number of connections that suits it best."""
+    """Measure a vector of 64 floats, 1,024 in flight, against Mosec with as many connections as suit Mosec best."""
     model = _model(session, "mlp")
     works = {f"{copies}x1": Work("vector", model, _vectors(), copies, 1) for copies in (1, session.cores)}
     with Stack() as stack, ExitStack() as jobs:
@@ -94,7 +94,7 @@ def vector_pipelined(session: Session) -> Measurement:
 
 
 def vector_http(session: Session) -> Measurement:
-    """Measure the same vector over HTTP with 32 in flight: the front end against the peers."""
+    """Measure a vector of 64 floats over HTTP, 32 in flight: the front end against the peers."""
     work = Work("vector", _model(session, "mlp"), _vectors(), 1, 1)
     with Stack() as stack, stack.running("vector", work.model):
         url = stack.front_end("vector")

@@ -70,12 +70,11 @@ def _add_external_data(settings: Any, path: Path) -> list[bytes]:
     """
     content = path.read_bytes()
     names = {content[match.end() : match.end() + match.group(1)[0]] for match in _EXTERNAL.finditer(content)}
-    files = [name for name in sorted(names) if (path.parent / name.decode("utf-8", "replace")).is_file()]
-    buffers = [(path.parent / name.decode()).read_bytes() for name in files]
+    decoded = sorted(name.decode("utf-8", "replace") for name in names)
+    files = [name for name in decoded if (path.parent / name).is_file()]
+    buffers = [(path.parent / name).read_bytes() for name in files]
     if files:
-        settings.add_external_initializers_from_files_in_memory(
-            [name.decode() for name in files], buffers, [len(buffer) for buffer in buffers]
-        )
+        settings.add_external_initializers_from_files_in_memory(files, buffers, [*map(len, buffers)])
     return buffers
 
 
