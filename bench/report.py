@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +15,6 @@ from cluster_serving.bench.load import charts
 from cluster_serving.bench.suite.session import middle
 
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
-_TITLES = {
-    "images": "JPEG to best class, 8 in flight",
-    "images_float32": "JPEG to best class in float32, 8 in flight",
-    "tensors": "Raw tensors, 8 in flight",
-    "tensors_float32": "Raw tensors in float32, 8 in flight",
-    "vector_latency": "Small vector, one in flight",
-    "vector_pipelined": "Small vector, pipelined",
-    "vector_http": "Small vector over HTTP, 32 in flight",
-    "scaling": "Scaling over task slots, with a model that sleeps 50 ms",
-    "backlog": "A long queue",
-    "start": "From a stopped machine to the first answer",
-    "costs": "What a request costs",
-}
 
 
 def write(results: Mapping[str, Any], document: Path) -> list[Path]:
@@ -61,14 +48,14 @@ def body(results: Mapping[str, Any], pictures: Iterable[str] = ()) -> str:
         f"Python {machine['python']}, {packages}; {results['settings']['rounds']} rounds.\n"
     ]
     pictures = set(pictures)
-    for name, title in _TITLES.items():
+    for name, (title, section) in _SECTIONS.items():
         if name not in rows:
             continue
         parts.append(f"### {title}\n")
         if "failed" in rows[name]:
             parts.append(f"Not measured: {rows[name]['failed']}\n")
             continue
-        parts.append(_SECTIONS[name](rows[name]))
+        parts.append(section(rows[name]))
         parts += [
             f"![{title}](images/{picture}.svg)\n" for picture in sorted(pictures) if picture.split("-")[0] == name
         ]
@@ -79,15 +66,16 @@ def draw(rows: Mapping[str, Any]) -> dict[str, str]:
     """Draw the pictures of the rows: file name → SVG."""
     measured = {name: row for name, row in rows.items() if "failed" not in row}
     pictures: dict[str, str] = {}
-    for name in measured:
-        if _SECTIONS[name] is _compared:
-            pictures[name] = charts.bars(_TITLES[name], _rates(measured[name]), "requests per second")
+    for name, row in measured.items():
+        title, section = _SECTIONS[name]
+        if section is _compared:
+            pictures[name] = charts.bars(title, _rates(row), "requests per second")
     if "scaling" in measured:
         rates = [(float(p["slots"]), p["result"]["rate"]) for p in measured["scaling"]["points"]]
         (first_slots, first_rate), *_ = rates
         linear = [(slots, first_rate / first_slots * slots) for slots, _ in rates]
         series = {"measured": rates, "linear": linear}
-        pictures["scaling"] = charts.lines(_TITLES["scaling"], series, "task slots", "requests/s", "xy")
+        pictures["scaling"] = charts.lines(_SECTIONS["scaling"][0], series, "task slots", "requests/s", "xy")
     if "costs" in measured:
         for name, label in {"requests": "requests", "bytes": "bytes per request", "clients": "clients"}.items():
             points = measured["costs"][name]
@@ -127,7 +115,8 @@ def _compared(row: Mapping[str, Any]) -> str:
         if str(layout).startswith("failed"):
             lines.append([name, "", _line(layout), "", "", "", ""])
     heads = ["", "copies x threads", "answers/s", "ours to theirs (spread)", "p50 ms", "p99 ms", "lost, wrong"]
-    return table(heads, lines) + "\n" + _generator(ours)
+    share = middle(ours, "cpu_share", "load generator")
+    return f"{table(heads, lines)}\nThe load generator used {share:.2f} of a core of the same machine.\n"
 
 
 def _spread(ratio: Mapping[str, float]) -> str:
@@ -144,11 +133,6 @@ def _quality(runs: Sequence[Mapping[str, Any]], percentiles: Sequence[str] = ("p
         return [""] * (len(percentiles) + 1)
     counts = f"{sum(run['lost'] for run in runs)}, {sum(run['wrong'] for run in runs)}"
     return [f"{middle(runs, 'latency_ms', p):,.2f}" for p in percentiles] + [counts]
-
-
-def _generator(runs: Sequence[Mapping[str, Any]]) -> str:
-    share = middle(runs, "cpu_share", "load generator")
-    return f"The load generator used {share:.2f} of a core of the same machine.\n"
 
 
 def _latency(row: Mapping[str, Any]) -> str:
@@ -196,19 +180,20 @@ def _line(text: str) -> str:
     return " ".join(text.split()).replace("|", "/")[:160]
 
 
-_SECTIONS = {
-    "images": _compared,
-    "images_float32": _compared,
-    "tensors": _compared,
-    "tensors_float32": _compared,
-    "vector_latency": _latency,
-    "vector_pipelined": _compared,
-    "vector_http": _compared,
-    "scaling": _scaling,
-    "backlog": _backlog,
-    "start": _start,
-    "costs": _costs,
+_SECTIONS: dict[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = {
+    "images": ("JPEG to best class, 8 in flight", _compared),
+    "images_float32": ("JPEG to best class in float32, 8 in flight", _compared),
+    "tensors": ("Raw tensors, 8 in flight", _compared),
+    "tensors_float32": ("Raw tensors in float32, 8 in flight", _compared),
+    "vector_latency": ("Small vector, one in flight", _latency),
+    "vector_pipelined": ("Small vector, pipelined", _compared),
+    "vector_http": ("Small vector over HTTP, 32 in flight", _compared),
+    "scaling": ("Scaling over task slots, with a model that sleeps 50 ms", _scaling),
+    "backlog": ("A long queue", _backlog),
+    "start": ("From a stopped machine to the first answer", _start),
+    "costs": ("What a request costs", _costs),
 }
+"""Row → title of its section, and function that writes the section."""
 
 
 def main() -> None:

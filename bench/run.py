@@ -48,10 +48,5 @@ def run(
         raise typer.Exit(1)
 
 
-def main() -> None:
-    """Run the command."""
-    typer.run(run)
-
-
 if __name__ == "__main__":
-    main()
+    typer.run(run)

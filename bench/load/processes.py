@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -33,7 +34,7 @@ class Processes:
     """Processes by role; a process and its descendants share one."""
 
     def __init__(self, roles: Mapping[str, Iterable[int]]) -> None:
-        self._roots = {role: [p for pid in pids if (p := _process(pid))] for role, pids in roles.items()}
+        self._roots = {role: _existing(pids) for role, pids in roles.items()}
         # The CPU time of children that have ended is kept from their last snapshot.
         self._seen: dict[str, dict[tuple[int, float], float]] = {role: {} for role in self._roots}
 
@@ -43,13 +44,10 @@ class Processes:
         for role, roots in self._roots.items():
             memory[role] = 0
             for process in _with_children(roots):
-                try:
-                    with process.oneshot():
-                        times = process.cpu_times()
-                        self._seen[role][process.pid, process.create_time()] = times.user + times.system
-                        memory[role] += process.memory_info().rss
-                except psutil.Error:
-                    continue
+                with suppress(psutil.Error), process.oneshot():
+                    times = process.cpu_times()
+                    self._seen[role][process.pid, process.create_time()] = times.user + times.system
+                    memory[role] += process.memory_info().rss
             cpu[role] = sum(self._seen[role].values())
         return Snapshot(time.perf_counter(), cpu, memory)
 
@@ -67,12 +65,10 @@ def listeners(ports: Iterable[int]) -> list[int]:
     wanted = set(ports)
     pids = set()
     for process in psutil.process_iter():
-        try:
+        with suppress(psutil.Error, OSError):
             for connection in process.net_connections(kind="tcp"):
                 if connection.status == psutil.CONN_LISTEN and connection.laddr.port in wanted:
                     pids.add(process.pid)
-        except (psutil.Error, OSError):
-            continue
     # Children inherit the socket; they count with their parent.
     return [pid for pid in sorted(pids) if not pids & {parent.pid for parent in psutil.Process(pid).parents()}]
 
@@ -92,29 +88,27 @@ def taskmanager_ports(url: str) -> list[int]:
 
 def suspend(pids: Iterable[int]) -> None:
     """Stop processes and their descendants until `resume`: they use no CPU meanwhile."""
-    for process in _with_children([p for pid in pids if (p := _process(pid))]):
+    for process in _with_children(_existing(pids)):
         process.suspend()
 
 
 def resume(pids: Iterable[int]) -> None:
     """Continue processes and their descendants that `suspend` stopped."""
-    for process in _with_children([p for pid in pids if (p := _process(pid))]):
+    for process in _with_children(_existing(pids)):
         process.resume()
 
 
-def _process(pid: int) -> psutil.Process | None:
-    try:
-        return psutil.Process(pid)
-    except psutil.Error:
-        return None
+def _existing(pids: Iterable[int]) -> list[psutil.Process]:
+    processes = []
+    for pid in pids:
+        with suppress(psutil.Error):
+            processes.append(psutil.Process(pid))
+    return processes
 
 
 def _with_children(roots: Iterable[psutil.Process]) -> list[psutil.Process]:
     processes: dict[int, psutil.Process] = {}
     for root in roots:
-        try:
-            for process in [root, *root.children(recursive=True)]:
-                processes[process.pid] = process
-        except psutil.Error:
-            continue
+        with suppress(psutil.Error):
+            processes |= {process.pid: process for process in [root, *root.children(recursive=True)]}
     return list(processes.values())

@@ -58,7 +58,10 @@ class Settings:
     @classmethod
     def quick(cls, peers: tuple[str, ...]) -> Settings:
         """Return settings that take seconds, to see that everything runs; the numbers mean little."""
-        return cls(1, 0.5, 0.5, 3, peers, (1, 100, 1_000), (100, 100_000), (1, 8), ((1, 2), (2, 2)), 2_000)
+        return cls(
+            rounds=1, warm_up=0.5, window=0.5, most_windows=3, peers=peers, request_counts=(1, 100, 1_000),
+            payload_bytes=(100, 100_000), clients=(1, 8), slots=((1, 2), (2, 2)), backlog=2_000,
+        )  # fmt: skip
 
 
 @dataclass
