@@ -23,7 +23,7 @@ from cluster_serving.client.subscription import RECHECK, AsyncSubscription
 from cluster_serving.protocol.compat import timeout as time_limit
 from cluster_serving.protocol.connection import connect_async, result_timeout_async, translated
 from cluster_serving.protocol.errors import ServingError
-from cluster_serving.protocol.keys import DEFAULT_JOB, NORMAL, result_key, result_pattern
+from cluster_serving.protocol.keys import DEFAULT_JOB, NORMAL, result_key, result_pattern, to_bytes
 from cluster_serving.protocol.payload_files import PayloadFolders
 from cluster_serving.protocol.results import Fields, Result, decode_result
 from cluster_serving.protocol.scripts import run_async
@@ -103,7 +103,7 @@ class AsyncOutputQueue(_AsyncQueue):
         return results_of(self.name, results)
 
     async def _fetch(self, uri: str, delete: bool) -> Fields | None:
-        key = result_key(self.name, uri).encode("utf8", "surrogateescape")
+        key = to_bytes(result_key(self.name, uri))
         fields: Fields = await self.db.hgetall(key)  # type: ignore[arg-type,misc]
         # Deleted in a second step, so that a lost reply loses no result. A result that is not deleted expires.
         if fields and delete:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from cluster_serving.protocol import payload_files
 from cluster_serving.protocol.errors import RequestCancelled
-from cluster_serving.protocol.keys import GROUP, limits_key, result_key, streams_of
+from cluster_serving.protocol.keys import GROUP, limits_key, result_key, streams_of, to_bytes
 from cluster_serving.protocol.original import image_stream
 from cluster_serving.protocol.results import encode_error
 from cluster_serving.protocol.scripts import NEWEST, WITHDRAW, Call, Procedure, flat, page_call
@@ -65,7 +65,7 @@ def cancel(job: str, uri: str, place: Place | None) -> Procedure[bool]:
     for stream in streams_of(job):
         last = NEWEST
         while last:
-            last, matches = yield page_call(stream, last, "uri", _bytes(uri))
+            last, matches = yield page_call(stream, last, "uri", to_bytes(uri))
             for entry_id, _ in matches:
                 reply = yield withdraw_call(job, uri, Place(stream, entry_id), answer)
                 withdrawn = discard_file(reply) or withdrawn
@@ -98,8 +98,4 @@ def withdraw_call(job: str, uri: str, place: Place, answer: Mapping[str, str | b
     keys = [place.stream, result_key(job, uri), limits_key(job)]
     if job == image_stream.STREAM:
         keys.append(image_stream.result_key(uri))
-    return Call(WITHDRAW, keys, [GROUP, place.entry_id, _bytes(uri), DEFAULT_RESULT_TTL, *flat(answer)])
-
-
-def _bytes(uri: str) -> bytes:
-    return uri.encode("utf8", "surrogateescape")
+    return Call(WITHDRAW, keys, [GROUP, place.entry_id, to_bytes(uri), DEFAULT_RESULT_TTL, *flat(answer)])

@@ -24,7 +24,7 @@ from cluster_serving.client.enqueue import RequestOptions, enqueue, split
 from cluster_serving.client.subscription import Subscription
 from cluster_serving.protocol.connection import connect, result_timeout, translated
 from cluster_serving.protocol.errors import ServingError
-from cluster_serving.protocol.keys import DEFAULT_JOB, NORMAL, result_key, result_pattern, uri_of
+from cluster_serving.protocol.keys import DEFAULT_JOB, NORMAL, result_key, result_pattern, to_bytes, to_text, uri_of
 from cluster_serving.protocol.payload_files import PayloadFolders
 from cluster_serving.protocol.results import Fields, Result, decode_result
 from cluster_serving.protocol.scripts import run
@@ -77,7 +77,7 @@ class _Queue:
         return subscription
 
     def _fetch(self, uri: str, delete: bool) -> Fields | None:
-        key = result_key(self.name, uri).encode("utf8", "surrogateescape")
+        key = to_bytes(result_key(self.name, uri))
         fields: Fields = self.db.hgetall(key)  # type: ignore[assignment,arg-type]
         # Deleted in a second step, so that a lost reply loses no result. A result that is not deleted expires.
         if fields and delete:
@@ -257,9 +257,7 @@ def batched(keys: Iterable[bytes], size: int) -> Iterator[list[bytes]]:
 
 def results_of(job: str, hashes: Mapping[bytes, Fields]) -> dict[str, Result | ServingError]:
     """Read result hashes, given by key. Return results by uri, with errors as values."""
-    return {
-        uri_of(job, key.decode("utf8", "surrogateescape")): _result_or_error(fields) for key, fields in hashes.items()
-    }
+    return {uri_of(job, to_text(key)): _result_or_error(fields) for key, fields in hashes.items()}
 
 
 def _result_or_error(fields: Fields) -> Result | ServingError:

@@ -23,6 +23,7 @@ from redis.exceptions import ConnectionError, RedisError, TimeoutError
 from cluster_serving.protocol.compat import timeout as time_limit
 from cluster_serving.protocol.connection import translated
 from cluster_serving.protocol.errors import RedisUnavailable
+from cluster_serving.protocol.keys import to_bytes
 from cluster_serving.protocol.results import Fields
 
 T = TypeVar("T")
@@ -130,7 +131,7 @@ class Subscription:
         """
         deadline = time.monotonic() + timeout
         connection_lost = False
-        wanted = uri.encode(errors="surrogateescape")
+        wanted = to_bytes(uri)
         while (remaining := deadline - time.monotonic()) > 0:
             try:
                 self.subscribe(channel)
@@ -191,7 +192,7 @@ class AsyncSubscription:
         Raises:
             RedisUnavailable: If Redis cannot be reached, or does not confirm.
         """
-        key = _key(channel)
+        key = to_bytes(channel)
         self._handlers.setdefault(key, set()).add(handle)
         confirmed = self._confirmed.get(key)
         if confirmed is None:
@@ -221,7 +222,7 @@ class AsyncSubscription:
 
     async def unsubscribe(self, channel: str, handle: Handler) -> None:
         """End what `subscribe` began, and unsubscribe from a channel that has no other handler."""
-        key = _key(channel)
+        key = to_bytes(channel)
         handlers = self._handlers.get(key, set())
         handlers.discard(handle)
         if handlers:
@@ -309,7 +310,3 @@ class AsyncSubscription:
             async with self._commands:
                 with suppress(RedisError, OSError):
                     await pubsub.aclose()
-
-
-def _key(channel: str) -> bytes:
-    return channel.encode("utf8", "surrogateescape")

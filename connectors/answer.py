@@ -10,7 +10,7 @@ import redis
 from cluster_serving.protocol.dead_letters import DeadLetter
 from cluster_serving.protocol.entry import RESULT, Entry
 from cluster_serving.protocol.errors import ServingError
-from cluster_serving.protocol.keys import GROUP, answered_key, dead_letters_key, result_key, stream_of
+from cluster_serving.protocol.keys import GROUP, answered_key, dead_letters_key, result_key, stream_of, to_bytes
 from cluster_serving.protocol.original import image_stream
 from cluster_serving.protocol.payload_files import remove
 from cluster_serving.protocol.results import encode_error
@@ -76,11 +76,11 @@ def write_answers(client: redis.Redis, job: str, ttl_s: int, answers: Sequence[A
     keys: list[str | bytes] = [dead_letters_key(job), answered_key(job)]
     arguments: list[Argument] = [GROUP, ttl_s, MAX_DEAD_LETTERS]
     for entry, _, fields, letter in answers:
-        uri = entry.uri.encode("utf8", "surrogateescape")
+        uri = to_bytes(entry.uri)
         key = prefix + uri
         if image_stream.sent(job, entry):
             key, fields = image_stream.result_key("").encode() + uri, image_stream.result_fields(fields)
-        channel = entry.reply_to.encode("utf8", "surrogateescape") or key
+        channel = to_bytes(entry.reply_to) or key
         announcement = "line"
         if entry.reply_with == RESULT:
             announcement = "result" if sum(map(len, fields.values())) <= MAX_PUBLISHED_BYTES else "uri"

@@ -74,13 +74,12 @@ class Attempts:
 
     def last(self, entry: Entry) -> Attempt:
         """Return the last attempt at a request; an empty one if nothing was noted."""
-        # Earlier versions noted attempts by the entry id alone.
-        raw = next(filter(None, self._client.hmget(self._key, _field(entry), entry.id)), None)
+        raw = self._client.hget(self._key, _field(entry))
         return Attempt(**json.loads(raw)) if raw else Attempt()
 
     def forget(self, entry: Entry) -> None:
         """Delete the note on a request that is answered or given up."""
-        self._client.hdel(self._key, _field(entry), entry.id)
+        self._client.hdel(self._key, _field(entry))
 
     def _note(self, entries: Iterable[Entry], text: str) -> None:
         note = json.dumps(asdict(Attempt(socket.gethostname(), os.getpid(), time.time(), text)))
@@ -90,14 +89,14 @@ class Attempts:
 
 
 @contextlib.contextmanager
-def noted(options: RedisOptions, job: str, entries: Iterable[Entry]) -> Iterator[None]:
+def noted(options: RedisOptions, entries: Iterable[Entry]) -> Iterator[None]:
     """Note an exception that leaves the block and so interrupts requests, then raise it to Flink."""
     try:
         yield
     except BaseException:
         # A connection of its own: the caller's may be in the middle of an answer.
         with contextlib.suppress(RedisError, OSError), connect(options) as client:
-            Attempts(client, job).fail(entries)
+            Attempts(client, options.job).fail(entries)
         raise
 
 

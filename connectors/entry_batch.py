@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from cluster_serving.protocol.entry import Entry
+from cluster_serving.protocol.keys import to_bytes, to_text
 
 _HEAD = struct.Struct("<i?Ii")
 _ENTRY = struct.Struct("<9I")
@@ -39,11 +40,9 @@ class EntryBatch(NamedTuple):
         count = -1 if self.entries is None else len(self.entries)
         parts = [_HEAD.pack(self.slot_key, self.more, len(flow), count), flow]
         for entry in self.entries or ():
-            uri, reply_to = (text.encode("utf8", "surrogateescape") for text in (entry.uri, entry.reply_to))
-            priority = entry.priority.encode()
             fields = (
-                *(entry.id, uri, entry.data, entry.serde, reply_to),
-                *(entry.deadline, priority, entry.reply_with, entry.path),
+                *(entry.id, to_bytes(entry.uri), entry.data, entry.serde, to_bytes(entry.reply_to)),
+                *(entry.deadline, entry.priority.encode(), entry.reply_with, entry.path),
             )
             parts.append(_ENTRY.pack(*map(len, fields)))
             parts.extend(fields)
@@ -68,14 +67,8 @@ class EntryBatch(NamedTuple):
             entry_id, uri, data, serde, reply_to, deadline, priority, reply_with, path = fields
             entries.append(
                 Entry(
-                    entry_id,
-                    uri.decode("utf8", "surrogateescape"),
-                    data,
-                    serde,
-                    reply_to.decode("utf8", "surrogateescape"),
-                    deadline,
-                    priority.decode(),
-                    reply_with,
+                    *(entry_id, to_text(uri), data, serde, to_text(reply_to)),
+                    *(deadline, priority.decode(), reply_with),
                     path=path,
                 )
             )

@@ -12,7 +12,7 @@ class RedisOptions:
     Attributes:
         url: `redis://host:port/db` (or `rediss://`, or a `protocol.failover.FailoverUrl`); never logged, it may hold a
             password.
-        job: `jobName`; in a Redis Cluster, it tells which node has the job's keys.
+        job: `jobName`, from which all keys derive; in a Redis Cluster, also the node that has them.
         timeout_ms: Longest wait for one Redis answer, in milliseconds.
         result_ttl_s: Seconds that a result is kept.
         claim_idle_ms: Milliseconds of silence after which a consumer counts as dead and its requests are claimed.

@@ -15,7 +15,7 @@ from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.stream import drop
 from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.errors import InvalidInput, ServingError
-from cluster_serving.protocol.keys import result_key, stream_of, streams_of
+from cluster_serving.protocol.keys import result_key, stream_of, streams_of, to_bytes
 from cluster_serving.protocol.payload_files import PayloadFolder, is_payload, read, remove, too_large
 from cluster_serving.protocol.results import encode_error
 from cluster_serving.protocol.scripts import NEWEST, call, page_call
@@ -31,14 +31,13 @@ class Payloads:
 
     Args:
         client: Connection to the job's Redis.
-        job: `jobName`.
-        options: Folder of the files, and most bytes of a request.
+        options: The job, the folder of the files, and most bytes of a request.
         sweeps: Remove files without a request now and then; one slot of a job is enough.
     """
 
-    def __init__(self, client: redis.Redis, job: str, options: RedisOptions, sweeps: bool = False) -> None:
+    def __init__(self, client: redis.Redis, options: RedisOptions, sweeps: bool = False) -> None:
         self._client = client
-        self._job = job
+        self._job = options.job
         self._options = options
         self._folder = PayloadFolder(options.payload_folder) if options.payload_folder else None
         self._sweeps = sweeps and self._folder is not None
@@ -63,7 +62,7 @@ class Payloads:
             if entry.size > limit:
                 raise too_large(entry.size, limit)
         except FileNotFoundError:
-            if self._client.exists(result_key(self._job, entry.uri).encode("utf8", "surrogateescape")):
+            if self._client.exists(to_bytes(result_key(self._job, entry.uri))):
                 # The client lost its connection and queued the request twice; the first answer removed the file.
                 log.warning("request %r was queued twice and is already answered", entry.uri)
                 drop(self._client, stream_of(self._job, entry.priority), entry.id)

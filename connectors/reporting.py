@@ -34,7 +34,7 @@ _STATS_INTERVAL = 1.0
 _CLOSE_PATIENCE = 2.0
 
 
-def publish_limits(client: redis.Redis, job: str, options: RedisOptions) -> None:
+def publish_limits(client: redis.Redis, options: RedisOptions) -> None:
     """Write the configuration that clients need to the hash `<jobName>:limits`, in place of an earlier one.
 
     Raises:
@@ -45,7 +45,7 @@ def publish_limits(client: redis.Redis, job: str, options: RedisOptions) -> None
         limits[MAX_QUEUE_LENGTH] = options.max_queue_length
     if options.payload_folder:
         limits[PAYLOAD_FOLDER] = options.payload_folder
-    write_hash(client, limits_key(job), limits, replace=True)
+    write_hash(client, limits_key(options.job), limits, replace=True)
 
 
 class SlotReporter:

@@ -24,13 +24,11 @@ class RedisHashSink(SelfClosing, FlatMapFunction):
     While Redis is away the sink tries again, and its slot waits.
 
     Args:
-        options: Options of the Redis that results go to.
-        job: `jobName`: stream and prefix of the result keys.
+        options: Redis and job that results go to.
     """
 
-    def __init__(self, options: RedisOptions, job: str) -> None:
+    def __init__(self, options: RedisOptions) -> None:
         self._options = options
-        self._job = job
 
     def open(self, runtime_context: RuntimeContext) -> None:
         """Connect."""
@@ -38,16 +36,16 @@ class RedisHashSink(SelfClosing, FlatMapFunction):
         metrics = runtime_context.get_metrics_group()
         self._requests = metrics.counter("requests")
         self._count_records_out = count_records_out(runtime_context)
-        self._backoff = Backoff(f"{NAME} of {self._job}", metrics.counter("reconnects").inc)
-        self._stats = StatsWriter(self._client, self._job, RedisClock(self._client))
+        self._backoff = Backoff(f"{NAME} of {self._options.job}", metrics.counter("reconnects").inc)
+        self._stats = StatsWriter(self._client, self._options.job, RedisClock(self._client))
         self.close_with(self._stats.close, self._client.close)
 
     def flat_map(self, value: AnsweredBatch) -> Iterable[int]:
         """Write a batch of answers."""
-        answers = value.answers
+        options, answers = self._options, value.answers
         started = time.monotonic()
-        with noted(self._options, self._job, (answer.entry for answer in answers)):
-            self._backoff.persist(lambda: write_answers(self._client, self._job, self._options.result_ttl_s, answers))
+        with noted(options, (answer.entry for answer in answers)):
+            self._backoff.persist(lambda: write_answers(self._client, options.job, options.result_ttl_s, answers))
         for flow_id in {answer.flow_id for answer in answers}:
             if flow := find_flow_control(flow_id):
                 flow.answer(sum(answer.flow_id == flow_id for answer in answers))

@@ -43,8 +43,7 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
     """Reader of requests, which are emitted as serialized entry batches.
 
     Args:
-        options: Options of the Redis that requests come from.
-        stream: `jobName`, whose streams are read; consumers are named `<stream>-<subtask>`.
+        options: Redis and job that requests come from; consumers are named `<jobName>-<subtask>`.
         read_size: Most entries of one read.
         slot_keys: Flink key per source subtask that leads to the window subtask of the same index.
         greedy: A batch is computed as soon as no more requests are on their way. Requests that come while the model is
@@ -54,10 +53,9 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
     """
 
     def __init__(
-        self, options: RedisOptions, stream: str, read_size: int, slot_keys: list[int], greedy: bool, process_mode: bool
+        self, options: RedisOptions, read_size: int, slot_keys: list[int], greedy: bool, process_mode: bool
     ) -> None:
         self._options = options
-        self._stream = stream
         self._read_size = read_size
         self._slot_keys = slot_keys
         self._greedy = greedy
@@ -71,16 +69,16 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
         self._flow = SlotFlowControl(2 * self._read_size)
         self._client = connect(self._options)
         self.close_with(self._client.close)
-        consumer = f"{self._stream}-{index}"
+        consumer = f"{self._options.job}-{index}"
         self._reader = StreamReader(
             self._client,
-            self._stream,
+            self._options.job,
             consumer,
             self._options.claim_idle_ms,
-            on_loss=partial(publish_limits, self._client, self._stream, self._options),
+            on_loss=partial(publish_limits, self._client, self._options),
         )
-        self._payloads = Payloads(self._client, self._stream, self._options, sweeps=index == 0)
-        self._attempts = Attempts(self._client, self._stream)
+        self._payloads = Payloads(self._client, self._options, sweeps=index == 0)
+        self._attempts = Attempts(self._client, self._options.job)
         self._tried: Entry | None = None
         metrics = runtime_context.get_metrics_group()
         self._requests = metrics.counter("requests")
@@ -178,7 +176,7 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
             f"given up after {deliveries - 1} attempts: each time, the process that computed this request died or was "
             f"stopped{last}"
         )
-        dead_letter(self._client, self._stream, self._options.result_ttl_s, entry, error, last.traceback)
+        dead_letter(self._client, self._options.job, self._options.result_ttl_s, entry, error, last.traceback)
         self._attempts.forget(entry)
         self._dead_letters.inc()
         return []

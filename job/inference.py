@@ -70,13 +70,13 @@ class _Batches:
         requests, expired = self._deadlines.check(value)
         if expired:
             self._expired.inc(expired)
-        with noted(self._options.redis, self._options.name, (request.entry for request in requests)):
+        with noted(self._options.redis, (request.entry for request in requests)):
             return _Running(self._predictor.start(requests, alone), started, wait_us)
 
     def end(self, running: _Running) -> AnsweredBatch:
         """Wait for the answers of a batch."""
         computation = running.computation
-        with noted(self._options.redis, self._options.name, (request.entry for request in computation.requests)):
+        with noted(self._options.redis, (request.entry for request in computation.requests)):
             answers = computation.answers()
         if self._predictor.exhausted:
             self._end_process(answers)

@@ -29,7 +29,7 @@ def main() -> None:
         # A Redis that has just started may still be loading its data.
         backoff = Backoff(f"job {options.name}")
         backoff.persist(lambda: create_groups(client, options.name))
-        backoff.persist(lambda: publish_limits(client, options.name, options.redis))
+        backoff.persist(lambda: publish_limits(client, options.redis))
     env = StreamExecutionEnvironment.get_execution_environment()
     build(env, options)
     env.execute_async(options.name)

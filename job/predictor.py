@@ -123,10 +123,6 @@ class Predictor:
             max_batch_size=self._options.batch.max_size,
         )
 
-    def answer(self, requests: Sequence[Request]) -> list[Answer]:
-        """Answer requests of one signature; see `start` and `Computation.answers`."""
-        return self.start(requests, alone=True).answers()
-
     def start(self, requests: Sequence[Request], alone: bool) -> Computation:
         """Start to compute requests of one signature: in one call, unless they are large or the call fails.
 

@@ -25,7 +25,6 @@ def build(env: StreamExecutionEnvironment, options: JobOptions) -> None:
     env.set_max_parallelism(_MAX_PARALLELISM)
     source = RedisStreamsSource(
         options.redis,
-        options.name,
         options.batch.max_size,
         _slot_keys(options.parallelism),
         greedy=options.batch.greedy,
@@ -37,7 +36,7 @@ def build(env: StreamExecutionEnvironment, options: JobOptions) -> None:
     # PyFlink chains the next three into one operator, so batches pass between them as Python objects, not as bytes.
     batches = slots.process(BatchingWindow(options.batch), output_type=Types.PICKLED_BYTE_ARRAY()).name(window.NAME)
     answers = batches.flat_map(Inference(options), output_type=Types.PICKLED_BYTE_ARRAY()).name(inference.NAME)
-    answers.flat_map(RedisHashSink(options.redis, options.name), output_type=Types.INT()).name(sink.NAME)
+    answers.flat_map(RedisHashSink(options.redis), output_type=Types.INT()).name(sink.NAME)
 
     _rename(slots, "key_by")
 

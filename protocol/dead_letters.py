@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from cluster_serving.protocol.entry import IMAGE, Entry
 from cluster_serving.protocol.errors import ServingError
-from cluster_serving.protocol.keys import NORMAL, result_key
+from cluster_serving.protocol.keys import NORMAL, result_key, to_bytes, to_text
 from cluster_serving.protocol.original import image_stream
 
 MAX_PAYLOAD_BYTES = 1 << 20
@@ -49,18 +49,18 @@ class DeadLetter:
         """Return the fields of the stream entry."""
         request = self.request
         return {
-            "uri": _bytes(request.uri),
+            "uri": to_bytes(request.uri),
             "data": request.data if len(request.data) <= MAX_PAYLOAD_BYTES else b"",
             "bytes": self.size,
             "serde": request.serde,
-            "reply_to": _bytes(request.reply_to),
+            "reply_to": to_bytes(request.reply_to),
             "priority": request.priority,
             "deadline": request.deadline,
             "entry": request.id,
             "code": self.code,
-            "error": _bytes(self.error),
+            "error": to_bytes(self.error),
             "time": self.time,
-            "traceback": _bytes(self.traceback),
+            "traceback": to_bytes(self.traceback),
         }
 
     @classmethod
@@ -69,32 +69,32 @@ class DeadLetter:
         data = fields.get(b"data", b"")
         request = Entry(
             fields.get(b"entry", b""),
-            _text(fields.get(b"uri", b"")),
+            to_text(fields.get(b"uri", b"")),
             data,
             fields.get(b"serde", b""),
-            _text(fields.get(b"reply_to", b"")),
+            to_text(fields.get(b"reply_to", b"")),
             deadline=fields.get(b"deadline", b""),
-            priority=_text(fields.get(b"priority", NORMAL.encode())),
+            priority=to_text(fields.get(b"priority", NORMAL.encode())),
         )
         return cls(
             request,
             int(fields.get(b"bytes", len(data))),
-            _text(fields.get(b"code", b"")),
-            _text(fields.get(b"error", b"")),
+            to_text(fields.get(b"code", b"")),
+            to_text(fields.get(b"error", b"")),
             float(fields.get(b"time", 0)),
-            _text(fields.get(b"traceback", b"")),
+            to_text(fields.get(b"traceback", b"")),
         )
 
     def request_fields(self) -> dict[str, str | bytes]:
         """Return the fields of the stream entry that queues the request again, as its client wrote them."""
         request = self.request
         if request.serde == IMAGE:
-            return {"uri": _bytes(request.uri), "image": request.data}
-        fields: dict[str, str | bytes] = {"uri": _bytes(request.uri), "data": request.data}
+            return {"uri": to_bytes(request.uri), "image": request.data}
+        fields: dict[str, str | bytes] = {"uri": to_bytes(request.uri), "data": request.data}
         if request.serde:
             fields["serde"] = request.serde
         if request.reply_to:
-            fields["reply_to"] = _bytes(request.reply_to)
+            fields["reply_to"] = to_bytes(request.reply_to)
         if request.deadline:
             fields["deadline"] = request.deadline
         return fields
@@ -102,12 +102,4 @@ class DeadLetter:
     def result_key(self, job: str) -> bytes:
         """Return the hash that holds the error of the request."""
         key = image_stream.result_key("") if image_stream.sent(job, self.request) else result_key(job, "")
-        return key.encode() + _bytes(self.request.uri)
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("utf8", "surrogateescape")
-
-
-def _text(raw: bytes) -> str:
-    return raw.decode("utf8", "surrogateescape")
+        return key.encode() + to_bytes(self.request.uri)

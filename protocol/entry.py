@@ -13,7 +13,7 @@ from typing import NamedTuple
 from cluster_serving.protocol import tensors
 from cluster_serving.protocol.errors import InvalidInput, ServingError
 from cluster_serving.protocol.inputs import Input
-from cluster_serving.protocol.keys import NORMAL
+from cluster_serving.protocol.keys import NORMAL, to_text
 from cluster_serving.protocol.original import arrow as original_arrow
 from cluster_serving.protocol.original import json as original_json
 from cluster_serving.protocol.signature import Signature, signature
@@ -172,10 +172,10 @@ def parse_entry(entry_id: bytes, fields: Mapping[bytes, bytes], priority: str = 
         )
     return Entry(
         entry_id,
-        fields[b"uri"].decode("utf8", "surrogateescape"),
+        to_text(fields[b"uri"]),
         fields.get(b"data", b""),
         fields.get(b"serde", b""),
-        fields.get(b"reply_to", b"").decode("utf8", "surrogateescape"),
+        to_text(fields.get(b"reply_to", b"")),
         fields.get(b"deadline", b""),
         priority,
         fields.get(b"reply_with", b""),

@@ -36,6 +36,16 @@ MODEL_SECRET_KEY = "model_secured"  # noqa: S105 - the name of a key
 """Hash with the fields `secret` and `salt` of encrypted models; all jobs of a Redis share it, as in the original."""
 
 
+def to_bytes(text: str) -> bytes:
+    """Return the bytes of a uri, key, channel or message, as `to_text` read them."""
+    return text.encode("utf8", "surrogateescape")
+
+
+def to_text(raw: bytes) -> str:
+    """Read a uri, key, channel or message; bytes that are no UTF-8 become lone surrogates and so are kept."""
+    return raw.decode("utf8", "surrogateescape")
+
+
 def stream_of(job: str, priority: str) -> str:
     """Return the stream of the requests of a priority; for `normal` it has the name of the job."""
     return job if priority == NORMAL else f"{job}:{priority}"

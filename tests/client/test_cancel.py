@@ -66,7 +66,7 @@ def test_what_is_being_computed_or_is_unknown_is_left_alone(db, job, requests, s
 
 
 def test_the_answer_is_kept_as_long_as_the_job_says(db, job, requests):
-    publish_limits(db, job, RedisOptions("", result_ttl_s=7200))
+    publish_limits(db, RedisOptions("", job, result_ttl_s=7200))
     put(requests, "a")
     db.hset(result_key(job, "a"), "value", "of an earlier request")
     assert requests.cancel("a")

@@ -29,7 +29,7 @@ def requests(redis_server, job):
 
 
 def limit(db, job, length):
-    publish_limits(db, job, RedisOptions("", max_queue_length=length))
+    publish_limits(db, RedisOptions("", job, max_queue_length=length))
 
 
 def fill(queue, count, prefix="r"):
@@ -209,8 +209,8 @@ def test_all_who_block_are_answered(redis_server, db, job, requests):
 
 def test_the_limits_come_back_when_redis_was_emptied(db, job):
     create_group(db, job)
-    options = RedisOptions("", max_queue_length=7)
-    reader = StreamReader(db, job, "c", 60_000, on_loss=lambda: publish_limits(db, job, options))
+    options = RedisOptions("", job, max_queue_length=7)
+    reader = StreamReader(db, job, "c", 60_000, on_loss=lambda: publish_limits(db, options))
     db.flushdb()
     reader.read(1, None)
     wait_until(lambda: db.hget(limits_key(job), "maxQueueLength") == b"7")

@@ -9,6 +9,7 @@ import redis
 
 from cluster_serving.client import AsyncOutputQueue
 from cluster_serving.client.subscription import Subscription, replies_in, uris_in
+from cluster_serving.protocol.compat import timeout as time_limit
 from cluster_serving.protocol.keys import result_key
 from cluster_serving.protocol.results import encode_result
 
@@ -55,7 +56,7 @@ def test_a_query_during_a_lost_subscription_renews_the_subscriptions_of_others(r
             for uri in ("old", "new"):
                 db.hset(result_key(job, uri), mapping=encode_result(True, ["y"], [np.ones(1)]))
                 db.publish(result_key(job, uri), uri)
-            async with asyncio.timeout(4):
+            async with time_limit(4):
                 await asyncio.gather(*waiting)
 
     asyncio.run(main())

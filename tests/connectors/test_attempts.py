@@ -1,6 +1,5 @@
 """Notes on attempts at interrupted requests, on a real Redis."""
 
-import json
 import re
 
 import pytest
@@ -20,7 +19,7 @@ def entry(db, job):
 
 
 def test_the_exception_that_ends_an_attempt_is_noted(redis_server, db, job, entry):
-    with pytest.raises(SystemExit), noted(RedisOptions(redis_server.url), job, [entry]):
+    with pytest.raises(SystemExit), noted(RedisOptions(redis_server.url, job), [entry]):
         raise SystemExit("the model gave up")
     attempts = Attempts(db, job)
     assert attempts.last(entry).traceback.endswith("SystemExit: the model gave up\n")
@@ -38,7 +37,7 @@ def test_a_full_redis_takes_notes(redis_server, db, job, entry):
     db.config_set("maxmemory", 1)
     try:
         attempts.begin(entry)
-        with pytest.raises(ValueError), noted(RedisOptions(redis_server.url), job, [entry, entry._replace(id=b"2-0")]):
+        with pytest.raises(ValueError), noted(RedisOptions(redis_server.url, job), [entry, entry._replace(id=b"2-0")]):
             raise ValueError("interrupted")
     finally:
         db.config_set("maxmemory", 0)
@@ -55,14 +54,3 @@ def test_entries_of_the_same_id_in_two_streams_are_told_apart(db, job, entry):
     attempts.forget(entry)
     assert str(attempts.last(entry)) == ""
     assert str(attempts.last(other)) != ""
-
-
-def test_notes_of_an_earlier_version_are_read_and_forgotten(db, job, entry):
-    attempts = Attempts(db, job)
-    note = {"host": "there", "process": 7, "time": 1.0, "traceback": "ValueError: old"}
-    db.hset(attempts_key(job), entry.id, json.dumps(note))
-    assert str(attempts.last(entry)) == "; the last was process 7 on there, at ValueError: old"
-    attempts.begin(entry)
-    assert attempts.last(entry).traceback == ""
-    attempts.forget(entry)
-    assert not db.exists(attempts_key(job))

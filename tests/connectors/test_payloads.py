@@ -19,13 +19,13 @@ LARGE = np.arange(MIN_BYTES // 4, dtype="f4")
 
 
 @pytest.fixture
-def options(folder):
-    return RedisOptions("", payload_folder=str(folder), max_request_bytes=1 << 20)
+def options(folder, job):
+    return RedisOptions("", job, payload_folder=str(folder), max_request_bytes=1 << 20)
 
 
 @pytest.fixture
 def requests(redis_server, db, job, options):
-    publish_limits(db, job, options)
+    publish_limits(db, options)
     create_groups(db, job)
     with InputQueue(port=redis_server.port, name=job) as queue:
         yield queue
@@ -45,7 +45,7 @@ def read(db, job):
 
 @pytest.fixture
 def payloads(db, job, options):
-    return Payloads(db, job, options, sweeps=True)
+    return Payloads(db, options, sweeps=True)
 
 
 def test_a_request_is_read_with_its_file_which_is_removed_when_it_is_answered(
@@ -124,7 +124,7 @@ def test_a_hostile_name_is_an_error_and_removes_nothing(db, job, tmp_path, resul
 def test_a_job_without_a_folder_says_so(db, job, results, requests, read):
     requests.enqueue("a", x=LARGE)
     (entry,) = read()
-    assert Payloads(db, job, RedisOptions("")).load(entry) is None
+    assert Payloads(db, RedisOptions("", job)).load(entry) is None
     refused(results, "a", InvalidInput, "this job has no folder for files")
 
 
@@ -151,9 +151,9 @@ def test_the_sweep_removes_old_files_without_a_request(db, job, folder, requests
     for file in folder.iterdir():
         if file != young:
             os.utime(file, (long_ago, long_ago))
-    Payloads(db, job, options).sweep_if_due()
+    Payloads(db, options).sweep_if_due()
     assert old.exists()
-    payloads = Payloads(db, job, options, sweeps=True)
+    payloads = Payloads(db, options, sweeps=True)
     payloads.sweep_if_due()
     assert {file.name for file in folder.iterdir()} == {*waiting, young.name}
     old.touch()

@@ -20,10 +20,10 @@ from tests.support.waiting import wait_until
 
 def test_a_full_redis_takes_the_limits(db, job):
     """Only the job can make room again, so the job has to start."""
-    publish_limits(db, job, RedisOptions("", max_queue_length=5, payload_folder="/somewhere"))
+    publish_limits(db, RedisOptions("", job, max_queue_length=5, payload_folder="/somewhere"))
     db.config_set("maxmemory", 1)
     try:
-        publish_limits(db, job, RedisOptions("", result_ttl_s=7, max_queue_length=6))
+        publish_limits(db, RedisOptions("", job, result_ttl_s=7, max_queue_length=6))
     finally:
         db.config_set("maxmemory", 0)
     assert db.hgetall(limits_key(job)) == {b"resultTtl": b"7", b"maxQueueLength": b"6"}

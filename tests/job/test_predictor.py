@@ -59,8 +59,8 @@ def test_images_are_decoded_by_as_many_threads_as_the_model_may_use(tmp_path):
         Request(Entry(b"1-%d" % number, str(number), b"", NATIVE), "flow", {"image": Image(picture)})
         for number, picture in enumerate(pictures)
     ]
-    together = [answer.fields for answer in model.answer(requests)]
-    alone = [model.answer([request])[0].fields for request in requests]
+    together = [answer.fields for answer in model.start(requests, alone=True).answers()]
+    alone = [model.start([request], alone=True).answers()[0].fields for request in requests]
     assert together[5]["code"] == "INVALID_INPUT"
     assert [fields.get("error") for fields in together] == [fields.get("error") for fields in alone]
     for one, other in zip(together[:5], alone[:5], strict=True):
@@ -102,7 +102,7 @@ def test_a_single_string_per_record_is_answered(tmp_path):
     model_zoo.save_onnx(tmp_path, [node], {"x": ("STRING", ["n"])}, {"y": ("STRING", ["n"])})
     texts = ["cat", "zwölf", ""]
     requests = [Request(Entry(b"1-0", "u", b"", NATIVE), "", {"x": np.array(text, object)}) for text in texts]
-    answers = predictor(tmp_path, "").answer(requests)
+    answers = predictor(tmp_path, "").start(requests, alone=True).answers()
     assert [_output(answer.fields).item() for answer in answers] == texts
 
 
@@ -118,7 +118,7 @@ def test_a_model_that_returns_other_outputs_than_at_first_fails_that_request_alo
     model_zoo.save_torchscript(tmp_path, Growing())
     model = predictor(tmp_path, "", input_shapes=((2,),))
     requests = [Request(Entry(b"1-0", "u", b"", NATIVE), "", {"x": np.full(2, i, "f4")}) for i in (0, 1, 2)]
-    answers = model.answer(requests)
+    answers = model.start(requests, alone=True).answers()
     assert ["code" in answer.fields for answer in answers] == [False, False, True]
     assert "output_1" in answers[2].fields["error"]
 
@@ -132,6 +132,6 @@ def test_records_that_take_much_memory_are_computed_in_several_calls(tmp_path, m
     monkeypatch.setattr("cluster_serving.job.predictor._MAX_BATCH_BYTES", 40)
     records = np.arange(20, dtype="f4").reshape(5, 4)
     requests = [Request(Entry(b"1-0", str(i), b"", NATIVE), "", {"x": record}) for i, record in enumerate(records)]
-    answers = model.answer(requests)
+    answers = model.start(requests, alone=True).answers()
     assert sizes == [3, 2]
     np.testing.assert_array_equal([_output(answer.fields) for answer in answers], 2 * records)

@@ -29,7 +29,7 @@ LARGE = np.arange(files.MIN_BYTES // 4, dtype="f4")
 @pytest.fixture
 def shared(db, job, folder):
     """A job that has said where its folder is."""
-    publish_limits(db, job, RedisOptions("", payload_folder=str(folder)))
+    publish_limits(db, RedisOptions("", job, payload_folder=str(folder)))
     return job
 
 
@@ -80,7 +80,7 @@ def test_every_kind_of_input_arrives_as_it_would_through_redis(db, shared, folde
 def test_who_does_not_find_the_folder_sends_through_redis(db, job, tmp_path, requests, name):
     if name == "elsewhere":
         (tmp_path / name).mkdir()
-    publish_limits(db, job, RedisOptions("", payload_folder=str(tmp_path / name)))
+    publish_limits(db, RedisOptions("", job, payload_folder=str(tmp_path / name)))
     requests.enqueue("a", x=LARGE)
     assert entry(db, job).data
     assert not any(path.is_file() for path in tmp_path.rglob("*"))
@@ -101,7 +101,7 @@ def test_a_folder_that_is_gone_or_full_costs_no_request(db, shared, folder, requ
 
 
 def test_what_is_not_queued_leaves_no_file(db, shared, folder, requests):
-    publish_limits(db, shared, RedisOptions("", payload_folder=str(folder), max_queue_length=1))
+    publish_limits(db, RedisOptions("", shared, payload_folder=str(folder), max_queue_length=1))
     requests.enqueue("a", x=np.zeros(1))
     with pytest.raises(QueueFull):
         requests.enqueue("b", x=LARGE)
@@ -120,7 +120,7 @@ def test_what_is_not_queued_leaves_no_file(db, shared, folder, requests):
 
 
 def test_who_gives_up_waiting_for_room_leaves_no_file(db, shared, folder, requests):
-    publish_limits(db, shared, RedisOptions("", payload_folder=str(folder), max_queue_length=1))
+    publish_limits(db, RedisOptions("", shared, payload_folder=str(folder), max_queue_length=1))
     requests.enqueue("a", x=np.zeros(1))
 
     async def run():

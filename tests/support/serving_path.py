@@ -30,4 +30,4 @@ def answers(predictor: Predictor, entries: Sequence[Mapping[bytes, bytes]]) -> d
         if full:
             batches.append(full)
     batches += batcher.flush()
-    return {answer.entry.uri: answer for batch in batches for answer in predictor.answer(batch)}
+    return {answer.entry.uri: answer for batch in batches for answer in predictor.start(batch, alone=True).answers()}

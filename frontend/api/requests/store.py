@@ -22,7 +22,7 @@ from cluster_serving.frontend.models.dispatch import Dispatch
 from cluster_serving.protocol.connection import translated
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.inputs import Input
-from cluster_serving.protocol.keys import NORMAL, result_key, stream_of
+from cluster_serving.protocol.keys import NORMAL, result_key, stream_of, ticket_key
 from cluster_serving.protocol.results import Fields, Outputs, decode_outputs
 from cluster_serving.protocol.scripts import HAS_ENTRY, Call, call_all, call_async
 
@@ -59,7 +59,7 @@ class Ticket:
     @property
     def key(self) -> str:
         """Redis hash of the priority, and of the stream entries by uri; it exists while the id is known."""
-        return f"{self.job}:http:{self.secret}"
+        return ticket_key(self.job, self.secret)
 
     @classmethod
     def read(cls, text: str, most: int) -> Ticket:
