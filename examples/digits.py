@@ -60,11 +60,8 @@ def train(digits: Digits) -> Weights:
 def save_model(folder: Path, weights: Weights, takes_images: bool) -> None:
     """Write the network as `digits.xml` and `digits.bin`.
 
-    Args:
-        folder: Folder of the files; made if it does not exist.
-        weights: Weights of the network.
-        takes_images: The input x is float32 [?, 3, 8, 8] with values from 0 to 255; otherwise [?, 64] from 0 to 1.
-            The output `probabilities` is float32 [?, 10].
+    The input `x` is float32 [?, 64] from 0 to 1; if the network `takes_images`, [?, 3, 8, 8] from 0 to 255. The output
+    `probabilities` is float32 [?, 10].
     """
     x = ops.parameter([-1, 3, 8, 8] if takes_images else [-1, 64], np.float32, name="x")
     values = x

@@ -25,13 +25,7 @@ _V2_LENGTH = V2_LENGTH.encode()
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """An answer.
-
-    Attributes:
-        status: HTTP status.
-        body: Bytes of the body.
-        v2_length: Value of the header `V2_LENGTH`, if there is one.
-    """
+    """An answer; `v2_length` is the value of its header `V2_LENGTH`, if there is one."""
 
     status: int
     body: bytes

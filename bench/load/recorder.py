@@ -91,13 +91,9 @@ class Recorder:
             return name, index % self._variants
 
     def answered(self, name: Hashable, started: float, variant: int, read: Callable[[], Array]) -> None:
-        """Record an answer; it is decoded only if it is to be checked.
+        """Record an answer to a request that was sent, or was due, at `started` (`time.perf_counter`).
 
-        Args:
-            name: Name of the request.
-            started: Moment at which it was sent, or was due (`time.perf_counter`).
-            variant: Variant of the request.
-            read: Returns the numbers of the answer, or raises `Failed`.
+        `read` returns the numbers of the answer, or raises `Failed`. It is called only if the answer is to be checked.
         """
         now = time.perf_counter()
         with self._lock:

@@ -18,15 +18,7 @@ STABLE_WINDOWS = 3
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Latencies of one measurement, in milliseconds; NaN if nothing was answered.
-
-    Attributes:
-        p50: Median.
-        p95: 95th percentile.
-        p99: 99th percentile.
-        max: Latency of the slowest request.
-        mean: Average.
-    """
+    """Percentiles, maximum and mean of the latencies of one measurement, in ms; NaN if nothing was answered."""
 
     p50: float
     p95: float
@@ -65,14 +57,7 @@ def poisson_arrivals(rate: float, seed: int) -> Iterator[float]:
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """Ratio of two servers that were measured in turns.
-
-    Attributes:
-        median: Median of the rounds' ratios.
-        low: Smallest ratio.
-        high: Largest ratio.
-        rounds: Number of rounds.
-    """
+    """Ratio of two servers that were measured in turns: median, smallest and largest ratio of the rounds."""
 
     median: float
     low: float

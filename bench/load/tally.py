@@ -9,15 +9,11 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Tally:
-    """Accounts for requests by their name, which is the uri where the protocol has one.
+    """The account of requests by their name, which is the uri where the protocol has one.
 
-    Attributes:
-        sent: Requests that were sent.
-        answered: Requests with a result.
-        errors: Code of an error → requests that were answered with it.
-        repeated: Answers to requests that had one already, or that were never sent.
-        checked: Results that were compared with their reference.
-        wrong: Results that were not right.
+    `answered` counts requests with a result, `errors` those that were answered with an error, by its code. `repeated`
+    counts answers to requests that had one already, or that were never sent. Of the `checked` results, `wrong` were not
+    like their reference.
     """
 
     sent: int = 0

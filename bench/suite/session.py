@@ -66,14 +66,9 @@ class Settings:
 
 @dataclass
 class Session:
-    """The results so far.
+    """The results so far, by row. They are read from `file`, which is written after every row.
 
-    Attributes:
-        settings: Durations and sizes.
-        folder: Folder for models, environments and logs.
-        file: Results are read from this file, and written after every row.
-        report: Called with lines of progress.
-        rows: Row → its results.
+    Models, environments and logs go to `folder`.
     """
 
     settings: Settings

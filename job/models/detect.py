@@ -76,13 +76,7 @@ FORMATS = (
 
 @dataclass(frozen=True, slots=True)
 class ModelFiles:
-    """The files of the one model in a folder.
-
-    Attributes:
-        format: Kind of the model.
-        folder: The folder.
-        paths: One path per part of the format.
-    """
+    """The files of the one model in a folder; `paths` has one path per part of the format."""
 
     format: Format
     folder: Path

@@ -43,10 +43,7 @@ class Checkpoint(SessionModel):
 def _find_outputs(path: Path, graph: Any, is_optional: bool) -> list[str]:
     """Return the name of the one tensor with a row per record that depends on placeholders and feeds no other node.
 
-    Args:
-        path: Path of the meta graph, for the message.
-        graph: The graph.
-        is_optional: True if the options name the outputs; then several such tensors, or none, are no error.
+    `is_optional` is True if the options name the outputs; then several such tensors, or none, are no error.
     """
     computed = [
         tensor
