@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import NamedTuple
 
 from cluster_serving.protocol import payload_files
@@ -50,10 +49,7 @@ class RecentEntries:
 def cancel(job: str, uri: str, place: Place | None) -> Procedure[bool]:
     """Withdraw a request and answer it with `RequestCancelled`.
 
-    Args:
-        job: `jobName`.
-        uri: Uri of the request.
-        place: Place of the request; None to search the streams for all requests of that uri, newest first, in pages.
+    Without its place, the streams are searched for all requests of that uri, newest first, in pages.
 
     Returns:
         True if a request was withdrawn; False if it is being computed, is answered, or never existed.
@@ -73,29 +69,18 @@ def cancel(job: str, uri: str, place: Place | None) -> Procedure[bool]:
 
 
 def discard_file(reply: object) -> bool:
-    """Remove the payload file of a withdrawn request, if it has one.
-
-    Args:
-        reply: Reply to `withdraw_call`.
-
-    Returns:
-        True if the request was withdrawn.
-    """
+    """Remove the payload file that a reply to `withdraw_call` may name; return True if the request was withdrawn."""
     if isinstance(reply, list):
         payload_files.discard(*reply)
     return bool(reply)
 
 
-def withdraw_call(job: str, uri: str, place: Place, answer: Mapping[str, str | bytes] = MappingProxyType({})) -> Call:
+def withdraw_call(job: str, uri: str, place: Place, answer: Mapping[str, str | bytes] | None = None) -> Call:
     """Return the call that removes a request from the stream, unless it is being computed.
 
-    Args:
-        job: `jobName`.
-        uri: Uri of the request.
-        place: Place of the request.
-        answer: Fields of its result hash; empty if no client waits for it any more.
+    `answer` has the fields of the request's result hash; None if no client waits for it any more.
     """
     keys = [place.stream, result_key(job, uri), limits_key(job)]
     if job == image_stream.STREAM:
         keys.append(image_stream.result_key(uri))
-    return Call(WITHDRAW, keys, [GROUP, place.entry_id, to_bytes(uri), DEFAULT_RESULT_TTL, *flat(answer)])
+    return Call(WITHDRAW, keys, [GROUP, place.entry_id, to_bytes(uri), DEFAULT_RESULT_TTL, *flat(answer or {})])

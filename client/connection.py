@@ -18,9 +18,6 @@ class DedicatedConnection:
     """A dedicated connection for calls of scripts; used by one task at a time.
 
     A round trip takes half as much work as a pipeline of the pool, which takes a connection, checks it, and returns it.
-
-    Args:
-        client: Client of the Redis to connect to.
     """
 
     def __init__(self, client: redis.asyncio.Redis) -> None:

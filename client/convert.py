@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 from collections.abc import Mapping
 from os import PathLike
@@ -102,7 +101,7 @@ def _from_mapping(name: str, value: Mapping[object, object]) -> Input:
             raise InvalidInput(f"input {name!r}: 'b64' is of type {type(text).__name__}; expected base64 text")
         try:
             return Image(base64.b64decode(text, validate=True))
-        except (binascii.Error, ValueError) as error:
+        except ValueError as error:
             raise InvalidInput(f"input {name!r}: 'b64' is not base64 text: {error}") from None
     raise InvalidInput(f"input {name!r} is a dict with the keys {list(value)}; expected 'path' or 'b64'")
 

@@ -120,13 +120,8 @@ class Dispatcher:
     async def request(self, job: str, inputs: Mapping[str, Input], timeout: float, priority: str = NORMAL) -> Fields:
         """Queue a request, wait for its result and delete it from Redis.
 
-        If the coroutine is cancelled or times out, the request is withdrawn, in the background.
-
-        Args:
-            job: `jobName`.
-            inputs: See `client.convert.to_inputs`.
-            timeout: Seconds to wait; also the request's deadline.
-            priority: One of `protocol.keys.PRIORITIES`.
+        If the coroutine is cancelled or times out, the request is withdrawn, in the background. The timeout, in
+        seconds, is also the request's deadline. `client.convert.to_inputs` makes the inputs.
 
         Returns:
             The result hash; `protocol.results.decode_result` reads it.

@@ -162,18 +162,9 @@ def enqueue(
     folders: PayloadFolders,
     reply_to: str = "",
 ) -> Procedure[Place]:
-    """Queue a request as soon as there is room.
+    """Queue a request as soon as there is room; return the place of its stream entry.
 
-    Args:
-        job: `jobName`.
-        uri: The client's name for the request. Without `reply_to`, an earlier result of the uri is deleted.
-        inputs: See `client.convert.to_inputs`.
-        options: Deadline, priority, and wait for room.
-        folders: Folders for large inputs.
-        reply_to: See `protocol.entry.request_fields`.
-
-    Returns:
-        Place of the stream entry.
+    Without `reply_to` (see `protocol.entry.Entry`), an earlier result of the uri is deleted.
 
     Raises:
         InvalidInput: If the uri or an input cannot be sent; nothing was queued.

@@ -185,10 +185,6 @@ class AsyncSubscription:
     async def subscribe(self, channel: str, handle: Handler) -> None:
         """Subscribe to a channel, unless it is subscribed, and wait until Redis has confirmed the subscription.
 
-        Args:
-            channel: Name of the channel.
-            handle: Gets each message.
-
         Raises:
             RedisUnavailable: If Redis cannot be reached, or does not confirm.
         """

@@ -58,13 +58,8 @@ def write_answers(client: redis.Redis, job: str, ttl_s: int, answers: Sequence[A
 
     Result, expiry, acknowledgement, deletion from the stream, dead letter and the wake-up of the waiting client happen
     together. So after any crash, a request is either pending or answered. A request that is no longer pending is left
-    alone: another slot has answered it, and its client may have deleted the result.
-
-    Args:
-        client: Connection to the job's Redis.
-        job: `jobName`: stream and prefix of the result keys.
-        ttl_s: Seconds that the results are kept.
-        answers: At least one.
+    alone: another slot has answered it, and its client may have deleted the result. Results are kept for `ttl_s`
+    seconds.
 
     Returns:
         Number of requests that were still pending.
@@ -100,13 +95,7 @@ def dead_letter(
 ) -> None:
     """Give a request up: keep it in the stream `<jobName>:dead` and answer it with the error, in one step.
 
-    Args:
-        client: Connection to the job's Redis.
-        job: `jobName`.
-        ttl_s: Seconds that the answer is kept; the dead letter stays.
-        entry: The request.
-        error: Reason for giving it up.
-        traceback: The last Python traceback of its attempts; empty if there is none.
+    The answer expires after `ttl_s` seconds; the dead letter stays, with the traceback of the last attempt, if any.
 
     Raises:
         redis.RedisError: If Redis cannot be used; the request may then still be pending.

@@ -52,12 +52,7 @@ class Attempt:
 
 
 class Attempts:
-    """Notes of one job.
-
-    Args:
-        client: Connection to the job's Redis.
-        job: `jobName`.
-    """
+    """Notes of one job."""
 
     def __init__(self, client: redis.Redis, job: str) -> None:
         # redis-py types its commands as if they might be awaitable.

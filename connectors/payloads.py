@@ -29,10 +29,7 @@ log = logging.getLogger(__name__)
 class Payloads:
     """Inputs of one job's requests.
 
-    Args:
-        client: Connection to the job's Redis.
-        options: The job, the folder of the files, and most bytes of a request.
-        sweeps: Remove files without a request now and then; one slot of a job is enough.
+    An instance that `sweeps` removes files without a request now and then; one slot of a job is enough for that.
     """
 
     def __init__(self, client: redis.Redis, options: RedisOptions, sweeps: bool = False) -> None:

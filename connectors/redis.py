@@ -34,13 +34,9 @@ def connect(options: RedisOptions) -> redis.Redis:
 
 
 def write_hash(client: redis.Redis, key: str, fields: Mapping[str, str | int], replace: bool = False) -> None:
-    """Write fields of a hash, also if Redis is full: only a job that runs can make room again.
+    """Write one or more fields of a hash, also if Redis is full: only a job that runs can make room again.
 
-    Args:
-        client: Connection to the job's Redis.
-        key: Key of the hash.
-        fields: At least one.
-        replace: Delete all other fields.
+    With `replace`, all other fields are deleted.
 
     Raises:
         redis.RedisError: If Redis cannot be used.
@@ -60,9 +56,7 @@ def add_to_set(client: redis.Redis, key: str, member: str) -> None:
 class Backoff:
     """Pauses that grow with each failure in a row; the first failure and the recovery are logged.
 
-    Args:
-        name: Name of the user of Redis, for the log.
-        on_failure: Called at each failure.
+    The log names the user of Redis by `name`. Each failure calls `on_failure`.
     """
 
     def __init__(self, name: str, on_failure: Callable[[], None] = lambda: None) -> None:
@@ -133,9 +127,7 @@ class RedisClock:
     def waited_ms(self, queued_ms: float) -> float | None:
         """Return milliseconds since a time of this clock, never too many; None if Redis has not answered yet.
 
-        Args:
-            queued_ms: A time that the clock of Redis showed. If the clock has jumped ahead since, the clock before the
-                jump counts.
+        If the clock has jumped ahead since that time, the clock before the jump counts.
         """
         now = self.now_ms()
         if now is not None and self._before is not None and queued_ms <= self._before[1]:

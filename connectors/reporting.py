@@ -63,11 +63,7 @@ class SlotReporter:
         self._write(SlotReport(self._submission, "loading"))
 
     def ready(self, report: SlotReport) -> None:
-        """Report that the model is loaded and warm.
-
-        Args:
-            report: Description of the model; slot, submission and time are filled in.
-        """
+        """Report that the model is loaded and warm; slot, submission and time are filled in."""
         self._write(replace(report, submission=self._submission, state="ready"))
 
     def failed(self, error: ServingError) -> None:
@@ -92,11 +88,6 @@ class StatsWriter:
 
     So counting costs a slot no trip to Redis, and the last batch before a pause is written too. Totals that Redis does
     not take are kept for the next time; nothing fails because of them.
-
-    Args:
-        client: Connection to the job's Redis.
-        job: `jobName`.
-        clock: The clock of that Redis.
     """
 
     def __init__(self, client: redis.Redis, job: str, clock: RedisClock) -> None:

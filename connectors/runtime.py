@@ -32,8 +32,7 @@ class SelfClosing:
     def close_with(self, *actions: Callable[[], object]) -> None:
         """Set the actions of `close`, in order; call it once, in `open`.
 
-        Args:
-            actions: Callables without a reference to the function, which would otherwise never be collected.
+        The actions must not refer to the function, which would otherwise never be collected.
         """
         stack = ExitStack()
         for action in reversed(actions):

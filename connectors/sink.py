@@ -22,9 +22,6 @@ class RedisHashSink(SelfClosing, FlatMapFunction):
     """Writer of answered batches; it emits nothing.
 
     While Redis is away the sink tries again, and its slot waits.
-
-    Args:
-        options: Redis and job that results go to.
     """
 
     def __init__(self, options: RedisOptions) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import redis
@@ -27,6 +27,7 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
+_TOTAL_WEIGHT = sum(WEIGHTS.values())
 _HEARTBEATS_PER_CLAIM = 10
 _CLAIM_COUNT = 100
 _RECOVERY_PAUSE = 0.002
@@ -66,25 +67,19 @@ def drop(client: redis.Redis, stream: str, entry_id: bytes) -> None:
 
 
 class WeightedRoundRobin:
-    """Smooth weighted round robin: the weights hold even if only one request is read at a time.
+    """Smooth weighted round robin by `WEIGHTS`, which hold even if only one request is read at a time."""
 
-    Args:
-        weights: Weight of each name.
-    """
-
-    def __init__(self, weights: Mapping[str, int] = WEIGHTS) -> None:
-        self._weights = dict(weights)
-        self._total = sum(weights.values())
-        self._credit = dict.fromkeys(weights, 0)
+    def __init__(self) -> None:
+        self._credit = dict.fromkeys(WEIGHTS, 0)
 
     def divide(self, count: int) -> dict[str, int]:
-        """Divide the next `count` requests among the names."""
-        counts = dict.fromkeys(self._weights, 0)
+        """Divide the next `count` requests among the priorities."""
+        counts = dict.fromkeys(WEIGHTS, 0)
         for _ in range(count):
-            for name, weight in self._weights.items():
-                self._credit[name] += weight
+            for priority, weight in WEIGHTS.items():
+                self._credit[priority] += weight
             chosen = max(self._credit, key=self._credit.__getitem__)
-            self._credit[chosen] -= self._total
+            self._credit[chosen] -= _TOTAL_WEIGHT
             counts[chosen] += 1
         return counts
 
@@ -142,11 +137,9 @@ class StreamReader:
 
         Entries are read one at a time: if one kills the process, only its own delivery count grows.
 
-        Args:
-            patience: Seconds to wait for the answer of the previous entry.
-
         Returns:
-            The entry and the number of its deliveries; None if there is no entry, or the previous one is unanswered.
+            The entry and the number of its deliveries; None if there is no entry, or the previous one is still
+            unanswered after `patience` seconds.
 
         Raises:
             redis.RedisError: If Redis cannot be used; call `start_over`, then nothing is lost.

@@ -26,10 +26,8 @@ class BatchMemory:
     """Memory for the batches of one input of a model, which is used again.
 
     The kernel clears fresh memory page by page, which takes longer than writing a batch of images into it. Memory that
-    is still referred to is not reused: a model may return a part of its input, keep it, or hang with it.
-
-    Args:
-        dtype: Dtype of the input; None if the model does not say.
+    is still referred to is not reused: a model may return a part of its input, keep it, or hang with it. Without the
+    dtype of the input, a batch has the dtype of its records.
     """
 
     def __init__(self, dtype: np.dtype[Any] | None) -> None:
@@ -113,10 +111,7 @@ def isolate(run: Callable[[Sequence[T]], list[R]], items: Sequence[T]) -> list[R
     """Run a batch; if it fails, halve it until only the items that cause the failure fail.
 
     A batch that hangs is run again item by item, because each run that hangs costs the timeout and a copy of the model.
-
-    Args:
-        run: Runs a batch and returns one result per item; may raise anything.
-        items: The batch, at least one item.
+    `run` returns one result per item, and may raise anything.
 
     Returns:
         Per item its result, or the error that the item alone causes.

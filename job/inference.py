@@ -44,12 +44,6 @@ class _Batches:
     """Processing of the batches of a slot.
 
     It has no reference to the Flink function, which PyFlink drops to close it (see `connectors.runtime.SelfClosing`).
-
-    Args:
-        options: Options of the job.
-        predictor: The loaded model.
-        client: Connection to the job's Redis.
-        metrics: Metrics of the slot.
     """
 
     def __init__(self, options: JobOptions, predictor: Predictor, client: redis.Redis, metrics: MetricGroup) -> None:
@@ -105,11 +99,7 @@ class _Batches:
 
 
 class Inference(SelfClosing, FlatMapFunction):
-    """Runner of batches through the model; it reports the state of its slot.
-
-    Args:
-        options: Options of the job.
-    """
+    """Runner of batches through the model; it reports the state of its slot."""
 
     def __init__(self, options: JobOptions) -> None:
         self._options = options

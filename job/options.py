@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from functools import cache
+from typing import Literal
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -32,7 +33,7 @@ class ImageOptions:
     resize: tuple[int, int] | None = None
     max_pixels: int = 50_000_000
     color: str = "BGR"
-    layout: str = ""
+    layout: Literal["", "HWC", "CHW"] = ""
     scale: float = 1.0
     mean: tuple[float, ...] = (0.0,)
     std: tuple[float, ...] = (1.0,)

@@ -19,10 +19,7 @@ _SYNTAX = re.compile(r"(topN|pickTopN)\((\d+)\)")
 
 
 def make_encoder(filter_text: str) -> Encoder:
-    """Return the encoder for the filter of a job.
-
-    Args:
-        filter_text: "", `topN(n)` or `pickTopN(n)`.
+    """Return the encoder for the filter of a job: "", `topN(n)` or `pickTopN(n)`.
 
     Raises:
         ModelError: If the text is none of these.

@@ -68,11 +68,7 @@ class Computation:
 
 
 class Predictor:
-    """A loaded model with its preprocessing and post-processing.
-
-    Args:
-        options: Options of the job.
-        secret: Secret and salt of an encrypted model.
+    """A loaded model with its preprocessing and post-processing; `secret` has secret and salt of an encrypted model.
 
     Raises:
         ModelError: If the model cannot be loaded or fails on a batch of zeros, or the filter does not fit its outputs.
@@ -127,11 +123,7 @@ class Predictor:
         """Start to compute requests of one signature: in one call, unless they are large or the call fails.
 
         If the model `overlaps`, each request is started as soon as it is prepared. Otherwise all are computed when this
-        method returns.
-
-        Args:
-            requests: At least one.
-            alone: Nothing else is being computed, so a single request may use all threads.
+        method returns. If nothing else is being computed (`alone`), a single request may use all threads.
         """
         answers: dict[int, Answer] = {}
         started: dict[int, Started] = {}

@@ -105,8 +105,7 @@ class _Rule:
         self._dtype = spec.numpy_dtype
         self._is_text = spec.dtype == "str"
         self._text = f"{spec.name}: {type_text(spec.dtype, self._shape)}"
-        declared: Layout | None = "HWC" if image.layout == "HWC" else "CHW" if image.layout == "CHW" else None
-        self._layout: Layout = declared or _layout_of(self._image_shape) or layout
+        self._layout: Layout = image.layout or _layout_of(self._image_shape) or layout
         self._image = image
 
     def __str__(self) -> str:

@@ -13,12 +13,7 @@ _INTERVAL = 1.0
 
 
 def wait_for_secret(client: redis.Redis, job: str, patience: float = 60.0) -> tuple[str, str]:
-    """Wait until an operator has stored secret and salt, and return both.
-
-    Args:
-        client: Connection to the job's Redis.
-        job: `jobName`.
-        patience: Seconds to wait.
+    """Wait up to `patience` seconds until an operator has stored secret and salt, and return both.
 
     Raises:
         ModelError: If secret and salt are not stored in time; the message has the command that stores them.

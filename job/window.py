@@ -23,9 +23,6 @@ class BatchingWindow(KeyedProcessFunction):
 
     The key leads to the slot of the source, so each slot has its window. Requests are held in memory, not in Flink
     state: until they are answered they are pending in Redis, which delivers them again after a failure.
-
-    Args:
-        options: When a batch is complete.
     """
 
     def __init__(self, options: BatchOptions) -> None:

@@ -48,10 +48,7 @@ _UNWRITABLE_ERRORS = (ClusterDownError, ReadOnlyError, TryAgainError)
 def open_redis(url: str, job: str = "", **settings: Any) -> redis.Redis:
     """Return a client of the Redis at a URL of redis-py or a `failover.FailoverUrl`.
 
-    Args:
-        url: URL of Redis.
-        job: `jobName`, which determines the node in a Redis Cluster.
-        settings: Further arguments of `redis.Redis`.
+    In a Redis Cluster, `job` determines the node. The settings are further arguments of `redis.Redis`.
 
     Raises:
         InvalidInput: If the URL cannot be parsed, or cannot be used for this job.
@@ -171,13 +168,9 @@ def address(client: Client) -> str:
 
 
 def result_timeout(client: redis.Redis, job: str, timeout: float, uri: str = "") -> ResultTimeout:
-    """Return the error for a missing result. Its message tells if no job of that name has ever run on this Redis.
+    """Return the error for a result that is missing after `timeout` seconds, with the uri if the caller has chosen it.
 
-    Args:
-        client: Client of the job's Redis.
-        job: `jobName`.
-        timeout: Seconds that the caller waited.
-        uri: Uri of the request, if the caller has chosen it.
+    Its message tells if no job of that name has ever run on this Redis.
     """
     try:
         known = bool(client.exists(slots_key(job)))

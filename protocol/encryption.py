@@ -10,7 +10,6 @@ Requires the package `cryptography`.
 from __future__ import annotations
 
 import base64
-import binascii
 import importlib.util
 import os
 from contextlib import suppress
@@ -69,11 +68,7 @@ def published_key(bits: Literal[128, 256] = 256) -> RecordKey:
 
 
 def encrypt(image: bytes, key: RecordKey) -> Image:
-    """Encrypt an image file. The result is an input for `enqueue`.
-
-    Args:
-        image: Bytes of the file.
-        key: The server's key.
+    """Encrypt the bytes of an image file with the server's key. The result is an input for `enqueue`.
 
     Raises:
         EngineMissing: If the package `cryptography` is not installed.
@@ -95,12 +90,8 @@ def prepare(key: RecordKey) -> None:
 def decrypt(image: Image, key: RecordKey, name: str = "image") -> Image:
     """Decrypt an image that `encrypt` or an original client encrypted, with a key of either size.
 
-    The original's own benchmark encrypts the base64 text of an image file instead of the file; that is read as well.
-
-    Args:
-        image: The encrypted image.
-        key: The key; the size `key.bits` is tried first.
-        name: Name of the input, for messages.
+    The size `key.bits` is tried first. The original's own benchmark encrypts the base64 text of an image file instead
+    of the file; that text is read as well. Messages contain the `name` of the input.
 
     Raises:
         InvalidInput: If the image was encrypted with another key, was changed, or is not encrypted.
@@ -126,7 +117,7 @@ def _without_base64(plain: bytes) -> bytes:
     try:
         # No image file consists of the characters of base64 alone.
         return base64.b64decode(plain, validate=True)
-    except binascii.Error:
+    except ValueError:
         return plain
 
 

@@ -119,10 +119,5 @@ ERRORS: dict[str, type[ServingError]] = {error.code: error for error in _all_err
 
 
 def from_wire(code: str, message: str) -> ServingError:
-    """Rebuild an error from a result hash.
-
-    Args:
-        code: Hash field `code`; an unknown code gives the base class.
-        message: Hash field `error`.
-    """
+    """Rebuild an error from the fields `code` and `error` of a result hash; an unknown code gives the base class."""
     return ERRORS.get(code, ServingError)(message)

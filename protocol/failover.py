@@ -104,13 +104,9 @@ def parse(url: str) -> FailoverUrl:
 
 
 def pool_settings(url: str, job: str, settings: dict[str, Any], asynchronous: bool = False) -> dict[str, Any]:
-    """Return arguments of a connection pool whose connections look up the master.
+    """Return arguments of a connection pool, or of one of `redis.asyncio`, whose connections look up the master.
 
-    Args:
-        url: See `FailoverUrl`.
-        job: `jobName`, which needs braces in a cluster.
-        settings: Further arguments of the connections; those in the URL have precedence.
-        asynchronous: True for a pool of `redis.asyncio`.
+    The settings are further arguments of the connections; those in the URL have precedence.
 
     Raises:
         ValueError: If the URL cannot be parsed, or the job's name lacks braces for a cluster.
@@ -131,11 +127,7 @@ def pool_settings(url: str, job: str, settings: dict[str, Any], asynchronous: bo
 class MasterFinder:
     """Looks up the master at the nodes of a `FailoverUrl`, one after the other.
 
-    Args:
-        url: The nodes.
-        job: `jobName`, which determines the hash slot in a cluster.
-        tls: True if the nodes speak TLS.
-        settings: Arguments of the connections to Redis.
+    In a cluster, the name of the job determines the hash slot. The settings are those of the connections to Redis.
     """
 
     def __init__(self, url: FailoverUrl, job: str, tls: bool, settings: dict[str, Any]) -> None:

@@ -35,11 +35,7 @@ _MAX_PARTS = 1024  # of one writev
 
 
 class PayloadFolder:
-    """A folder of payload files.
-
-    Args:
-        path: Path of the folder.
-    """
+    """A folder of payload files."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -57,10 +53,7 @@ class PayloadFolder:
         return cls(os.fsdecode(path)) if readable else None
 
     def write(self, parts: Sequence[bytes | memoryview]) -> str | None:
-        """Write a payload to a new file.
-
-        Args:
-            parts: Contiguous parts of the payload.
+        """Write a payload, given in contiguous parts, to a new file.
 
         Returns:
             Name of the file. None if the disk is full or the folder is gone, so that Redis has to carry the payload.
@@ -92,11 +85,7 @@ class PayloadFolder:
         return None
 
     def discard(self, fields: Mapping[str, object]) -> None:
-        """Remove the file of a request that is not queued.
-
-        Args:
-            fields: See `protocol.entry.request_fields`.
-        """
+        """Remove the file of a request that is not queued; see `protocol.entry.request_fields` for the fields."""
         if "data_file" in fields:
             remove(os.path.join(self.path, str(fields["data_file"])))
 
@@ -118,12 +107,7 @@ class PayloadFolders:
         self._known: dict[str, tuple[float, PayloadFolder | None]] = {}
 
     def find(self, job: str, inputs: Mapping[str, Input]) -> Procedure[PayloadFolder | None]:
-        """Find the folder for the inputs of a request; None if they go through Redis.
-
-        Args:
-            job: `jobName`.
-            inputs: Inputs of the request.
-        """
+        """Find the folder for the inputs of a request; None if they go through Redis."""
         if not _is_large(inputs):
             return None
         until, folder = self._known.get(job, (0.0, None))
@@ -135,14 +119,7 @@ class PayloadFolders:
     def clean_up(
         self, job: str, folder: PayloadFolder | None, fields: Mapping[str, object], error: BaseException
     ) -> None:
-        """Remove the file of a request that could not be queued.
-
-        Args:
-            job: `jobName`.
-            folder: Folder with the inputs; None if there is no file.
-            fields: See `protocol.entry.request_fields`.
-            error: The error of queueing.
-        """
+        """Remove the file of a request that could not be queued because of an error; without a folder there is none."""
         if folder is None:
             return
         if isinstance(error, (RedisUnavailable, ConnectionError, TimeoutError)):
@@ -184,11 +161,7 @@ def too_large(size: int, limit: int) -> RequestTooLarge:
 
 
 def read(path: bytes, limit: int) -> bytes:
-    """Read a payload.
-
-    Args:
-        path: Path from `PayloadFolder.locate`.
-        limit: Size limit in bytes.
+    """Read a payload of at most `limit` bytes at a path from `PayloadFolder.locate`.
 
     Raises:
         FileNotFoundError: If there is no such file.

@@ -31,12 +31,9 @@ _RANKING = ("topN.classes", "topN.values", "topN.counts")
 
 
 def encode_result(native: bool, names: Sequence[str], outputs: Sequence[Array]) -> dict[str, str | bytes]:
-    """Return the fields of the result hash for a model's outputs, without a batch dimension.
+    """Return the fields of the result hash for a model's outputs, one array per name, without a batch dimension.
 
-    Args:
-        native: True for our own encoding, False for the original's.
-        names: Output names of the model.
-        outputs: One array per name.
+    The encoding is our own (`native`) or the original's.
     """
     if native:
         return {"value": tensors.encode(dict(zip(names, outputs))), "serde": NATIVE}

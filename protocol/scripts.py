@@ -247,11 +247,9 @@ def fields_of(reply: Sequence[bytes]) -> dict[bytes, bytes]:
 
 
 def fetch_call(keys: Sequence[str], delete: Sequence[str] = ()) -> Call:
-    """Return the call that reads result hashes. Its reply has the fields of each (see `fields_of`), or an error.
+    """Return the call that reads result hashes, and deletes others.
 
-    Args:
-        keys: Keys of results to read.
-        delete: Keys of results to delete.
+    Its reply has the fields of each hash that is read (see `fields_of`), or an error in their place.
     """
     return Call(FETCH, [*delete, *keys], [len(delete)])
 
@@ -264,12 +262,8 @@ def page_call(stream: str, last: bytes, field: str, value: bytes | None = None) 
     """Return the call that searches a page of a stream for entries with a field, newest entries first.
 
     Its reply is the start of the next page (empty after the last page), and id and value of each matching entry.
-
-    Args:
-        stream: Key of the stream.
-        last: `NEWEST`, or the start of this page from the reply for the page before.
-        field: Name of the field.
-        value: Value that the field must have; None for any value.
+    `last` is `NEWEST`, or the start of this page from the reply for the page before. With `value` None any value
+    matches.
     """
     return Call(PAGE, [stream], [last, field, *([] if value is None else [value])])
 
@@ -347,11 +341,9 @@ async def call_all(client: redis.asyncio.Redis, calls: Sequence[Call]) -> list[A
 
 
 async def with_texts(send: Callable[[Sequence[Call], bool], Awaitable[list[Any]]], calls: Sequence[Call]) -> list[Any]:
-    """Make calls, and repeat with their texts those whose scripts Redis does not know.
+    """Make independent calls, and repeat with their texts those whose scripts Redis does not know.
 
-    Args:
-        send: Makes calls, by text or not, and returns replies with errors in their places.
-        calls: Independent calls.
+    `send` makes calls, by text or not, and returns replies with errors in their places.
     """
     replies = await send(calls, False)
     unknown = [index for index, reply in enumerate(replies) if isinstance(reply, NoScriptError)]

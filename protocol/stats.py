@@ -35,16 +35,7 @@ _TOTALS = ("requests", "failures", "batches", "wait_us", "inference_us", "write_
 def add_batch(
     totals: Counter[str], size: int, failures: int, *, wait_us: int, inference_us: int, write_us: int
 ) -> None:
-    """Add a batch to the totals.
-
-    Args:
-        totals: Fields of the hash, which are incremented.
-        size: Number of requests in the batch.
-        failures: Number of requests that were answered with an error.
-        wait_us: Microseconds that the oldest request waited before it was computed.
-        inference_us: Microseconds of computing the batch.
-        write_us: Microseconds of writing the answers.
-    """
+    """Add a batch of `size` requests to the totals, by field of the hash; see `JobStats` for the other numbers."""
     totals["requests"] += size
     totals["failures"] += failures
     totals["batches"] += 1
@@ -94,9 +85,7 @@ class JobStats:
             return int(fields.get(name.encode(), 0))
 
         return cls(
-            **{
-                name: total(name) for name in ("requests", "failures", "batches", "wait_us", "inference_us", "write_us")
-            },
+            **{name: total(name) for name in _TOTALS},
             batch_sizes=tuple(total(f"{_BATCH_SIZE}{bound}") for bound in (*BATCH_SIZES, "inf")),
             latency_ms=tuple(total(f"{_LATENCY}{bound}") for bound in (*LATENCY_BOUNDS_MS, "inf")),
             seen_ms=total(SEEN) or None,

@@ -187,10 +187,8 @@ _Offsets = Sequence[tuple[str, tuple[int, ...], "np.dtype[Any]", int]]
 def _columns(head: bytes, bits: int) -> tuple[pa.Schema, Signature, Layout | None, _Offsets]:
     """Parse an Arrow schema. Return name, shape, dtype and offset of each array if the payload has a fixed layout.
 
-    Args:
-        head: The schema.
-        bits: Number of bits of the payload's length. A payload that is shorter than its schema claims gets no layout,
-            which would take as much memory as claimed.
+    `bits` is the number of bits of the payload's length. A payload that is shorter than its schema claims gets no
+    layout, which would take as much memory as claimed.
     """
     schema = pa.ipc.read_schema(pa.py_buffer(head))
     names = [field.name for field in schema]

@@ -8,7 +8,6 @@ record batch per output with the columns `data` (float32) and `shape` (int32, nu
 from __future__ import annotations
 
 import base64
-import binascii
 import math
 from collections.abc import Sequence
 
@@ -52,13 +51,9 @@ def encode_request(inputs: dict[str, Input]) -> str:
 
 
 def decode_request(data: bytes) -> dict[str, Input]:
-    """Decode a request of an original client (Python or JVM, with either Arrow framing).
+    """Decode the field `data` of an original client's request (Python or JVM, with either Arrow framing).
 
-    Args:
-        data: Field `data` of the stream entry.
-
-    Returns:
-        Inputs in the order sent; numbers are float32 arrays.
+    Inputs are in the order sent; numbers are float32 arrays.
 
     Raises:
         InvalidInput: If the field is not base64 of such a stream; the message says at what place.
@@ -126,7 +121,7 @@ def _to_base64(batches: list[pa.RecordBatch]) -> str:
 def _from_base64(data: bytes) -> list[pa.RecordBatch]:
     try:
         raw = base64.b64decode(data, validate=True)
-    except (binascii.Error, ValueError) as error:
+    except ValueError as error:
         raise InvalidInput(f"field 'data' ({len(data)} bytes, starts {data[:16]!r}) is not base64: {error}") from None
     try:
         for message in pa.ipc.MessageReader.open_stream(raw):
@@ -173,7 +168,7 @@ def decode_text(name: str, text: str) -> Input:
         return np.array(text.split("|"), object)
     try:
         return Image(base64.b64decode(text, validate=True))
-    except (binascii.Error, ValueError):
+    except ValueError:
         raise InvalidInput(
             f"input {name!r} is the text {text[:32]!r}, neither a base64 image nor a string tensor: the original "
             "encoding marks string tensors by '|' and so needs two or more strings"

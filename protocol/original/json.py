@@ -37,13 +37,7 @@ _SPARSE = ("shape", "data", "indices")
 
 
 def decode_request(data: bytes) -> dict[str, Input]:
-    """Decode a request body.
-
-    Args:
-        data: UTF-8 text of the body.
-
-    Returns:
-        Inputs of the first instance in the order sent; see `to_input`.
+    """Return the inputs of the first instance of a request body (UTF-8), in the order sent; see `to_input`.
 
     Raises:
         InvalidInput: If the text is not such a body; the message says at what place.
@@ -89,9 +83,7 @@ def leaf_types(values: list[object]) -> set[type]:
     """Return the types of the leaves of nested lists, to be checked before numpy reads the lists.
 
     numpy gives every element as much memory as the longest text needs: a text of 500 KB among 4,000 others is 8 GB.
-
-    Args:
-        values: Nested lists. If they are nested deeper than a tensor may be, `list` is among the types.
+    If the lists are nested deeper than a tensor may be, `list` is among the types.
     """
     types: set[type] = set(map(type, values))
     for _ in range(MAX_DIMENSIONS - 1):
@@ -115,16 +107,11 @@ def to_input(name: str, value: object, expected: TensorSpec | None = None) -> In
     | object of shape, data, indices   | sparse tensor                                          |
     | object of b64                    | image (base64)                                         |
 
-    With a known `expected`, numbers keep the precision of its dtype. A text is then a string if `expected` is of
-    strings, and a single value is a scalar if `expected` is a scalar.
+    If the model's input is known (`expected`), numbers keep the precision of its dtype. A text is then a string if
+    `expected` is of strings, and a single value is a scalar if `expected` is a scalar.
 
     The indices of a sparse tensor have a row per dimension or a row per value. The original Python client sends the
     former, the HTTP example of the original's guides the latter.
-
-    Args:
-        name: Name of the input, for messages.
-        value: JSON value of the input.
-        expected: Dtype and shape of the model's input; None if unknown.
 
     Raises:
         InvalidInput: If the value is none of these; the message names the input.
