@@ -270,7 +270,7 @@ class Dispatcher:
                 if self._closing:
                     # Requests that were not withdrawn have a deadline, and results that were not deleted expire.
                     return
-                # These results are not announced again.
+                # Results are announced only once.
                 self._to_fetch.update((name, None) for name, _ in waiting)
                 self._to_delete += deleted
                 self._to_withdraw += withdrawn

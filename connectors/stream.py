@@ -293,7 +293,7 @@ class StreamReader:
             try:
                 entries.append(parse(entry_id, fields or {}, self._streams[stream]))
             except InvalidInput as error:
-                # It was deleted while pending, or is not a request: there is no client to answer.
+                # The entry was deleted while pending, or is no request, so no client waits for an answer.
                 log.warning("stream %s: dropped an entry: %s", stream, error)
                 drop(self._client, stream, entry_id)
         return entries

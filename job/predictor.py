@@ -200,7 +200,6 @@ class Predictor:
 
     def _run(self, records: Sequence[Arrays]) -> list[Arrays]:
         rows = [record[0].shape[0] if self._already_batched else 1 for record in records]
-        # This line is where a batch meets the model.
         outputs = self.model.predict(merge(records, self._memories, self._already_batched))
         return split(outputs, rows, self._already_batched)
 

@@ -156,7 +156,7 @@ end
 local array, bulk = headers('*'), headers('$')
 for i = 3, #KEYS, 2 do
   local stream, key = KEYS[i], KEYS[i + 1]
-  local id, channel, uri, told, fields, letter = unpack(ARGV, at, at + 5)
+  local id, channel, uri, kind, fields, letter = unpack(ARGV, at, at + 5)
   fields, letter, at = tonumber(fields), tonumber(letter), at + 6
   if redis.call('XACK', stream, ARGV[1], id) == 1 then
     table.insert(list_of(done, stream), id)
@@ -167,10 +167,10 @@ for i = 3, #KEYS, 2 do
     if letter > 0 then
       redis.pcall('XADD', KEYS[1], 'MAXLEN', '~', ARGV[3], '*', unpack(ARGV, at + fields, at + fields + letter - 1))
     end
-    if told == 'line' then
+    if kind == 'line' then
       table.insert(list_of(lines, channel), uri)
     else
-      local list, last = list_of(arrays, channel), told == 'uri' and at - 1 or at + fields - 1
+      local list, last = list_of(arrays, channel), kind == 'uri' and at - 1 or at + fields - 1
       local n = #list
       list[n + 1], list[n + 2], list[n + 3], list[n + 4] = array[last - at + 2], bulk[#uri], uri, '\\r\\n'
       for j = at, last do
