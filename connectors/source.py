@@ -74,7 +74,7 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
             self._client,
             self._options.job,
             consumer,
-            self._options.claim_idle_ms,
+            self._options.claim_idle_time_s * 1000,
             on_loss=partial(publish_limits, self._client, self._options),
         )
         self._payloads = Payloads(self._client, self._options, sweeps=index == 0)

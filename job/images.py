@@ -46,13 +46,14 @@ def decode(
         name: Name of the input, for messages.
 
     Raises:
-        RequestTooLarge: If the header announces more pixels than `options.max_pixels`; nothing is decoded then.
+        RequestTooLarge: If the header announces more pixels than `options.max_image_pixels`; nothing is decoded then.
         InvalidInput: If the bytes are not a whole image of one of `FORMATS`, or integers cannot be normalized.
     """
     size = read_size(data)
-    if size and size[0] * size[1] > options.max_pixels:
+    if size and size[0] * size[1] > options.max_image_pixels:
         raise RequestTooLarge(
-            f"input {name!r} is an image of {size[0]} x {size[1]} pixels; at most {options.max_pixels} are accepted"
+            f"input {name!r} is an image of {size[0]} x {size[1]} pixels; "
+            f"at most {options.max_image_pixels} are accepted"
         )
     try:
         image = cv2.imdecode(np.frombuffer(data, np.uint8), _FLAGS[options.color]) if size and _is_whole(data) else None

@@ -128,9 +128,9 @@ class Inference(SelfClosing, FlatMapFunction):
         self.close_with(self._predictor.close, self._redis.close)
         metrics = runtime_context.get_metrics_group()
         self._batches = _Batches(self._options, self._predictor, self._redis, metrics)
-        self._overlap = Overlap(self._batches.begin, self._options.model.threads)
+        self._overlap = Overlap(self._batches.begin, self._options.model.thread_per_model)
         # Announced requests must come here at once; otherwise answers would wait for them.
-        at_once = self._options.batch.greedy and self._options.execution_mode == "thread"
+        at_once = self._options.batch.greedy_batching and self._options.execution_mode == "thread"
         self._overlaps = at_once and self._predictor.overlaps
 
     def flat_map(self, value: list[Request]) -> Iterator[AnsweredBatch]:

@@ -1,4 +1,7 @@
-"""Options of one serving job, which the launcher hands to the job as JSON."""
+"""Options of one serving job, which the launcher hands to the job as JSON.
+
+A field has the name of its key in `config.yaml`; see `launcher.config.job_options`.
+"""
 
 from __future__ import annotations
 
@@ -21,17 +24,17 @@ class ImageOptions:
 
     Attributes:
         resize: (width, height) in pixels; None keeps the image's own size.
-        max_pixels: Larger images are refused before they are decoded.
+        max_image_pixels: Larger images are refused before they are decoded.
         color: Order of the channels: BGR (as in the original), RGB, or GRAY for a single one.
         layout: HWC or CHW; empty for the layout of the model's shape, or else of its engine.
         scale: Factor for pixels, which are 0 to 255 before.
         mean: Subtracted after the scaling, per channel or one for all.
         std: Divisor after the subtraction, per channel or one for all.
-        record_key: Key of encrypted images (`recordEncrypted`); None if images are not encrypted.
+        record_key: Key of encrypted images; None if images are not encrypted.
     """
 
     resize: tuple[int, int] | None = None
-    max_pixels: int = 50_000_000
+    max_image_pixels: int = 50_000_000
     color: str = "BGR"
     layout: Literal["", "HWC", "CHW"] = ""
     scale: float = 1.0
@@ -51,25 +54,25 @@ class ModelOptions:
 
     Attributes:
         path: Model folder, readable by every TaskManager.
-        threads: Threads that one copy of the model may use (`threadPerModel`).
-        precision: `float32`, or empty for the engine's best on this CPU (`inferencePrecision`).
+        thread_per_model: Threads that one copy of the model may use.
+        inference_precision: `float32`, or empty for the engine's best on this CPU.
         inputs: Names of the model's inputs to feed, in order; empty for the model's own.
         outputs: Names of the outputs to return, in order; empty for all.
         input_shapes: Shapes of one record's inputs, for models without shapes (TorchScript); empty if unknown.
-        allow_pickle: Load PyTorch pickles, which may run any code (`allowPickle`).
+        allow_pickle: Load PyTorch pickles, which may run any code.
         encrypted: The files are encrypted (see `job.models.encryption`).
-        timeout_s: Longest time of one call of the model, in seconds (`inferenceTimeout`); 0 for no limit.
+        inference_timeout_s: Longest time of one call of the model, in seconds; None or 0 for no limit.
     """
 
     path: str
-    threads: int = 1
-    precision: str = ""
+    thread_per_model: int = 1
+    inference_precision: str = ""
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     input_shapes: tuple[tuple[int, ...], ...] = ()
     allow_pickle: bool = False
     encrypted: bool = False
-    timeout_s: float = 0.0
+    inference_timeout_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,16 +80,16 @@ class BatchOptions:
     """Options for batches: when a batch is complete.
 
     Attributes:
-        max_size: Most records in one batch.
+        max_batch_size: Most records in one batch.
         timeout_ms: Longest time, in milliseconds, that a record waits for its batch to fill.
-        greedy: Compute a batch as soon as no further request is waiting, instead of waiting for `timeout_ms`.
-        inputs_already_batched: Records have a batch dimension of their own; they are concatenated, not stacked.
+        greedy_batching: Compute a batch as soon as no further request is waiting, instead of waiting for `timeout_ms`.
+        input_already_batched: Records have a batch dimension of their own; they are concatenated, not stacked.
     """
 
-    max_size: int = 32
+    max_batch_size: int = 32
     timeout_ms: int = 10
-    greedy: bool = True
-    inputs_already_batched: bool = False
+    greedy_batching: bool = True
+    input_already_batched: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +99,7 @@ class JobOptions:
     Attributes:
         name: `jobName`: the stream, the prefix of the result keys and the name in the Flink UI.
         submission: Identifier of this start of the job, which slots report (see `connectors.reporting`).
-        parallelism: Number of task slots, each with a copy of the model (`modelParallelism`).
+        model_parallelism: Number of task slots, each with a copy of the model.
         execution_mode: `thread` or `process` (`python.execution-mode` of Flink).
         post_processing: Filter applied to every result: "", "topN(n)" or "pickTopN(n)".
         request_deadline_ms: Milliseconds that a request without a deadline of its own may wait; 0 for no limit.
@@ -108,7 +111,7 @@ class JobOptions:
     redis: RedisOptions
     batch: BatchOptions = field(default_factory=BatchOptions)
     image: ImageOptions = field(default_factory=ImageOptions)
-    parallelism: int = 1
+    model_parallelism: int = 1
     execution_mode: str = "thread"
     post_processing: str = ""
     request_deadline_ms: int = 0

@@ -79,13 +79,13 @@ class Predictor:
         self._options = options
         if options.image.record_key is not None:
             encryption.prepare(options.image.record_key)
-        self._already_batched = options.batch.inputs_already_batched
+        self._already_batched = options.batch.input_already_batched
         self._encode: Encoder = make_encoder(options.post_processing)
         self._secret = secret
-        timeout = options.model.timeout_s
+        timeout = options.model.inference_timeout_s
         self.model: Model = WatchedModel(self._load, timeout) if timeout else self._load()
         # A copy of the model that may use several threads uses them to decode images, too.
-        threads = options.model.threads
+        threads = options.model.thread_per_model
         self._decoders = ThreadPoolExecutor(threads, "decoder") if threads > 1 else None
         self._memories = [BatchMemory(spec.numpy_dtype) for spec in self.model.inputs]
         self._preprocessor = Preprocessor(self.model.inputs, self.model.layout, options.image, self._already_batched)
@@ -116,7 +116,7 @@ class Predictor:
             outputs=tuple(self.model.outputs),
             already_batched=self._already_batched,
             post_processing=self._options.post_processing,
-            max_batch_size=self._options.batch.max_size,
+            max_batch_size=self._options.batch.max_batch_size,
         )
 
     def start(self, requests: Sequence[Request], alone: bool) -> Computation:

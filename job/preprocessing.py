@@ -141,7 +141,7 @@ class _Rule:
         if self._image.record_key is not None:
             value = decrypt(value, self._image.record_key, name)
         size = None if self._image.resize else images.read_size(value.data)
-        if size and math.prod(size) <= self._image.max_pixels:
+        if size and math.prod(size) <= self._image.max_image_pixels:
             # Refuse a wrong size before decoding. Turned upright, width and height of the image may be swapped.
             shapes = [self._shape_of(*size), self._shape_of(*size[::-1])]
             if not any(_fits(shape, expected) for shape in shapes):

@@ -21,13 +21,13 @@ _MAX_PARALLELISM = 1 << 12
 def build(env: StreamExecutionEnvironment, options: JobOptions) -> None:
     """Build the job on an environment."""
     env.configure(_configuration(options))
-    env.set_parallelism(options.parallelism)
+    env.set_parallelism(options.model_parallelism)
     env.set_max_parallelism(_MAX_PARALLELISM)
     source = RedisStreamsSource(
         options.redis,
-        options.batch.max_size,
-        _slot_keys(options.parallelism),
-        greedy=options.batch.greedy,
+        options.batch.max_batch_size,
+        _slot_keys(options.model_parallelism),
+        greedy=options.batch.greedy_batching,
         process_mode=options.execution_mode == "process",
     )
 

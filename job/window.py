@@ -30,7 +30,7 @@ class BatchingWindow(KeyedProcessFunction):
 
     def open(self, runtime_context: RuntimeContext) -> None:
         """Start empty."""
-        self._batcher: Batcher[Request] = Batcher(self._options.max_size, self._options.timeout_ms)
+        self._batcher: Batcher[Request] = Batcher(self._options.max_batch_size, self._options.timeout_ms)
         self._timer: int | None = None
 
     def process_element(self, value: bytes, ctx: KeyedProcessFunction.Context) -> Iterator[list[Request]]:
@@ -50,7 +50,7 @@ class BatchingWindow(KeyedProcessFunction):
             full = self._batcher.add(signature, Request(entry, read.flow_id, inputs), time.time() * 1000)
             if full is not None:
                 yield full
-        if not more and self._options.greedy:
+        if not more and self._options.greedy_batching:
             yield from self._batcher.flush()
         self._set_timer(ctx)
 

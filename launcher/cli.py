@@ -19,8 +19,8 @@ from cluster_serving.launcher.config.job_options import model_options
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs import lifecycle
-from cluster_serving.launcher.jobs.flink_rest import FlinkRest, Job
 from cluster_serving.launcher.services import front_end, redis_server, state
+from cluster_serving.launcher.services.flink_rest import FlinkRest, Job
 from cluster_serving.launcher.terminal import Progress, console, errors
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.settings.model import SettingsError

@@ -10,9 +10,9 @@ from typing import Any
 import yaml
 
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.jobs.flink_rest import FlinkRest
 from cluster_serving.launcher.services import state
 from cluster_serving.launcher.services.flink_home import FlinkHome
+from cluster_serving.launcher.services.flink_rest import FlinkRest
 
 
 def properties() -> dict[str, Any]:

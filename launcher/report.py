@@ -9,9 +9,9 @@ from redis.exceptions import RedisError, ResponseError
 from rich.table import Table
 from rich.text import Text
 
-from cluster_serving.launcher.jobs.flink_rest import FlinkRest, Job
 from cluster_serving.launcher.jobs.lifecycle import Started
 from cluster_serving.launcher.jobs.readiness import read_slots
+from cluster_serving.launcher.services.flink_rest import FlinkRest, Job
 from cluster_serving.protocol.keys import GROUP, PRIORITIES, answered_key, stream_of, streams_of
 
 

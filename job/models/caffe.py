@@ -41,7 +41,7 @@ class CaffeModel(Model):
             # Without weights OpenCV computes with zeros.
             if layer.type in _WITH_WEIGHTS and not self._net.getLayer(layer.name).blobs:
                 raise ModelError(f"{weights} has no weights for the layer {layer.name!r} of {definition}")
-        cv2.setNumThreads(options.threads)
+        cv2.setNumThreads(options.thread_per_model)
         specs = {name: TensorSpec(name, "float32", shape) for name, shape in shapes.items()}
         self.inputs = choose_inputs(options.inputs, specs)
         ends = list(self._net.getUnconnectedOutLayersNames())

@@ -34,7 +34,7 @@ class OnnxModel(Model):
     def __init__(self, files: ModelFiles, options: ModelOptions) -> None:
         self.engine = files.format.engine
         settings = onnxruntime.SessionOptions()
-        settings.intra_op_num_threads = options.threads
+        settings.intra_op_num_threads = options.thread_per_model
         settings.inter_op_num_threads = 1
         settings.log_severity_level = 3  # errors; they are raised, too
         # Threads that wait for work would otherwise spin on the cores of the other copies.

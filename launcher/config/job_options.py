@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import fields
+from typing import Any, TypeVar
+
 from cluster_serving.job.options import BatchOptions, ImageOptions, JobOptions, ModelOptions, RedisOptions
 from cluster_serving.launcher.config.model import Config
+
+Options = TypeVar("Options", BatchOptions, ImageOptions, JobOptions, ModelOptions, RedisOptions)
 
 
 def sized_for(config: Config, engine: str) -> Config:
@@ -22,17 +28,7 @@ def sized_for(config: Config, engine: str) -> Config:
 
 def model_options(config: Config) -> ModelOptions:
     """Return the options of the model."""
-    return ModelOptions(
-        path=config.model_path,
-        threads=config.thread_per_model,
-        precision=config.inference_precision,
-        inputs=config.inputs,
-        outputs=config.outputs,
-        input_shapes=config.input_shapes,
-        allow_pickle=config.allow_pickle,
-        encrypted=config.model_encrypted,
-        timeout_s=config.inference_timeout or 0.0,
-    )
+    return _options(ModelOptions, "model", config)
 
 
 def job_options(config: Config, submission: str, payload_folder: str = "") -> JobOptions:
@@ -43,36 +39,31 @@ def job_options(config: Config, submission: str, payload_folder: str = "") -> Jo
         submission: Identifier of this start.
         payload_folder: See `launcher.jobs.payload_folder`.
     """
-    return JobOptions(
-        name=config.job_name,
+    return _options(
+        JobOptions,
+        "job",
+        config,
         submission=submission,
         model=model_options(config),
-        redis=RedisOptions(
-            url=config.redis_url,
-            job=config.job_name,
-            timeout_ms=config.redis_timeout,
-            result_ttl_s=config.result_ttl,
-            claim_idle_ms=config.claim_idle_time * 1000,
-            max_request_bytes=config.max_request_bytes,
-            max_deliveries=config.max_deliveries,
-            max_queue_length=config.max_queue_length,
-            payload_folder=payload_folder,
+        redis=_options(RedisOptions, "redis", config, job=config.job_name, payload_folder=payload_folder),
+        batch=_options(BatchOptions, "batch", config),
+        image=_options(
+            ImageOptions, "image", config, record_key=config.record_key if config.record_encrypted else None
         ),
-        batch=BatchOptions(
-            config.max_batch_size, config.batch_timeout, config.greedy_batching, config.input_already_batched
-        ),
-        image=ImageOptions(
-            resize=config.image_resize,
-            max_pixels=config.max_image_pixels,
-            color=config.image_color,
-            layout=config.image_layout,
-            scale=config.image_scale,
-            mean=config.image_mean,
-            std=config.image_std,
-            record_key=config.record_key if config.record_encrypted else None,
-        ),
-        parallelism=config.model_parallelism,
-        execution_mode=config.execution_mode,
-        post_processing=config.post_processing,
-        request_deadline_ms=config.request_deadline,
     )
+
+
+def _options(kind: type[Options], group: str, config: Config, **values: Any) -> Options:
+    """Return options with the given values, and for all other fields those of the keys of the same names.
+
+    A field may leave out the name of its group, and add its unit: `RedisOptions.timeout_ms` is `redisTimeout`.
+
+    Raises:
+        AttributeError: If a field has no key.
+    """
+    for field in fields(kind):
+        if field.name not in values:
+            key = re.sub("_(ms|s)$", "", field.name)
+            in_group = f"{group}_{key}"
+            values[field.name] = getattr(config, in_group if in_group in Config.model_fields else key)
+    return kind(**values)

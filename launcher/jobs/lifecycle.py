@@ -16,11 +16,11 @@ from cluster_serving.launcher.config.job_options import job_options, model_optio
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs import payload_folder, resubmit
-from cluster_serving.launcher.jobs.flink_rest import FlinkRest, Job
 from cluster_serving.launcher.jobs.readiness import note_stopped, wait_ready
 from cluster_serving.launcher.jobs.submission import submit
 from cluster_serving.launcher.services import flink_cluster, front_end, redis_server, state
 from cluster_serving.launcher.services.flink_cluster import FlinkCluster
+from cluster_serving.launcher.services.flink_rest import FlinkRest, Job
 from cluster_serving.launcher.services.process import is_listening, wait_until
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.keys import (

@@ -12,7 +12,7 @@ from redis.exceptions import RedisError
 
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.jobs.flink_rest import ENDED, FlinkRest
+from cluster_serving.launcher.services.flink_rest import ENDED, FlinkRest
 from cluster_serving.protocol.keys import slots_key
 from cluster_serving.protocol.slots import SlotReport, read_reports
 

@@ -17,10 +17,10 @@ from pathlib import Path
 
 from cluster_serving.job.options import JobOptions
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.jobs.flink_rest import FlinkRest
 from cluster_serving.launcher.jobs.submission import submit
 from cluster_serving.launcher.services import flink_cluster
 from cluster_serving.launcher.services.flink_home import FlinkHome
+from cluster_serving.launcher.services.flink_rest import FlinkRest
 from cluster_serving.launcher.services.process import wait_until
 from cluster_serving.settings.addresses import Address
 
@@ -75,13 +75,13 @@ def _resubmit(home: FlinkHome, rest: FlinkRest, address: Address, options: JobOp
     def is_settled() -> bool:
         try:
             overview = rest.overview()
-            return overview is not None and (is_needless() or overview.free >= options.parallelism)
+            return overview is not None and (is_needless() or overview.free >= options.model_parallelism)
         except LaunchError:
             # A JobManager that has just started does not answer all requests.
             return False
 
     if not wait_until(is_settled, PATIENCE):
-        raise LaunchError(f"no {options.parallelism} free slots for job {options.name} within {PATIENCE:.0f} s")
+        raise LaunchError(f"no {options.model_parallelism} free slots for job {options.name} within {PATIENCE:.0f} s")
     if is_needless():
         return False
     job_id = submit(home, address, options, PATIENCE)

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from cluster_serving.job.options import JobOptions
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.jobs.flink_rest import MARK, cause
 from cluster_serving.launcher.services.flink_home import FlinkHome
+from cluster_serving.launcher.services.flink_rest import MARK, cause
 from cluster_serving.settings.addresses import Address
 
 _JOB_ID = re.compile(r"JobID ([0-9a-f]{32})")

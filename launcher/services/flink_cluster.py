@@ -12,9 +12,9 @@ from pathlib import Path
 
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.jobs.flink_rest import FlinkRest, Overview
 from cluster_serving.launcher.services import state
 from cluster_serving.launcher.services.flink_home import PACKAGES, VERSION, FlinkHome, python_path
+from cluster_serving.launcher.services.flink_rest import FlinkRest, Overview
 from cluster_serving.launcher.services.process import Process, is_listening, locked, spawn, wait_until
 from cluster_serving.settings.addresses import Address
 

@@ -144,9 +144,9 @@ def test_a_huge_image_is_refused_before_it_is_decoded(size):
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_the_limit_counts_pixels(suffix, picture):
     data = encode(suffix, picture)
-    decode(data, ImageOptions(max_pixels=WIDTH * HEIGHT), "CHW")
+    decode(data, ImageOptions(max_image_pixels=WIDTH * HEIGHT), "CHW")
     with pytest.raises(RequestTooLarge):
-        decode(data, ImageOptions(max_pixels=WIDTH * HEIGHT - 1), "CHW")
+        decode(data, ImageOptions(max_image_pixels=WIDTH * HEIGHT - 1), "CHW")
 
 
 def test_a_huge_tile_counts_as_well():

@@ -52,7 +52,7 @@ def test_a_model_of_free_sizes_is_given_the_benefit_of_the_doubt(tmp_path):
 def test_images_are_decoded_by_as_many_threads_as_the_model_may_use(tmp_path):
     """Each request gets its own answer, also beside a damaged image."""
     model_zoo.save_openvino_digit_images(tmp_path)
-    model = predictor(tmp_path, "", threads=2)
+    model = predictor(tmp_path, "", thread_per_model=2)
     pictures = [encode_png("x", np.full((8, 8, 3), 30 * number, np.uint8)).data for number in range(8)]
     pictures[5] = pictures[5][:40]
     requests = [
@@ -84,7 +84,7 @@ def test_a_record_on_which_an_overlapping_model_fails_is_an_error_of_its_request
     rows = ops.convert(ops.slice(ops.reshape(x, [-1], False), [0], [1], [1]), "i64") + np.int64(1)
     table = ops.reshape(h, ops.concat([rows, ops.constant(np.array([-1]))], 0), False)
     model_zoo.save_openvino(tmp_path, {"x": x}, {"y": ops.reshape(ops.reduce_max(table, [0, 1], False), [1, 1], False)})
-    overlapping = predictor(tmp_path, "", threads=2)
+    overlapping = predictor(tmp_path, "", thread_per_model=2)
     assert overlapping.overlaps
     records = np.ones((4, 3, 64, 64), "f4")
     records[2, 0, 0, 0] = 6

@@ -13,10 +13,10 @@ import redis
 from cluster_serving.client import InputQueue
 from cluster_serving.job.options import JobOptions, ModelOptions, RedisOptions
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.jobs.flink_rest import FlinkRest
 from cluster_serving.launcher.jobs.submission import submit
 from cluster_serving.launcher.services import flink_cluster
 from cluster_serving.launcher.services.flink_home import FlinkHome
+from cluster_serving.launcher.services.flink_rest import FlinkRest
 from cluster_serving.protocol.keys import slots_key
 from cluster_serving.protocol.slots import read_reports
 from cluster_serving.settings.addresses import Address

@@ -15,7 +15,7 @@ def predictor(folder, post_processing, already_batched=False, **model):
             "start",
             ModelOptions(str(folder), **model),
             RedisOptions("redis://localhost"),
-            BatchOptions(inputs_already_batched=already_batched),
+            BatchOptions(input_already_batched=already_batched),
             post_processing=post_processing,
         )
     )

@@ -33,8 +33,8 @@ class OpenVINOModel(Model):
         core = openvino.Core()
         # If weights were mapped, overwriting the file in place would end the process (SIGBUS, seen with an embedding).
         core.set_property({"ENABLE_MMAP": False})
-        if options.precision:
-            core.set_property("CPU", {"INFERENCE_PRECISION_HINT": _PRECISIONS[options.precision]})
+        if options.inference_precision:
+            core.set_property("CPU", {"INFERENCE_PRECISION_HINT": _PRECISIONS[options.inference_precision]})
         network, self.fixed_batch = _read(core, files)
         indexes, self.inputs = _pick("input", options.inputs, network.inputs)
         if sorted(indexes) != list(range(len(network.inputs))):
@@ -44,8 +44,8 @@ class OpenVINOModel(Model):
         self._output_indexes, self.outputs = _pick("output", options.outputs, network.outputs)
         small = sum(path.stat().st_size for path in files.paths) <= MOST_WEIGHTS
         free = self.fixed_batch is None and small
-        compiled = singles(core, network.clone(), options.threads) if free else None
-        self._network: Compiled | Singles = compiled or Compiled(core, network, options.threads)
+        compiled = singles(core, network.clone(), options.thread_per_model) if free else None
+        self._network: Compiled | Singles = compiled or Compiled(core, network, options.thread_per_model)
         self.overlaps = isinstance(self._network, Singles) and self._network.overlaps
 
     def start(self, record: Sequence[Array]) -> Started:

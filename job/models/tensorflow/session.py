@@ -41,7 +41,7 @@ class SessionModel(Model):
         self._session = tf.compat.v1.Session(
             graph=tf.Graph(),
             config=tf.compat.v1.ConfigProto(
-                intra_op_parallelism_threads=options.threads,
+                intra_op_parallelism_threads=options.thread_per_model,
                 inter_op_parallelism_threads=1,
                 use_per_session_threads=True,
             ),

@@ -26,7 +26,7 @@ class TorchModel(Model):
 
     def __init__(self, files: ModelFiles, options: ModelOptions) -> None:
         self.engine = files.format.engine
-        self._threads = options.threads
+        self._threads = options.thread_per_model
         self._wanted = options.outputs
         self._module: Any = None
 

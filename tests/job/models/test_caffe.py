@@ -50,9 +50,9 @@ def test_the_options_may_name_inner_layers(tmp_path):
 
 def test_the_number_of_threads_is_set_for_the_process(tmp_path):
     save(tmp_path)
-    load(tmp_path, threads=2)
+    load(tmp_path, thread_per_model=2)
     assert cv2.getNumThreads() == 2
-    load(tmp_path, threads=1)
+    load(tmp_path, thread_per_model=1)
     assert cv2.getNumThreads() == 1
 
 

@@ -133,7 +133,7 @@ def test_copies_in_threads_of_one_process_do_not_disturb_one_another(digit_folde
 
     def serve(index: int) -> None:
         folder = list(digit_folders.values())[index % len(digit_folders)]
-        model = load_model(ModelOptions(str(folder), threads=1 + index % 2))
+        model = load_model(ModelOptions(str(folder), thread_per_model=1 + index % 2))
         rng = np.random.default_rng(index)
         for _ in range(30):
             rows = rng.integers(0, len(x), rng.integers(1, 20))
@@ -215,7 +215,7 @@ def ticks():
 x = np.random.default_rng(0).random((512, 512), np.float32)
 result = {}
 for threads in map(int, sys.argv[2:]):
-    model = load_model(ModelOptions(sys.argv[1], threads=threads))
+    model = load_model(ModelOptions(sys.argv[1], thread_per_model=threads))
     for _ in range(3):
         model.predict([x])
     before, start = ticks(), time.process_time()

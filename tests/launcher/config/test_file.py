@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster_serving.job.options import JobOptions
+from cluster_serving.job.options import JobOptions, ModelOptions, RedisOptions
 from cluster_serving.launcher.config import file as config_file
 from cluster_serving.launcher.config.job_options import job_options, sized_for
 from cluster_serving.launcher.config.model import Config
@@ -192,8 +192,22 @@ def test_the_job_gets_all_it_needs(read):
     options = job_options(read("\n".join(lines)), "start-1")
     assert JobOptions.from_json(options.to_json()) == options
     assert (options.name, options.submission, options.model.path) == ("serving_stream", "start-1", "/m")
-    assert options.model.precision == "float32"
-    assert (options.redis.claim_idle_ms, options.image.resize, options.batch.max_size) == (7000, (8, 9), 5)
+    assert options.model.inference_precision == "float32"
+    assert (options.redis.claim_idle_time_s, options.image.resize, options.batch.max_batch_size) == (7, (8, 9), 5)
+
+
+def test_each_option_has_the_value_and_the_default_of_its_key(read):
+    options = job_options(read("modelPath: /m"), "start-1")
+    assert options == JobOptions(
+        "serving_stream",
+        "start-1",
+        ModelOptions("/m"),
+        RedisOptions("redis://localhost:6379", "serving_stream"),
+    )
+    lines = ("modelPath: /m", "redisTimeout: 1", "resultTtl: 2", "batchTimeout: 3", "requestDeadline: 4")
+    options = job_options(read("\n".join([*lines, "inferenceTimeout: 5", "modelEncrypted: true"])), "start-1")
+    assert (options.redis.timeout_ms, options.redis.result_ttl_s, options.batch.timeout_ms) == (1, 2, 3)
+    assert (options.request_deadline_ms, options.model.inference_timeout_s, options.model.encrypted) == (4, 5, True)
 
 
 def test_environment_variables_come_before_the_file(read, monkeypatch):

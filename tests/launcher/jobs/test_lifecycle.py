@@ -1,7 +1,7 @@
 """Starts that fail."""
 
 from cluster_serving.launcher.jobs import lifecycle
-from cluster_serving.launcher.jobs.flink_rest import FlinkRest
+from cluster_serving.launcher.services.flink_rest import FlinkRest
 
 
 def test_a_flink_that_is_gone_does_not_hide_why_a_start_failed(own_cluster):

@@ -28,7 +28,7 @@ def convolutions(folder):
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_an_answer_does_not_depend_on_the_batch(tmp_path, threads):
     records = convolutions(tmp_path)
-    model = load_model(ModelOptions(str(tmp_path), threads=threads))
+    model = load_model(ModelOptions(str(tmp_path), thread_per_model=threads))
     assert isinstance(model, OpenVINOModel)
     assert isinstance(model._network, Singles)
     assert model.overlaps == (threads > 1)
@@ -41,7 +41,7 @@ def test_an_answer_does_not_depend_on_the_batch(tmp_path, threads):
 def test_records_are_computed_while_others_wait(tmp_path, monkeypatch):
     monkeypatch.setattr("cluster_serving.job.models.openvino.compiled._MOST_BYTES", 0)
     records = convolutions(tmp_path)
-    model = load_model(ModelOptions(str(tmp_path), threads=2, outputs=("z", "y")))
+    model = load_model(ModelOptions(str(tmp_path), thread_per_model=2, outputs=("z", "y")))
     expected = model.predict([records])
     for _ in range(5):
         # More than are computed at a time. The outputs of the last are never taken.

@@ -124,7 +124,7 @@ def test_float32_is_computed_in_float32_where_the_cpu_could_do_with_less(tmp_pat
     x = ops.parameter([-1, 256], np.float32)
     model_zoo.save_openvino(tmp_path, {"x": x}, {"y": ops.matmul(x, ops.constant(matrix), False, False)})
     values = random.normal(0, 1, (8, 256)).astype(np.float32)
-    (answer,) = load(tmp_path, precision="float32").predict([values])
+    (answer,) = load(tmp_path, inference_precision="float32").predict([values])
     # Products of rounded numbers, as of bfloat16, are off by 0.01 and more.
     np.testing.assert_allclose(answer, values.astype("f8") @ matrix.astype("f8"), rtol=1e-4, atol=1e-4)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster_serving.launcher.jobs.flink_rest import cause
+from cluster_serving.launcher.services.flink_rest import cause
 
 PYTHON = """\
 java.lang.RuntimeException: Python process exited with code 1
