@@ -35,9 +35,7 @@ _OPEN_PATHS = ("/", "/docs", "/openapi.json", "/json", "/bigdl", "/zoo-0.9", "/h
 def make(front: FrontEnd, ready: Callable[[list[str]], None]) -> HttpServer:
     """Make the server of a front end, with the routes and the gRPC services of all APIs.
 
-    Args:
-        front: The front end; the server closes it when it ends.
-        ready: Function that is called with the URLs of the server when it listens.
+    The server calls `ready` with its URLs when it listens, and closes the front end when it ends.
 
     Raises:
         StartError: If the certificate cannot be used.

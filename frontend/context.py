@@ -22,18 +22,8 @@ from cluster_serving.protocol.errors import InvalidInput
 class FrontEnd:
     """One front end; used by one event loop.
 
-    Args:
-        options: Options of the front end.
-
     Attributes:
-        options: Options of the front end.
-        metrics: Metrics of the front end.
-        admission: Check of API keys and rates.
-        dispatch: The way to the jobs.
-        registry: The models.
-        health: Health of the jobs.
-        offload: Threads and processes for large bodies.
-        on_close: Functions that are called when the front end closes.
+        on_close: Functions that are called when the front end closes, before the connections are closed.
 
     Raises:
         StartError: If the file of API keys, of servables or of certificates for Redis cannot be used.
@@ -79,13 +69,10 @@ class FrontEnd:
         await self.offload.close()
 
     def timeout(self, asked: str | None) -> float:
-        """Return the seconds that a request may take.
-
-        Args:
-            asked: Value of the header X-Timeout-Ms; None if there is none.
+        """Return the seconds that a request may take: `requestTimeout`, or less if its header X-Timeout-Ms says so.
 
         Raises:
-            InvalidInput: If the value is not a number of milliseconds.
+            InvalidInput: If the header is not a number of milliseconds.
         """
         longest = self.options.request_timeout / 1000
         if asked is None:

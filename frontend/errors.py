@@ -66,9 +66,7 @@ class Overloaded(ServingError):
 class RateLimited(ServingError):
     """The caller sends more requests than its rate allows; nothing was queued.
 
-    Args:
-        message: Text of the error.
-        retry_after: Seconds to wait before the next attempt.
+    The next attempt may succeed after `retry_after` seconds.
     """
 
     code, http_status, grpc_status = "RATE_LIMITED", 429, "RESOURCE_EXHAUSTED"
@@ -90,21 +88,9 @@ class Forbidden(ServingError):
     code, http_status, grpc_status = "FORBIDDEN", 403, "PERMISSION_DENIED"
 
 
-FRONT_END_ERRORS: tuple[type[ServingError], ...] = (
-    ModelNotFound,
-    RequestNotFound,
-    PathNotFound,
-    MethodNotAllowed,
-    MalformedHttp,
-    HeadersTooLarge,
-    BodyTimeout,
-    Overloaded,
-    RateLimited,
-    Unauthenticated,
-    Forbidden,
-)
-
-ERRORS = PROTOCOL_ERRORS | {error.code: error for error in FRONT_END_ERRORS}
+ERRORS = PROTOCOL_ERRORS | {
+    error.code: error for error in ServingError.__subclasses__() if error.__module__ == __name__
+}
 """Code → exception, of all errors that a front end answers with."""
 
 

@@ -20,11 +20,7 @@ __all__ = ["HttpOptions", "main", "read_options"]
 
 
 def main(given: Sequence[str] | None = None) -> None:
-    """Run the front end until SIGTERM or SIGINT.
-
-    Args:
-        given: Command line without the command; None for that of the process.
-    """
+    """Run the front end until SIGTERM or SIGINT; without given arguments, with those of the process."""
     words = list(sys.argv[1:] if given is None else given)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     # httpx would log the URLs of callbacks, whose query may hold a secret.

@@ -121,6 +121,11 @@ class HttpOptions(Settings):
         return url if not url or url.startswith(("http://", "https://")) else f"http://{url}"
 
     @property
+    def url_host(self) -> str:
+        """`interface` as the host of a URL: an IPv6 address has brackets."""
+        return f"[{self.interface}]" if ":" in self.interface else self.interface
+
+    @property
     def is_local(self) -> bool:
         """True if only this machine can connect."""
         return self.interface in LOOPBACK

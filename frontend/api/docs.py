@@ -20,11 +20,7 @@ _FOLDER = Path(__file__).parent
 
 @cache
 def document(keys: bool) -> dict[str, Any]:
-    """Return the content of `openapi.yaml` with the version of the package.
-
-    Args:
-        keys: True if the front end needs API keys; else the document has no security schemes.
-    """
+    """Return `openapi.yaml` with the version of the package; without security schemes if no API keys are needed."""
     content: dict[str, Any] = yaml.safe_load((_FOLDER / "openapi.yaml").read_text("utf8"))
     content["info"]["version"] = version("cluster-serving")
     if not keys:

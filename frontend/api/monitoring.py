@@ -46,8 +46,8 @@ class _Monitoring:
             models = await registry.versions()
             lengths = await registry.queue_lengths(models)
             queues = {_labels(model): length for model, length in zip(models, lengths, strict=True)}
-        states = front.health.states()
-        ready = {_labels(model): states[model.job].ready for model in registry.last_read() if model.job in states}
+        jobs = front.health.ready()
+        ready = {_labels(model): jobs[model.job] for model in registry.last_read() if model.job in jobs}
         text = front.metrics.as_text(limit.count, limit.waiting, queues, ready)
         return Response(text, media_type=CONTENT_TYPE_LATEST)
 

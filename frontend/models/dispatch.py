@@ -22,28 +22,14 @@ from cluster_serving.protocol.results import Fields, Outputs, decode_outputs
 
 
 class DeferredDispatcher(Dispatcher):
-    """A dispatcher that also takes requests whose results are fetched later, by any front end.
-
-    Args:
-        db: See `Dispatcher`.
-        options: Further arguments of `Dispatcher`.
-    """
+    """A dispatcher that also takes requests whose results are fetched later, by any front end."""
 
     def __init__(self, db: redis.asyncio.Redis, **options: Any) -> None:
         # Results of submitted requests are announced to all front ends.
         super().__init__(db, channels=[SUBMITTED_CHANNEL], **options)
 
     async def submit(self, job: str, uri: str, inputs: Mapping[str, Input], priority: str = NORMAL) -> bytes:
-        """Queue a request whose result any process may fetch with `look`.
-
-        Args:
-            job: `jobName`.
-            uri: Name of the request.
-            inputs: See `client.convert.to_inputs`.
-            priority: One of `protocol.keys.PRIORITIES`.
-
-        Returns:
-            The id of the request's entry in the stream.
+        """Queue a request whose result any process may fetch with `look`, and return the id of its stream entry.
 
         Raises:
             InvalidInput: If the inputs cannot be sent.
@@ -59,13 +45,8 @@ class DeferredDispatcher(Dispatcher):
     async def look(self, job: str, uri: str, wait: float = 0.0) -> Fields:
         """Read the result of a submitted request; the result stays in Redis.
 
-        Args:
-            job: `jobName`.
-            uri: Name of the request.
-            wait: Seconds to wait for the result.
-
         Returns:
-            The result hash; empty if there is no result yet.
+            The result hash; empty if there is no result within `wait` seconds.
 
         Raises:
             RedisUnavailable: If Redis cannot be reached.
@@ -131,10 +112,7 @@ class Dispatch:
         }
 
     def dispatcher(self, job: str = "") -> DeferredDispatcher:
-        """Return the dispatcher of a job.
-
-        Args:
-            job: Name of the job; may be empty if the Redis is not a cluster.
+        """Return the dispatcher of a job; outside of a Redis Cluster it is the same for any job.
 
         Raises:
             ModelNotFound: If the job is not among those of this cluster.
@@ -147,12 +125,9 @@ class Dispatch:
     async def ask(self, jobs: Sequence[str], commands: Callable[[Any, str], object]) -> list[list[Any] | ServingError]:
         """Ask Redis about jobs: a pipeline for each Redis, all of them at the same time.
 
-        Args:
-            jobs: Names of jobs.
-            commands: Function that adds the commands about a job to a pipeline.
-
         Returns:
-            The replies about each job, or the error. An error about one job leaves the other jobs' replies intact.
+            The replies about each job to the commands that `commands` adds to a pipeline, or the error. An error about
+            one job leaves the other jobs' replies intact.
         """
         groups: dict[DeferredDispatcher, list[str]] = {}
         for job in dict.fromkeys(jobs):
@@ -191,13 +166,7 @@ class Dispatch:
     async def predict(
         self, job: str, records: Sequence[Mapping[str, Input]], timeout: float, priority: str = NORMAL
     ) -> list[Outputs | ServingError]:
-        """Answer the records of one request; they go to Redis together.
-
-        Args:
-            job: Name of the job.
-            records: Inputs by name, one mapping for each record.
-            timeout: Seconds to wait.
-            priority: One of `protocol.keys.PRIORITIES`.
+        """Answer the records of one request, which go to Redis together, within `timeout` seconds.
 
         Returns:
             The outputs, or the error, of each record, in order.

@@ -40,23 +40,13 @@ class State:
     problem: str = "it has not answered yet"
     watcher: asyncio.Task[None] | None = None
 
-    @property
-    def ready(self) -> bool:
-        """True if the job answers."""
-        return not self.problem
-
 
 class Health:
     """Watches the jobs whose health is asked for.
 
     Every answer to a client shows that a job is alive. After `interval` seconds without an answer, a canary request of
-    zeros is sent: the reports of slots are no proof, as they outlive a TaskManager that died.
-
-    Args:
-        registry: The models.
-        dispatch: The way to their jobs.
-        interval: Seconds without an answer until a canary request is sent.
-        timeout: Seconds to wait for its answer.
+    zeros is sent, which the job must answer within `timeout` seconds. The reports of slots are no proof, as they
+    outlive a TaskManager that died.
     """
 
     def __init__(self, registry: ModelRegistry, dispatch: Dispatch, interval: float, timeout: float) -> None:
@@ -73,9 +63,9 @@ class Health:
             state.answered_at = time.monotonic()
             state.problem = ""
 
-    def states(self) -> dict[str, State]:
-        """Return the health of the watched jobs, by name."""
-        return dict(self._states)
+    def ready(self) -> dict[str, bool]:
+        """Return True for each watched job that answers, by its name."""
+        return {job: not state.problem for job, state in self._states.items()}
 
     async def problems(self) -> list[str]:
         """Return the reasons why this front end cannot answer requests; empty if it can."""

@@ -51,10 +51,7 @@ class ServedModel:
     """A model as clients of the front end see it.
 
     Attributes:
-        name: Name of the model.
         reports: Reports of the job's slots, by index.
-        version: Version of the model.
-        job: `jobName`.
         silent: True if no slot of the job has given a sign of life for `SILENT_AFTER_S`.
     """
 
@@ -85,8 +82,10 @@ class ServedModel:
 class ModelRegistry:
     """Models by name and version, read from Redis at most once a second; used by one event loop.
 
+    All methods that read or write Redis raise `RedisUnavailable` if Redis cannot be reached.
+
     Args:
-        dispatch: Connections to the jobs.
+        dispatch: The way to the jobs.
         jobs: Names of the jobs to serve; empty for all that Redis knows. A Redis Cluster keeps no list of its jobs:
             there they are those of `dispatch`.
         default: Name of the model of requests that name none; empty for `DEFAULT_JOB`, or else the only model.
@@ -106,11 +105,7 @@ class ModelRegistry:
         self._reading: asyncio.Task[None] | None = None
 
     async def latest(self) -> Mapping[str, ServedModel]:
-        """Return the last version of each model, by name.
-
-        Raises:
-            RedisUnavailable: If Redis cannot be reached.
-        """
+        """Return the last version of each model, by name."""
         if time.monotonic() - self._read_at >= _FRESH:
             # All callers await one task: with a lock they would go on one by one, a turn of the event loop each.
             if self._reading is None or self._reading.done():
@@ -123,11 +118,7 @@ class ModelRegistry:
         return self._latest
 
     async def versions(self) -> list[ServedModel]:
-        """Return all versions of all models, in the order of their names.
-
-        Raises:
-            RedisUnavailable: If Redis cannot be reached.
-        """
+        """Return all versions of all models, in the order of their names."""
         await self.latest()
         return self.last_read()
 
@@ -136,15 +127,10 @@ class ModelRegistry:
         return [model for _, model in sorted(self._versions.items())]
 
     async def model(self, name: str = "", version: str = "") -> ServedModel:
-        """Return one model.
-
-        Args:
-            name: Name of the model; empty for the default model.
-            version: Version of the model; empty for the last one.
+        """Return one model: the default model if the name is empty, the last version if the version is empty.
 
         Raises:
             ModelNotFound: If there is no such model.
-            RedisUnavailable: If Redis cannot be reached.
         """
         latest = await self.latest()
         name = name or self._default_name()
@@ -160,7 +146,6 @@ class ModelRegistry:
 
         Raises:
             ModelNotFound: If there is no such job.
-            RedisUnavailable: If Redis cannot be reached.
         """
         for model in await self.versions():
             if model.job == job:
@@ -168,11 +153,7 @@ class ModelRegistry:
         raise ModelNotFound(f"there is no job {job!r}")
 
     async def described(self) -> dict[str, SlotReport | None]:
-        """Return the report with the signature of each model, by name; the default model's also by the empty name.
-
-        Raises:
-            RedisUnavailable: If Redis cannot be reached.
-        """
+        """Return the report with the signature of each model, by name; the default model's also by the empty name."""
         reports = {name: model.described for name, model in (await self.latest()).items()}
         return reports | {"": reports.get(self._default_name())}
 
@@ -181,7 +162,6 @@ class ModelRegistry:
 
         Raises:
             ModelNotFound: If one of them does not exist.
-            RedisUnavailable: If Redis cannot be reached.
         """
         if self._configured:
             return [await self.model(servable.name, servable.version) for servable in self._configured]
@@ -191,11 +171,7 @@ class ModelRegistry:
         return ready if ready and self._default_name() not in latest else [await self.model()]
 
     async def queue_lengths(self, models: Sequence[ServedModel]) -> list[int]:
-        """Return the number of unanswered requests of each model, of all priorities together.
-
-        Raises:
-            RedisUnavailable: If Redis cannot be reached.
-        """
+        """Return the number of unanswered requests of each model, of all priorities together."""
 
         def lengths(pipeline: Any, job: str) -> None:
             for stream in streams_of(job):
@@ -204,11 +180,7 @@ class ModelRegistry:
         return [sum(replies) for replies in await self._dispatch.ask_all([model.job for model in models], lengths)]
 
     async def store_secret(self, fields: Mapping[str, str]) -> None:
-        """Store the secret of encrypted models under the keys that the jobs read.
-
-        Raises:
-            RedisUnavailable: If Redis cannot be reached.
-        """
+        """Store the secret of encrypted models under the keys that the jobs read."""
         jobs = [model.job for model in await self.versions()]
 
         def store(pipeline: Any, job: str) -> None:

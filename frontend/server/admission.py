@@ -17,9 +17,6 @@ from cluster_serving.protocol.compat import timeout as time_limit
 class Admission:
     """Admits the callers of a front end, over HTTP and gRPC; used by one event loop.
 
-    Args:
-        options: Limits, and the file of API keys.
-
     Attributes:
         has_keys: True if callers need an API key.
 
@@ -116,11 +113,8 @@ class ConcurrencyLimit:
     async def place(self, timeout: float) -> AsyncIterator[None]:
         """Hold a place.
 
-        Args:
-            timeout: Seconds to wait for the place.
-
         Raises:
-            Overloaded: If no place becomes free in time, or too many instances wait already.
+            Overloaded: If no place becomes free within `timeout` seconds, or too many instances wait already.
         """
         if self._places.locked():
             await self._wait(timeout)

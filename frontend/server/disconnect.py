@@ -16,14 +16,10 @@ _PATIENCE = 0.05
 
 
 async def unless_disconnected(request: Request, work: Awaitable[T]) -> T:
-    """Await some work, and cancel the work if the client closes the connection.
-
-    Args:
-        request: The request, whose body has been read.
-        work: The work.
+    """Await the work for a request whose body has been read.
 
     Raises:
-        ClientDisconnect: If the client has closed the connection.
+        ClientDisconnect: If the client has closed the connection; the work is cancelled then.
     """
     task = asyncio.current_task()
     watcher: asyncio.Task[None] | None = None

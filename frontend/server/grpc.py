@@ -63,12 +63,7 @@ class Method:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A gRPC service.
-
-    Attributes:
-        name: Full name of the service.
-        methods: Its methods by name.
-    """
+    """A gRPC service: its full name, and its methods by name."""
 
     name: str
     methods: Mapping[str, Method]
@@ -78,12 +73,6 @@ class GrpcServer:
     """Serves gRPC in the event loop that starts it, with TLS if the options enable HTTPS.
 
     The deadline of a call limits the time of its request, and a cancelled call cancels its request.
-
-    Args:
-        options: Port and limits.
-        services: The services.
-        admission: Check of API keys and rates.
-        metrics: Metrics of the front end.
 
     Attributes:
         url: Address of the server; empty until it listens.
@@ -125,8 +114,7 @@ class GrpcServer:
             maximum_concurrent_rpcs=options.max_connections,
         )
         self._server.add_generic_rpc_handlers(tuple(map(self._handler, self._services)))
-        host = f"[{options.interface}]" if ":" in options.interface else options.interface
-        address = f"{host}:{options.grpc_port}"
+        address = f"{options.url_host}:{options.grpc_port}"
         try:
             if self._credentials is None:
                 port = self._server.add_insecure_port(address)
@@ -138,7 +126,7 @@ class GrpcServer:
                 f"cannot listen on {options.interface} port {options.grpc_port} for gRPC (grpcPort)"
             ) from None
         await self._server.start()
-        self.url = f"{'grpc' if self._credentials is None else 'grpcs'}://{host}:{port}"
+        self.url = f"{'grpc' if self._credentials is None else 'grpcs'}://{options.url_host}:{port}"
 
     def begin_stop(self) -> None:
         """Take no more calls; those in progress are cancelled after `shutdownTimeout`."""

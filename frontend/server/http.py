@@ -22,11 +22,7 @@ from cluster_serving.frontend.server.protocol import limited
 class HttpServer(Server):
     """Serves an application on all ports of the options; answers all accepted requests before it stops.
 
-    Args:
-        app: The application.
-        options: Ports and limits.
-        ready: Function that is called with the URLs when the server listens.
-        grpc: gRPC server that starts and stops with this one; None for none.
+    The server calls `ready` with its URLs when it listens, and starts and stops the gRPC server, if there is one.
 
     Attributes:
         urls: URLs of all ports; empty until the server listens.
@@ -36,11 +32,7 @@ class HttpServer(Server):
     """
 
     def __init__(
-        self,
-        app: ASGIApp,
-        options: HttpOptions,
-        ready: Callable[[list[str]], None],
-        grpc: GrpcServer | None,
+        self, app: ASGIApp, options: HttpOptions, ready: Callable[[list[str]], None], grpc: GrpcServer | None
     ) -> None:
         super().__init__(
             uvicorn.Config(
@@ -81,8 +73,7 @@ class HttpServer(Server):
                 await loop.create_server(self._protocol, sock=bound[-1], ssl=self._tls, backlog=self.config.backlog)
             )
         for (scheme, _), sock in zip(wanted, bound, strict=True):
-            host = f"[{options.interface}]" if ":" in options.interface else options.interface
-            self.urls.append(f"{scheme}://{host}:{sock.getsockname()[1]}")
+            self.urls.append(f"{scheme}://{options.url_host}:{sock.getsockname()[1]}")
         if self._grpc is not None:
             self.urls.append(self._grpc.url)
         self._ready(self.urls)

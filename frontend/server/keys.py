@@ -22,9 +22,6 @@ _RECHECK = 5.0
 class Keys:
     """API keys of a file. A change of the file takes effect within seconds, unless the file cannot be read.
 
-    Args:
-        path: The file.
-
     Raises:
         StartError: If the file cannot be read.
     """
@@ -89,16 +86,10 @@ def hash_of(key: str) -> str:
 
 
 def new_key(name: str) -> tuple[str, str]:
-    """Make a key.
-
-    Args:
-        name: Name of the user.
-
-    Returns:
-        The key, and its line for the file.
+    """Make a key for a user. Return the key, and its line for the file.
 
     Raises:
-        StartError: If the file cannot hold the name.
+        StartError: If the file cannot hold the name of the user.
     """
     key = secrets.token_urlsafe(32)
     line = f"{name}:{hash_of(key)}"

@@ -13,7 +13,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import generate_latest
 
-PREFIXES = ("bigdl.serving.", "zoo.serving.")
+_PREFIXES = ("bigdl.serving.", "zoo.serving.")
 """Prefixes of the original's names: from 2.0 on, and before."""
 
 _TIMERS = ("request.overall", "request.predict", "request.metrics", "redis.put", "redis.get", "redis.wait")
@@ -72,14 +72,7 @@ class Metrics:
         }
 
     def answered(self, protocol: str, model: str, status: int, seconds: float) -> None:
-        """Count an answered request.
-
-        Args:
-            protocol: API of the request.
-            model: Name of the model; empty if the request concerned none.
-            status: HTTP status.
-            seconds: Duration of the request.
-        """
+        """Count an answered request to the API `protocol`; `model` is empty for a request that concerns no model."""
         self._requests(model, protocol, str(status)).inc()
         self._timers["request.overall"].update(seconds)
         if protocol == "metrics":
@@ -105,7 +98,7 @@ class Metrics:
         Args:
             in_flight: Number of instances in flight.
             waiting: Number of instances that wait for a place in flight.
-            queues: Number of requests in the streams of each job.
+            queues: Number of requests in the streams, by job.
             ready: True for each job that answers.
         """
         self._gauges["http_in_flight"].set(in_flight)
@@ -119,15 +112,11 @@ class Metrics:
 
     def as_json(self) -> list[dict[str, Any]]:
         """Return the list of the original, under the names of all its versions."""
-        return [timer.as_json(prefix) for prefix in PREFIXES for timer in self._timers.values()]
+        return [timer.as_json(prefix) for prefix in _PREFIXES for timer in self._timers.values()]
 
 
 class Timer:
-    """Durations of one kind, as the original's `/metrics` shows them.
-
-    Args:
-        name: Name in the list of metrics.
-    """
+    """Durations of one kind, as the original's `/metrics` shows them."""
 
     def __init__(self, name: str) -> None:
         self.name = name

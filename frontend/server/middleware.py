@@ -25,12 +25,7 @@ _REQUEST_ID = re.compile(rb"[A-Za-z0-9_.:@/+=-]{1,128}")
 
 @dataclass(slots=True)
 class Note:
-    """Labels of a request in the metrics.
-
-    Attributes:
-        protocol: API of the request.
-        model: Name of the model; empty for none.
-    """
+    """Labels of a request in the metrics: its API, and the name of its model, empty for none."""
 
     protocol: str = "other"
     model: str = ""
@@ -38,20 +33,14 @@ class Note:
 
 def note(request: Request, protocol: str, model: str = "") -> None:
     """Set the labels of a request in the metrics; only a model that exists may be named."""
-    labels = request.scope.get("note")
-    if isinstance(labels, Note):
-        labels.protocol, labels.model = protocol, model
+    labels: Note = request.scope["note"]
+    labels.protocol, labels.model = protocol, model
 
 
 class AccessMiddleware:
     """Admits the requests to an application, counts and logs them.
 
-    Args:
-        app: The application.
-        admission: Check of API keys and rates.
-        metrics: Metrics of the front end.
-        open_paths: Paths that need no API key; one that ends with a slash stands for all paths below it.
-        access_log: True to log a line for each request.
+    The `open_paths` need no API key; one that ends with a slash stands for all paths below it.
     """
 
     def __init__(

@@ -23,13 +23,8 @@ _RETRY_AFTER = {"QUEUE_FULL": 1, "OVERLOADED": 1, "REDIS_UNAVAILABLE": 1}
 async def read_body(request: Request, options: HttpOptions, most: int | None = None) -> bytes:
     """Read the body of a request.
 
-    Args:
-        request: The request.
-        options: Limits.
-        most: Most bytes; None for `maxBodyBytes`, which always holds.
-
     Raises:
-        RequestTooLarge: If the body is larger.
+        RequestTooLarge: If the body is larger than `maxBodyBytes`, or than `most` bytes.
         BodyTimeout: If the body does not arrive in time.
         ClientDisconnect: If the client closes the connection.
     """

@@ -40,11 +40,7 @@ def parse(body: bytes) -> dict[str, Any]:
 
 
 def instances_of(content: Mapping[str, Any], most: int) -> list[Any]:
-    """Return the instances of a parsed body.
-
-    Args:
-        content: The body, from `parse`.
-        most: Most instances that are allowed.
+    """Return the instances of a body that `parse` has read.
 
     Raises:
         InvalidInput: If there are no instances.
@@ -73,17 +69,14 @@ def read_submission(
 ) -> tuple[dict[str, Any], list[Record | InvalidInput]]:
     """Read a body that may name its model.
 
-    Args:
-        body: JSON.
-        most: Most instances that are allowed.
-        models: Inputs of the models by name; the empty name is the default model's.
+    `models` has the report of each model by name; the empty name is the default model's.
 
     Returns:
         The fields of the body without its instances, and the requests.
 
     Raises:
         InvalidInput: If the body is no JSON object, or has no instances.
-        RequestTooLarge: If the body holds too many values or instances.
+        RequestTooLarge: If the body holds too many values, or more instances than `most`.
     """
     content = parse(body)
     instances = instances_of(content, most)
@@ -93,15 +86,7 @@ def read_submission(
 
 
 def to_records(instances: Sequence[Any], model: SlotReport | None) -> list[Record | InvalidInput]:
-    """Convert each instance to a request of its own.
-
-    Args:
-        instances: JSON values.
-        model: Describes the inputs of the model; None if they are unknown.
-
-    Returns:
-        A request, or the error, for each instance.
-    """
+    """Convert each instance to a request of its own, or to its error; without `model`, its inputs are unknown."""
     specs = model.inputs if model is not None else ()
     return [_record(index, instance, specs) for index, instance in enumerate(instances)]
 

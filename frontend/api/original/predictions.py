@@ -30,12 +30,8 @@ def written(outputs: Outputs | ServingError, response_format: ResponseFormat, fi
     |         | `NaN` for an error                                                                                  |
     | zoo-0.9 | text `{value=…}`, with `data=[…],shape=[…];`, or `[[class,value],…]`, or `NaN` for an error           |
 
-    The original omitted the commas between the pairs of `topN`, so that its text was JSON only for n = 1.
-
-    Args:
-        outputs: Answer of the job.
-        response_format: Form of the prediction.
-        filter_text: `postProcessing` of the job; predictions of `pickTopN` have a form of their own.
+    The original omitted the commas between the pairs of `topN`, so that its text was JSON only for n = 1. If
+    `filter_text`, the `postProcessing` of the job, is a `pickTopN`, texts are lists of rows without a shape.
     """
     if response_format == "json":
         return _as_json(outputs)
@@ -58,14 +54,7 @@ def body(
     filter_text: str = "",
     around: Mapping[str, Any] | None = None,
 ) -> bytes:
-    """Write the JSON object of predictions.
-
-    Args:
-        outcomes: Answers of the job.
-        response_format: See `written`.
-        filter_text: See `written`.
-        around: Further fields of the object.
-    """
+    """Write the JSON object of predictions, each in the form of `written`, with further fields `around` them."""
     predictions = [written(outcome, response_format, filter_text) for outcome in outcomes]
     return dumps({**(around or {}), "predictions": predictions})
 

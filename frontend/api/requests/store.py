@@ -65,12 +65,8 @@ class Ticket:
     def read(cls, text: str, most: int) -> Ticket:
         """Read an id.
 
-        Args:
-            text: The id.
-            most: Most instances that a request may have.
-
         Raises:
-            RequestNotFound: If the text is no id.
+            RequestNotFound: If the text is no id of a request with at most `most` instances.
         """
         match = _ID.fullmatch(text)
         if match is None or int(match[2]) > most:
@@ -79,11 +75,7 @@ class Ticket:
 
 
 class RequestStore:
-    """Queues requests, finds their results and cancels them.
-
-    Args:
-        dispatch: The way to the jobs.
-    """
+    """Queues requests, finds their results and cancels them."""
 
     def __init__(self, dispatch: Dispatch) -> None:
         self._dispatch = dispatch
@@ -121,11 +113,7 @@ class RequestStore:
         return ticket
 
     async def results(self, ticket: Ticket, wait: float = 0.0) -> list[Outputs | ServingError | None]:
-        """Return the result of each instance, None for each that has no result yet.
-
-        Args:
-            ticket: The request.
-            wait: Seconds to wait for missing results.
+        """Return the result of each instance, None for each that has no result within `wait` seconds.
 
         Raises:
             RequestNotFound: If the request is unknown, or its results are no longer kept.
@@ -140,12 +128,7 @@ class RequestStore:
         return [_decoded(fields) if fields else None for fields in results]
 
     async def result(self, ticket: Ticket, index: int, wait: float) -> Outputs | ServingError:
-        """Wait for the result of an instance.
-
-        Args:
-            ticket: The request.
-            index: Position of the instance.
-            wait: Seconds between two checks that the result can still come.
+        """Wait for the result of an instance. Check every `wait` seconds that the result can still come.
 
         Raises:
             RequestNotFound: If the request was cancelled, or its result has expired.

@@ -26,12 +26,9 @@ class Batch:
     keeps_batch: bool
 
     def merge(self, answers: Sequence[Outputs], report: SlotReport, wanted: Mapping[str, int]) -> dict[str, Array]:
-        """Make the tensors of the response.
+        """Merge one answer per record into the tensors of the response.
 
-        Args:
-            answers: One answer per record.
-            report: Names the outputs of the model.
-            wanted: Output → number of classes, or 0 for the tensor itself; empty for all tensors.
+        `wanted` maps outputs to numbers of classes, or to 0 for the tensor itself; it is empty for all tensors.
 
         Returns:
             Name → tensor; the first dimension is the batch. Rankings and classes are "value:class", best first.

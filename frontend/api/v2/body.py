@@ -31,12 +31,7 @@ _MAX_NUMBER_CHARACTERS = 20
 
 
 def decompress(body: bytes, encoding: str, max_bytes: int) -> bytes:
-    """Undo the Content-Encoding of a body.
-
-    Args:
-        body: The body.
-        encoding: `gzip`, `deflate`, `identity` or empty.
-        max_bytes: Largest size of the decompressed body.
+    """Undo the Content-Encoding of a body: `gzip`, `deflate`, `identity` or none.
 
     Raises:
         InvalidInput: If the encoding is another one, or the body does not have it.
@@ -60,11 +55,7 @@ def decompress(body: bytes, encoding: str, max_bytes: int) -> bytes:
 
 
 def json_length(body: bytes, header_length: str | None) -> int:
-    """Return the number of bytes of JSON at the start of a body.
-
-    Args:
-        body: The body.
-        header_length: Value of the header `HEADER_LENGTH`; None if the whole body is JSON.
+    """Return the number of bytes of JSON at the start of a body; without a header `HEADER_LENGTH`, all are JSON.
 
     Raises:
         InvalidInput: If the header is not a number up to the size of the body.
@@ -122,23 +113,14 @@ def decode(body: bytes, json_length: int) -> InferRequest:
 
 
 def binary_outputs(request: InferRequest, names: Iterable[str]) -> frozenset[str]:
-    """Return the outputs that a request wants as binary data.
-
-    Args:
-        request: The request.
-        names: All outputs of the response.
-    """
+    """Return those of the outputs `names` that a request wants as binary data."""
     by_default = request.parameters.get("binary_data_output") is True
     wanted = {output.name: output.binary for output in request.outputs if output.binary is not None}
     return frozenset(name for name in names if wanted.get(name, by_default))
 
 
 def encode(response: InferResponse, binary: Container[str] = ()) -> tuple[bytes, int | None]:
-    """Write the body of a response.
-
-    Args:
-        response: The response.
-        binary: Names of the outputs to write as binary data.
+    """Write the body of a response, with the outputs of the names in `binary` as binary data.
 
     Returns:
         The body, and the number of bytes of JSON if binary data follows.

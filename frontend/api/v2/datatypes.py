@@ -89,13 +89,7 @@ def check_count(name: str, count: int) -> None:
 
 
 def from_raw(name: str, datatype: str, shape: tuple[int, ...], data: bytes | memoryview) -> Array:
-    """Read binary tensor data; a tensor of numbers is a read-only view of the data.
-
-    Args:
-        name: Name of the input, for messages.
-        datatype: Datatype, from `check`.
-        shape: Shape, from `check`.
-        data: All bytes of the tensor.
+    """Read all bytes of a tensor, with datatype and shape from `check`; numbers become a read-only view of the bytes.
 
     Raises:
         InvalidInput: If the bytes are too few or too many for the shape.
@@ -117,12 +111,7 @@ def from_raw(name: str, datatype: str, shape: tuple[int, ...], data: bytes | mem
 
 
 def to_raw(array: Array, datatype: str) -> bytes:
-    """Write binary tensor data.
-
-    Args:
-        array: Numbers, or an object array of `str` or `bytes`.
-        datatype: Datatype, from `of_output`.
-    """
+    """Write the bytes of numbers, or of an object array of `str` or `bytes`, with the datatype from `of_output`."""
     if datatype != BYTES:
         return array.astype(DTYPES[datatype], copy=False).tobytes()
     parts: list[bytes] = []
@@ -143,13 +132,9 @@ def from_bytes(name: str, shape: tuple[int, ...], items: Sequence[bytes]) -> Arr
 
 
 def from_numbers(name: str, datatype: str, shape: tuple[int, ...], values: Any) -> Array:
-    """Read numbers of JSON or of protobuf.
+    """Read numbers of JSON or of protobuf: a flat sequence in C order, or nested lists of the shape.
 
-    Args:
-        name: Name of the input, for messages.
-        datatype: Datatype, from `check`; not BYTES.
-        shape: Shape, from `check`.
-        values: A flat sequence in C order, or nested lists of the shape. For floating point, null is NaN.
+    Datatype and shape are those that `check` returned; BYTES is no number. For floating point, null is NaN.
 
     Raises:
         InvalidInput: If the values have another kind or shape, or are out of the range of the datatype.

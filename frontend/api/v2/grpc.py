@@ -26,12 +26,7 @@ _MOST_AHEAD = 64
 
 
 def service(v2: V2Service, offload: Offload) -> Service:
-    """Return the gRPC service.
-
-    Args:
-        v2: The protocol apart from gRPC.
-        offload: Threads and processes for large messages.
-    """
+    """Return the gRPC service."""
     api = _Methods(v2, offload)
     return Service(
         NAME,

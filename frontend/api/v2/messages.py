@@ -118,11 +118,7 @@ def serialize(response: InferResponse, raw: bool) -> bytes:
 
 
 def encode(response: InferResponse, raw: bool) -> Any:
-    """Write a `ModelInferResponse`.
-
-    Args:
-        response: The response.
-        raw: True for raw bytes instead of typed contents. A response with a tensor of FP16 always has raw bytes.
+    """Write a `ModelInferResponse`, with raw bytes or typed contents; with a tensor of FP16 always with raw bytes.
 
     Raises:
         InferenceFailed: If the dtype of an output has no datatype in v2.

@@ -108,11 +108,6 @@ def index_row(model: ServedModel) -> dict[str, Any]:
     return row | {"state": "LOADING" if "loading" in states else "UNAVAILABLE", "reason": reason}
 
 
-def output_names(report: SlotReport) -> list[str]:
-    """Return the names of the outputs; empty if only the first request can tell them."""
-    return [spec.name for spec in report.outputs]
-
-
 def _outputs(report: SlotReport) -> Sequence[TensorSpec]:
     """Return the outputs after the `postProcessing` of the job."""
     kept = _COUNT.search(report.post_processing)

@@ -61,14 +61,7 @@ class InferRequest:
 
 @dataclass(frozen=True, slots=True)
 class InferResponse:
-    """A response.
-
-    Attributes:
-        model: Name of the model.
-        version: Version of the model.
-        id: Identifier of the request.
-        outputs: Name → tensor; BYTES as object array of `str`.
-    """
+    """A response. Its outputs are tensors by name; BYTES as object array of `str`."""
 
     model: str
     version: str
@@ -105,11 +98,7 @@ def text_bytes(arrays: Iterable[Array]) -> int:
 
 
 class V2Service:
-    """Answers the calls of the protocol.
-
-    Args:
-        front: The front end.
-    """
+    """Answers the calls of the protocol. Calls that name a model raise `ModelNotFound` if there is no such model."""
 
     def __init__(self, front: FrontEnd) -> None:
         self._offload = front.offload
@@ -124,10 +113,7 @@ class V2Service:
     async def infer(self, model: ServedModel, request: InferRequest, timeout: float | None = None) -> InferResponse:
         """Answer a request: send its records to the job together, and merge their answers into one batch.
 
-        Args:
-            model: Model of the request.
-            request: The request.
-            timeout: Seconds until the client gives up; None if they are unknown.
+        The client gives up after `timeout` seconds, if that is known.
 
         Raises:
             ModelError: If no slot has loaded the model.
@@ -165,11 +151,7 @@ class V2Service:
         return not await self._health.problems()
 
     async def model_ready(self, name: str, version: str) -> bool:
-        """Return True if the job of a model answers.
-
-        Raises:
-            ModelNotFound: If there is no such model.
-        """
+        """Return True if the job of a model answers."""
         return not await self._health.problem(await self.model(name, version))
 
     async def model(self, name: str, version: str) -> ServedModel:
@@ -185,21 +167,13 @@ class V2Service:
         return await self._registry.model(name, version)
 
     async def metadata(self, name: str, version: str) -> dict[str, Any]:
-        """Return the metadata of a model.
-
-        Raises:
-            ModelNotFound: If there is no such model.
-        """
+        """Return the metadata of a model."""
         model = await self.model(name, version)
         versions = [row.version for row in await self._registry.versions() if row.name == name]
         return v2_metadata.metadata(model, versions)
 
     async def config(self, name: str, version: str) -> dict[str, Any]:
-        """Return the configuration of a model in the form of Triton.
-
-        Raises:
-            ModelNotFound: If there is no such model.
-        """
+        """Return the configuration of a model in the form of Triton."""
         return v2_metadata.config(await self.model(name, version))
 
     async def index(self, ready_only: bool = False) -> list[dict[str, Any]]:
@@ -208,11 +182,7 @@ class V2Service:
         return [row for row in rows if not ready_only or row["state"] == "READY"]
 
     async def statistics(self, name: str = "", version: str = "") -> dict[str, Any]:
-        """Return the counts of requests over this protocol since the start; of all models if the name is empty.
-
-        Raises:
-            ModelNotFound: If there is no such model.
-        """
+        """Return the counts of requests over this protocol since the start; of all models if the name is empty."""
         models = [await self.model(name, version)] if name else await self._registry.versions()
         keys = [(model.name, model.version) for model in models]
         return {"model_stats": [self._counts.get(key, Counts()).row(*key) for key in keys]}
@@ -241,7 +211,8 @@ def _check_outputs(outputs: Sequence[RequestedOutput], report: SlotReport) -> No
     names = [output.name for output in outputs]
     if len(set(names)) < len(names):
         raise InvalidInput(f"the request asks for the outputs {names}; expected each name once")
-    known = v2_metadata.output_names(report)
+    known = [spec.name for spec in report.outputs]
     for name in names:
+        # Of some models, only the answer to the first request tells the outputs.
         if known and name not in known:
             raise InvalidInput(f"the model has no output {name[:64]!r}; it has: {', '.join(known)}")
