@@ -286,10 +286,11 @@ class AsyncSubscription:
         unconfirmed: set[bytes] = set()
         while message is None and time.monotonic() < end:
             message = await self._pubsub.get_message(timeout=_CONFIRM_TIMEOUT)
-            still = {channel for channel, confirmed in self._confirmed.items() if not confirmed.is_set()}
-            if message is None and still & unconfirmed:
-                raise ConnectionError("Redis did not confirm a subscription")
-            unconfirmed = still
+            if message is None:
+                still = {channel for channel, confirmed in self._confirmed.items() if not confirmed.is_set()}
+                if still & unconfirmed:
+                    raise ConnectionError("Redis did not confirm a subscription")
+                unconfirmed = still
         return message
 
     def _deliver(self, channel: bytes, message: bytes | None) -> None:

@@ -66,11 +66,9 @@ async def _data(front: FrontEnd) -> dict[str, Any]:
     """Return the data that the page shows. The page computes rates from the differences of two such answers."""
     registry, dispatch = front.registry, front.dispatch
     models = await registry.versions()
-
-    def totals(pipeline: Any, job: str) -> None:
-        pipeline.hgetall(stats_key(job))
-
-    stats = await dispatch.ask_all([model.job for model in models], totals)
+    stats = await dispatch.ask_all(
+        [model.job for model in models], lambda pipeline, job: pipeline.hgetall(stats_key(job))
+    )
     queues = await registry.queue_lengths(models)
     return {
         # The page uses only differences of times, so the clocks of server and browser may differ.

@@ -182,12 +182,11 @@ class ModelRegistry:
     async def store_secret(self, fields: Mapping[str, str]) -> None:
         """Store the secret of encrypted models under the keys that the jobs read."""
         jobs = [model.job for model in await self.versions()]
-
-        def store(pipeline: Any, job: str) -> None:
-            pipeline.hset(secret_key(job), mapping=fields)
-
         # Jobs that start later read the key without a job's name, which a cluster does not have.
-        await self._dispatch.ask_all(jobs if self._dispatch.jobs else ["", *jobs], store)
+        await self._dispatch.ask_all(
+            jobs if self._dispatch.jobs else ["", *jobs],
+            lambda pipeline, job: pipeline.hset(secret_key(job), mapping=fields),
+        )
 
     def _default_name(self) -> str:
         names = list(self._latest)

@@ -54,7 +54,11 @@ class Ticket:
     @property
     def uris(self) -> list[str]:
         """Names of the requests to the job, one for each instance."""
-        return [f"{self.secret}-{index}" for index in range(self.count)]
+        return [self.uri(index) for index in range(self.count)]
+
+    def uri(self, index: int) -> str:
+        """Return the name of the request of an instance."""
+        return f"{self.secret}-{index}"
 
     @property
     def key(self) -> str:
@@ -122,7 +126,7 @@ class RequestStore:
         if not all(results):
             # The results of a request expire together, so that one missing result tells for all.
             index = results.index({})
-            results[index] = await self._result(ticket, ticket.uris[index], 0.0)
+            results[index] = await self._result(ticket, ticket.uri(index), 0.0)
             if wait:
                 results = await self._look(ticket, wait)
         return [_decoded(fields) if fields else None for fields in results]
@@ -134,7 +138,7 @@ class RequestStore:
             RequestNotFound: If the request was cancelled, or its result has expired.
         """
         while True:
-            if fields := await self._result(ticket, ticket.uris[index], wait):
+            if fields := await self._result(ticket, ticket.uri(index), wait):
                 return _decoded(fields)
 
     async def cancel(self, ticket: Ticket) -> None:
