@@ -55,7 +55,7 @@ def test_requests_with_files_are_answered_and_leave_nothing(cluster, cluster_db,
     for number in range(20):
         np.testing.assert_array_equal(results.query(f"r{number}", timeout=60), 2 * (LARGE + number))
     np.testing.assert_array_equal(results.query("small", timeout=60), np.full(3, 2, "f4"))
-    with pytest.raises(InvalidInput, match="is not there"):
+    with pytest.raises(InvalidInput, match="does not exist"):
         results.query("missing", timeout=60)
     wait_until(lambda: not os.listdir(folder))
 
