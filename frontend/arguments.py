@@ -32,11 +32,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def read(arguments: Sequence[str], environment: Mapping[str, str]) -> HttpOptions:
-    """Collect the options.
-
-    Args:
-        arguments: The command line, without the command.
-        environment: Environment variables.
+    """Return the options that a command line, without the command, environment variables and a file have.
 
     Raises:
         SettingsError: If an option is unknown or cannot be used.

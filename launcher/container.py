@@ -30,11 +30,7 @@ def properties() -> dict[str, Any]:
 
 
 def run(role: str) -> None:
-    """Replace this process with the JVM of a role, which then gets the signals of the container.
-
-    Args:
-        role: `jobmanager` or `taskmanager`.
-    """
+    """Replace this process with the JVM of a `jobmanager` or `taskmanager`, which gets the signals of the container."""
     home = _home()
     home.prepare(properties())
     (home.path / "role").write_text(role)

@@ -31,12 +31,7 @@ _PATH = Path(config_file.FILE_NAME)
 
 
 def commands(read: Callable[[Path], Config], default_job: Callable[[Config, Path], str]) -> typer.Typer:
-    """Make the group of commands.
-
-    Args:
-        read: Function that reads a configuration file, or returns the defaults.
-        default_job: Function that returns the job to use if none is named.
-    """
+    """Make the group of commands; `default_job` returns the job to use if none is named."""
     app = typer.Typer(help="Requests that were given up: list, show, queue again, remove.")
 
     @contextmanager

@@ -21,12 +21,7 @@ _SECRET = re.compile(r"(sentinel_password=)[^&]*")
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Host and port of a service.
-
-    Attributes:
-        host: Host name.
-        port: TCP port.
-    """
+    """Host and port of a service."""
 
     host: str
     port: int

@@ -62,12 +62,7 @@ AnySettings = TypeVar("AnySettings", bound=Settings)
 
 
 class Source(PydanticBaseSettingsSource):
-    """Values from one source.
-
-    Args:
-        kind: The settings.
-        given: The values, by key.
-    """
+    """Values of one source, by key."""
 
     def __init__(self, kind: type[Settings], given: Mapping[str, Given]) -> None:
         super().__init__(kind)
@@ -89,12 +84,9 @@ class Source(PydanticBaseSettingsSource):
 
 
 def load(kind: type[AnySettings], sources: Sequence[Source], default_place: str = "") -> AnySettings:
-    """Merge the values of sources, and check them.
+    """Merge the values of sources, of which the first that has a key decides, and check them.
 
-    Args:
-        kind: The settings.
-        sources: The sources; the first one that has a key decides.
-        default_place: Place that a message names for a missing value.
+    A message names `default_place` for a missing value.
 
     Raises:
         SettingsError: If values are missing or cannot be used; the message has a line for each key.

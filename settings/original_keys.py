@@ -90,14 +90,7 @@ _NESTED_WITHOUT_EFFECT = frozenset(
 
 
 def translate(name: str, value: Any) -> tuple[str, Any] | None:
-    """Return present key and value of a nested key.
-
-    Args:
-        name: Section and key, such as `data.src`.
-        value: Its value.
-
-    Returns:
-        Key and value; None if the nested key has no effect any more.
+    """Return present key and value of a nested key such as `data.src`; None if it has no effect any more.
 
     Raises:
         KeyError: If the original had no such key.

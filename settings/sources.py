@@ -14,16 +14,10 @@ from cluster_serving.settings.model import Given, Settings, SettingsError, Sourc
 
 
 def key_of(kind: type[Settings], name: str, complaint: str, spellings: Mapping[str, str]) -> str:
-    """Return the key that a name in any case means.
-
-    Args:
-        kind: The settings.
-        name: The name.
-        complaint: Message about an unknown name; the key that was probably meant is added to it.
-        spellings: Further names, in lower case, and their keys.
+    """Return the key that a name in any case means; `spellings` has further names, in lower case.
 
     Raises:
-        SettingsError: If the name is no key.
+        SettingsError: If the name is no key; the message is `complaint`, with the key that was probably meant.
     """
     known = {key.lower(): key for key in keys(kind)}
     if key := known.get(name.lower()) or spellings.get(name.lower()):

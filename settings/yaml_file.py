@@ -16,7 +16,6 @@ from cluster_serving.settings.model import Given, SettingsError
 FRONT_END = "http"
 """Section of the file with the options of the HTTP front end."""
 
-
 Entry = tuple[str, Given]
 """Key, as it is written in the file, and value; the key `port` in the section of the front end is `http.port`."""
 
@@ -24,10 +23,7 @@ Entry = tuple[str, Given]
 def read(path: Path, text: str | None = None, warn: Callable[[str], None] = lambda _: None) -> list[Entry]:
     """Return the keys of a file and their values; nested keys of early versions get their present names.
 
-    Args:
-        path: The file.
-        text: Its content; None to read the file.
-        warn: Receives a message with the present names of nested keys.
+    With a `text`, the content is that text, and the file is not read. `warn` receives the present names of nested keys.
 
     Raises:
         SettingsError: If the file cannot be read, is not valid YAML, or does not hold keys and values.

@@ -13,12 +13,7 @@ Options = TypeVar("Options", BatchOptions, ImageOptions, JobOptions, ModelOption
 
 
 def sized_for(config: Config, engine: str) -> Config:
-    """Turn `coreNumberPerMachine` into threads and copies as is best for the engine.
-
-    Args:
-        config: A checked configuration.
-        engine: Name of the engine, from `check_model`.
-    """
+    """Turn `coreNumberPerMachine` into threads and copies as is best for the engine, which `check_model` names."""
     cores = config.core_number_per_machine
     if cores is None:
         return config
@@ -32,13 +27,7 @@ def model_options(config: Config) -> ModelOptions:
 
 
 def job_options(config: Config, submission: str, payload_folder: str = "") -> JobOptions:
-    """Return all options of the job.
-
-    Args:
-        config: A checked configuration.
-        submission: Identifier of this start.
-        payload_folder: See `launcher.jobs.payload_folder`.
-    """
+    """Return all options of the job, of which `submission` identifies this start; see also `jobs.payload_folder`."""
     return _options(
         JobOptions,
         "job",

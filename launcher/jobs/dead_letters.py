@@ -17,12 +17,7 @@ from cluster_serving.protocol.scripts import REQUEUE, Call, call, flat
 
 
 class DeadLetters:
-    """The dead letters of one job, by the id of their entry in `<jobName>:dead`.
-
-    Args:
-        client: Client of the job's Redis, with replies as bytes.
-        job: `jobName`.
-    """
+    """The dead letters of one job, by the id of their entry in `<jobName>:dead`; its client has replies as bytes."""
 
     def __init__(self, client: redis.Redis, job: str) -> None:
         # redis-py types its commands as if they might be awaitable.
@@ -52,8 +47,7 @@ class DeadLetters:
     def requeue(self, letter_id: str) -> str:
         """Put a request back on its stream and remove the letter and the error that answered it, in one step.
 
-        Returns:
-            The new entry id of the request in the stream.
+        Return the new entry id of the request in the stream.
 
         Raises:
             LaunchError: If the job has no letter of that id, or the payload was not kept.

@@ -39,13 +39,7 @@ _LISTED_WITHIN, _INITIALIZED_WITHIN = 2.0, 30.0
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A job that answers requests.
-
-    Attributes:
-        config: The configuration that it runs with.
-        page: Its page in the Flink UI.
-        model: Engine, inputs and outputs of the model, in words.
-    """
+    """A job that answers requests, its page in the Flink UI, and engine, inputs and outputs of its model in words."""
 
     config: Config
     page: str
@@ -54,10 +48,6 @@ class Started:
 
 def start(config: Config, say: Say = lambda _: None) -> Started:
     """Start a job, and Redis and Flink before it if needed; return when the model is loaded in every slot.
-
-    Args:
-        config: The job.
-        say: Receives messages of progress.
 
     Raises:
         LaunchError: If the job cannot be started, or runs already.
@@ -104,10 +94,7 @@ def start(config: Config, say: Say = lambda _: None) -> Started:
 def stop(config: Config, job: str, say: Say = lambda _: None) -> Job:
     """Stop a job, and return it; its queued requests stay in Redis and wait for the next start.
 
-    Args:
-        config: The configuration, with the addresses of Flink and Redis.
-        job: `jobName`.
-        say: Receives a message if Redis does not take that the job is stopped.
+    `say` receives a message if Redis does not take that the job is stopped.
 
     Raises:
         LaunchError: If no such job runs.
@@ -136,12 +123,7 @@ def is_running(config: Config) -> bool:
 def shutdown(config: Config | None, say: Say = lambda _: None) -> bool:
     """Stop all jobs, and the Redis and Flink that were started here; the data of that Redis is removed.
 
-    Args:
-        config: The configuration, with the addresses of Redis and Flink; None for all that were started here.
-        say: Receives messages of progress.
-
-    Returns:
-        True if there was anything to stop.
+    Return True if there was anything to stop. Without a configuration, all that was started here is stopped.
     """
     stopped = False
     for server in state.addresses(front_end.SERVICE):

@@ -16,15 +16,10 @@ from cluster_serving.settings.addresses import Address
 
 
 def ensure(config: Config, earlier: str = "") -> str:
-    """Return the folder of a job: that of its last start, where inputs may be waiting, or a new one.
+    """Return the folder of a job: that of its last start, where inputs may be waiting, or a new one; empty for none.
 
-    Args:
-        config: The job.
-        earlier: Folder of the job's last start, as its Redis has it. If the configuration names another place now, the
-            waiting inputs move there.
-
-    Returns:
-        Path of the folder; empty if the job has none.
+    `earlier` is the folder of the job's last start, as its Redis has it. If the configuration names another place now,
+    the waiting inputs move there.
 
     Raises:
         LaunchError: If the folder cannot be made, or the configuration has none although inputs are waiting.

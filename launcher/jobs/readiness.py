@@ -26,10 +26,7 @@ def read_slots(client: redis.Redis, job: str) -> list[SlotReport]:
 def note_stopped(client: redis.Redis, job: str, submission: str) -> None:
     """Change the reports of a stopped job's slots from ready to stopped, in one transaction.
 
-    Args:
-        client: Client of the job's Redis, with replies as text.
-        job: `jobName`.
-        submission: Identifier of the start that was stopped; reports of later ones stay.
+    Reports of later submissions stay as they are. The client has replies as text.
 
     Raises:
         redis.RedisError: If Redis does not take the change.
@@ -49,18 +46,9 @@ def note_stopped(client: redis.Redis, job: str, submission: str) -> None:
 def wait_ready(
     client: redis.Redis, rest: FlinkRest, config: Config, job_id: str, submission: str, say: Callable[[str], None]
 ) -> SlotReport:
-    """Wait until all slots of a submission are ready and the job runs.
+    """Wait until all slots of a submission are ready and the job runs. Return the report of the first slot.
 
-    Args:
-        client: Client of the job's Redis, with replies as text.
-        rest: Client of the job's Flink.
-        config: The job.
-        job_id: Flink's id of the job.
-        submission: Identifier of this start; reports of earlier ones do not count.
-        say: Receives messages of progress.
-
-    Returns:
-        Report of the first slot.
+    Reports of earlier submissions do not count. The client of Redis has replies as text.
 
     Raises:
         LaunchError: If the model cannot be loaded, the job fails, or slots are not ready within `startTimeout`.

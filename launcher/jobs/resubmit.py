@@ -45,13 +45,9 @@ def forget(home: Path, job: str) -> None:
 
 
 def resubmit(address: Address) -> tuple[list[str], dict[str, str]]:
-    """Submit all remembered jobs that the JobManager does not know.
+    """Submit all remembered jobs that the JobManager of a cluster that was started here does not know.
 
-    Args:
-        address: REST endpoint of the cluster, which was started here.
-
-    Returns:
-        Names of the submitted jobs; and the causes of failures, by the names of jobs.
+    Return the names of the submitted jobs, and the causes of failures by the names of jobs.
     """
     home = FlinkHome(flink_cluster.folder(address))
     submitted, failed = [], {}

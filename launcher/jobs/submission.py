@@ -21,19 +21,11 @@ _JOB_ID = re.compile(r"JobID ([0-9a-f]{32})")
 
 
 def submit(home: FlinkHome, address: Address, options: JobOptions, timeout: float) -> str:
-    """Submit a job.
-
-    Args:
-        home: The Flink installation that submits.
-        address: REST endpoint of the cluster.
-        options: The job.
-        timeout: Most seconds that the submission may take.
-
-    Returns:
-        Flink's id of the job.
+    """Submit a job to the cluster whose REST endpoint is `address`. Return Flink's id of the job.
 
     Raises:
-        LaunchError: If Flink does not accept the job; the message has the cause and the file with the whole output.
+        LaunchError: If Flink does not accept the job within `timeout` seconds; the message has the cause and the file
+            with the whole output.
     """
     home.logs.mkdir(parents=True, exist_ok=True)
     log = home.logs / f"submission-{options.name}.log"

@@ -32,10 +32,6 @@ _SERVICES = {"jobmanager": "standalonesession", "taskmanager": "taskexecutor"}
 class FlinkCluster:
     """The cluster whose REST endpoint is `flinkRestUrl`; it may still have to be started.
 
-    Args:
-        config: The job's configuration.
-        say: Receives messages of progress.
-
     Raises:
         LaunchError: From every method, if the cluster cannot be used or started.
     """
@@ -95,9 +91,6 @@ class FlinkCluster:
 
     def ensure_slots(self, needed: int) -> None:
         """Provide free task slots for a job; a cluster that was started here gets further TaskManagers.
-
-        Args:
-            needed: Number of slots.
 
         Raises:
             LaunchError: If a cluster that was not started here has too few.
@@ -206,11 +199,7 @@ class FlinkCluster:
 
 
 def stop(address: Address) -> bool:
-    """Stop the cluster that was started here, and remove its files.
-
-    Returns:
-        True if there was one.
-    """
+    """Stop the cluster that was started here, and remove its files. Return True if there was one."""
     home = folder(address)
     with locked(home):
         stopped = _stop_processes(home)

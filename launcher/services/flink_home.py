@@ -34,11 +34,7 @@ PACKAGES = Path(__file__).absolute().parents[3]
 
 @dataclass(frozen=True, slots=True)
 class FlinkHome:
-    """Folder of one cluster.
-
-    Attributes:
-        path: Its path, without spaces, which Flink's scripts cannot take.
-    """
+    """Folder of one cluster. Its path has no spaces, which Flink's scripts cannot take."""
 
     path: Path
 
@@ -58,10 +54,7 @@ class FlinkHome:
         return self._without_spaces(sys.executable)
 
     def prepare(self, settings: Mapping[str, Any]) -> None:
-        """Write links and configuration.
-
-        Args:
-            settings: Flink options that differ from the packaged `config.yaml`; None unsets one.
+        """Write links and configuration: the packaged `config.yaml` with other `settings`, of which None unsets one.
 
         Raises:
             LaunchError: If Flink or a fitting Java is not installed.

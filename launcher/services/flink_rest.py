@@ -23,14 +23,7 @@ _NEW_MS = 5000
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """State of a cluster.
-
-    Attributes:
-        version: Version of Flink.
-        slots: Number of all task slots.
-        free: Number of slots that no job uses.
-        running: Number of running jobs.
-    """
+    """State of a cluster: its version of Flink, and its numbers of task slots, of free ones, and of running jobs."""
 
     version: str
     slots: int
@@ -58,10 +51,7 @@ class Job:
 
 
 class FlinkRest:
-    """A client of one cluster; use it in a `with` statement.
-
-    Args:
-        url: `http://host:port`.
+    """A client of the cluster at `http://host:port`; use it in a `with` statement.
 
     Raises:
         LaunchError: From every method but `overview`, if Flink does not answer as expected.
@@ -93,10 +83,9 @@ class FlinkRest:
         return {path.partition("@")[2].rpartition(":")[0] for path in paths}
 
     def jobs(self, name: str | None = None) -> list[Job]:
-        """Return the serving jobs that have not ended, the latest first; other jobs of the cluster are left out.
+        """Return the serving jobs that have not ended, of one name or of all, the latest first.
 
-        Args:
-            name: Name of the jobs; None for all names.
+        Other jobs of the cluster are left out.
         """
         raw = sorted(self._listed(), key=lambda job: -job["start-time"])
         jobs = [Job(job["jid"], job["name"], job["state"], job["duration"] / 1000) for job in raw]

@@ -30,16 +30,10 @@ _SHUTDOWN_TIMEOUT = "CLUSTER_SERVING_HTTP_SHUTDOWN_TIMEOUT"
 
 
 def ensure(config: Config, config_path: Path, say: Callable[[str], None] = lambda _: None, again: bool = False) -> str:
-    """Start the front end of a configuration, unless it runs already; it serves all jobs of its Redis.
+    """Start the front end of a configuration, unless it runs already, and return its URL.
 
-    Args:
-        config: The job's configuration.
-        config_path: Its file, whose section `http` has the front end's options.
-        say: Receives messages of progress.
-        again: If it runs already, end it first; it answers the requests that it has accepted.
-
-    Returns:
-        Its URL.
+    The front end serves all jobs of its Redis. The section `http` of the file has its options. With `again`, one that
+    runs already is ended first; it answers the requests that it has accepted.
 
     Raises:
         SettingsError: If its options cannot be used.
@@ -81,12 +75,7 @@ def ensure(config: Config, config_path: Path, say: Callable[[str], None] = lambd
 def stop(address: Address, redis: Address | None = None) -> bool:
     """Stop the front end that was started here; it answers first the requests that it has accepted.
 
-    Args:
-        address: Its address.
-        redis: Address of Redis: a front end of another one goes on. None to stop it anyway.
-
-    Returns:
-        True if there was one.
+    With an address of Redis, a front end of another Redis goes on. Return True if there was one to stop.
     """
     home = state.folder(SERVICE, address)
     with locked(home):

@@ -45,11 +45,7 @@ class Process:
         return _start_time(self.pid) == self.started
 
     def stop(self, grace: float = 10.0) -> None:
-        """Terminate the process and its children, and wait until it has ended.
-
-        Args:
-            grace: Seconds until it is killed.
-        """
+        """Terminate the process and its children, and wait until it has ended; kill it after `grace` seconds."""
         if not self.is_alive:
             return
         os.kill(self.pid, signal.SIGTERM)
@@ -78,16 +74,8 @@ def spawn(
 ) -> Process:
     """Start a process under a supervisor, in a session of its own: both outlive this command and its terminal.
 
-    Args:
-        command: Program and arguments.
-        record: File for `Process.read`.
-        log: File for standard output and error.
-        cwd: Working directory.
-        env: Environment.
-        after: Python module and its arguments to run whenever the supervisor has started the process again.
-
-    Returns:
-        The supervisor; see `launcher.services.supervisor`.
+    Return the supervisor, which `Process.read` finds by the record. The supervisor runs the Python module `after`, with
+    its arguments, whenever it has started the process again. The log has standard output and error.
     """
     options = ["--after", ",".join(after)] if after else []
     with log.open("ab") as output:
@@ -113,14 +101,9 @@ def spawn(
 
 
 def stop_recorded(home: Path, record: str) -> bool:
-    """Stop the process of a service, and remove the folder of the service.
+    """Stop the process of a service, and remove the folder of the service, which `locked` holds.
 
-    Args:
-        home: The folder, which `locked` holds.
-        record: Name of the record file in it.
-
-    Returns:
-        True if there was a process.
+    Return True if there was a process.
     """
     process = Process.read(home / record)
     if process:
@@ -130,17 +113,11 @@ def stop_recorded(home: Path, record: str) -> bool:
 
 
 def wait_until_listening(process: Process, address: Address, timeout: float, name: str, log: Path) -> None:
-    """Wait until a process that was just started accepts connections.
-
-    Args:
-        process: The process.
-        address: Its address.
-        timeout: Seconds to wait.
-        name: Name of the service, for the message.
-        log: File of its output.
+    """Wait until a process that was just started accepts connections, at most `timeout` seconds.
 
     Raises:
-        LaunchError: If the process ends, or does not listen in time; it is stopped then.
+        LaunchError: If the process ends, or does not listen in time; it is stopped then. The message names the service
+            and has the last line of the log.
     """
     listens = wait_until(lambda: is_listening(address) or not process.is_alive, timeout)
     if not listens or not process.is_alive:

@@ -42,10 +42,7 @@ _LOG = "redis.log"
 def connect(config: Config, decode: bool = True, job: str | None = None) -> redis.Redis:
     """Return a client that does not retry; the caller closes it.
 
-    Args:
-        config: The configuration, with the address of Redis.
-        decode: True for replies as text, False for bytes.
-        job: `jobName` of the job whose keys are used; default that of the configuration.
+    Replies are text, or bytes without `decode`. The client is for the keys of `job`, or of the configuration's job.
     """
     seconds = config.redis_timeout / 1000
     return open_redis(
@@ -60,10 +57,6 @@ def connect(config: Config, decode: bool = True, job: str | None = None) -> redi
 
 def ensure(config: Config, say: Callable[[str], None]) -> None:
     """Use the Redis of `redisUrl`, or start one there.
-
-    Args:
-        config: The job's configuration.
-        say: Receives messages of progress.
 
     Raises:
         LaunchError: If Redis cannot be used or started.
@@ -128,11 +121,7 @@ def _has_loaded(client: redis.Redis) -> bool:
 
 
 def stop(address: Address) -> bool:
-    """Stop the Redis that was started here, and remove its data.
-
-    Returns:
-        True if there was one.
-    """
+    """Stop the Redis that was started here, and remove its data. Return True if there was one."""
     home = folder(address)
     with locked(home):
         return stop_recorded(home, _RECORD)
