@@ -21,7 +21,7 @@ from cluster_serving.protocol.results import Outputs
 
 NAME = "grpc.FrontEndGRPCService"
 
-_SHARES = ("75th", "95th", "98th", "99th", "999th")
+_PERCENTILES = ("75th", "95th", "98th", "99th", "999th")
 _WELCOME = "welcome to analytics zoo grpc serving frontend"
 
 
@@ -54,9 +54,9 @@ class _Methods:
         reply = original.MetricsReply()
         for row in self._front.metrics.as_json():
             times = {name: row[name] for name in ("meanRate", "mean", "median", "stdDev")}
-            shares = {f"Percentile{name}": row[f"_{name}Percentile"] for name in _SHARES}
+            percentiles = {f"Percentile{name}": row[f"_{name}Percentile"] for name in _PERCENTILES}
             limits = {name: round(float(row[name])) for name in ("min", "max")}
-            reply.metrics.add(name=row["name"], count=row["count"], **times, **shares, **limits)
+            reply.metrics.add(name=row["name"], count=row["count"], **times, **percentiles, **limits)
         return reply
 
     async def models(self, message: Any, call: Call) -> Any:
