@@ -1,5 +1,6 @@
 """Python environments beside the project's own, for clients whose dependencies do not fit into it."""
 
+import fcntl
 import hashlib
 import shutil
 import subprocess
@@ -20,12 +21,16 @@ def python_with(name, *installs):
     python = folder / "bin" / "python"
     text = " ".join(argument for arguments in installs for argument in arguments)
     stamp = folder / hashlib.sha256(text.encode()).hexdigest()[:16]
-    if not stamp.exists():
-        print(f"\nInstalling {text} into {folder.relative_to(ROOT)} (once, about a minute)")
-        shutil.rmtree(folder, ignore_errors=True)
-        venv.create(folder, with_pip=True)
-        for arguments in installs:
-            pip = [python, "-m", "pip", "--disable-pip-version-check", "--quiet", "install"]
-            subprocess.run([*pip, *arguments], check=True)
-        stamp.touch()
+    # One of the processes that run tests makes it, and the others wait.
+    folder.parent.mkdir(exist_ok=True)
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not stamp.exists():
+            print(f"\nInstalling {text} into {folder.relative_to(ROOT)} (once, about a minute)")
+            shutil.rmtree(folder, ignore_errors=True)
+            venv.create(folder, with_pip=True)
+            for arguments in installs:
+                pip = [python, "-m", "pip", "--disable-pip-version-check", "--quiet", "install"]
+                subprocess.run([*pip, *arguments], check=True)
+            stamp.touch()
     return python
