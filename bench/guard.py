@@ -7,8 +7,6 @@ does not fail because of a ratio, which noise may change.
 Usage: python -m cluster_serving.bench.guard [HISTORY]
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import time

@@ -3,8 +3,6 @@
 Usage: python -m cluster_serving.bench.report [RESULTS [DOCUMENT]]
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence

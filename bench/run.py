@@ -3,8 +3,6 @@
 Run it in a clone. The file of results keeps every row, so an interrupted session continues where it stopped.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

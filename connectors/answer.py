@@ -1,7 +1,5 @@
 """Answers of requests, and the script that writes them to Redis."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 

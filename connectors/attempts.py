@@ -4,8 +4,6 @@ They are kept in the Redis hash `<jobName>:attempts` by stream and entry id, bec
 may die in it. A request that is answered at its first attempt has no note.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -9,8 +9,6 @@ If Flink runs the two operators in different processes, `find_flow_control` retu
 Flink as bytes, and Flink's own backpressure applies.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 import uuid

@@ -1,7 +1,5 @@
 """Options of the connectors."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

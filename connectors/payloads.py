@@ -1,7 +1,5 @@
 """Inputs that clients left in files (`protocol.payload_files`): reading them, and removing files without a request."""
 
-from __future__ import annotations
-
 import logging
 import os
 import stat

@@ -1,7 +1,5 @@
 """Redis as the job uses it: connections, patience while Redis is away, writes to a full Redis, and its clock."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable, Mapping

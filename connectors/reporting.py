@@ -1,7 +1,5 @@
 """Reports of a job in Redis: its limits for clients, the state of each slot, and the totals of its work."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import threading

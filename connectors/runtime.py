@@ -1,7 +1,5 @@
 """Functions of Flink's runtime context that PyFlink does not offer in both execution modes."""
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Callable
 from contextlib import ExitStack

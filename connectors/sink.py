@@ -1,7 +1,5 @@
 """Redis hash sink: writes each result together with everything that makes its request answered."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable
 

@@ -4,8 +4,6 @@ PyFlink has no source API for Python. Each tick causes one bounded read; between
 barriers and metrics. An endless loop in Python would starve them.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Iterator, Sequence

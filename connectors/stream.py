@@ -5,8 +5,6 @@ found again. A consumer first reads its own pending entries, then claims those o
 A consumer falls silent after a rescale or with its host.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable

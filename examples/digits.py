@@ -8,8 +8,6 @@ FOLDER (default: digits) then holds
 - labels.csv: the file name and the digit of each image
 """
 
-from __future__ import annotations
-
 import csv
 import sys
 from pathlib import Path

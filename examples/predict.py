@@ -3,8 +3,6 @@
 Usage: python examples/predict.py IMAGE [--port 6379] [--name digits]
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 

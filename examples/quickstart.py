@@ -4,8 +4,6 @@ It makes a small model and images in `.quickstart/`, starts Redis, Flink and the
 images from eight threads with the Python client.
 """
 
-from __future__ import annotations
-
 import csv
 import socket
 import subprocess

@@ -1,7 +1,5 @@
 """The server of a front end: the routes and services of all APIs, and the middleware around them."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 

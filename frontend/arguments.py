@@ -1,7 +1,5 @@
 """Sources of the options: the command line, then environment variables, then `config.yaml`, then defaults."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path

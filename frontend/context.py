@@ -1,7 +1,5 @@
 """Context that all APIs of a front end share: options, models, the way to their jobs, admission and metrics."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Errors that only the front end raises. Its clients get these errors and those of `protocol.errors`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import TypeVar
 

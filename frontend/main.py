@@ -1,7 +1,5 @@
 """The command `cluster-serving-http`."""
 
-from __future__ import annotations
-
 import logging
 import os
 import sys

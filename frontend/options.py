@@ -1,7 +1,5 @@
 """The options of the front end, by the names of the original's HTTP server where it has them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 from urllib.parse import quote, urlsplit

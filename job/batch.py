@@ -1,7 +1,5 @@
 """Batches of records: merge them into one model call, split its outputs, and isolate the record that makes it fail."""
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Dynamic batching: gather requests of equal signature until a batch is complete, without Flink and without a clock."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar

@@ -1,7 +1,5 @@
 """Deadlines: requests that have waited too long are answered with an error instead of being computed."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from cluster_serving.connectors.redis import RedisClock

@@ -1,7 +1,5 @@
 """Images: decode an encoded image to the tensor that a model takes."""
 
-from __future__ import annotations
-
 import re
 import struct
 

@@ -1,7 +1,5 @@
 """Inference: the Flink function around a model, with one copy of the model per task slot."""
 
-from __future__ import annotations
-
 import logging
 import os
 import time

@@ -1,7 +1,5 @@
 """Entry point of the job, for `flink run -pym cluster_serving.job.main` and for the launcher."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

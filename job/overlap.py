@@ -3,8 +3,6 @@
 While one batch is computed, the answers of the previous one are written, and the next one is read, decoded and started.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, Protocol, TypeVar

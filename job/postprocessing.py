@@ -1,7 +1,5 @@
 """Post-processing: the filters of the key `postProcessing`, which keep a part of a model's outputs."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 

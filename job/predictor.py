@@ -1,7 +1,5 @@
 """Predictor: preprocessing, model and post-processing, without Flink."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 

@@ -1,7 +1,5 @@
 """Preprocessing: convert the inputs of one request to the arrays that the model takes, or name the wrong input."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from itertools import islice

@@ -1,7 +1,5 @@
 """A request between the batching window and the sink."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Secret of an encrypted model, from the Redis hash `model_secured`, as in the original."""
 
-from __future__ import annotations
-
 import time
 
 import redis

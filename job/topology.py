@@ -1,7 +1,5 @@
 """The data path, top to bottom: source, key_by, window, inference, sink."""
 
-from __future__ import annotations
-
 from pyflink.common import Configuration, Types
 from pyflink.datastream import StreamExecutionEnvironment
 from pyflink.java_gateway import get_gateway

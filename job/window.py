@@ -1,7 +1,5 @@
 """Batching window: the Flink function around `job.batcher`."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The commands `cluster-serving-*`."""
 
-from __future__ import annotations
-
 import signal
 import sys
 import traceback

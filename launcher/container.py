@@ -1,7 +1,5 @@
 """Entry point of the container images: a JobManager or a TaskManager in the foreground, or a health check."""
 
-from __future__ import annotations
-
 import os
 import socket
 import sys

@@ -1,7 +1,5 @@
 """The commands `cluster-serving-cli dead ...`."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

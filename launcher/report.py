@@ -1,7 +1,5 @@
 """Texts about jobs that the commands print."""
 
-from __future__ import annotations
-
 from typing import cast
 
 import redis

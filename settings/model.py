@@ -1,7 +1,5 @@
 """Base class of settings, read from sources by precedence; a wrong value is named with its place and the remedy."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, TypeVar

@@ -1,7 +1,5 @@
 """The original's keys and their present names: nested ones (`model: path: …`, up to 0.9), and those without effect."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Sources of settings: keys of `config.yaml`, environment variables, and the command line."""
 
-from __future__ import annotations
-
 import argparse
 import difflib
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Types of the values of settings that YAML itself does not have."""
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Any
 

@@ -1,7 +1,5 @@
 """A job's `config.yaml`: its keys, each with the line that it is on, under their present names."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

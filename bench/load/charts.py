@@ -1,7 +1,5 @@
 """Charts as SVG text, drawn by matplotlib: lines, bars and histograms, readable on light and dark pages."""
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Mapping, Sequence

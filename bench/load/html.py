@@ -1,7 +1,5 @@
 """The report as one HTML file, which loads nothing from elsewhere."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any

@@ -3,8 +3,6 @@
 A general client takes several times as much CPU per request; the measurement would then be one of the client.
 """
 
-from __future__ import annotations
-
 import asyncio
 import ssl
 from collections import deque

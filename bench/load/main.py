@@ -1,7 +1,5 @@
 """The command `cluster-serving-bench`: it sends load to a running job and reports the results."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 import sys

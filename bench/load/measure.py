@@ -1,7 +1,5 @@
 """One measurement: generator processes, warm-up, windows until the rate is stable, and costs."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Results as a table for the terminal, and as JSON."""
 
-from __future__ import annotations
-
 import json
 import os
 import platform

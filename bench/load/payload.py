@@ -1,7 +1,5 @@
 """Requests: a few different inputs, their bytes for HTTP, and the numbers of the answers."""
 
-from __future__ import annotations
-
 import base64
 import json
 import struct

@@ -3,8 +3,6 @@
 The commands that queue requests are encoded once. A client in any language can do the same with docs/protocol.md.
 """
 
-from __future__ import annotations
-
 import time
 import uuid
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """CPU time and memory of the processes on this machine that take part; they are found by the ports they listen on."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Records of a generator process about each request, at little cost."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Hashable, Sequence

@@ -1,7 +1,5 @@
 """The result of a measurement."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass

@@ -1,7 +1,5 @@
 """The ways of asking: a job through Redis, or a server through HTTP."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol

@@ -4,8 +4,6 @@ This file is run as a program, so that TensorFlow is not loaded into the process
 `python -m cluster_serving.bench.suite.models FOLDER NAME`.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The peers: other servers, each in an environment of its own that is made when it is needed."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

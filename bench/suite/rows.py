@@ -1,7 +1,5 @@
 """The rows of the benchmark: each one measures one claim, and returns the results for the file."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable

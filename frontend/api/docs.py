@@ -1,7 +1,5 @@
 """The OpenAPI document `/openapi.json`, and the page `/docs`, which shows the document without the internet."""
 
-from __future__ import annotations
-
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path

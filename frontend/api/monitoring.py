@@ -1,7 +1,5 @@
 """Monitoring: `/metrics` and `/health/…`."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 
 from prometheus_client.exposition import CONTENT_TYPE_LATEST

@@ -1,7 +1,5 @@
 """The page `/ui`: its files, and the data that it shows."""
 
-from __future__ import annotations
-
 import mimetypes
 import time
 from collections.abc import Awaitable, Callable

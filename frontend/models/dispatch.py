@@ -1,7 +1,5 @@
 """The way of requests to jobs: one dispatcher for all jobs, or, in a Redis Cluster, one for each job."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Health of the jobs: shown by their answers to clients, or to a canary request while no client asks."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import time

@@ -1,7 +1,5 @@
 """The models that the front end serves: their names and versions, and what their slots report."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

@@ -1,7 +1,5 @@
 """Cancellation of the work for clients that close the connection."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from collections.abc import Awaitable

@@ -1,7 +1,5 @@
 """The gRPC server: the services of all APIs on one port."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

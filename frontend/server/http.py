@@ -1,7 +1,5 @@
 """The server: uvicorn with HTTP, HTTPS and gRPC in one process."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import socket

@@ -1,7 +1,5 @@
 """API keys, in a file with a line `name:hash` for each."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import logging

@@ -1,7 +1,5 @@
 """Metrics of the front end, for Prometheus and in the JSON of the original."""
 
-from __future__ import annotations
-
 import math
 import statistics
 import time

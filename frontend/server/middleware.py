@@ -1,7 +1,5 @@
 """ASGI middleware around all HTTP requests: admission, request id, metrics and access log."""
 
-from __future__ import annotations
-
 import itertools
 import logging
 import re

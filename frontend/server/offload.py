@@ -1,7 +1,5 @@
 """Offload of the work on large bodies, so that the event loop goes on with other requests."""
 
-from __future__ import annotations
-
 import asyncio
 import multiprocessing
 import os

@@ -1,7 +1,5 @@
 """Limits that uvicorn lacks: time and size of headers, number of connections; errors in the form of the other ones."""
 
-from __future__ import annotations
-
 import asyncio
 
 from starlette.responses import Response

@@ -1,7 +1,5 @@
 """Bodies of HTTP requests, and responses in JSON: of results and of errors."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 from collections.abc import Iterable

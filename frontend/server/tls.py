@@ -1,7 +1,5 @@
 """Certificates and private keys from PEM and PKCS12 files."""
 
-from __future__ import annotations
-
 import ssl
 import tempfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Loading a model from its folder with the engine that the model needs."""
 
-from __future__ import annotations
-
 import importlib
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The interface of every engine: named tensors, one batched call, and errors that name the cause."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

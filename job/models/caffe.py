@@ -1,7 +1,5 @@
 """Caffe: `*.prototxt` and `*.caffemodel`, run by OpenCV 4 on the CPU (OpenCV 5 cannot read them)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

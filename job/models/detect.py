@@ -1,7 +1,5 @@
 """The kinds of model folders, and the detection of a folder's kind by file names, without importing an engine."""
 
-from __future__ import annotations
-
 import importlib.util
 from collections.abc import Iterable
 from dataclasses import dataclass

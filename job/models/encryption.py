@@ -1,7 +1,5 @@
 """Model files encrypted as by the original: AES-CBC with a key derived from a secret and a salt."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 import importlib.util

@@ -1,7 +1,5 @@
 """ONNX: a `*.onnx`, with external data beside it if it has any, run by ONNX Runtime on the CPU."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The job's `config.yaml`: read and checked, and written by `cluster-serving-init`."""
 
-from __future__ import annotations
-
 import os
 import textwrap
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The options of a job, from a checked configuration."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import fields
 from typing import Any, TypeVar

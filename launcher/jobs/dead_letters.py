@@ -1,7 +1,5 @@
 """Dead letters, the requests that a job has given up: listed, queued again, and removed."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import Any, cast

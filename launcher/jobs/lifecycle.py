@@ -1,7 +1,5 @@
 """Lifecycle of jobs: start, stop, and shutdown of all that was started."""
 
-from __future__ import annotations
-
 import os
 import time
 import uuid

@@ -1,7 +1,5 @@
 """The folder for large inputs of a job from clients on the same machine; see `protocol.payload_files`."""
 
-from __future__ import annotations
-
 import os
 import secrets
 import shutil

@@ -1,7 +1,5 @@
 """Readiness of the task slots of a job, from the reports that they write to Redis."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import replace

@@ -6,8 +6,6 @@ The supervisor of the JobManager runs this module after each start of the JobMan
 Redis meanwhile.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import time

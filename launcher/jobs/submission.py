@@ -1,7 +1,5 @@
 """Submission of a job to Flink, with `flink run`."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -1,7 +1,5 @@
 """The Flink cluster of a job: one that runs already, or one that is started on this machine."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 import shutil

@@ -3,8 +3,6 @@
 Nothing is written into site-packages or into the user's FLINK_HOME, and several clusters run beside each other.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import re

@@ -1,7 +1,5 @@
 """The HTTP front end that is started on this machine, beside a job."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The state folder: one folder per service and port that the launcher has started."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import tempfile

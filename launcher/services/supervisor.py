@@ -6,8 +6,6 @@ Redis, the front end, the JobManager and each TaskManager that are started on th
 that no single process is needed by all. On clusters, Flink and the platform do this work.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import ctypes

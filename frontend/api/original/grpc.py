@@ -3,8 +3,6 @@
 Source: frontEndGRPC.proto of analytics-zoo 0.12. `Predict` returns the JSON list of its predictions.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The HTTP API of the original: `/`, `/predict`, `/models…` and `/model-secure`, with its paths and its JSON."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, cast, get_args

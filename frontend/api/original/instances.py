@@ -1,7 +1,5 @@
 """The JSON body `{"instances": […]}`, and its conversion to requests of a job."""
 
-from __future__ import annotations
-
 import reprlib
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The forms of predictions: plain JSON, and the texts of the original's HTTP server."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any

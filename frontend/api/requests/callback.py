@@ -1,7 +1,5 @@
 """Callbacks: results that are posted to an address that the client gave."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

@@ -1,7 +1,5 @@
 """Requests that are queued now and whose results are fetched later, over HTTP: `/v1/requests`."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence

@@ -1,7 +1,5 @@
 """Records of a v2 request: tensors are split into records for the job, and its answers are merged into tensors."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Bodies of v2 over HTTP: JSON, followed by binary tensor data."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 import zlib

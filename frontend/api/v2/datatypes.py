@@ -5,8 +5,6 @@ order. An element of BYTES is its length (uint32), then its content. In Python, 
 `bytes`.
 """
 
-from __future__ import annotations
-
 import math
 import struct
 from collections.abc import Iterable, Sequence

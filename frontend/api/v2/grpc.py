@@ -1,7 +1,5 @@
 """The Open Inference Protocol v2 over gRPC: the service `inference.GRPCInferenceService`."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from functools import partial

@@ -1,7 +1,5 @@
 """The Open Inference Protocol v2 over HTTP: the paths below `/v2`."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from starlette.requests import Request

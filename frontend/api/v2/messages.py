@@ -1,7 +1,5 @@
 """Requests and responses of v2 as protobuf messages."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Metadata, configuration, index and statistics of models, in the JSON of the v2 protocol."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ Source: the "Open Inference Protocol" of KServe, and the extensions of Triton fo
 repository index and statistics.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

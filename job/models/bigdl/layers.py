@@ -3,8 +3,6 @@
 Images are a batch in NCHW, or in NHWC if the layer's `format` or `dataFormat` is 1.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable

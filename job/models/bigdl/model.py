@@ -1,7 +1,5 @@
 """BigDL: a `*.model` or `*.bigdl` written by `saveModule`, whose layers PyTorch computes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Compiled OpenVINO networks: one for batches of any size, and one for single records where that is faster."""
 
-from __future__ import annotations
-
 import math
 import sys
 from collections import deque

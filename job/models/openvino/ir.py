@@ -1,7 +1,5 @@
 """OpenVINO IR: `*.xml` and `*.bin`, of any precision, quantized IR included."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """TensorFlow checkpoint: a meta graph (`*.meta`) and its variables (`*.index` and `*.data-*`, or `*.ckpt`)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any

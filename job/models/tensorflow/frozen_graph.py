@@ -1,7 +1,5 @@
 """TensorFlow frozen graph: a `*.pb` with constants instead of variables, and `graph_meta.json` with tensor names."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from pathlib import Path

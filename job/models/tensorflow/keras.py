@@ -1,7 +1,5 @@
 """Keras: a `*.keras`, or a `*.h5` of Keras 2, run as a TensorFlow graph by a session of its own."""
 
-from __future__ import annotations
-
 import os
 import warnings
 from pathlib import Path

@@ -1,7 +1,5 @@
 """TensorFlow SavedModel: `saved_model.pb` and `variables/`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from cluster_serving.job.models.detect import ModelFiles

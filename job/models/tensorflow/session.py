@@ -1,7 +1,5 @@
 """The common part of the TensorFlow formats: a graph, run by a session of its own with its own threads."""
 
-from __future__ import annotations
-
 import os
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence

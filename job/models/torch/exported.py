@@ -1,7 +1,5 @@
 """`torch.export`: a `*.pt2` written by `torch.export.save`."""
 
-from __future__ import annotations
-
 import io
 import json
 import zipfile

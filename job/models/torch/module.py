@@ -1,7 +1,5 @@
 """The common part of the PyTorch formats: a callable of tensors, its outputs by name, and threads of its own."""
 
-from __future__ import annotations
-
 import itertools
 from abc import abstractmethod
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """An eager PyTorch module in a pickle, written by `torch.save(model, path)`. Loading a pickle runs any code in it."""
 
-from __future__ import annotations
-
 import inspect
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """TorchScript: a `*.pt` or `*.pth` written by `torch.jit.save`; with `allow_pickle` also one by `torch.save`."""
 
-from __future__ import annotations
-
 import warnings
 import zipfile
 from pathlib import Path
