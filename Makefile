@@ -11,18 +11,18 @@ WORKERS ?= 2
 help:  ## List the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/'
 
-quickstart: .venv/quickstart .venv/installed  ## Serve handwritten digits on this machine, from nothing to predictions
+quickstart: .venv/quickstart  ## Serve handwritten digits on this machine, from nothing to predictions
 	@$(BIN)/python examples/quickstart.py
 
 stop:  ## Stop what quickstart started
 	@if [ -f .quickstart/config.yaml ]; then $(BIN)/cluster-serving-shutdown -c .quickstart/config.yaml; fi
 
 # Such as: make test-fast TESTS="tests/job -k batch"
-test-fast: .venv/dev .venv/installed  ## Run the tests that need no Flink, engine, browser or fuzzer (under 3 minutes)
+test-fast: .venv/dev  ## Run the tests that need no Flink, engine, browser or fuzzer (under 3 minutes)
 	@$(BIN)/python -m pytest -n $(WORKERS) --fast $(TESTS)
 
 # One worker runs the tests of the Flink cluster while another runs those of the engines (tests/support/markers.py).
-test: .venv/dev .venv/installed  ## Run all tests, against a real Redis and a real Flink cluster
+test: .venv/dev  ## Run all tests, against a real Redis and a real Flink cluster
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --cov --cov-report= $(TESTS)
 	@echo "Lines covered: $$($(BIN)/coverage report --format=total) % (each file: make coverage)"
 
@@ -30,28 +30,28 @@ coverage:  ## Show the lines of each file that the last `make test` did not run
 	@$(BIN)/coverage report
 
 # Such as: make chaos CHAOS="--rounds 50 --seed 7", or CHAOS="--minutes 60 --every 120"
-chaos: .venv/dev .venv/installed  ## Faults at random times under load, 20 rounds (about 15 minutes)
+chaos: .venv/dev  ## Faults at random times under load, 20 rounds (about 15 minutes)
 	@$(BIN)/python -m tests.chaos.run $(CHAOS)
 
 # Such as: make pythons PYTHONS="--light python3.9 python3.14"
-pythons: .venv/dev .venv/installed  ## Install and use the wheel on every Python that is found, 3.9 to 3.14
+pythons: .venv/dev  ## Install and use the wheel on every Python that is found, 3.9 to 3.14
 	@$(BIN)/python -m tests.support.pythons $(PYTHONS)
 
-check: .venv/dev .venv/installed  ## Lint, format, types and import rules
+check: .venv/dev  ## Lint, format, types and import rules
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache --no-logo
 
-fuzz: .venv/fuzz .venv/installed  ## Look for requests that break the job, for SECONDS=60
+fuzz: .venv/fuzz  ## Look for requests that break the job, for SECONDS=60
 	@$(BIN)/python -m tests.fuzz.entries .fuzz/entries -artifact_prefix=.fuzz/ -max_total_time=$(or $(SECONDS),60) \
 		-max_len=4096 -timeout=20 -rss_limit_mb=6000 -verbosity=0 -close_fd_mask=2 -print_final_stats=1
 
-bench: .venv/dev .venv/installed  ## Measure everything of docs/benchmarks.md, hours; goes on where it was interrupted
+bench: .venv/dev  ## Measure everything of docs/benchmarks.md, hours; goes on where it was interrupted
 	@$(BIN)/python -m cluster_serving.bench.run $(BENCH)
 	@$(BIN)/python -m cluster_serving.bench.report
 
-bench-guard: .venv/dev .venv/installed  ## Measure two ratios, two minutes, and append them to a file of history
+bench-guard: .venv/dev  ## Measure two ratios, two minutes, and append them to a file of history
 	@$(BIN)/python -m cluster_serving.bench.guard $(or $(HISTORY),.bench/history.jsonl)
 
 format: .venv/dev  ## Format the code
@@ -69,21 +69,17 @@ clean:  ## Remove the environment and the quickstart's files
 	@echo "Creating a virtual environment in .venv"
 	@$(PYTHON) -m venv .venv
 
+# Editable: commands and jobs run the files of the clone, by the links in cluster_serving/.
 .venv/quickstart: .venv/bin/python pyproject.toml
 	@echo "Installing Flink, Redis, a Java runtime and one engine into .venv (once, a few minutes)"
-	@$(PIP) install --progress-bar on --quiet '.[quickstart]'
-	@touch .venv/quickstart .venv/installed
+	@$(PIP) install --progress-bar on --quiet --editable '.[quickstart]'
+	@touch .venv/quickstart
 
 .venv/dev: .venv/bin/python pyproject.toml
 	@echo "Installing all engines and the development tools into .venv (once, several minutes)"
-	@$(PIP) install --progress-bar on --quiet '.[dev]'
-	@touch .venv/dev .venv/quickstart .venv/installed
+	@$(PIP) install --progress-bar on --quiet --editable '.[dev]'
+	@touch .venv/dev .venv/quickstart
 
 .venv/fuzz: .venv/dev
-	@$(PIP) install --quiet '.[fuzz]'
-	@touch .venv/fuzz .venv/installed
-
-# Editable: Flink's interpreter finds the package in the clone, by the links in cluster_serving/.
-.venv/installed: pyproject.toml | .venv/bin/python
-	@$(PIP) install --quiet --no-deps --editable .
-	@touch .venv/installed
+	@$(PIP) install --quiet --editable '.[fuzz]'
+	@touch .venv/fuzz
