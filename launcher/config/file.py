@@ -39,10 +39,17 @@ def read(path: Path, warn: Callable[[str], None] = lambda _: None, missing_ok: b
         SettingsError: If the file cannot be read, or a key or value is not what was expected.
     """
     text = None
-    if not path.exists():
+    try:
+        path.stat()
+    except FileNotFoundError:
         if not missing_ok:
-            raise SettingsError(f"{path} does not exist; run cluster-serving-init to make one, or name another with -c")
+            raise SettingsError(
+                f"{path} does not exist; run cluster-serving-init to make one, or name another with -c"
+            ) from None
         text = "modelPath: model"
+    except OSError as error:
+        # For instance in a folder of another user: `Path.exists` would raise some of these, and hide others.
+        raise SettingsError(f"{path} cannot be read: {error}") from None
     file = Source(Config, _checked_keys(yaml_file.read(path, text, warn), warn))
     _warn_of_mistyped(warn)
     config = load(Config, [sources.environment(Config, os.environ), file], str(path))

@@ -110,6 +110,14 @@ def test_all_wrong_values_are_named_at_once(read):
     ]
 
 
+@pytest.mark.parametrize("missing_ok", [True, False])
+@pytest.mark.parametrize("name", ["file/config.yaml", f"{'x' * 300}.yaml"])
+def test_a_path_that_cannot_be_looked_up_is_refused(tmp_path, name, missing_ok):
+    (tmp_path / "file").touch()
+    with pytest.raises(SettingsError, match="cannot be read"):
+        config_file.read(tmp_path / name, missing_ok=missing_ok)
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
