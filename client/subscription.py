@@ -201,8 +201,9 @@ class AsyncSubscription:
                             async with time_limit(_CONFIRM_TIMEOUT):
                                 await self._pubsub.subscribe(key)
             except BaseException:
-                # Later subscribers would wait for a confirmation that never comes.
+                # No confirmation may come; other subscribers try again.
                 self._confirmed.pop(key, None)
+                confirmed.set()
                 raise
         if self._reader is None or self._reader.done():
             self._reader = asyncio.create_task(self._read())
@@ -215,6 +216,9 @@ class AsyncSubscription:
             with translated(self._client):
                 await self._client.ping()
             raise RedisUnavailable(f"Redis did not confirm a subscription within {_SUBSCRIBE_TIMEOUT:g} s") from None
+        if key in self._handlers and self._confirmed.get(key) is not confirmed:
+            # The subscriber that sent the command was cancelled.
+            await self.subscribe(channel, handle)
 
     async def unsubscribe(self, channel: str, handle: Handler) -> None:
         """End what `subscribe` began, and unsubscribe from a channel that has no other handler."""

@@ -34,8 +34,13 @@ def encode_result(native: bool, names: Sequence[str], outputs: Sequence[Array]) 
     """Return the fields of the result hash for a model's outputs, one array per name, without a batch dimension.
 
     The encoding is our own (`native`) or the original's.
+
+    Raises:
+        ValueError: If our encoding, which names outputs, gets more or fewer of them than names.
     """
     if native:
+        if len(names) != len(outputs):
+            raise ValueError(f"there are {len(outputs)} outputs for the names {', '.join(names)}")
         return {"value": tensors.encode(dict(zip(names, outputs))), "serde": NATIVE}
     return {"value": original_arrow.encode_result(outputs)}
 

@@ -60,3 +60,33 @@ def test_a_query_during_a_lost_subscription_renews_the_subscriptions_of_others(r
                 await asyncio.gather(*waiting)
 
     asyncio.run(main())
+
+
+def test_a_subscriber_that_is_cancelled_does_not_delay_others(redis_server, db, job):
+    async def main():
+        async with AsyncOutputQueue(port=redis_server.port, name=job) as results:
+            waiting = [asyncio.create_task(results.query("first", timeout=30))]
+            while not db.pubsub_channels(result_key(job, "first")):
+                await asyncio.sleep(0.01)
+            pubsub = results._subscription._pubsub
+            subscribe, begun = pubsub.subscribe, asyncio.Event()
+
+            async def slow(*channels):
+                begun.set()
+                await asyncio.sleep(0.1)
+                await subscribe(*channels)
+
+            pubsub.subscribe = slow
+            cancelled, other = (asyncio.create_task(results.query("second", timeout=30)) for _ in range(2))
+            await begun.wait()
+            await asyncio.sleep(0.05)
+            cancelled.cancel()
+            async with time_limit(3):
+                while not db.pubsub_channels(result_key(job, "second")):
+                    await asyncio.sleep(0.01)
+                db.hset(result_key(job, "second"), mapping=encode_result(True, ["y"], [np.ones(1)]))
+                db.publish(result_key(job, "second"), "second")
+                assert (await other).tolist() == [1]
+            waiting[0].cancel()
+
+    asyncio.run(main())

@@ -56,6 +56,11 @@ def test_results_come_back_in_the_encoding_of_the_request(native):
     assert decode_result(as_read(encode_result(native, ["a"], outputs[:1]))).tolist() == [1.5, 2.5]
 
 
+def test_outputs_without_a_name_are_not_dropped():
+    with pytest.raises(ValueError, match="there are 2 outputs for the names a"):
+        encode_result(True, ["a"], [np.zeros(1), np.zeros(1)])
+
+
 @pytest.mark.parametrize("native", [True, False])
 def test_rankings_are_pairs_for_our_client_whoever_asked(native):
     for rankings in ([[(4, 5.0), (3, 4.0)]], [[(4, 5.0), (3, 4.0)], [(0, 0.5)]]):

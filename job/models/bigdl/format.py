@@ -92,11 +92,13 @@ class _Reader:
         if data.datatype not in _DTYPES:
             return None
         storage = self._storage(data.storage, data.datatype)
+        sizes = tuple(data.size)
+        strides = tuple(data.stride) if sizes else ()
         start = data.offset - 1  # Scala counts from 1
-        last = start + sum((size - 1) * stride for size, stride in zip(data.size, data.stride, strict=True))
-        if min(start, *data.size, *data.stride) < 0 or (0 not in data.size and last >= len(storage)):
+        last = start + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
+        if min((start, *sizes, *strides)) < 0 or (0 not in sizes and last >= len(storage)):
             raise ValueError("a tensor goes beyond its storage")
-        return torch.as_strided(storage, tuple(data.size), tuple(data.stride), start).contiguous()
+        return torch.as_strided(storage, sizes, strides, start).contiguous()
 
     def _storage(self, data: Any, datatype: int) -> torch.Tensor:
         content = b"".join(data.float_data if datatype == bigdl_pb2.FLOAT else data.double_data)

@@ -18,6 +18,8 @@ from cluster_serving.job.models.bigdl.format import Module
 Layer = Callable[[Any], Any]
 """Function from a tensor, or a list of tensors (a BigDL table), to one of these."""
 
+# Layers that return what they take, a table included.
+_UNCHANGED = ("Dropout", "Identity", "Input")
 # The padding that stands for TensorFlow's SAME.
 _SAME = (-1, -1)
 _CLASS = re.compile(r"com\.intel\.analytics\.bigdl\.(?:dllib\.)?nn\.(\w+)")
@@ -56,7 +58,7 @@ def output_names(module: Module) -> list[str]:
         return list(module.attributes["outputNames"])
     last = module
     while class_name(last) == "Sequential" and last.modules:
-        last = last.modules[-1]
+        last = next((inner for inner in reversed(last.modules) if class_name(inner) not in _UNCHANGED), last.modules[0])
     count = 1
     if is_graph(last):
         count = len(output_names(last))

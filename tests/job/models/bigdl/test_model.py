@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from cluster_serving.job.models import load_model
+from cluster_serving.job.models.bigdl.format import read
 from cluster_serving.job.models.bigdl.layers import LAYERS
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import InferenceFailed, ModelError
@@ -216,6 +217,14 @@ def test_double_precision_stays(tmp_path):
     np.testing.assert_allclose(served(tmp_path, bigdl_module("Linear", "l", {}, [w]), x=x), x @ w.T, rtol=1e-12)
 
 
+def test_a_tensor_without_dimensions_is_read(tmp_path):
+    module = bigdl_module("ReLU", "r", {"scale": np.array(1.5, np.float32)})
+    save_bigdl(tmp_path, module)
+    assert read((tmp_path / "net.model").read_bytes()).attributes["scale"].item() == 1.5
+    x = random(2, 3)
+    np.testing.assert_array_equal(served(tmp_path, module, x=x), np.maximum(x, 0))
+
+
 def test_unknown_layers_are_refused_by_name(tmp_path):
     inner = bigdl_module("Sequential", modules=[bigdl_module("LSTM"), bigdl_module("ReLU"), bigdl_module("LSTM")])
     keras = bigdl_module("Dense", package="com.intel.analytics.bigdl.nn.keras")
@@ -277,7 +286,8 @@ def test_the_outputs_of_a_sequence_are_numbered(tmp_path, last):
         module = bigdl_module("ConcatTable", modules=branches)
     else:
         module = bigdl_graph([bigdl_module("Input", "x"), *branches], ["x"], ["t", "r"])
-    save_bigdl(tmp_path, bigdl_module("Sequential", modules=[bigdl_module("Sequential", modules=[module])]))
+    inner = bigdl_module("Sequential", modules=[module, bigdl_module("Identity")])
+    save_bigdl(tmp_path, bigdl_module("Sequential", modules=[inner, bigdl_module("Dropout")]))
     model = load(tmp_path)
     assert list(map(str, model.outputs)) == ["output_0: float32[...]", "output_1: float32[...]"]
     x = random(2, 3)
