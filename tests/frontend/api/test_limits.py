@@ -29,6 +29,8 @@ def test_more_instances_than_can_be_in_flight_or_wait_are_413(serve, job):
         (b'{"instances":[{%b"y":1}]}' % (b'"x":1,' * (1 << 16)), "65536 names"),
         (b'{"instances":[{"x":[%b1]}]}' % (b"1," * ((1 << 22) + 1)), "4194304 values"),
     ],
+    # pytest hands the name of a test to the processes that it starts, and these are megabytes.
+    ids=["lists", "names", "values"],
 )
 def test_json_that_is_costly_to_read_is_413_and_not_read(serve, job, content, problem):
     url = serve().url
