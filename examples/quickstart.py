@@ -1,7 +1,7 @@
 """The program of `make quickstart`: it serves handwritten digits on this machine and shows the predictions.
 
-It makes a small model and images in `.quickstart/`, starts Redis, Flink and the job unless they run, and sends the
-images from eight threads with the Python client.
+It makes a small model and images in `.quickstart/`, and starts Redis, Flink and the job unless they run. Eight threads
+then send the images with the Python client.
 """
 
 import csv

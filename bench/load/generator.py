@@ -39,9 +39,9 @@ class Load:
     """The requests of one generator process.
 
     Attributes:
-        mode: `closed` (each of `concurrency` callers waits for its answer before it asks again), `open` (requests leave
-            at random times, answered or not) or `pipelined` (as fast as possible with `concurrency` requests in
-            flight).
+        mode: `closed`, `open` or `pipelined`. In `closed`, each of `concurrency` callers waits for its answer before
+            it asks again. In `open`, requests leave at random times, answered or not. In `pipelined`, they leave as
+            fast as possible, with `concurrency` requests in flight.
         client: `sync` or `async`, of the native client; HTTP always uses asyncio.
         concurrency: See mode.
         rate: Requests per second of `open`.

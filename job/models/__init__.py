@@ -20,8 +20,8 @@ def load_model(options: ModelOptions, secret: str = "", salt: str = "") -> Model
 
     Raises:
         EngineMissing: If the engine is not installed.
-        ModelError: If there is not exactly one model, the engine cannot load the model, the model lacks an input or
-            output that the options name, or the model cannot be decrypted.
+        ModelError: If there is not exactly one model, or the model cannot be decrypted or loaded. Also if the model
+            lacks an input or output that the options name.
     """
     files = detect(options.path)
     require_engine(files)
