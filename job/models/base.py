@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -63,6 +63,8 @@ class Model(ABC):
     engine: str
     inputs: list[TensorSpec]
     outputs: list[TensorSpec]
+    # The model as its engine has it, whose memory is freed with the last reference.
+    _loaded: Any = None
 
     def predict(self, inputs: Sequence[Array]) -> list[Array]:
         """Compute one batch.
@@ -142,9 +144,9 @@ class Model(ABC):
         """Return one line about the inputs, for error messages."""
         return f"the model expects {', '.join(map(str, self.inputs))}"
 
-    @abstractmethod
     def close(self) -> None:
         """Free the engine's memory. The model cannot be used afterwards."""
+        self._loaded = None
 
     @abstractmethod
     def _run(self, inputs: Sequence[Array]) -> list[Array]:

@@ -32,29 +32,25 @@ class CaffeModel(Model):
         # OpenCV also logs the errors that it raises, once per layer.
         cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
         try:
-            self._net: Any = cv2.dnn.readNetFromCaffe(str(definition), str(weights))
+            self._loaded = cv2.dnn.readNetFromCaffe(str(definition), str(weights))
         except cv2.error as error:
             raise ModelError(f"OpenCV cannot load {definition} with {weights}: {cause(error)}") from error
         for layer in network.layer:
             # Without weights OpenCV computes with zeros.
-            if layer.type in _WITH_WEIGHTS and not self._net.getLayer(layer.name).blobs:
+            if layer.type in _WITH_WEIGHTS and not self._loaded.getLayer(layer.name).blobs:
                 raise ModelError(f"{weights} has no weights for the layer {layer.name!r} of {definition}")
         cv2.setNumThreads(options.thread_per_model)
         specs = {name: TensorSpec(name, "float32", shape) for name, shape in shapes.items()}
         self.inputs = choose_inputs(options.inputs, specs)
-        ends = list(self._net.getUnconnectedOutLayersNames())
-        layers = set(self._net.getLayerNames())
+        ends = list(self._loaded.getUnconnectedOutLayersNames())
+        layers = set(self._loaded.getLayerNames())
         names = ends + [name for name in options.outputs if name in layers - set(ends)]
         self.outputs = choose("output", options.outputs, {name: TensorSpec(name, "float32", None) for name in names})
 
-    def close(self) -> None:
-        """Free the network."""
-        self._net = None
-
     def _run(self, inputs: Sequence[Array]) -> list[Array]:
         for spec, array in zip(self.inputs, inputs, strict=True):
-            self._net.setInput(array, spec.name)
-        return [*self._net.forward([spec.name for spec in self.outputs])]
+            self._loaded.setInput(array, spec.name)
+        return [*self._loaded.forward([spec.name for spec in self.outputs])]
 
 
 def _parse(path: Path) -> Any:

@@ -39,24 +39,18 @@ class OnnxModel(Model):
         settings.add_session_config_entry("session.intra_op.allow_spinning", "0")
         # ONNX Runtime reads the buffers while it makes the session, and does not keep them alive.
         buffers = _add_external_data(settings, files.paths[0])
-        self._session: Any = onnxruntime.InferenceSession(
-            str(files.paths[0]), settings, providers=["CPUExecutionProvider"]
-        )
+        self._loaded = onnxruntime.InferenceSession(str(files.paths[0]), settings, providers=["CPUExecutionProvider"])
         del buffers
-        self.inputs = choose_inputs(options.inputs, {port.name: _spec(port) for port in self._session.get_inputs()})
+        self.inputs = choose_inputs(options.inputs, {port.name: _spec(port) for port in self._loaded.get_inputs()})
         self.outputs = choose(
-            "output", options.outputs, {port.name: _spec(port) for port in self._session.get_outputs()}
+            "output", options.outputs, {port.name: _spec(port) for port in self._loaded.get_outputs()}
         )
         self._output_names = [spec.name for spec in self.outputs]
         self.fixed_batch = common_batch(self.inputs)
 
-    def close(self) -> None:
-        """Free the session."""
-        self._session = None
-
     def _run(self, inputs: Sequence[Array]) -> list[Array]:
         feeds = {spec.name: array for spec, array in zip(self.inputs, inputs, strict=True)}
-        outputs: list[Array] = self._session.run(self._output_names, feeds)
+        outputs: list[Array] = self._loaded.run(self._output_names, feeds)
         return outputs
 
 

@@ -37,11 +37,11 @@ class BigDLModel(TorchModel):
         self._output_names = output_names(module)
         specs = {name: TensorSpec(name, dtype, None) for name in self._output_names}
         self.outputs = choose("output", options.outputs, specs)
-        self._module = make_layer(module)
+        self._loaded = make_layer(module)
 
     def _call(self, tensors: list[torch.Tensor]) -> Any:
         ordered = [tensors[index] for index in self._order]
-        result = self._module(ordered[0] if len(ordered) == 1 else ordered)
+        result = self._loaded(ordered[0] if len(ordered) == 1 else ordered)
         return dict(zip(self._output_names, result if isinstance(result, list) else [result], strict=True))
 
 

@@ -60,10 +60,6 @@ class Compiled:
         self._request.infer(share_outputs=True)
         return [self._request.get_output_tensor(index).data.copy() for index in self._outputs]
 
-    def close(self) -> None:
-        """Free the memory."""
-        self._request = self._network = None
-
 
 class Record:
     """A record that a thread of a network computes, in the memory of its request.
@@ -160,19 +156,13 @@ class Singles:
         The inputs are those of `Record`, without a batch dimension.
         """
         if self._streams is None:
-            raise RuntimeError("the model is closed, or has one thread")
+            raise RuntimeError("the model has one thread")
         while self._started and (self._started[0].finished or len(self._started) >= self._most_started):
             self._started.popleft().finish()
         request = self._idle.pop() if self._idle else self._streams.create_infer_request()
         record = Record(request, inputs, self._idle.append)
         self._started.append(record)
         return record
-
-    def close(self) -> None:
-        """Free the memory."""
-        self._single.close()
-        self._started.clear()
-        self._idle, self._streams = [], None
 
 
 def singles(core: Any, network: Any, threads: int) -> Singles | None:

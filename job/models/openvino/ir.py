@@ -43,24 +43,20 @@ class OpenVINOModel(Model):
         small = sum(path.stat().st_size for path in files.paths) <= MOST_WEIGHTS
         free = self.fixed_batch is None and small
         compiled = singles(core, network.clone(), options.thread_per_model) if free else None
-        self._network: Compiled | Singles = compiled or Compiled(core, network, options.thread_per_model)
-        self.overlaps = isinstance(self._network, Singles) and self._network.overlaps
+        self._loaded: Compiled | Singles = compiled or Compiled(core, network, options.thread_per_model)
+        self.overlaps = isinstance(self._loaded, Singles) and self._loaded.overlaps
 
     def start(self, record: Sequence[Array]) -> Started:
         """See `Model.start`."""
-        if not isinstance(self._network, Singles):
+        if not isinstance(self._loaded, Singles):
             return super().start(record)
         with self._failing():
-            started = self._network.start([record[position] for position in self._positions])
+            started = self._loaded.start([record[position] for position in self._positions])
         return Started(partial(self._outputs_of, started), started.wait)
-
-    def close(self) -> None:
-        """Free the compiled network."""
-        self._network.close()
 
     def _run(self, inputs: Sequence[Array]) -> list[Array]:
         ordered = [inputs[position] for position in self._positions]
-        outputs = self._network.run(ordered)
+        outputs = self._loaded.run(ordered)
         return [outputs[index] for index in self._output_indexes]
 
     def _outputs_of(self, record: Record) -> list[Array]:

@@ -38,11 +38,11 @@ class ExportedProgram(TorchModel):
         self._structure = program.call_spec.in_spec
         self.fixed_batch = common_batch(self.inputs)
         self.outputs = choose("output", options.outputs, _outputs(program))
-        self._module = program.module()
+        self._loaded = program.module()
 
     def _call(self, tensors: list[torch.Tensor]) -> Any:
         arguments, keywords = pytree.tree_unflatten([tensors[index] for index in self._order], self._structure)
-        return self._module(*arguments, **keywords)
+        return self._loaded(*arguments, **keywords)
 
 
 def _outputs(program: Any) -> dict[str, TensorSpec]:

@@ -26,11 +26,6 @@ class TorchModel(Model):
         self.engine = files.format.engine
         self._threads = options.thread_per_model
         self._wanted = options.outputs
-        self._module: Any = None
-
-    def close(self) -> None:
-        """Free the module."""
-        self._module = None
 
     @abstractmethod
     def _call(self, tensors: list[torch.Tensor]) -> Any:

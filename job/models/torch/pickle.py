@@ -22,8 +22,8 @@ class PickledModel(TorchModel):
     def __init__(self, files: ModelFiles, options: ModelOptions) -> None:
         super().__init__(files, options)
         self.engine = "PyTorch"
-        self._module = _load(files.paths[0])
-        parameters = inspect.signature(self._module.forward).parameters.values()
+        self._loaded = _load(files.paths[0])
+        parameters = inspect.signature(self._loaded.forward).parameters.values()
         self._by_position = [p.name for p in parameters if p.kind is p.POSITIONAL_ONLY]
         possible = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
         required = [p.name for p in parameters if p.name in possible and p.default is p.empty]
@@ -35,7 +35,7 @@ class PickledModel(TorchModel):
     def _call(self, tensors: list[torch.Tensor]) -> Any:
         named = {spec.name: tensor for spec, tensor in zip(self.inputs, tensors, strict=True)}
         first = [named.pop(name) for name in self._by_position if name in named]
-        return self._module(*first, **named)
+        return self._loaded(*first, **named)
 
 
 def _load(path: Path) -> Any:

@@ -38,8 +38,8 @@ class TorchScriptModel(TorchModel):
 
     def __init__(self, files: ModelFiles, options: ModelOptions) -> None:
         super().__init__(files, options)
-        self._module = _load(files.paths[0])
-        schema = self._module.forward.schema
+        self._loaded = _load(files.paths[0])
+        schema = self._loaded.forward.schema
         arguments = schema.arguments[1:]
         possible = [a.name for a in arguments if str(a.type) in ("Tensor", "Optional[Tensor]")]
         required = [a.name for a in arguments if not a.has_default_value()]
@@ -53,7 +53,7 @@ class TorchScriptModel(TorchModel):
             self._find_types(options.input_shapes)
 
     def _call(self, tensors: list[torch.Tensor]) -> Any:
-        return self._module(**{spec.name: tensor for spec, tensor in zip(self.inputs, tensors, strict=True)})
+        return self._loaded(**{spec.name: tensor for spec, tensor in zip(self.inputs, tensors, strict=True)})
 
 
 def _load(path: Path) -> Any:

@@ -30,7 +30,7 @@ def test_an_answer_does_not_depend_on_the_batch(tmp_path, threads):
     records = convolutions(tmp_path)
     model = load_model(ModelOptions(str(tmp_path), thread_per_model=threads))
     assert isinstance(model, OpenVINOModel)
-    assert isinstance(model._network, Singles)
+    assert isinstance(model._loaded, Singles)
     assert model.overlaps == (threads > 1)
     alone = np.concatenate([model.predict([records[index : index + 1]])[0] for index in range(11)])
     for count in range(1, 12):
