@@ -33,15 +33,9 @@ class BatchMemory:
         self._memory = np.empty(0, np.uint8)
 
     def join(self, arrays: Sequence[Array], already_batched: bool) -> Array:
-        """Join the arrays of records into one batch.
+        """Join arrays of equal shapes, one per record, into one contiguous batch; for a single record it may be a view.
 
-        Args:
-            arrays: One per record, of equal shapes, and of the input's dtype or one that it holds.
-            already_batched: Concatenate arrays with a batch dimension, in which their sizes may differ; otherwise stack
-                them.
-
-        Returns:
-            The batch, contiguous; valid for as long as it is referred to. For a single record it may be a view.
+        Arrays that are `already_batched` may differ in their batch dimension, and are concatenated instead of stacked.
         """
         first = arrays[0]
         dtype = self._dtype or first.dtype
@@ -63,16 +57,7 @@ class BatchMemory:
 
 
 def merge(records: Sequence[Arrays], memories: Sequence[BatchMemory], already_batched: bool) -> Arrays:
-    """Merge records into one batch.
-
-    Args:
-        records: Per record, one array per model input; all of equal shapes.
-        memories: One per model input; see `BatchMemory.join`.
-        already_batched: The arrays have a batch dimension.
-
-    Returns:
-        One array per model input, its first dimension the batch.
-    """
+    """Merge records, which have an array and a memory per model input, into a batch; see `BatchMemory.join`."""
     return [
         memory.join(arrays, already_batched)
         for memory, arrays in zip(memories, zip(*records, strict=True), strict=True)
@@ -80,15 +65,9 @@ def merge(records: Sequence[Arrays], memories: Sequence[BatchMemory], already_ba
 
 
 def split(outputs: Sequence[Array], rows: Sequence[int], already_batched: bool) -> list[Arrays]:
-    """Split a model's outputs back into records.
+    """Split a model's outputs into those of each record, which keep the batch dimension if `already_batched`.
 
-    Args:
-        outputs: One array per model output, its first dimension the batch.
-        rows: Rows that each record contributed to the batch; all 1 unless `already_batched`.
-        already_batched: Keep the batch dimension in each record's part.
-
-    Returns:
-        Per record, one array per output.
+    `rows` has the number of rows that each record contributed to the batch: 1, unless `already_batched`.
     """
     if not already_batched:
         # With the dots, a single string is an array too.
@@ -109,10 +88,7 @@ def isolate(run: Callable[[Sequence[T]], list[R]], items: Sequence[T]) -> list[R
     """Run a batch; if it fails, halve it until only the items that cause the failure fail.
 
     A batch that hangs is run again item by item, because each run that hangs costs the timeout and a copy of the model.
-    `run` returns one result per item, and may raise anything.
-
-    Returns:
-        Per item its result, or the error that the item alone causes.
+    `run` returns one result per item, and may raise anything. An item that alone causes an error has it as its result.
     """
     try:
         return list(run(items))

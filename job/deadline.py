@@ -23,11 +23,7 @@ class Deadlines:
         self._default_ms = default_ms
 
     def check(self, requests: Sequence[Request]) -> tuple[Sequence[Request], int]:
-        """Give each expired request its error.
-
-        Returns:
-            The requests in their order, and the number of those that have expired.
-        """
+        """Give each expired request its error; return the requests in their order, and how many have expired."""
         if not self._default_ms and not any(request.entry.deadline for request in requests):
             return requests, 0
         # Read the clock again before a request is dropped: Redis may have failed over to a machine with another clock.

@@ -36,12 +36,8 @@ def decode(
 ) -> Array:
     """Decode an image and turn it upright by its EXIF data; by default to blue, green, red from 0 to 255.
 
-    Args:
-        data: The encoded file; grey images get three equal channels, transparency is dropped.
-        options: Size to scale to, most pixels to accept, order of the channels, and normalization.
-        layout: "HWC" for (height, width, channels), "CHW" for (channels, height, width).
-        dtype: Dtype of the result; uint8 costs no conversion.
-        name: Name of the input, for messages.
+    Grey images get three equal channels, and transparency is dropped. The dtype uint8 costs no conversion. Messages
+    contain the `name` of the input.
 
     Raises:
         RequestTooLarge: If the header announces more pixels than `options.max_image_pixels`; nothing is decoded then.
@@ -80,11 +76,7 @@ def decode(
 
 
 def read_size(data: bytes) -> tuple[int, int] | None:
-    """Read width and height from an image's header, without decoding anything.
-
-    Returns:
-        Pixels as stored (before EXIF orientation); None if the bytes do not begin like one of `FORMATS`.
-    """
+    """Return width and height in an image's header (before EXIF orientation); None if it is none of `FORMATS`."""
     try:
         if data.startswith(_PNG) and data[12:16] == b"IHDR":
             width, height = struct.unpack_from(">II", data, 16)

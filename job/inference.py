@@ -103,11 +103,7 @@ class Inference(SelfClosing, FlatMapFunction):
         self._options = options
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        """Load the model, once per task slot.
-
-        Raises:
-            ModelError: If the model cannot be loaded; the launcher shows the message and cancels the job.
-        """
+        """Load the model, once per task slot; if that fails, the launcher shows the error and cancels the job."""
         with connect(self._options.redis) as client:
             index = subtask_index(runtime_context)
             reporter = SlotReporter(client, self._options.name, self._options.submission, index)

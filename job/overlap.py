@@ -35,15 +35,10 @@ class Overlap(Generic[R]):
         self._running: deque[R] = deque()
 
     def feed(self, requests: Sequence[Request], flow: SlotFlowControl | None) -> Iterator[R]:
-        """Start to compute a batch.
+        """Start to compute a batch, and yield the batches to wait for, in order.
 
-        Args:
-            requests: At least one.
-            flow: Flow control that the requests came through; None if nothing is known of the next ones.
-
-        Yields:
-            The batches to wait for, in order. If more requests are on their way, they may be started before the last
-            batch is computed; the last batch is then left to the call for these requests.
+        If more requests are on their way, they may be started before the last batch is computed. The last batch is then
+        left to the call for these requests. Without a flow control, nothing is known of the next requests.
         """
         for part in self._parts(requests, flow):
             self._running.append(self._begin(part, not self._running))

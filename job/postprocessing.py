@@ -40,13 +40,7 @@ def make_encoder(filter_text: str) -> Encoder:
 def top_n(name: str, output: Array, count: int) -> RankedClasses:
     """Return the `count` largest values with their index, best first; equal values keep the order of their index.
 
-    Args:
-        name: Output name, for the message.
-        output: One record's output: a vector, or one with further dimensions of size 1.
-        count: Number of values to keep; a larger number keeps all.
-
-    Raises:
-        InferenceFailed: If the output is not one vector.
+    The output of one record is a vector, or one with further dimensions of size 1.
     """
     if output.ndim == 0 or output.size != max(output.shape) or output.dtype.kind not in "biuf":
         raise InferenceFailed(
@@ -65,16 +59,7 @@ def top_n(name: str, output: Array, count: int) -> RankedClasses:
 
 
 def pick_top_n(name: str, output: Array, count: int) -> Array:
-    """Return the first `count` rows.
-
-    Args:
-        name: Output name, for the message.
-        output: One record's output: 2-D, or 3-D whose first dimension is 1.
-        count: Number of rows to keep.
-
-    Raises:
-        InferenceFailed: If the output has another shape.
-    """
+    """Return the first `count` rows of one record's output, which is 2-D, or 3-D whose first dimension is 1."""
     rows = output[0] if output.ndim == 3 and output.shape[0] == 1 else output
     if rows.ndim != 2:
         raise InferenceFailed(f"pickTopN needs rows; output {name!r} has shape {list(output.shape)}, expected 2-D")

@@ -49,11 +49,7 @@ class Computation:
         return all(record.wait(seconds) for record in reversed(self._started.values()))
 
     def answers(self) -> list[Answer]:
-        """Wait for the answers.
-
-        Returns:
-            An answer for each request, in order; if the process is `exhausted`, only for the computed requests.
-        """
+        """Wait for the answers in the order of the requests; an `exhausted` process has those of computed ones only."""
         while not self.wait(_WAIT_S):
             pass
         for index, record in self._started.items():

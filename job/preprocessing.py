@@ -50,13 +50,8 @@ class Preprocessor:
         original clients send all numbers as float32. Sparse tensors are made dense. Images are decoded, and decrypted
         before if that is configured.
 
-        Args:
-            record: Name → input, as decoded from the request.
-
-        Returns:
-            One array per input of the model, in the model's order; without a batch dimension unless `already_batched`.
-            An array may be a read-only view of the request. Images may be uint8, which becomes the model's dtype in a
-            batch.
+        The arrays are in the model's order, and without a batch dimension unless `already_batched`. An array may be a
+        read-only view of the request. Images may be uint8, which becomes the model's dtype in a batch.
 
         Raises:
             InvalidInput: If number of inputs, kind, dtype, shape or values are wrong; the message names the input.

@@ -15,7 +15,6 @@ def wait_for_secret(client: redis.Redis, job: str, patience: float = 60.0) -> tu
 
     Raises:
         ModelError: If secret and salt are not stored in time; the message has the command that stores them.
-        redis.RedisError: If Redis cannot be used.
     """
     deadline = time.monotonic() + patience
     while True:

@@ -43,9 +43,6 @@ class WatchedModel(Model):
     Args:
         load: Loads a copy of the model and warms it up.
         timeout: Longest time of one call, in seconds.
-
-    Raises:
-        ModelError: If `load` raises it.
     """
 
     def __init__(self, load: Callable[[], Model], timeout: float) -> None:
@@ -59,19 +56,14 @@ class WatchedModel(Model):
         """True if this process computes nothing any more, and has to end once it has written its answers."""
 
     def predict(self, inputs: Sequence[Array]) -> list[Array]:
-        """See `Model.predict`.
-
-        Raises:
-            InferenceTimeout: If the call does not return in time.
-            NotComputed: If too many calls hang.
-        """
+        """See `Model.predict`; raise `NotComputed` if too many calls hang."""
         if self.exhausted:
             raise NotComputed("not computed")
         copy = self._copy or self._reload()
         try:
             outputs = copy.run(lambda: self._model.predict(inputs), self._timeout)
         except _Hangs as error:
-            self._abandon(copy, len(inputs[0]), error.place)
+            self._abandon(copy, len(inputs[0]), str(error))
             message = f"the model has not answered within {self._timeout:g} s (inferenceTimeout)"
             raise InferenceTimeout(message) from None
         self.outputs = self._model.outputs
@@ -112,11 +104,7 @@ class WatchedModel(Model):
 
 
 class _Hangs(Exception):
-    """A call has not returned; `place` is the stack of its thread."""
-
-    def __init__(self, place: str) -> None:
-        super().__init__(place)
-        self.place = place
+    """A call has not returned; the text is the stack of its thread."""
 
 
 class _Copy:

@@ -36,7 +36,8 @@ def build(env: StreamExecutionEnvironment, options: JobOptions) -> None:
     answers = batches.flat_map(Inference(options), output_type=Types.PICKLED_BYTE_ARRAY()).name(inference.NAME)
     answers.flat_map(RedisHashSink(options.redis), output_type=Types.INT()).name(sink.NAME)
 
-    _rename(slots, "key_by")
+    # PyFlink adds a map for `key_by`, which the Flink UI would show by an internal name.
+    slots._j_data_stream.getTransformation().getInputs().get(0).setName("key_by")
 
 
 def _configuration(options: JobOptions) -> Configuration:
@@ -68,8 +69,3 @@ def _slot_keys(parallelism: int) -> list[int]:
         keys.setdefault(assign(row, _MAX_PARALLELISM, parallelism), candidate)
         candidate += 1
     return [keys[subtask] for subtask in range(parallelism)]
-
-
-def _rename(keyed: object, name: str) -> None:
-    """Name the map that PyFlink adds for `key_by`; otherwise the Flink UI shows an internal name."""
-    keyed._j_data_stream.getTransformation().getInputs().get(0).setName(name)  # type: ignore[attr-defined]

@@ -4,7 +4,7 @@ import importlib
 from dataclasses import replace
 
 from cluster_serving.job.models.base import Layout, Model, TensorSpec, cause, dummy_inputs
-from cluster_serving.job.models.detect import ModelFiles, check, detect, require_engine
+from cluster_serving.job.models.detect import ModelFiles, check, detect
 from cluster_serving.job.models.encryption import decrypt_folder
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import ModelError
@@ -23,8 +23,7 @@ def load_model(options: ModelOptions, secret: str = "", salt: str = "") -> Model
         ModelError: If there is not exactly one model, or the model cannot be decrypted or loaded. Also if the model
             lacks an input or output that the options name.
     """
-    files = detect(options.path)
-    require_engine(files)
+    files = check(options)
     if not options.encrypted:
         return _load(files, options)
     with decrypt_folder(files.folder, secret, salt) as folder:

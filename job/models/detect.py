@@ -102,26 +102,21 @@ def detect(folder: str | Path) -> ModelFiles:
     return ModelFiles(format, folder, tuple(folder / matches[0] for matches in parts))
 
 
-def check(options: ModelOptions) -> str:
-    """Return the name of the model's engine. Check that the engine is installed, without importing it.
+def check(options: ModelOptions) -> ModelFiles:
+    """Find the model, and check that its engine is installed, without importing it.
 
     Raises:
         ModelError: As for `detect`.
         EngineMissing: If the engine is not installed. The message has the command that installs it.
     """
     files = detect(options.path)
-    require_engine(files)
-    return files.format.engine
-
-
-def require_engine(files: ModelFiles) -> None:
-    """Raise `EngineMissing` if the engine of a model is not installed."""
     format = files.format
     if importlib.util.find_spec(format.package) is None:
         raise EngineMissing(
             f"the model in {files.folder} needs {format.engine}, and the Python package {format.package} is not "
             f"installed: run pip install 'cluster-serving[{format.extra}]'"
         )
+    return files
 
 
 def _list(folder: Path) -> list[str]:

@@ -48,10 +48,7 @@ def decrypt_folder(folder: str | Path, secret: str, salt: str) -> Iterator[Path]
     """Decrypt a model folder and its subfolders into a private temporary folder, which is removed at the end.
 
     The key may have 128 or 256 bits, and the initialization vector may be zero (version 0.9.0 of the original). Both
-    have to be the same for all encrypted files. Other files are copied as they are.
-
-    Yields:
-        The temporary folder; see `scratch_folder`.
+    have to be the same for all encrypted files. Other files are copied as they are; see also `scratch_folder`.
 
     Raises:
         EngineMissing: If the package `cryptography` is not installed.

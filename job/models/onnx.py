@@ -55,10 +55,9 @@ class OnnxModel(Model):
 
 
 def _add_external_data(settings: Any, path: Path) -> list[bytes]:
-    """Read external data into memory. If the data were mapped, overwriting the file would end the process (SIGBUS).
+    """Read external data into memory, and return the buffers, which have to live until the session is made.
 
-    Returns:
-        The buffers, which have to live until the session is made.
+    If the data were mapped, overwriting the file would end the process (SIGBUS).
     """
     content = path.read_bytes()
     names = {content[match.end() : match.end() + match.group(1)[0]] for match in _EXTERNAL.finditer(content)}

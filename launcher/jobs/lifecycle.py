@@ -51,7 +51,7 @@ def start(config: Config, say: Say = lambda _: None) -> Started:
         LaunchError: If the job cannot be started, or runs already.
         ModelError: If the model folder does not hold exactly one model whose engine is installed.
     """
-    config = sized_for(config, check_model(model_options(config)))
+    config = sized_for(config, check_model(model_options(config)).format.engine)
     cluster = FlinkCluster(config, say)
     cluster.check_usable()
     redis_server.ensure(config, say)

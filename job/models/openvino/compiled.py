@@ -64,10 +64,7 @@ class Compiled:
 class Record:
     """A record that a thread of a network computes, in the memory of its request.
 
-    Args:
-        request: Request that is not in use.
-        inputs: One array per input, of its dtype or of one whose values fit it.
-        release: Function that is called with the request when it is no longer in use.
+    The inputs are of the network's dtypes, or of some whose values fit them. `release` gets the request back.
     """
 
     def __init__(self, request: Any, inputs: Sequence[Array], release: Callable[[Any], None]) -> None:
@@ -109,11 +106,7 @@ class Record:
         self._release(request)
 
     def outputs(self) -> list[Array]:
-        """Wait for the outputs, which have no batch dimension.
-
-        Raises:
-            RuntimeError: If OpenVINO fails.
-        """
+        """Wait for the outputs, which have no batch dimension, or raise the error of OpenVINO."""
         self.finish()
         if self._outputs is None:
             raise self._error or RuntimeError("not computed")

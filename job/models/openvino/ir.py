@@ -68,8 +68,7 @@ class OpenVINOModel(Model):
 def _read(core: Any, files: ModelFiles) -> tuple[Any, int | None]:
     """Read the network, and free its batch dimension if it is fixed or bounded.
 
-    Returns:
-        The network, and the batch size that every call needs; None if any will do.
+    The second result is the batch size that every call needs; None if any will do.
     """
     network = core.read_model(*files.paths)
     limits = [limit for limit in map(_batch_limit, network.inputs) if limit is not None]

@@ -35,10 +35,7 @@ class FrozenGraph(SessionModel):
 
 
 def read_meta(path: Path) -> tuple[dict[str, str], dict[str, str]]:
-    """Read a `graph_meta.json`. Keys other than the names of inputs and outputs are ignored.
-
-    Returns:
-        Inputs and outputs in the order of the file: name → name of the tensor ("x" → "x:0").
+    """Return inputs and outputs of a `graph_meta.json` in its order: name → name of the tensor ("x" → "x:0").
 
     Raises:
         ModelError: If the file is not such a file. The message has an example.

@@ -47,11 +47,7 @@ class TorchModel(Model):
         return arrays
 
     def _choose_untyped(self, wanted: Sequence[str], possible: Sequence[str], required: Sequence[str]) -> None:
-        """Set inputs of unknown dtype and shape: the wanted arguments of `forward`, or the required ones if none is.
-
-        Raises:
-            ModelError: If there is no such input, or a required one is missing.
-        """
+        """Set inputs of unknown dtype and shape: the wanted arguments of `forward`, or the required ones if none is."""
         self.inputs = choose("input", wanted or required, {name: TensorSpec(name, "", None) for name in possible})
         missing = [name for name in required if name not in {spec.name for spec in self.inputs}]
         if missing:

@@ -152,7 +152,7 @@ def test_checking_a_folder_imports_no_engine(tmp_path):
     code = (
         "import sys; from cluster_serving.job.models import check\n"
         "from cluster_serving.job.options import ModelOptions\n"
-        "print(check(ModelOptions(sys.argv[1])), 'openvino' in sys.modules, 'cv2' in sys.modules)"
+        "print(check(ModelOptions(sys.argv[1])).format.engine, 'openvino' in sys.modules, 'cv2' in sys.modules)"
     )
     run = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
     assert run.stdout.split() == ["OpenVINO", "False", "False"]
