@@ -57,13 +57,12 @@ class Attempts:
         self._client: Any = client
         self._key = attempts_key(job)
 
-    def begin(self, entry: Entry) -> None:
-        """Note that this process begins to compute a request again, alone, and forget the failure of its batch."""
-        self._note([entry], "")
-
-    def fail(self, entries: Iterable[Entry]) -> None:
-        """Note the exception that is being handled, which interrupts requests."""
-        self._note(entries, traceback.format_exc()[-_MAX_TRACEBACK:])
+    def note(self, entries: Iterable[Entry], error: str = "") -> None:
+        """Note that this process begins to compute requests, or the traceback of the error that interrupts them."""
+        note = json.dumps(asdict(Attempt(socket.gethostname(), os.getpid(), time.time(), error[-_MAX_TRACEBACK:])))
+        # A full Redis takes notes too: without a note a request is not tried, yet each delivery counts as an attempt.
+        write_hash(self._client, self._key, {_field(entry): note for entry in entries})
+        self._client.expire(self._key, _KEEP_S)
 
     def last(self, entry: Entry) -> Attempt:
         """Return the last attempt at a request; an empty one if nothing was noted."""
@@ -74,12 +73,6 @@ class Attempts:
         """Delete the note on a request that is answered or given up."""
         self._client.hdel(self._key, _field(entry))
 
-    def _note(self, entries: Iterable[Entry], text: str) -> None:
-        note = json.dumps(asdict(Attempt(socket.gethostname(), os.getpid(), time.time(), text)))
-        # A full Redis takes notes too: without a note a request is not tried, yet each delivery counts as an attempt.
-        write_hash(self._client, self._key, {_field(entry): note for entry in entries})
-        self._client.expire(self._key, _KEEP_S)
-
 
 @contextlib.contextmanager
 def noted(options: RedisOptions, entries: Iterable[Entry]) -> Iterator[None]:
@@ -89,7 +82,7 @@ def noted(options: RedisOptions, entries: Iterable[Entry]) -> Iterator[None]:
     except BaseException:
         # A connection of its own: the caller's may be in the middle of an answer.
         with contextlib.suppress(RedisError, OSError), connect(options) as client:
-            Attempts(client, options.job).fail(entries)
+            Attempts(client, options.job).note(entries, traceback.format_exc())
         raise
 
 

@@ -39,15 +39,9 @@ class Payloads:
         self._next_sweep = 0.0
 
     def load(self, entry: Entry) -> Entry | None:
-        """Read the inputs of a request, if they are in a file.
+        """Return a request with its inputs, which may be in a file; None if the request is answered.
 
         Inputs that cannot be read or are too large are answered with an error here, and never reach Flink's memory.
-
-        Returns:
-            The entry with its inputs; None if the request is answered.
-
-        Raises:
-            redis.RedisError: If Redis cannot be used.
         """
         limit = self._options.max_request_bytes
         try:
@@ -73,11 +67,7 @@ class Payloads:
         return None
 
     def sweep_if_due(self) -> None:
-        """Remove old files without a request, once per `SWEEP_AGE`.
-
-        Raises:
-            redis.RedisError: If Redis cannot be used.
-        """
+        """Remove old files without a request, once per `SWEEP_AGE`."""
         if not self._sweeps or time.monotonic() < self._next_sweep:
             return
         old = set(self._old_files())

@@ -10,7 +10,7 @@ from redis.exceptions import RedisError
 
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.protocol.connection import open_redis
-from cluster_serving.protocol.scripts import PUT_FIELDS, PUT_MEMBER, Call, call, flat
+from cluster_serving.protocol.scripts import PUT_FIELDS, Call, call, flat
 
 T = TypeVar("T")
 
@@ -35,20 +35,8 @@ def write_hash(client: redis.Redis, key: str, fields: Mapping[str, str | int], r
     """Write one or more fields of a hash, also if Redis is full: only a job that runs can make room again.
 
     With `replace`, all other fields are deleted.
-
-    Raises:
-        redis.RedisError: If Redis cannot be used.
     """
     call(client, Call(PUT_FIELDS, [key], ["all" if replace else "some", *flat(fields)]))
-
-
-def add_to_set(client: redis.Redis, key: str, member: str) -> None:
-    """Add a member to a set, also if Redis is full.
-
-    Raises:
-        redis.RedisError: If Redis cannot be used.
-    """
-    call(client, Call(PUT_MEMBER, [key], [member]))
 
 
 class Backoff:

@@ -12,7 +12,7 @@ from redis.exceptions import RedisError
 
 from cluster_serving.connectors.answer import AnsweredBatch
 from cluster_serving.connectors.options import RedisOptions
-from cluster_serving.connectors.redis import Backoff, RedisClock, add_to_set, write_hash
+from cluster_serving.connectors.redis import Backoff, RedisClock, write_hash
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.keys import (
     JOBS_KEY,
@@ -23,6 +23,7 @@ from cluster_serving.protocol.keys import (
     slots_key,
     stats_key,
 )
+from cluster_serving.protocol.scripts import PUT_MEMBER, Call, call
 from cluster_serving.protocol.slots import SlotReport
 from cluster_serving.protocol.stats import SEEN, SEEN_EVERY_S, add_batch
 
@@ -33,11 +34,7 @@ _CLOSE_PATIENCE = 2.0
 
 
 def publish_limits(client: redis.Redis, options: RedisOptions) -> None:
-    """Write the configuration that clients need to the hash `<jobName>:limits`, in place of an earlier one.
-
-    Raises:
-        redis.RedisError: If Redis cannot be used.
-    """
+    """Write the configuration that clients need to the hash `<jobName>:limits`, in place of an earlier one."""
     limits: dict[str, str | int] = {RESULT_TTL: options.result_ttl_s}
     if options.max_queue_length:
         limits[MAX_QUEUE_LENGTH] = options.max_queue_length
@@ -78,7 +75,7 @@ class SlotReporter:
             )
         # In a Redis Cluster this key may be on another node; the job can then be found by its name only.
         with contextlib.suppress(RedisError):
-            add_to_set(self._client, JOBS_KEY, self._job)
+            call(self._client, Call(PUT_MEMBER, [JOBS_KEY], [self._job]))
 
 
 class StatsWriter:

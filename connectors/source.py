@@ -166,7 +166,7 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
         if entry is None:
             return []
         if deliveries <= self._options.max_deliveries:
-            self._attempts.begin(entry)
+            self._attempts.note([entry])
             self._tried = entry
             return [entry]
         last = self._attempts.last(entry)

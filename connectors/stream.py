@@ -126,21 +126,16 @@ class StreamReader:
         return bool(self._pending_after)
 
     def start_over(self) -> None:
-        """Look for own pending entries again; call it after every error, since an answer of Redis may be lost."""
+        """Look for own pending entries again; call it after every error of Redis, since its answer may be lost."""
         self._pending_after = dict.fromkeys(self._streams, "0")
         self._recovered = None
 
     def recover(self, patience: float) -> tuple[Entry, int] | None:
         """Read the next own pending entry, once the previous one is answered.
 
-        Entries are read one at a time: if one kills the process, only its own delivery count grows.
-
-        Returns:
-            The entry and the number of its deliveries; None if there is no entry, or the previous one is still
-            unanswered after `patience` seconds.
-
-        Raises:
-            redis.RedisError: If Redis cannot be used; call `start_over`, then nothing is lost.
+        Entries are read one at a time: if one kills the process, only its own delivery count grows. Return the entry
+        and the number of its deliveries; None if there is no entry, or the previous one is still unanswered after
+        `patience` seconds.
         """
         deadline = time.monotonic() + patience
         while self._recovered is not None and self._deliveries(*self._recovered):
@@ -170,9 +165,6 @@ class StreamReader:
             count: Most entries to return, at least 1. The first read that finds several priorities may return so many
                 of each.
             block_ms: Longest wait for new entries, in milliseconds; None does not wait.
-
-        Raises:
-            redis.RedisError: If Redis cannot be used; call `start_over`, then nothing is lost.
         """
         self.heartbeat()
         if time.monotonic() >= self._next_claim:
@@ -184,11 +176,7 @@ class StreamReader:
         return weighted or self._read_all(count, block_ms)
 
     def length(self) -> int:
-        """Return the number of unanswered requests of the job, those that slots have read included.
-
-        Raises:
-            redis.RedisError: If Redis cannot be used.
-        """
+        """Return the number of unanswered requests of the job, those that slots have read included."""
         with self._client.pipeline(transaction=False) as pipeline:
             for stream in self._streams:
                 pipeline.xlen(stream)
@@ -198,9 +186,6 @@ class StreamReader:
         """Show Redis now and then that this consumer lives; call it at least every 100 ms.
 
         Redis does not count a read that finds nothing as activity, and a slot busy with long batches does not read.
-
-        Raises:
-            redis.RedisError: If Redis cannot be used.
         """
         if time.monotonic() >= self._next_heartbeat:
             self._xreadgroup(dict.fromkeys(self._streams, _AFTER_ALL), 1, None)

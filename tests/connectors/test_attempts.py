@@ -24,7 +24,7 @@ def test_the_exception_that_ends_an_attempt_is_noted(redis_server, db, job, entr
     attempts = Attempts(db, job)
     assert attempts.last(entry).traceback.endswith("SystemExit: the model gave up\n")
     assert re.fullmatch(r"; the last was process \d+ on .*, at SystemExit: .*", str(attempts.last(entry)))
-    attempts.begin(entry)
+    attempts.note([entry])
     assert re.fullmatch(r"; the last was process \d+ on \S+", str(attempts.last(entry)))
     attempts.forget(entry)
     assert str(attempts.last(entry)) == ""
@@ -36,7 +36,7 @@ def test_a_full_redis_takes_notes(redis_server, db, job, entry):
     attempts = Attempts(db, job)
     db.config_set("maxmemory", 1)
     try:
-        attempts.begin(entry)
+        attempts.note([entry])
         with pytest.raises(ValueError), noted(RedisOptions(redis_server.url, job), [entry, entry._replace(id=b"2-0")]):
             raise ValueError("interrupted")
     finally:
@@ -48,9 +48,9 @@ def test_a_full_redis_takes_notes(redis_server, db, job, entry):
 
 def test_entries_of_the_same_id_in_two_streams_are_told_apart(db, job, entry):
     attempts, other = Attempts(db, job), entry._replace(priority="high")
-    attempts.begin(entry)
+    attempts.note([entry])
     assert str(attempts.last(other)) == ""
-    attempts.begin(other)
+    attempts.note([other])
     attempts.forget(entry)
     assert str(attempts.last(entry)) == ""
     assert str(attempts.last(other)) != ""
