@@ -14,10 +14,7 @@ _COMPRESSION = 3
 def refuse_compression(metadata: bytes) -> None:
     """Refuse a compressed record batch, a few bytes of which could decompress to any size.
 
-    `metadata` is the flatbuffer of an Arrow IPC message.
-
-    Raises:
-        InvalidInput: If the batch is compressed, or the metadata is damaged.
+    `metadata` is the flatbuffer of an Arrow IPC message; damaged metadata is refused too.
     """
     try:
         message = struct.unpack_from("<I", metadata)[0]

@@ -59,14 +59,9 @@ def open_redis(url: str, job: str = "", **settings: Any) -> redis.Redis:
 
 
 def connect(host: str, port: int | str, url: str | None, job: str = "", **options: Any) -> redis.Redis:
-    """Return a client of Redis; connections open at the first command.
+    """Return a client of Redis, at the URL if there is one; connections open at the first command.
 
-    Args:
-        host: Host name, used unless `url` is given.
-        port: Port number, as int or str (the original's default is a str).
-        url: `redis://[user:password@]host:port/db`, `rediss://` for TLS, or a `failover.FailoverUrl`.
-        job: See `open_redis`.
-        options: Further arguments of `redis.Redis`.
+    The port may be a str, as the original's default is. See `open_redis` for the other arguments.
 
     Raises:
         InvalidInput: See `open_redis`; or if an argument of the original has no meaning here.

@@ -78,11 +78,7 @@ def encrypt(image: bytes, key: RecordKey) -> Image:
 
 
 def prepare(key: RecordKey) -> None:
-    """Derive the keys for `decrypt` in advance, so that no request has to wait.
-
-    Raises:
-        EngineMissing: If the package `cryptography` is not installed.
-    """
+    """Derive the keys for `decrypt` in advance, so that no request has to wait."""
     for candidate in _sizes(key):
         _cipher(candidate)
 

@@ -79,11 +79,7 @@ class Entry(NamedTuple):
         return int(self.id.partition(b"-")[0])
 
     def decode(self) -> tuple[Signature, dict[str, Input]]:
-        """Decode the inputs.
-
-        Raises:
-            InvalidInput: If the inputs cannot be read; the message says at what place.
-        """
+        """Decode the inputs; an `InvalidInput` says at what place they cannot be read."""
         if self.deadline and not (self.deadline.isdigit() and len(self.deadline) <= _MAX_DEADLINE_DIGITS):
             raise InvalidInput(
                 f"field 'deadline' is {self.deadline[:32]!r}; expected milliseconds, in at most 15 digits"
@@ -120,16 +116,10 @@ def request_fields(
     reply_with: bytes = b"",
     store: Callable[[Sequence[bytes | memoryview]], str | None] | None = None,
 ) -> dict[str, str | bytes]:
-    """Return the fields of the stream entry of a request in our own encoding.
+    """Return the fields of the stream entry of a request in our own encoding; see `Entry` for their meaning.
 
-    Args:
-        uri: The client's name for the request.
-        inputs: The model's inputs by name.
-        reply_to: See `Entry.reply_to`.
-        deadline_ms: Milliseconds that the request may wait, 0 for no limit; None for the job's default.
-        reply_with: See `Entry.reply_with`.
-        store: Writes the encoded inputs to a file and returns its name, or None to send the inputs through Redis; see
-            `protocol.payload_files.PayloadFolder.write`.
+    `store` writes the encoded inputs to a file and returns its name, or None to send the inputs through Redis; see
+    `protocol.payload_files.PayloadFolder.write`.
 
     Raises:
         InvalidInput: If the uri is no string of a valid length, or an input cannot be sent.

@@ -143,11 +143,7 @@ class MasterFinder:
         return str(self._url)
 
     def find(self) -> Node:
-        """Return host and port of the master.
-
-        Raises:
-            redis.ConnectionError: If no node knows the master.
-        """
+        """Return host and port of the master, or raise a `ConnectionError` if no node knows it."""
         problems = []
         for host, port in self._url.nodes:
             try:

@@ -53,10 +53,9 @@ class PayloadFolder:
         return cls(os.fsdecode(path)) if readable else None
 
     def write(self, parts: Sequence[bytes | memoryview]) -> str | None:
-        """Write a payload, given in contiguous parts, to a new file.
+        """Write a payload, given in contiguous parts, to a new file, and return its name.
 
-        Returns:
-            Name of the file. None if the disk is full or the folder is gone, so that Redis has to carry the payload.
+        Return None if the disk is full or the folder is gone, so that Redis has to carry the payload.
         """
         if len(parts) > _MAX_PARTS:
             parts = [b"".join(parts)]
@@ -90,11 +89,7 @@ class PayloadFolder:
             remove(os.path.join(self.path, str(fields["data_file"])))
 
     def locate(self, name: bytes) -> bytes:
-        """Return the path of a file.
-
-        Raises:
-            InvalidInput: If this is no name that a client gives a file.
-        """
+        """Return the path of a file; refuse a name that no client gives a file."""
         if not _FILE.fullmatch(name):
             raise InvalidInput(f"field 'data_file' is {name[:64]!r}; expected 32 hexadecimal digits")
         return os.path.join(os.fsencode(self.path), name)
@@ -134,11 +129,9 @@ def _is_large(inputs: Mapping[str, Input]) -> bool:
 
 
 def folder_name(job: str, token: str) -> str:
-    """Return the name of a job's folder.
+    """Return the name of a job's folder, on a machine that 32 random hexadecimal digits (`token`) identify.
 
-    Args:
-        job: `jobName` and address of Redis, since jobs of equal names may have their folders in the same place.
-        token: 32 random hexadecimal digits that identify the machine.
+    `job` has also the address of Redis, since jobs of equal names may have their folders in the same place.
     """
     return f"payloads-{hashlib.sha256(job.encode()).hexdigest()[:16]}-{token}"
 

@@ -51,11 +51,7 @@ Signature = tuple[Column, ...]
 
 
 def describe(name: str, value: Input) -> Column:
-    """Return the column of a value.
-
-    Raises:
-        InvalidInput: If the value has a dtype that cannot be sent.
-    """
+    """Return the column of a value; refuse a dtype that cannot be sent."""
     if isinstance(value, Image):
         return Column(name, "image", "", ())
     if isinstance(value, SparseTensor):
@@ -81,12 +77,7 @@ def field_of(column: Column) -> pa.Field:
 
 
 def column_of(field: pa.Field) -> Column:
-    """Read an Arrow field.
-
-    Raises:
-        InvalidInput: If the field is none that `field_of` makes.
-        RequestTooLarge: If the field claims more than `MAX_STRINGS` strings.
-    """
+    """Read an Arrow field that `field_of` made, and refuse any other, or one of more than `MAX_STRINGS` strings."""
     metadata = {key.decode(): value.decode() for key, value in (field.metadata or {}).items()}
     kind, dtype, shape = metadata.get("kind", ""), metadata.get("dtype", ""), metadata.get("shape", "")
     if kind not in _TYPES or field.type != _TYPES[kind]:
@@ -108,11 +99,7 @@ def column_of(field: pa.Field) -> Column:
 
 
 def dtype_name(name: str, array: Array) -> str:
-    """Return the numpy name of an array's dtype.
-
-    Raises:
-        InvalidInput: If the dtype cannot be sent.
-    """
+    """Return the numpy name of an array's dtype; refuse one that cannot be sent."""
     # A look-up, because numpy composes the name at every access.
     dtype = NAMES.get(array.dtype)
     if dtype is None:

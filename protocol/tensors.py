@@ -53,10 +53,7 @@ class Layout:
     job take these bytes from a cache, in a third of the time of building and parsing a record batch. Payloads that
     another Arrow library laid out differently are parsed in full.
 
-    Args:
-        payload: An encoded payload of the signature.
-        columns: Columns of that payload, each one row of binary, whose buffers lie in `payload`.
-        payload_buffer: The buffer over `payload` that the columns were read from.
+    The columns are those of an encoded payload, each one row of binary; their buffers lie in that of the payload.
     """
 
     def __init__(self, payload: bytes, columns: Sequence[pa.Array], payload_buffer: pa.Buffer) -> None:
@@ -82,18 +79,12 @@ class Layout:
 
 
 def encode(tensors: Mapping[str, Input]) -> bytes:
-    """Encode named tensors; see `encode_parts` for arguments and errors."""
+    """Encode named tensors; see `encode_parts`."""
     return b"".join(encode_parts(tensors))
 
 
 def encode_parts(tensors: Mapping[str, Input]) -> Sequence[bytes | memoryview]:
-    """Encode named tensors without copying large ones.
-
-    Args:
-        tensors: Name → ndarray (any of `DTYPES`, or str objects), `Image` or `SparseTensor`.
-
-    Returns:
-        Parts of the payload, in order: bytes, and contiguous views, possibly of the arrays given.
+    """Encode named tensors without copying large ones: the parts may be views of the arrays given.
 
     Raises:
         InvalidInput: If there is no tensor, or a tensor has a dtype that cannot be sent.

@@ -54,9 +54,6 @@ def decode_request(data: bytes) -> dict[str, Input]:
     """Decode the field `data` of an original client's request (Python or JVM, with either Arrow framing).
 
     Inputs are in the order sent; numbers are float32 arrays.
-
-    Raises:
-        InvalidInput: If the field is not base64 of such a stream; the message says at what place.
     """
     batch = _from_base64(data)[0]
     if batch.num_columns > MAX_INPUTS:
@@ -92,11 +89,7 @@ def encode_result(outputs: Sequence[Array]) -> str:
 
 
 def decode_result(value: str | bytes) -> list[Array]:
-    """Decode a result from `encode_result`.
-
-    Raises:
-        InvalidInput: If the value is not base64 of such a stream.
-    """
+    """Decode a result from `encode_result`; refuse any other text."""
     outputs = []
     for batch in _from_base64(value.encode() if isinstance(value, str) else value):
         data = batch.column("data").to_numpy(zero_copy_only=False).astype("f4")
@@ -156,12 +149,7 @@ def _decode_column(name: str, column: pa.Array) -> Input:
 
 
 def decode_text(name: str, text: str) -> Input:
-    """Decode a text: a text with `|` is a string tensor, any other text is a base64 image.
-
-    Raises:
-        InvalidInput: If the text is neither.
-        RequestTooLarge: If the text holds more than `MAX_STRINGS` strings.
-    """
+    """Decode a text: a text with `|` is a string tensor of at most `MAX_STRINGS`, any other text a base64 image."""
     if "|" in text:
         if text.count("|") >= MAX_STRINGS:
             raise RequestTooLarge(f"input {name!r} holds more than {MAX_STRINGS} strings")

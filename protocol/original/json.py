@@ -37,12 +37,7 @@ _SPARSE = ("shape", "data", "indices")
 
 
 def decode_request(data: bytes) -> dict[str, Input]:
-    """Return the inputs of the first instance of a request body (UTF-8), in the order sent; see `to_input`.
-
-    Raises:
-        InvalidInput: If the text is not such a body; the message says at what place.
-        RequestTooLarge: If the body holds too many values.
-    """
+    """Return the inputs of the first instance of a request body (UTF-8), in the order sent; see `to_input`."""
     check_size(data)
     try:
         body = json.loads(data)
@@ -64,11 +59,7 @@ def decode_request(data: bytes) -> dict[str, Input]:
 
 
 def check_size(data: bytes) -> None:
-    """Refuse JSON that would cost too much, before it is parsed.
-
-    Raises:
-        RequestTooLarge: If the text holds too many values, lists or names.
-    """
+    """Refuse JSON with too many values, lists or names, before it is parsed."""
     if len(data) <= MAX_KEYS:
         # The usual case: the text is too short to exceed any limit.
         return
