@@ -17,9 +17,6 @@ def properties() -> dict[str, Any]:
     """Return the Flink options of the environment variable FLINK_PROPERTIES.
 
     It has one `key: value` a line; a key without a value unsets an option.
-
-    Raises:
-        LaunchError: If the variable has another form.
     """
     given = yaml.safe_load(os.environ.get("FLINK_PROPERTIES", "")) or {}
     if not isinstance(given, dict):

@@ -1,8 +1,7 @@
 """Output of the commands: styled on a terminal, plain and at full width in files and pipes."""
 
-from __future__ import annotations
-
 import sys
+from contextlib import AbstractContextManager
 
 from rich.console import Console
 from rich.markup import escape
@@ -19,7 +18,7 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
-class Progress:
+class Progress(AbstractContextManager["Progress"]):
     """Messages of progress: on a terminal finished steps and beneath them the present one; elsewhere plain lines."""
 
     def __init__(self) -> None:
@@ -36,9 +35,6 @@ class Progress:
         self._current = text
         self._status.update(escape(text))
         self._status.start()
-
-    def __enter__(self) -> Progress:
-        return self
 
     def __exit__(self, kind: object, *exc: object) -> None:
         if self._status:

@@ -30,10 +30,8 @@ def read(path: Path, warn: Callable[[str], None] = lambda _: None, missing_ok: b
     An environment variable such as CLUSTER_SERVING_REDIS_URL comes before the key `redisUrl` of the file: a container
     sets addresses, and a password need not be in a file.
 
-    Args:
-        path: The file.
-        warn: Receives a message for each key or variable that has no effect.
-        missing_ok: Use the defaults if the file does not exist.
+    `warn` receives a message for each key or variable that has no effect. With `missing_ok`, the defaults are used if
+    the file does not exist.
 
     Raises:
         SettingsError: If the file cannot be read, or a key or value is not what was expected.

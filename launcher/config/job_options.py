@@ -44,9 +44,6 @@ def _options(kind: type[Options], group: str, config: Config, **values: Any) -> 
     """Return options with the given values, and for all other fields those of the keys of the same names.
 
     A field may leave out the name of its group, and add its unit: `RedisOptions.timeout_ms` is `redisTimeout`.
-
-    Raises:
-        AttributeError: If a field has no key.
     """
     for field in fields(kind):
         if field.name not in values:

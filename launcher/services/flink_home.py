@@ -52,11 +52,7 @@ class FlinkHome:
         return self._without_spaces(sys.executable)
 
     def prepare(self, settings: Mapping[str, Any]) -> None:
-        """Write links and configuration: the packaged `config.yaml` with other `settings`, of which None unsets one.
-
-        Raises:
-            LaunchError: If Flink or a fitting Java is not installed.
-        """
+        """Write links and configuration: the packaged `config.yaml` with other `settings`, of which None unsets one."""
         source = _installed()
         for name in ("bin", "lib", "opt", "plugins", "conf", "tmp"):
             shutil.rmtree(self.path / name, ignore_errors=True)
@@ -122,11 +118,7 @@ def python_path() -> list[str]:
 
 
 def java_home() -> Path:
-    """Return a Java runtime that Flink supports: JAVA_HOME, then `java` on PATH, then that of the extra `embedded`.
-
-    Raises:
-        LaunchError: If there is none; the message names the runtimes that do not fit.
-    """
+    """Return a Java runtime that Flink supports: JAVA_HOME, then `java` on PATH, then that of the extra `embedded`."""
     unfit = []
     for source, home in _java_candidates():
         version = _java_version(home)

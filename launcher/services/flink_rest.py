@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,15 +34,7 @@ class Overview:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job of the cluster.
-
-    Attributes:
-        id: 32 hexadecimal digits.
-        name: `jobName`.
-        state: State, such as RUNNING.
-        seconds: Time since its start, in seconds.
-        submission: Identifier of the start that made it.
-    """
+    """A job of the cluster, the seconds since its start, and the identifier of the submission that made it."""
 
     id: str
     name: str
@@ -50,7 +43,7 @@ class Job:
     submission: str = ""
 
 
-class FlinkRest:
+class FlinkRest(AbstractContextManager["FlinkRest"]):
     """A client of the cluster at `http://host:port`; use it in a `with` statement.
 
     Raises:
@@ -61,9 +54,6 @@ class FlinkRest:
         self.url = url
         # A proxy of the environment is for the internet, not for a cluster.
         self._http = httpx.Client(base_url=url, timeout=10, trust_env=False)
-
-    def __enter__(self) -> FlinkRest:
-        return self
 
     def __exit__(self, *exc: object) -> None:
         self._http.close()

@@ -54,11 +54,7 @@ def connect(config: Config, decode: bool = True, job: str | None = None) -> redi
 
 
 def ensure(config: Config, say: Callable[[str], None]) -> None:
-    """Use the Redis of `redisUrl`, or start one there.
-
-    Raises:
-        LaunchError: If Redis cannot be used or started.
-    """
+    """Use the Redis of `redisUrl`, or start one there."""
     check_usable(config)
     if not config.redis_has_failover and not is_listening(config.redis_address):
         _start(config, say)
@@ -66,11 +62,7 @@ def ensure(config: Config, say: Callable[[str], None]) -> None:
 
 
 def check_usable(config: Config) -> None:
-    """Check, before anything is started, that Redis can be used, or started.
-
-    Raises:
-        LaunchError: If it can be neither used nor started.
-    """
+    """Check, before anything is started, that Redis can be used, or started."""
     address = config.redis_address
     url = urlsplit(config.redis_url)
     if config.redis_has_failover or is_listening(address):

@@ -16,9 +16,6 @@ def root() -> Path:
     """Return the state folder: $CLUSTER_SERVING_HOME, or ~/.cluster-serving.
 
     Flink's scripts cannot take a path with spaces. A folder of this user under /tmp stands in for such a path.
-
-    Raises:
-        LaunchError: If that folder under /tmp belongs to another user.
     """
     chosen = Path(os.environ.get(HOME) or Path.home() / ".cluster-serving").absolute()
     if not any(character.isspace() for character in str(chosen)):
