@@ -131,8 +131,13 @@ def _cipher(key: RecordKey) -> AESGCM:
             "'cluster-serving[encryption]'"
         )
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    return AESGCM(derive(key.secret, key.salt, key.bits))
+
+
+def derive(secret: str, salt: str, bits: int) -> bytes:
+    """Return the key that the original derives from two texts, for records and for models."""
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.pbkdf2 import PBKDF2HMAC
 
-    derived = PBKDF2HMAC(SHA256(), key.bits // 8, key.salt.encode(), _ROUNDS).derive(key.secret.encode())
-    return AESGCM(derived)
+    return bytes(PBKDF2HMAC(SHA256(), bits // 8, salt.encode(), _ROUNDS).derive(secret.encode()))

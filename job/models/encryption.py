@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from cluster_serving.protocol.encryption import derive
 from cluster_serving.protocol.errors import EngineMissing, ModelError
 
 _BLOCK = 16
-_ITERATIONS = 65536
 # Size of the key in bits, and True if the first block is the initialization vector, which is zero otherwise. The zero
 # vector is tried first: files that have it could be read with another variant too, and would lose their beginning.
 _VARIANTS = ((256, False), (256, True), (128, True))
@@ -39,7 +39,7 @@ def encrypt(content: bytes, secret: str, salt: str, bits: int = 256) -> bytes:
     vector = os.urandom(_BLOCK)
     padder = PKCS7(8 * _BLOCK).padder()
     padded = padder.update(content.decode("latin-1").encode()) + padder.finalize()
-    encryptor = Cipher(algorithms.AES(_key(secret, salt, bits)), modes.CBC(vector)).encryptor()
+    encryptor = Cipher(algorithms.AES(derive(secret, salt, bits)), modes.CBC(vector)).encryptor()
     return base64.b64encode(vector + encryptor.update(padded) + encryptor.finalize())
 
 
@@ -109,7 +109,7 @@ def _decrypt_all(
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
     from cryptography.hazmat.primitives.padding import PKCS7
 
-    key = _key(secret, salt, bits)
+    key = derive(secret, salt, bits)
     result = {}
     for path, data in encrypted.items():
         vector, blocks = (data[:_BLOCK], data[_BLOCK:]) if has_vector else (bytes(_BLOCK), data)
@@ -119,10 +119,3 @@ def _decrypt_all(
             padded = decryptor.update(blocks) + decryptor.finalize()
             result[path] = (unpadder.update(padded) + unpadder.finalize()).decode().encode("latin-1")
     return result
-
-
-def _key(secret: str, salt: str, bits: int) -> bytes:
-    from cryptography.hazmat.primitives.hashes import SHA256
-    from cryptography.hazmat.primitives.kdf.pbkdf2 import PBKDF2HMAC
-
-    return bytes(PBKDF2HMAC(SHA256(), bits // 8, salt.encode(), _ITERATIONS).derive(secret.encode()))
