@@ -15,6 +15,7 @@ from cluster_serving.launcher import dead_commands, report
 from cluster_serving.launcher.config import file as config_file
 from cluster_serving.launcher.config.job_options import model_options
 from cluster_serving.launcher.config.model import Config
+from cluster_serving.launcher.dead_commands import ConfigPath
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs import lifecycle
 from cluster_serving.launcher.services import front_end, redis_server, state
@@ -24,9 +25,6 @@ from cluster_serving.protocol.errors import ServingError
 from cluster_serving.settings.model import SettingsError
 
 _PATH = Path(config_file.FILE_NAME)
-ConfigPath = Annotated[
-    Path, typer.Option("-c", "--config-path", "--config_path", help="The configuration file.", show_default=True)
-]
 JobName = Annotated[
     str | None, typer.Argument(help="jobName; default: that of the configuration file, or the only job.")
 ]

@@ -16,7 +16,9 @@ from cluster_serving.launcher.jobs.dead_letters import DeadLetters, details, sum
 from cluster_serving.launcher.services import redis_server
 from cluster_serving.launcher.terminal import console, printable
 
-ConfigPath = Annotated[Path, typer.Option("-c", "--config-path", help="The configuration file.")]
+ConfigPath = Annotated[
+    Path, typer.Option("-c", "--config-path", "--config_path", help="The configuration file.", show_default=True)
+]
 ListedJob = Annotated[str | None, typer.Argument(help="jobName; default: that of the configuration file.")]
 JobName = Annotated[str | None, typer.Option("-j", "--job", help="jobName; default: that of the configuration file.")]
 Id = Annotated[str, typer.Argument(help="Id of a dead letter, as dead list shows it.")]
