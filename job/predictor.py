@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 from cluster_serving.connectors.answer import Answer
 from cluster_serving.job.batch import Arrays, BatchMemory, group_by_shape, isolate, merge, split
@@ -21,44 +22,38 @@ _WAIT_S = 60.0
 _MAX_BATCH_BYTES = 256 << 20
 
 
+@dataclass(slots=True)
 class Computation:
     """Requests that are being computed.
 
-    Args:
+    Attributes:
         requests: All requests, in order.
-        answers: Answers that are known already, by index of their request.
+        known: Answers that are known already, by index of their request.
         started: Records of the other requests, by index.
         to_answer: Makes an answer of a request and its outputs, or its error.
     """
 
-    def __init__(
-        self,
-        requests: Sequence[Request],
-        answers: dict[int, Answer],
-        started: dict[int, Started],
-        to_answer: Callable[[Request, Arrays | ServingError], Answer],
-    ) -> None:
-        self.requests = requests
-        self._answers = answers
-        self._started = started
-        self._to_answer = to_answer
+    requests: Sequence[Request]
+    known: dict[int, Answer]
+    started: dict[int, Started]
+    to_answer: Callable[[Request, Arrays | ServingError], Answer]
 
     def wait(self, seconds: float) -> bool:
         """Wait at most so many seconds; return True if all requests are computed."""
         # Wait for the last record first: a wait for each in turn wakes this thread for each, and delays the next one.
-        return all(record.wait(seconds) for record in reversed(self._started.values()))
+        return all(record.wait(seconds) for record in reversed(self.started.values()))
 
     def answers(self) -> list[Answer]:
         """Wait for the answers in the order of the requests; an `exhausted` process has those of computed ones only."""
         while not self.wait(_WAIT_S):
             pass
-        for index, record in self._started.items():
+        for index, record in self.started.items():
             try:
                 result: Arrays | ServingError = record.outputs()
             except ServingError as error:
                 result = error
-            self._answers[index] = self._to_answer(self.requests[index], result)
-        return [self._answers[index] for index in sorted(self._answers)]
+            self.known[index] = self.to_answer(self.requests[index], result)
+        return [self.known[index] for index in sorted(self.known)]
 
 
 class Predictor:

@@ -74,11 +74,7 @@ def is_cluster_url(url: str) -> bool:
 
 
 def parse(url: str) -> FailoverUrl:
-    """Parse the URL of Sentinels or of a cluster.
-
-    Raises:
-        ValueError: If the URL cannot be parsed.
-    """
+    """Parse the URL of Sentinels or of a cluster, or raise a `ValueError`."""
     parts = urlsplit(url)
     scheme = _SCHEME.fullmatch(parts.scheme)
     if not scheme or parts.fragment:

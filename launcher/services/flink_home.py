@@ -84,17 +84,14 @@ class FlinkHome:
             f"FLINK_{name.upper()}_DIR": str(self.path / name)
             for name in ("lib", "opt", "plugins", "conf", "log", "pid")
         }
-        return (
-            inherited
-            | folders
-            | {
-                "FLINK_HOME": str(self.path),
-                "JAVA_HOME": str(self.path / "java"),
-                "JVM_ARGS": f"-Djava.io.tmpdir={self.path / 'tmp'}",
-                # The interpreter that Flink embeds reads no .pth files and knows no virtual environment.
-                "PYTHONPATH": os.pathsep.join(map(self._without_spaces, python_path())),
-            }
-        )
+        own = {
+            "FLINK_HOME": str(self.path),
+            "JAVA_HOME": str(self.path / "java"),
+            "JVM_ARGS": f"-Djava.io.tmpdir={self.path / 'tmp'}",
+            # The interpreter that Flink embeds reads no .pth files and knows no virtual environment.
+            "PYTHONPATH": os.pathsep.join(map(self._without_spaces, python_path())),
+        }
+        return inherited | folders | own
 
     def _without_spaces(self, path: str) -> str:
         inside = Path(path).is_relative_to(sys.prefix)
