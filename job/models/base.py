@@ -10,21 +10,7 @@ import numpy as np
 
 from cluster_serving.protocol.errors import InferenceFailed, ModelError
 from cluster_serving.protocol.inputs import Array
-from cluster_serving.protocol.slots import TensorSpec
-
-__all__ = [
-    "Layout",
-    "Model",
-    "Started",
-    "TensorSpec",
-    "batch_shape",
-    "cause",
-    "choose",
-    "choose_inputs",
-    "common_batch",
-    "dummy_inputs",
-    "writable",
-]
+from cluster_serving.protocol.slots import TensorSpec as TensorSpec  # for the engines, which import it from here
 
 Layout = Literal["HWC", "CHW"]
 """Order of an image's axes: height, width, channel."""
