@@ -90,7 +90,7 @@ class _Batches:
         try:
             with connect(self._options.redis) as client:
                 if answers:
-                    write_answers(client, self._options.name, self._options.redis.result_ttl_s, answers)
+                    write_answers(client, self._options.redis.job, self._options.redis.result_ttl_s, answers)
         finally:
             logging.shutdown()
             os._exit(1)
@@ -106,10 +106,10 @@ class Inference(SelfClosing, FlatMapFunction):
         """Load the model, once per task slot; if that fails, the launcher shows the error and cancels the job."""
         with connect(self._options.redis) as client:
             index = subtask_index(runtime_context)
-            reporter = SlotReporter(client, self._options.name, self._options.submission, index)
+            reporter = SlotReporter(client, self._options.redis.job, self._options.submission, index)
             reporter.loading()
             try:
-                secret = wait_for_secret(client, self._options.name) if self._options.model.encrypted else ("", "")
+                secret = wait_for_secret(client, self._options.redis.job) if self._options.model.encrypted else ("", "")
                 self._predictor = Predictor(self._options, secret)
             except ServingError as error:
                 reporter.failed(error)

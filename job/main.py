@@ -25,12 +25,12 @@ def main() -> None:
 
     with connect(options.redis) as client:
         # A Redis that has just started may still be loading its data.
-        backoff = Backoff(f"job {options.name}")
-        backoff.persist(lambda: create_groups(client, options.name))
+        backoff = Backoff(f"job {options.redis.job}")
+        backoff.persist(lambda: create_groups(client, options.redis.job))
         backoff.persist(lambda: publish_limits(client, options.redis))
     env = StreamExecutionEnvironment.get_execution_environment()
     build(env, options)
-    env.execute_async(options.name)
+    env.execute_async(options.redis.job)
 
 
 if __name__ == "__main__":

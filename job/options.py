@@ -97,7 +97,6 @@ class JobOptions:
     """All options of a job.
 
     Attributes:
-        name: `jobName`: the stream, the prefix of the result keys and the name in the Flink UI.
         submission: Identifier of this start of the job, which slots report (see `connectors.reporting`).
         model_parallelism: Number of task slots, each with a copy of the model.
         execution_mode: `thread` or `process` (`python.execution-mode` of Flink).
@@ -105,7 +104,6 @@ class JobOptions:
         request_deadline_ms: Milliseconds that a request without a deadline of its own may wait; 0 for no limit.
     """
 
-    name: str
     submission: str
     model: ModelOptions
     redis: RedisOptions

@@ -42,7 +42,7 @@ def build(env: StreamExecutionEnvironment, options: JobOptions) -> None:
 
 def _configuration(options: JobOptions) -> Configuration:
     settings = {
-        "pipeline.name": options.name,
+        "pipeline.name": options.redis.job,
         "python.execution-mode": options.execution_mode,
         # Each record leaves its operator at once. The defaults wait for 1000 records or 1 s, and for 100 ms per hop.
         "python.fn-execution.bundle.size": "1",

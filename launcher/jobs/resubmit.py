@@ -28,7 +28,7 @@ PATIENCE = 120.0
 
 def remember(home: Path, options: JobOptions) -> None:
     """Keep the options of a job in the cluster's private folder."""
-    record = _folder(home) / f"{options.name}.json"
+    record = _folder(home) / f"{options.redis.job}.json"
     record.parent.mkdir(mode=0o700, exist_ok=True)
     unfinished = record.with_suffix(".new")
     # Private before it is filled: the address of Redis may hold a password.
@@ -54,7 +54,7 @@ def resubmit(address: Address) -> tuple[list[str], dict[str, str]]:
             try:
                 options = JobOptions.from_json(record.read_text("utf8"))
                 if _resubmit(home, rest, address, options, record):
-                    submitted.append(options.name)
+                    submitted.append(options.redis.job)
             except Exception as error:
                 # The other jobs come back all the same. A job that was stopped meanwhile is no failure.
                 if record.exists():
@@ -64,7 +64,7 @@ def resubmit(address: Address) -> tuple[list[str], dict[str, str]]:
 
 def _resubmit(home: FlinkHome, rest: FlinkRest, address: Address, options: JobOptions, record: Path) -> bool:
     def is_needless() -> bool:
-        return not record.exists() or bool(rest.jobs(options.name))
+        return not record.exists() or bool(rest.jobs(options.redis.job))
 
     def is_settled() -> bool:
         try:
@@ -75,7 +75,9 @@ def _resubmit(home: FlinkHome, rest: FlinkRest, address: Address, options: JobOp
             return False
 
     if not wait_until(is_settled, PATIENCE):
-        raise LaunchError(f"no {options.model_parallelism} free slots for job {options.name} within {PATIENCE:.0f} s")
+        raise LaunchError(
+            f"no {options.model_parallelism} free slots for job {options.redis.job} within {PATIENCE:.0f} s"
+        )
     if is_needless():
         return False
     job_id = submit(home, address, options, PATIENCE)

@@ -26,7 +26,7 @@ def submit(home: FlinkHome, address: Address, options: JobOptions, timeout: floa
             with the whole output.
     """
     home.logs.mkdir(parents=True, exist_ok=True)
-    log = home.logs / f"submission-{options.name}.log"
+    log = home.logs / f"submission-{options.redis.job}.log"
     # The options may hold a password, and all users can see a command line.
     with tempfile.NamedTemporaryFile("w", encoding="utf8", suffix=".json", dir=home.work) as file:
         file.write(options.to_json())

@@ -28,7 +28,7 @@ def test_a_model_is_freed_when_flink_drops_its_function(redis_server, db, job, t
     """Flink closes no function of a cancelled job, and the next model may need the memory."""
     model_zoo.save_openvino_digits(tmp_path)
     function = Inference(
-        JobOptions(job, "start", ModelOptions(str(tmp_path), thread_per_model=2), RedisOptions(redis_server.url, job))
+        JobOptions("start", ModelOptions(str(tmp_path), thread_per_model=2), RedisOptions(redis_server.url, job))
     )
     function.open(Context())
     model, closed = weakref.ref(function._predictor.model), []

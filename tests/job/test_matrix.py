@@ -213,10 +213,9 @@ def test_the_answer_is_that_of_the_framework_called_directly(models, loaded, eng
 def check(case: Case, kind: str, text: str, client: str, row: Excluded | None) -> None:
     stream = image_stream.STREAM if client == "image_stream" else "job"
     options = JobOptions(
-        stream,
         "start",
         ModelOptions(str(case.folder), input_shapes=(case.shape,) if kind == "single number" else ()),
-        RedisOptions("redis://localhost"),
+        RedisOptions("redis://localhost", stream),
         post_processing=text,
     )
     if row is not None:

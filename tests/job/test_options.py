@@ -9,7 +9,6 @@ from cluster_serving.job.options import BatchOptions, ImageOptions, JobOptions, 
 from cluster_serving.protocol.encryption import RecordKey
 
 OPTIONS = JobOptions(
-    name="job",
     submission="start-1",
     model=ModelOptions("/m", 2, "float32", ("a",), ("b", "c"), ((1, 2), ()), True, True, 1.5),
     redis=RedisOptions("rediss://:pass@h:1/2", "job", 1, 2, 3, 4, 5, 6, "/folder"),
@@ -34,7 +33,7 @@ def test_every_field_survives():
 
 
 def test_the_least_survives():
-    least = JobOptions("job", "start-1", ModelOptions("/m"), RedisOptions("redis://h"))
+    least = JobOptions("start-1", ModelOptions("/m"), RedisOptions("redis://h"))
     assert JobOptions.from_json(least.to_json()) == least
 
 
@@ -47,7 +46,8 @@ def test_the_least_survives():
         (lambda raw: raw["image"]["record_key"].pop("bits"), "image.record_key.bits"),
         (lambda raw: raw["batch"].update(max_batch_size="1"), "batch.max_batch_size"),
         (lambda raw: raw["batch"].update(max_batch_size="one"), "batch.max_batch_size"),
-        (lambda raw: raw.pop("name"), "name"),
+        (lambda raw: raw["redis"].pop("job"), "redis.job"),
+        (lambda raw: raw.pop("submission"), "submission"),
         (lambda raw: raw["redis"].pop("url"), "redis.url"),
         (lambda raw: raw["redis"].update(url=["rediss://:pass@h"]), "redis.url"),
         (lambda raw: raw["image"]["record_key"].update(salt=""), "image.record_key"),

@@ -140,7 +140,7 @@ def test_a_model_that_cannot_be_loaded_fails_the_start_with_its_cause(cluster, m
 def test_a_job_that_flink_does_not_take_shows_the_error_and_not_the_trace(cluster, model, monkeypatch):
     monkeypatch.setenv("CLUSTER_SERVING_HOME", str(cluster.folder / "state"))
     address = Address("127.0.0.1", cluster.flink_port)
-    options = JobOptions("refused", "start-1", ModelOptions(str(model)), RedisOptions("redis://localhost:1"))
+    options = JobOptions("start-1", ModelOptions(str(model)), RedisOptions("redis://localhost:1", "refused"))
     with pytest.raises(LaunchError) as error:
         submit(FlinkHome(flink_cluster.folder(address)), address, options, timeout=60)
     message = str(error.value)

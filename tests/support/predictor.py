@@ -11,7 +11,6 @@ from tests.support import model_zoo
 def predictor(folder, post_processing, already_batched=False, **model):
     return Predictor(
         JobOptions(
-            "job",
             "start",
             ModelOptions(str(folder), **model),
             RedisOptions("redis://localhost"),

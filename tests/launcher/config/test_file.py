@@ -199,7 +199,7 @@ def test_the_job_gets_all_it_needs(read):
     lines = ("modelPath: /m", "claimIdleTime: 7", "imageResize: 8,9", "maxBatchSize: 5", "inferencePrecision: float32")
     options = job_options(read("\n".join(lines)), "start-1")
     assert JobOptions.from_json(options.to_json()) == options
-    assert (options.name, options.submission, options.model.path) == ("serving_stream", "start-1", "/m")
+    assert (options.redis.job, options.submission, options.model.path) == ("serving_stream", "start-1", "/m")
     assert options.model.inference_precision == "float32"
     assert (options.redis.claim_idle_time_s, options.image.resize, options.batch.max_batch_size) == (7, (8, 9), 5)
 
@@ -207,7 +207,6 @@ def test_the_job_gets_all_it_needs(read):
 def test_each_option_has_the_value_and_the_default_of_its_key(read):
     options = job_options(read("modelPath: /m"), "start-1")
     assert options == JobOptions(
-        "serving_stream",
         "start-1",
         ModelOptions("/m"),
         RedisOptions("redis://localhost:6379", "serving_stream"),

@@ -10,7 +10,7 @@ from cluster_serving.launcher.jobs import resubmit
 from cluster_serving.launcher.services import flink_cluster
 from cluster_serving.settings.addresses import Address
 
-OPTIONS = JobOptions("kept", "start-1", ModelOptions("m"), RedisOptions("redis://:secret@localhost:1"))
+OPTIONS = JobOptions("start-1", ModelOptions("m"), RedisOptions("redis://:secret@localhost:1", "kept"))
 
 FULL_DISK = """
 import resource, sys

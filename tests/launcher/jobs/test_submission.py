@@ -21,7 +21,7 @@ def test_a_submission_that_takes_too_long_ends_with_all_its_processes(tmp_path):
     flink = tmp_path / "bin" / "flink"
     flink.write_text("#!/bin/sh\necho submitting\nsleep 1000 &\necho $! > child\nwait")
     flink.chmod(0o700)
-    options = JobOptions("slow", "start-1", ModelOptions("m"), RedisOptions("redis://localhost:1"))
+    options = JobOptions("start-1", ModelOptions("m"), RedisOptions("redis://localhost:1", "slow"))
     with pytest.raises(LaunchError, match="within 1 s"):
         submit(home, Address("localhost", 1), options, timeout=1)
     assert (home.logs / "submission-slow.log").read_text() == "submitting\n"
