@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
 from cluster_serving.frontend.context import FrontEnd
@@ -28,13 +27,8 @@ def document(keys: bool) -> dict[str, Any]:
 
 def routes(front: FrontEnd) -> list[Route]:
     """Return the routes of the document and of its page."""
-    described = document(front.admission.has_keys)
-    page = (_FOLDER / "docs.html").read_text("utf8")
-
-    async def openapi(_: Request) -> Response:
-        return Json(described)
-
-    async def docs(_: Request) -> Response:
-        return HTMLResponse(page)
-
-    return [Route("/openapi.json", openapi, methods=["GET"]), Route("/docs", docs, methods=["GET"])]
+    page = HTMLResponse((_FOLDER / "docs.html").read_text("utf8"))
+    return [
+        Route("/openapi.json", Json(document(front.admission.has_keys)), methods=["GET"]),
+        Route("/docs", page, methods=["GET"]),
+    ]

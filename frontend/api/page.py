@@ -2,7 +2,6 @@
 
 import mimetypes
 import time
-from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -47,17 +46,12 @@ def routes(front: FrontEnd) -> list[Route]:
         note(request, "page")
         return Json(await _data(front), headers={"cache-control": "no-store"})
 
-    files = [Route(address, _sender(path), methods=["GET"]) for address, path in _FILES.items()]
+    files = [Route(address, _file(path), methods=["GET"]) for address, path in _FILES.items()]
     return [*files, Route("/ui/data", data, methods=["GET"])]
 
 
-def _sender(path: Path) -> Callable[[Request], Awaitable[Response]]:
-    content, kind = path.read_bytes(), mimetypes.guess_type(path.name)[0]
-
-    async def send(_: Request) -> Response:
-        return Response(content, media_type=kind, headers=_HEADERS)
-
-    return send
+def _file(path: Path) -> Response:
+    return Response(path.read_bytes(), media_type=mimetypes.guess_type(path.name)[0], headers=_HEADERS)
 
 
 async def _data(front: FrontEnd) -> dict[str, Any]:

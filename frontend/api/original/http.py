@@ -1,6 +1,7 @@
 """The HTTP API of the original: `/`, `/predict`, `/models…` and `/model-secure`, with its paths and its JSON."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import asdict
 from functools import partial
 from typing import Any, cast, get_args
 from urllib.parse import parse_qs, urlsplit
@@ -20,7 +21,6 @@ from cluster_serving.frontend.server.responses import Json, error_headers, read_
 from cluster_serving.protocol.errors import InvalidInput, ServingError
 from cluster_serving.protocol.keys import NORMAL
 from cluster_serving.protocol.results import Outputs
-from cluster_serving.protocol.slots import TensorSpec
 from cluster_serving.settings.addresses import LOOPBACK
 
 # Programs search for the line of their version.
@@ -29,22 +29,23 @@ _WELCOME = "welcome to BigDL web serving frontend\nwelcome to analytics zoo web 
 _SECURED = "model secured secrect and salt succeed to put in redis"
 _MAX_SECRET_BYTES = 64 << 10
 _ANY_METHOD = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
-_FORMATS: tuple[str, ...] = get_args(ResponseFormat)
+_FORMATS: tuple[ResponseFormat, ...] = get_args(ResponseFormat)
 
 
 def routes(front: FrontEnd) -> list[Route]:
     """Return the routes of this API."""
     api = _OriginalRoutes(front)
+    welcome = PlainTextResponse(_WELCOME)
     made = [Route("/predict", api.predict, methods=["POST"])]
     for name in _FORMATS:
         # For clients that can only be given an address: the path selects the format.
         made += [
-            Route(f"/{name}/predict", api.formatted(cast("ResponseFormat", name)), methods=["POST"]),
-            Route(f"/{name}", api.welcome, methods=_ANY_METHOD),
+            Route(f"/{name}/predict", partial(api.predict, default=name), methods=["POST"]),
+            Route(f"/{name}", welcome, methods=_ANY_METHOD),
         ]
     return [
         *made,
-        Route("/", api.welcome, methods=_ANY_METHOD),
+        Route("/", welcome, methods=_ANY_METHOD),
         Route("/models", api.models, methods=["GET"]),
         Route("/models/{name}", api.models, methods=["GET"]),
         Route("/models/{name}/versions/{version}", api.model, methods=["GET"]),
@@ -65,8 +66,8 @@ def describe(model: ServedModel) -> dict[str, Any]:
         "state": model.state,
         "slots": {state: states.count(state) for state in sorted(set(states))},
         "engine": loaded.engine if loaded else "",
-        "inputs": [_spec(spec) for spec in loaded.inputs] if loaded else [],
-        "outputs": [_spec(spec) for spec in loaded.outputs] if loaded else [],
+        "inputs": [asdict(spec) for spec in loaded.inputs] if loaded else [],
+        "outputs": [asdict(spec) for spec in loaded.outputs] if loaded else [],
         "features": [spec.name for spec in loaded.inputs] if loaded else [],
         "postProcessing": loaded.post_processing if loaded else "",
         "inputAlreadyBatched": loaded.already_batched if loaded else False,
@@ -83,20 +84,9 @@ class _OriginalRoutes:
     def __init__(self, front: FrontEnd) -> None:
         self._front = front
 
-    async def welcome(self, _: Request) -> Response:
-        return PlainTextResponse(_WELCOME)
-
-    async def predict(self, request: Request) -> Response:
-        return await self._predict(request, self._front.options.response_format)
-
-    def formatted(self, response_format: ResponseFormat) -> Callable[[Request], Any]:
-        async def predict(request: Request) -> Response:
-            return await self._predict(request, response_format)
-
-        return predict
-
-    async def _predict(self, request: Request, response_format: ResponseFormat) -> Response:
+    async def predict(self, request: Request, default: ResponseFormat | None = None) -> Response:
         options = self._front.options
+        response_format = default or options.response_format
         if request.scope["query_string"]:
             response_format = _asked_format(request, response_format)
         # The content type is ignored: the calls of the original's guides have that of curl.
@@ -196,7 +186,3 @@ def _asked_format(request: Request, default: ResponseFormat) -> ResponseFormat:
     if asked not in _FORMATS:
         raise InvalidInput(f"responseFormat is {asked[:32]!r}; expected one of {', '.join(_FORMATS)}")
     return cast("ResponseFormat", asked)
-
-
-def _spec(spec: TensorSpec) -> dict[str, Any]:
-    return {"name": spec.name, "dtype": spec.dtype, "shape": spec.shape}

@@ -21,8 +21,8 @@ def routes(front: FrontEnd, v2: V2Service) -> list[Route]:
     """Return the routes of the protocol."""
     api = _V2Routes(front, v2)
     made = [
-        Route("/v2", api.server, methods=["GET"]),
-        Route("/v2/health/live", api.live, methods=["GET"]),
+        Route("/v2", Json(v2_metadata.server()), methods=["GET"]),
+        Route("/v2/health/live", Json({"live": True}), methods=["GET"]),
         Route("/v2/health/ready", api.ready, methods=["GET"]),
         Route("/v2/repository/index", api.index, methods=["POST"]),
         Route("/v2/models/stats", api.statistics, methods=["GET"]),
@@ -42,12 +42,6 @@ class _V2Routes:
     def __init__(self, front: FrontEnd, v2: V2Service) -> None:
         self._front = front
         self._service = v2
-
-    async def server(self, _: Request) -> Response:
-        return Json(v2_metadata.server())
-
-    async def live(self, _: Request) -> Response:
-        return Json({"live": True})
 
     async def ready(self, _: Request) -> Response:
         ready = await self._service.ready()
