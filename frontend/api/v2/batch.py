@@ -1,13 +1,13 @@
 """Records of a v2 request: tensors are split into records for the job, and its answers are merged into tensors."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, RequestTooLarge, ServingError
 from cluster_serving.protocol.inputs import Array, Image, Input
-from cluster_serving.protocol.results import Outputs, RankedClasses
+from cluster_serving.protocol.results import Outputs
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
 
 
@@ -35,40 +35,22 @@ class Batch:
             InvalidInput: If an output that the request wants does not exist, or has no classes.
             InferenceFailed: If the answers differ in shape.
         """
-        rankings = [answer for answer in answers if isinstance(answer, list)]
-        if rankings:
-            return self._merge_rankings(rankings, report, wanted)
-        tensors = [answer for answer in answers if not isinstance(answer, list)]
-        names = list(tensors[0])
+        ranked = isinstance(answers[0], list)
+        tensors = [_tensors(answer, report) for answer in answers]
         merged: dict[str, Array] = {}
-        for name in wanted or names:
+        for name in wanted or tensors[0]:
             if name not in tensors[0]:
-                raise _no_output(name, names)
+                raise no_output(name, tensors[0])
             parts = [tensor[name] for tensor in tensors]
             count = wanted.get(name, 0)
-            if count:
+            if count and ranked:
+                parts = [part[:count] for part in parts]
+            elif count:
                 parts = [_classes(name, part, count, self.keeps_batch) for part in parts]
-            merged[name] = self._joined(name, parts)
-        return merged
-
-    def _merge_rankings(
-        self, rankings: Sequence[list[RankedClasses]], report: SlotReport, wanted: Mapping[str, int]
-    ) -> dict[str, Array]:
-        names = [spec.name for spec in report.outputs]
-        if len(names) != len(rankings[0]):
-            names = [f"output_{index}" for index in range(len(rankings[0]))]
-        merged: dict[str, Array] = {}
-        for name in wanted or names:
-            if name not in names:
-                raise _no_output(name, names)
-            count, index = wanted.get(name, 0), names.index(name)
-            parts = [_texts(_ranking(ranking[index][: count or None])) for ranking in rankings]
-            merged[name] = _stacked(name, parts)
+            merged[name] = self._joined(name, parts) if self.keeps_batch and not ranked else _stacked(name, parts)
         return merged
 
     def _joined(self, name: str, parts: Sequence[Array]) -> Array:
-        if not self.keeps_batch:
-            return _stacked(name, parts)
         return parts[0] if len(parts) == 1 else _stacked(name, [row for part in parts for row in part])
 
 
@@ -189,9 +171,16 @@ def _texts(ranking: Sequence[tuple[int, np.generic]]) -> Array:
     return texts
 
 
-def _ranking(ranking: RankedClasses) -> list[tuple[int, np.generic]]:
+def _tensors(answer: Outputs, report: SlotReport) -> dict[str, Array]:
+    """Return the tensors of an answer by name; a ranking becomes a tensor of texts."""
+    if not isinstance(answer, list):
+        return answer
+    names = [spec.name for spec in report.outputs]
+    if len(names) != len(answer):
+        names = [f"output_{index}" for index in range(len(answer))]
     # The job sent float32; float64 would show digits without meaning.
-    return [(index, np.float32(value)) for index, value in ranking]
+    texts = [_texts([(index, np.float32(value)) for index, value in ranking]) for ranking in answer]
+    return dict(zip(names, texts, strict=True))
 
 
 def _stacked(name: str, parts: Sequence[Array]) -> Array:
@@ -203,5 +192,6 @@ def _stacked(name: str, parts: Sequence[Array]) -> Array:
     return parts[0][np.newaxis] if len(parts) == 1 else np.stack(parts)
 
 
-def _no_output(name: str, names: Sequence[str]) -> InvalidInput:
+def no_output(name: str, names: Iterable[str]) -> InvalidInput:
+    """Return the error for an output that the model does not have."""
     return InvalidInput(f"the model has no output {name[:64]!r}; it has: {', '.join(names)}")

@@ -213,4 +213,4 @@ def _check_outputs(outputs: Sequence[RequestedOutput], report: SlotReport) -> No
     for name in names:
         # Of some models, only the answer to the first request tells the outputs.
         if known and name not in known:
-            raise InvalidInput(f"the model has no output {name[:64]!r}; it has: {', '.join(known)}")
+            raise v2_batch.no_output(name, known)
