@@ -1,6 +1,7 @@
 """Sources of the options: the command line, then environment variables, then `config.yaml`, then defaults."""
 
 import argparse
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -29,7 +30,7 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def read(arguments: Sequence[str], environment: Mapping[str, str]) -> HttpOptions:
+def read(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> HttpOptions:
     """Return the options that a command line, without the command, environment variables and a file have.
 
     Raises:

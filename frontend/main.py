@@ -1,11 +1,11 @@
 """The command `cluster-serving-http`."""
 
 import logging
-import os
 import sys
 from collections.abc import Sequence
 
-from cluster_serving.frontend import app, arguments
+from cluster_serving.frontend import app
+from cluster_serving.frontend.arguments import read as read_options
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.errors import StartError
 from cluster_serving.frontend.options import HttpOptions
@@ -33,15 +33,6 @@ def main(given: Sequence[str] | None = None) -> None:
         _fail(str(error), 2)
     except (StartError, ServingError) as error:
         _fail(str(error), 1)
-
-
-def read_options(words: Sequence[str]) -> HttpOptions:
-    """Return the options of the command, with the environment of this process.
-
-    Raises:
-        SettingsError: If an option cannot be used.
-    """
-    return arguments.read(words, os.environ)
 
 
 def _hash_key(words: Sequence[str]) -> None:

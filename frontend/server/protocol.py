@@ -18,19 +18,11 @@ _REASONS = {400: b"Bad Request", 431: b"Request Header Fields Too Large"}
 
 def limited(options: HttpOptions) -> type[asyncio.Protocol]:
     """Return a protocol class for uvicorn, with the limits of the options."""
-
-    class Limited(_LimitedProtocol):
-        header_timeout = options.header_timeout
-        max_header_bytes = options.max_header_bytes
-        max_connections = options.max_connections
-
-    return Limited
+    return type("Limited", (_LimitedProtocol,), {"limits": options})
 
 
 class _LimitedProtocol(HttpToolsProtocol):
-    header_timeout: float
-    max_header_bytes: int
-    max_connections: int
+    limits: HttpOptions
     _timer: asyncio.TimerHandle | None = None
     _unused_bytes = 0
     _progressed = False
@@ -48,7 +40,7 @@ class _LimitedProtocol(HttpToolsProtocol):
         super().data_received(data)
         # Bytes that complete no part and are no body belong to headers, to a trailer or to a chunk extension.
         self._unused_bytes = 0 if self._progressed else self._unused_bytes + len(data)
-        if self._unused_bytes > self.max_header_bytes:
+        if self._unused_bytes > self.limits.max_header_bytes:
             self._end()
             self._refuse(_TOO_LARGE)
         elif self.cycle is not None and self.cycle.response_complete:
@@ -77,9 +69,9 @@ class _LimitedProtocol(HttpToolsProtocol):
         self._end()
         served = self.app
         # Headers that arrive in one piece are complete before their bytes are counted.
-        if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > self.max_header_bytes:
+        if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > self.limits.max_header_bytes:
             self.app = _refused(_TOO_LARGE)
-        elif len(self.connections) > self.max_connections:
+        elif len(self.connections) > self.limits.max_connections:
             self.app = _refused(_FULL)
         super().on_headers_complete()
         self.app = served
@@ -89,7 +81,7 @@ class _LimitedProtocol(HttpToolsProtocol):
 
     def _begin(self) -> None:
         if self._timer is None:
-            self._timer = self.loop.call_later(self.header_timeout, self._too_slow)
+            self._timer = self.loop.call_later(self.limits.header_timeout, self._too_slow)
 
     def _end(self) -> None:
         if self._timer is not None:
