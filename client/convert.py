@@ -60,9 +60,6 @@ def to_input(name: str, value: object) -> Input:
     | {"path": ndarray}                         | tensor of that dtype: pixels are not re-encoded         |
     | list of str                               | string tensor                                           |
     | [indices, values, shape] of numpy arrays  | sparse tensor; indices are (ndim, nnz)                  |
-
-    Raises:
-        InvalidInput: See `to_inputs`.
     """
     if isinstance(value, (np.ndarray, SparseTensor, Image)):
         return value

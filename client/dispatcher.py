@@ -10,6 +10,7 @@ import asyncio
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -41,12 +42,9 @@ class Pending:
     """A request that waits for its result.
 
     Attributes:
-        job: `jobName`.
-        uri: Name of the request.
         result: Set once the result is there; for a submitted request, once the request is queued.
-        priority: One of `protocol.keys.PRIORITIES`.
         kept: True if the result stays in Redis.
-        key: Result key.
+        key: Key of the result.
         fields: Fields of the stream entry.
         folder: Folder with the inputs, if they are in a file.
         sent: Time at which the request was sent.
@@ -121,16 +119,8 @@ class Dispatcher:
         """Queue a request, wait for its result and delete it from Redis.
 
         If the coroutine is cancelled or times out, the request is withdrawn, in the background. The timeout, in
-        seconds, is also the request's deadline. `client.convert.to_inputs` makes the inputs.
-
-        Returns:
-            The result hash; `protocol.results.decode_result` reads it.
-
-        Raises:
-            InvalidInput: If the inputs cannot be sent.
-            QueueFull: If Redis takes no more requests.
-            RedisUnavailable: If Redis cannot be reached.
-            ResultTimeout: If no result came in time.
+        seconds, is also the request's deadline. `client.convert.to_inputs` makes the inputs, and
+        `protocol.results.decode_result` reads the result. The errors are those of `client.queues.InputQueue.predict`.
         """
         deadline_ms = RequestOptions.waiting(timeout, priority).deadline_ms
         pending = Pending(job, uuid.uuid4().hex, asyncio.get_running_loop().create_future(), priority)
@@ -323,8 +313,6 @@ class Dispatcher:
 async def _next(event: asyncio.Event, seconds: float) -> None:
     """Wait until an event is set anew, or for so many seconds."""
     event.clear()
-    try:
+    with suppress(asyncio.TimeoutError):
         async with time_limit(seconds):
             await event.wait()
-    except asyncio.TimeoutError:
-        pass

@@ -42,9 +42,6 @@ class RequestOptions:
         priority: One of `protocol.keys.PRIORITIES`.
         block: True to wait for room in a full queue; None waits if there is a timeout.
         timeout: Seconds to wait for room; None for no limit.
-
-    Raises:
-        InvalidInput: If an option has an invalid value.
     """
 
     deadline: float | None = None
@@ -64,11 +61,7 @@ class RequestOptions:
 
     @classmethod
     def waiting(cls, timeout: float, priority: str = NORMAL) -> RequestOptions:
-        """Return the options of a request whose caller waits so many seconds for the result.
-
-        Raises:
-            InvalidInput: If the timeout is no number; or see `RequestOptions`.
-        """
+        """Return the options of a request whose caller waits so many seconds for the result."""
         try:
             seconds = float(timeout) if isinstance(timeout, Real) else math.nan
         except OverflowError:
@@ -97,11 +90,7 @@ _NAMES = frozenset(RequestOptions.__dataclass_fields__)
 
 
 def split(keywords: Mapping[str, object]) -> tuple[RequestOptions, Mapping[str, object]]:
-    """Split keyword arguments into options and inputs; the inputs keep their order.
-
-    Raises:
-        InvalidInput: See `RequestOptions`.
-    """
+    """Split keyword arguments into options and inputs; the inputs keep their order."""
     if _NAMES.isdisjoint(keywords):
         return DEFAULTS, keywords
     options: dict[str, Any] = {name: keywords[name] for name in keywords if name in _NAMES and _plain(keywords[name])}

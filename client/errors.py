@@ -1,20 +1,7 @@
 """The errors of a client: those of `protocol.errors`."""
 
-from cluster_serving.protocol.errors import (
-    DeadlineExceeded,
-    EngineMissing,
-    InferenceFailed,
-    InferenceTimeout,
-    InvalidInput,
-    ModelError,
-    PoisonRequest,
-    QueueFull,
-    RedisUnavailable,
-    RequestCancelled,
-    RequestTooLarge,
-    ResultTimeout,
-    ServingError,
-)
+# ruff: noqa: F403, F405 - `__all__` says which of them.
+from cluster_serving.protocol.errors import *
 
 __all__ = [
     "DeadlineExceeded",

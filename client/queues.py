@@ -13,7 +13,6 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import RedisError
@@ -57,9 +56,7 @@ class _Queue:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

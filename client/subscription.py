@@ -100,11 +100,7 @@ class Subscription:
         self.reply_channel = new_channel(job)
 
     def subscribe(self, channel: str) -> None:
-        """Subscribe to a channel and wait until Redis has confirmed the subscription.
-
-        Raises:
-            redis.ConnectionError: If Redis cannot be reached.
-        """
+        """Subscribe to a channel and wait until Redis has confirmed the subscription."""
         if channel in self._subscribed:
             return
         if self._pubsub is None:

@@ -76,13 +76,8 @@ def failed(error: ServingError) -> str:
 def encode_png(name: str, pixels: Array) -> Image:
     """Encode pixels as a PNG file, without an imaging library, to keep the client light.
 
-    Args:
-        name: Name of the input, for the message.
-        pixels: Array from `cv2.imread`: grey (h, w), BGR (h, w, 3) or BGRA (h, w, 4); numbers from 0 to 255, which are
-            rounded.
-
-    Raises:
-        InvalidInput: If the array is no image.
+    The pixels are as from `cv2.imread`: grey (h, w), BGR (h, w, 3) or BGRA (h, w, 4). Their numbers are rounded
+    and limited to 0 to 255.
     """
     planes = pixels[..., np.newaxis] if pixels.ndim == 2 else pixels
     if planes.ndim != 3 or planes.shape[2] not in _CHANNELS or not planes.size or planes.dtype.kind not in "biuf":
