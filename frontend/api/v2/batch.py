@@ -99,10 +99,9 @@ def to_records(inputs: Mapping[str, Array], report: SlotReport, max_records: int
 
 
 def succeeded(answers: Sequence[Outputs | ServingError]) -> list[Outputs]:
-    """Return the answers if there is no error among them.
+    """Return the answers, or raise the first error, with the index of its record.
 
-    Raises:
-        ServingError: The first error, with the index of its record. The protocol has no partial responses.
+    The protocol has no partial responses.
     """
     good: list[Outputs] = []
     for index, answer in enumerate(answers):

@@ -1,4 +1,7 @@
-"""Bodies of v2 over HTTP: JSON, followed by binary tensor data."""
+"""Bodies of v2 over HTTP: JSON, followed by binary tensor data.
+
+A body that does not follow the protocol raises `InvalidInput`; one that holds too much, `RequestTooLarge`.
+"""
 
 import base64
 import binascii
@@ -29,12 +32,7 @@ _MAX_NUMBER_CHARACTERS = 20
 
 
 def decompress(body: bytes, encoding: str, max_bytes: int) -> bytes:
-    """Undo the Content-Encoding of a body: `gzip`, `deflate`, `identity` or none.
-
-    Raises:
-        InvalidInput: If the encoding is another one, or the body does not have it.
-        RequestTooLarge: If the decompressed body is larger than `max_bytes`.
-    """
+    """Undo the Content-Encoding of a body: `gzip`, `deflate`, `identity` or none."""
     if encoding in ("", "identity"):
         return body
     if encoding not in ("gzip", "deflate"):
@@ -53,11 +51,7 @@ def decompress(body: bytes, encoding: str, max_bytes: int) -> bytes:
 
 
 def json_length(body: bytes, header_length: str | None) -> int:
-    """Return the number of bytes of JSON at the start of a body; without a header `HEADER_LENGTH`, all are JSON.
-
-    Raises:
-        InvalidInput: If the header is not a number up to the size of the body.
-    """
+    """Return the number of bytes of JSON at the start of a body; without a header `HEADER_LENGTH`, all are JSON."""
     if header_length is None:
         return len(body)
     readable = header_length.isascii() and header_length.isdecimal() and len(header_length) <= _MAX_NUMBER_CHARACTERS
@@ -71,13 +65,7 @@ def json_length(body: bytes, header_length: str | None) -> int:
 def decode(body: bytes, json_length: int) -> InferRequest:
     """Read the body of a request; tensors of binary numbers are views of the body.
 
-    Args:
-        body: JSON, then the binary data of the inputs that have a `binary_data_size`, in their order.
-        json_length: Number of bytes of JSON.
-
-    Raises:
-        InvalidInput: If the body does not follow the protocol; the message names the place.
-        RequestTooLarge: If the JSON holds too many values.
+    The JSON is followed by the binary data of the inputs that have a `binary_data_size`, in their order.
     """
     content = instances.parse(body[:json_length])
     binary = memoryview(body)[json_length:]
@@ -122,9 +110,6 @@ def encode(response: InferResponse, binary: Container[str] = ()) -> tuple[bytes,
 
     Returns:
         The body, and the number of bytes of JSON if binary data follows.
-
-    Raises:
-        InferenceFailed: If the dtype of an output has no datatype in v2.
     """
     tensors: list[dict[str, Any]] = []
     data: list[bytes] = []

@@ -3,6 +3,8 @@
 Source: "Tensor Data" of the protocol, and the binary tensor data extension of Triton. Numbers are little-endian, in C
 order. An element of BYTES is its length (uint32), then its content. In Python, a tensor of BYTES is an object array of
 `bytes`.
+
+An input that does not follow the protocol raises `InvalidInput`; one with too many elements, `RequestTooLarge`.
 """
 
 import math
@@ -40,11 +42,7 @@ def of_name(dtype: str) -> str:
 
 
 def of_output(name: str, array: Array) -> str:
-    """Return the datatype of an output.
-
-    Raises:
-        InferenceFailed: If the protocol has no datatype for the dtype.
-    """
+    """Return the datatype of an output. A dtype without one raises `InferenceFailed`."""
     datatype = BYTES if array.dtype.kind in "OSU" else _NAMES.get(array.dtype.name)
     if datatype is None:
         raise InferenceFailed(f"output {name!r} is {array.dtype}, for which the v2 protocol has no datatype")
@@ -52,11 +50,7 @@ def of_output(name: str, array: Array) -> str:
 
 
 def check(name: str, datatype: object, shape: object) -> tuple[str, tuple[int, ...]]:
-    """Check the datatype and the shape of an input, and return both.
-
-    Raises:
-        InvalidInput: If the datatype is unknown, or the shape is not a list of sizes.
-    """
+    """Check the datatype and the shape of an input, and return both."""
     if datatype == "BF16":
         raise InvalidInput(f"input {name!r} has datatype BF16, which is not supported; send FP16 or FP32")
     if not isinstance(datatype, str) or (datatype != BYTES and datatype not in DTYPES):
@@ -77,22 +71,13 @@ def check(name: str, datatype: object, shape: object) -> tuple[str, tuple[int, .
 
 
 def check_count(name: str, count: int) -> None:
-    """Refuse more elements of BYTES than the job takes. Millions of empty elements would delay other clients.
-
-    Raises:
-        RequestTooLarge: If there are more than `MAX_STRINGS`.
-    """
+    """Refuse more elements of BYTES than the job takes. Millions of empty elements would delay other clients."""
     if count > MAX_STRINGS:
         raise RequestTooLarge(f"input {name!r} has {count} elements of BYTES; at most {MAX_STRINGS} are taken")
 
 
 def from_raw(name: str, datatype: str, shape: tuple[int, ...], data: bytes | memoryview) -> Array:
-    """Read all bytes of a tensor, with datatype and shape from `check`; numbers become a read-only view of the bytes.
-
-    Raises:
-        InvalidInput: If the bytes are too few or too many for the shape.
-        RequestTooLarge: If there are too many elements of BYTES.
-    """
+    """Read all bytes of a tensor, with datatype and shape from `check`; numbers become a read-only view of them."""
     count = math.prod(shape)
     if datatype == BYTES:
         check_count(name, count)
@@ -112,19 +97,16 @@ def to_raw(array: Array, datatype: str) -> bytes:
     """Write the bytes of numbers, or of an object array of `str` or `bytes`, with the datatype from `of_output`."""
     if datatype != BYTES:
         return array.astype(DTYPES[datatype], copy=False).tobytes()
-    parts: list[bytes] = []
-    for item in array.flat:
-        content = item if isinstance(item, bytes) else str(item).encode()
-        parts += (struct.pack("<I", len(content)), content)
-    return b"".join(parts)
+    return b"".join(part for item in contents(array) for part in (struct.pack("<I", len(item)), item))
+
+
+def contents(array: Array) -> list[bytes]:
+    """Return the contents of the elements of BYTES: text as UTF-8."""
+    return [item if isinstance(item, bytes) else str(item).encode() for item in array.flat]
 
 
 def from_bytes(name: str, shape: tuple[int, ...], items: Sequence[bytes]) -> Array:
-    """Make a tensor of BYTES of its elements in C order.
-
-    Raises:
-        InvalidInput: If the number of elements does not fit the shape.
-    """
+    """Make a tensor of BYTES of its elements in C order."""
     _check_count(name, BYTES, shape, len(items))
     return _object_array(items, shape)
 
@@ -133,9 +115,6 @@ def from_numbers(name: str, datatype: str, shape: tuple[int, ...], values: Any) 
     """Read numbers of JSON or of protobuf: a flat sequence in C order, or nested lists of the shape.
 
     Datatype and shape are those that `check` returned; BYTES is no number. For floating point, null is NaN.
-
-    Raises:
-        InvalidInput: If the values have another kind or shape, or are out of the range of the datatype.
     """
     dtype = DTYPES[datatype]
     if isinstance(values, list) and not leaf_types(values) <= _NUMBERS:

@@ -1,4 +1,7 @@
-"""Requests and responses of v2 as protobuf messages."""
+"""Requests and responses of v2 as protobuf messages.
+
+A request that does not follow the protocol raises `InvalidInput`; one that holds too much, `RequestTooLarge`.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -46,12 +49,7 @@ _MAX_FIELDS = 4 * MAX_INPUTS
 
 
 def decode(message: Any) -> InferRequest:
-    """Read a `ModelInferRequest`; tensors of raw numbers are views of the message.
-
-    Raises:
-        InvalidInput: If the message does not follow the protocol; the text names the input.
-        RequestTooLarge: If an input has too many elements of BYTES.
-    """
+    """Read a `ModelInferRequest`; tensors of raw numbers are views of the message."""
     # Checked before any tensor is read: a message has room for millions.
     if max(len(message.inputs), len(message.outputs)) > MAX_INPUTS:
         raise InvalidInput(f"the request names more than {MAX_INPUTS} inputs or outputs")
@@ -85,10 +83,6 @@ def envelope(text: bytes) -> tuple[Any, int]:
     Returns:
         The message, without tensors and with empty raw contents; and the number of bytes of its tensors, raw contents
         not counted. Protobuf makes an object of each tensor, which takes far more memory than its bytes.
-
-    Raises:
-        InvalidInput: If the bytes are no `ModelInferRequest`.
-        RequestTooLarge: If the message has more fields than any valid request.
     """
     kept: list[bytes] = []
     tensors = 0
@@ -105,7 +99,7 @@ def envelope(text: bytes) -> tuple[Any, int]:
 
 
 def parse(text: bytes) -> InferRequest:
-    """Read the bytes of a `ModelInferRequest`; see `proto.parse` and `decode` for errors."""
+    """Read the bytes of a `ModelInferRequest`; see `decode`."""
     return decode(proto.parse(inference.ModelInferRequest, text))
 
 
@@ -116,11 +110,7 @@ def serialize(response: InferResponse, raw: bool) -> bytes:
 
 
 def encode(response: InferResponse, raw: bool) -> Any:
-    """Write a `ModelInferResponse`, with raw bytes or typed contents; with a tensor of FP16 always with raw bytes.
-
-    Raises:
-        InferenceFailed: If the dtype of an output has no datatype in v2.
-    """
+    """Write a `ModelInferResponse`, with raw bytes or typed contents; with a tensor of FP16 always with raw bytes."""
     names = {name: datatypes.of_output(name, array) for name, array in response.outputs.items()}
     raw = raw or any(datatype not in _CONTENTS for datatype in names.values())
     message = inference.ModelInferResponse(model_name=response.model, model_version=response.version, id=response.id)
@@ -129,7 +119,8 @@ def encode(response: InferResponse, raw: bool) -> Any:
         if raw:
             message.raw_output_contents.append(datatypes.to_raw(array, names[name]))
         else:
-            getattr(tensor.contents, _CONTENTS[names[name]][0]).extend(_elements(array, names[name]))
+            elements = datatypes.contents(array) if names[name] == BYTES else array.ravel().tolist()
+            getattr(tensor.contents, _CONTENTS[names[name]][0]).extend(elements)
     return message
 
 
@@ -167,13 +158,6 @@ def _from_contents(name: str, datatype: str, shape: tuple[int, ...], contents: A
         datatypes.check_count(name, len(values))
         return datatypes.from_bytes(name, shape, list(values))
     return datatypes.from_numbers(name, datatype, shape, np.fromiter(values, dtype, len(values)))
-
-
-def _elements(array: Array, datatype: str) -> list[Any]:
-    if datatype != BYTES:
-        elements: list[Any] = array.ravel().tolist()
-        return elements
-    return [item if isinstance(item, bytes) else str(item).encode() for item in array.flat]
 
 
 def _parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:

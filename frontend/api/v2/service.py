@@ -68,11 +68,7 @@ class InferResponse:
 
 
 def classes_of(name: str, value: object) -> int:
-    """Return the number of classes that the parameter `classification` of an output asks for; 0 if it is None.
-
-    Raises:
-        InvalidInput: If the value is not an integer from 1 up.
-    """
+    """Return the number of classes that the parameter `classification` of an output asks for; 0 if it is None."""
     if value is None:
         return 0
     if type(value) is not int or value < 1:
@@ -81,11 +77,7 @@ def classes_of(name: str, value: object) -> int:
 
 
 def refuse_shared_memory(name: str, parameters: Container[str]) -> None:
-    """Refuse a tensor that lies in shared memory.
-
-    Raises:
-        InvalidInput: If the parameters of the tensor name a region of shared memory.
-    """
+    """Refuse a tensor whose parameters name a region of shared memory."""
     if "shared_memory_region" in parameters:
         raise InvalidInput(f"tensor {name!r} lies in shared memory, which is not supported")
 
@@ -99,13 +91,7 @@ class V2Service:
     """Answers the calls of the protocol. Calls that name a model raise `ModelNotFound` if there is no such model."""
 
     def __init__(self, front: FrontEnd) -> None:
-        self._offload = front.offload
-        self._registry = front.registry
-        self._dispatch = front.dispatch
-        self._health = front.health
-        self._metrics = front.metrics
-        self._timeout = front.options.request_timeout / 1000
-        self._max_records = front.options.most_records
+        self._front = front
         self._counts: dict[tuple[str, str], Counts] = {}
 
     async def infer(self, model: ServedModel, request: InferRequest, timeout: float | None = None) -> InferResponse:
@@ -118,24 +104,24 @@ class V2Service:
             InvalidInput: If the request does not fit the protocol or the model.
             ServingError: If a record failed; the error of the first one, with its index in the message.
         """
-        report = model.loaded
+        front, report = self._front, model.loaded
         if report is None:
             states = ", ".join(sorted({slot.state for slot in model.reports})) or "no slots"
             raise ModelError(f"model {model.name!r} is not ready: {states}")
         counts = self._counts.setdefault((model.name, model.version), Counts())
         started = time.monotonic_ns()
         try:
-            batch = await self._offload.run(
-                partial(v2_batch.to_records, request.inputs, report, self._max_records),
+            batch = await front.offload.run(
+                partial(v2_batch.to_records, request.inputs, report, front.options.most_records),
                 sharing_gil=text_bytes(request.inputs.values()),
             )
-            self._metrics.asked("v2", model.name, len(batch.records))
+            front.metrics.asked("v2", model.name, len(batch.records))
             _check_outputs(request.outputs, report)
             seconds = self._seconds(request.parameters, timeout)
-            answers = await self._dispatch.predict(model.job, batch.records, seconds, _priority(request.parameters))
+            answers = await front.dispatch.predict(model.job, batch.records, seconds, _priority(request.parameters))
             good = v2_batch.succeeded(answers)
             wanted = {output.name: output.classes for output in request.outputs}
-            outputs = await self._offload.run(
+            outputs = await front.offload.run(
                 partial(batch.merge, good, report, wanted), sharing_gil=predictions.size(good)
             )
         except ServingError:
@@ -146,28 +132,23 @@ class V2Service:
 
     async def ready(self) -> bool:
         """Return True if Redis answers, and all jobs that this front end requires."""
-        return not await self._health.problems()
+        return not await self._front.health.problems()
 
     async def model_ready(self, name: str, version: str) -> bool:
         """Return True if the job of a model answers."""
-        return not await self._health.problem(await self.model(name, version))
+        return not await self._front.health.problem(await self.model(name, version))
 
     async def model(self, name: str, version: str) -> ServedModel:
-        """Return a model, of any version if the version is empty.
-
-        Raises:
-            ModelNotFound: If there is no such model.
-            RedisUnavailable: If Redis cannot be reached.
-        """
+        """Return a model, of any version if the version is empty."""
         # For the registry an empty name is the default model; the protocol has no default model.
         if not name:
             raise ModelNotFound("the request names no model")
-        return await self._registry.model(name, version)
+        return await self._front.registry.model(name, version)
 
     async def metadata(self, name: str, version: str) -> dict[str, Any]:
         """Return the metadata of a model."""
         model = await self.model(name, version)
-        versions = [row.version for row in await self._registry.versions() if row.name == name]
+        versions = [row.version for row in await self._front.registry.versions() if row.name == name]
         return v2_metadata.metadata(model, versions)
 
     async def config(self, name: str, version: str) -> dict[str, Any]:
@@ -176,19 +157,19 @@ class V2Service:
 
     async def index(self, ready_only: bool = False) -> list[dict[str, Any]]:
         """Return all models and their states, or only the ready ones."""
-        rows = [v2_metadata.index_row(model) for model in await self._registry.versions()]
+        rows = [v2_metadata.index_row(model) for model in await self._front.registry.versions()]
         return [row for row in rows if not ready_only or row["state"] == "READY"]
 
     async def statistics(self, name: str = "", version: str = "") -> dict[str, Any]:
         """Return the counts of requests over this protocol since the start; of all models if the name is empty."""
-        models = [await self.model(name, version)] if name else await self._registry.versions()
+        models = [await self.model(name, version)] if name else await self._front.registry.versions()
         keys = [(model.name, model.version) for model in models]
         return {"model_stats": [self._counts.get(key, Counts()).row(*key) for key in keys]}
 
     def _seconds(self, parameters: Mapping[str, Any], timeout: float | None) -> float:
         if parameters.get("sequence_id") not in (None, 0, ""):
             raise InvalidInput("the request has a sequence_id, but models keep no state between requests")
-        limits = [self._timeout] if timeout is None else [self._timeout, timeout]
+        limits = [self._front.options.request_timeout / 1000, *([] if timeout is None else [timeout])]
         asked = parameters.get("timeout")
         if asked:
             if type(asked) is not int or asked < 0:
