@@ -47,11 +47,7 @@ class Address:
 
 
 def redis_url(text: str) -> str:
-    """Complete `host:port` to a URL that redis-py takes.
-
-    Raises:
-        ValueError: If the text is not the address of a Redis.
-    """
+    """Complete `host:port` to a URL that redis-py takes; raise `ValueError` if the text is no address of a Redis."""
     text = text.strip()
     if failover.is_failover_url(text):
         _check_query(urlsplit(text).query, _TLS | _SENTINEL)
@@ -68,11 +64,7 @@ def redis_url(text: str) -> str:
 
 
 def flink_url(text: str) -> str:
-    """Complete `host:port` to the URL of a Flink REST endpoint, without a slash at its end.
-
-    Raises:
-        ValueError: If the text is not the address of a Flink.
-    """
+    """Complete `host:port` to the URL of a Flink REST endpoint, without a slash at its end."""
     url = _split(text.strip(), ("http", "https"))
     _check_query(url.query, frozenset())
     # Flink's client takes no IPv6 address.

@@ -27,12 +27,7 @@ class SettingsError(Exception):
 
 
 class Given(NamedTuple):
-    """A value that a source has for a key.
-
-    Attributes:
-        value: The value.
-        place: Where the value is written, for messages: file and line, environment variable, or flag.
-    """
+    """A value that a source has for a key, and its place for messages: file and line, environment variable, or flag."""
 
     value: Any
     place: str
