@@ -34,9 +34,6 @@ def make(front: FrontEnd, ready: Callable[[list[str]], None]) -> HttpServer:
     """Make the server of a front end, with the routes and the gRPC services of all APIs.
 
     The server calls `ready` with its URLs when it listens, and closes the front end when it ends.
-
-    Raises:
-        StartError: If the certificate cannot be used.
     """
     options = front.options
     v2 = V2Service(front)

@@ -22,10 +22,6 @@ class FrontEnd:
 
     Attributes:
         on_close: Functions that are called when the front end closes, before the connections are closed.
-
-    Raises:
-        StartError: If the file of API keys, of servables or of certificates for Redis cannot be used.
-        InvalidInput: If the name of a job does not fit into a Redis Cluster.
     """
 
     def __init__(self, options: HttpOptions) -> None:
@@ -67,11 +63,7 @@ class FrontEnd:
         await self.offload.close()
 
     def timeout(self, asked: str | None) -> float:
-        """Return the seconds that a request may take: `requestTimeout`, or less if its header X-Timeout-Ms says so.
-
-        Raises:
-            InvalidInput: If the header is not a number of milliseconds.
-        """
+        """Return the seconds that a request may take: `requestTimeout`, or less if its header X-Timeout-Ms says so."""
         longest = self.options.request_timeout / 1000
         if asked is None:
             return longest

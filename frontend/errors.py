@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class StartError(Exception):
-    """The front end cannot start: a file cannot be used, or a port is taken. The message says which one and why."""
+    """The front end cannot start: a file or an address cannot be used. The message says which one and why."""
 
 
 class ModelNotFound(ServingError):
@@ -93,11 +93,7 @@ ERRORS = PROTOCOL_ERRORS | {
 
 
 def without_errors(outcomes: Iterable[T | ServingError]) -> list[T]:
-    """Return the outcomes if there is no error among them.
-
-    Raises:
-        ServingError: The first error.
-    """
+    """Return the outcomes, or raise the first error among them."""
     values: list[T] = []
     for outcome in outcomes:
         if isinstance(outcome, ServingError):

@@ -27,13 +27,7 @@ class DeferredDispatcher(Dispatcher):
         super().__init__(db, channels=[SUBMITTED_CHANNEL], **options)
 
     async def submit(self, job: str, uri: str, inputs: Mapping[str, Input], priority: str = NORMAL) -> bytes:
-        """Queue a request whose result any process may fetch with `look`, and return the id of its stream entry.
-
-        Raises:
-            InvalidInput: If the inputs cannot be sent.
-            QueueFull: If Redis takes no more requests.
-            RedisUnavailable: If Redis cannot be reached.
-        """
+        """Queue a request whose result any process may fetch with `look`, and return the id of its stream entry."""
         pending = Pending(job, uri, asyncio.get_running_loop().create_future(), priority, kept=True)
         await self._compose(pending, inputs, SUBMITTED_CHANNEL)
         self._queue(uri.encode(), pending)
@@ -41,14 +35,7 @@ class DeferredDispatcher(Dispatcher):
         return pending.entry_id or b""
 
     async def look(self, job: str, uri: str, wait: float = 0.0) -> Fields:
-        """Read the result of a submitted request; the result stays in Redis.
-
-        Returns:
-            The result hash; empty if there is no result within `wait` seconds.
-
-        Raises:
-            RedisUnavailable: If Redis cannot be reached.
-        """
+        """Return the result of a submitted request, which stays in Redis; empty if none comes in `wait` seconds."""
         if not wait:
             with translated(self.db):
                 fields: Fields = await self.db.hgetall(result_key(job, uri))  # type: ignore[misc]
@@ -88,9 +75,6 @@ class Dispatch:
         jobs: Names of the jobs that can be reached; empty if the Redis is not a cluster, for any job.
         limit: Limit of the instances in flight.
         on_answer: Called with the name of each job that answers.
-
-    Raises:
-        InvalidInput: If the name of a job does not fit into a Redis Cluster.
     """
 
     def __init__(
@@ -153,22 +137,13 @@ class Dispatch:
         return [answers[job] for job in jobs]
 
     async def ask_all(self, jobs: Sequence[str], commands: Callable[[Any, str], object]) -> list[list[Any]]:
-        """Ask Redis about jobs as `ask` does, and fail if one reply is missing.
-
-        Raises:
-            RedisUnavailable: If a Redis cannot be reached.
-            ServingError: If Redis refuses a command.
-        """
+        """Ask Redis about jobs as `ask` does, but raise the first error."""
         return without_errors(await self.ask(jobs, commands))
 
     async def predict(
         self, job: str, records: Sequence[Mapping[str, Input]], timeout: float, priority: str = NORMAL
     ) -> list[Outputs | ServingError]:
-        """Answer the records of one request, which go to Redis together, within `timeout` seconds.
-
-        Returns:
-            The outputs, or the error, of each record, in order.
-        """
+        """Return the outputs, or the error, of each record of a request, after `timeout` seconds at the latest."""
         if len(records) == 1:
             return [await self._answer(job, records[0], timeout, priority)]
         return await asyncio.gather(*(self._answer(job, record, timeout, priority) for record in records))

@@ -80,7 +80,8 @@ class ServedModel:
 class ModelRegistry:
     """Models by name and version, read from Redis at most once a second; used by one event loop.
 
-    All methods that read or write Redis raise `RedisUnavailable` if Redis cannot be reached.
+    All methods that read or write Redis raise `RedisUnavailable` if Redis cannot be reached, and those that return
+    certain models raise `ModelNotFound` if one of them does not exist.
 
     Args:
         dispatch: The way to the jobs.
@@ -125,11 +126,7 @@ class ModelRegistry:
         return [model for _, model in sorted(self._versions.items())]
 
     async def model(self, name: str = "", version: str = "") -> ServedModel:
-        """Return one model: the default model if the name is empty, the last version if the version is empty.
-
-        Raises:
-            ModelNotFound: If there is no such model.
-        """
+        """Return one model: the default model if the name is empty, the last version if the version is empty."""
         latest = await self.latest()
         name = name or self._default_name()
         model = self._versions.get((name, version)) if version else latest.get(name)
@@ -140,11 +137,7 @@ class ModelRegistry:
         return model
 
     async def of_job(self, job: str) -> ServedModel:
-        """Return the model that a job serves.
-
-        Raises:
-            ModelNotFound: If there is no such job.
-        """
+        """Return the model that a job serves."""
         for model in await self.versions():
             if model.job == job:
                 return model
@@ -156,11 +149,7 @@ class ModelRegistry:
         return reports | {"": reports.get(self._default_name())}
 
     async def required(self) -> list[ServedModel]:
-        """Return the models without which this front end is not ready.
-
-        Raises:
-            ModelNotFound: If one of them does not exist.
-        """
+        """Return the models without which this front end is not ready."""
         if self._configured:
             return [await self.model(servable.name, servable.version) for servable in self._configured]
         latest = await self.latest()

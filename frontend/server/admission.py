@@ -19,9 +19,6 @@ class Admission:
 
     Attributes:
         has_keys: True if callers need an API key.
-
-    Raises:
-        StartError: If the file of API keys cannot be used.
     """
 
     def __init__(self, options: HttpOptions) -> None:
@@ -74,10 +71,7 @@ class TokenBucket:
         self._filled_at = clock()
 
     def take(self) -> float:
-        """Take a turn.
-
-        Returns:
-            Seconds to wait for the turn; 0 if it has come.
+        """Take a turn, and return the seconds to wait for it; 0 if it has come.
 
         Raises:
             RateLimited: If the turn would come too late; none is taken.

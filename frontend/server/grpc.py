@@ -74,9 +74,6 @@ class GrpcServer:
 
     Attributes:
         url: Address of the server; empty until it listens.
-
-    Raises:
-        StartError: If the certificate cannot be used.
     """
 
     def __init__(
@@ -94,11 +91,7 @@ class GrpcServer:
         self._stopping: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Listen.
-
-        Raises:
-            StartError: If the port is taken, or the address is not of this machine.
-        """
+        """Listen, or raise `StartError`."""
         options = self._options
         self._server = grpc.aio.server(
             options=[

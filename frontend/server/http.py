@@ -24,9 +24,6 @@ class HttpServer(Server):
 
     Attributes:
         urls: URLs of all ports; empty until the server listens.
-
-    Raises:
-        StartError: If the certificate cannot be used.
     """
 
     def __init__(
@@ -53,11 +50,7 @@ class HttpServer(Server):
         self._tls = tls.server_context(options) if options.https_enabled else None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen on all ports.
-
-        Raises:
-            StartError: If a port is taken, or the address is not of this machine.
-        """
+        """Listen on all ports, or raise `StartError`."""
         options = self._options
         wanted = [("http", options.port)] if options.plain_http_enabled else []
         wanted += [("https", options.secure_port)] if self._tls else []

@@ -18,11 +18,7 @@ _RECHECK = 5.0
 
 
 class Keys:
-    """API keys of a file. A change of the file takes effect within seconds, unless the file cannot be read.
-
-    Raises:
-        StartError: If the file cannot be read.
-    """
+    """API keys of a file. A change of the file takes effect within seconds, unless the file cannot be read."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -32,11 +28,7 @@ class Keys:
         self._read()
 
     def owner(self, key: str) -> str:
-        """Return the name of a key.
-
-        Raises:
-            Unauthenticated: If the key is unknown, or empty.
-        """
+        """Return the name of a key. A key that is unknown, or empty, raises `Unauthenticated`."""
         if time.monotonic() - self._checked_at > _RECHECK:
             try:
                 self._read()
@@ -84,11 +76,7 @@ def hash_of(key: str) -> str:
 
 
 def new_key(name: str) -> tuple[str, str]:
-    """Make a key for a user. Return the key, and its line for the file.
-
-    Raises:
-        StartError: If the file cannot hold the name of the user.
-    """
+    """Make a key for a user. Return the key, and its line for the file."""
     key = secrets.token_urlsafe(32)
     line = f"{name}:{hash_of(key)}"
     if _LINE.fullmatch(line) is None:

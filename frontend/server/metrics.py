@@ -91,14 +91,7 @@ class Metrics:
     def as_text(
         self, in_flight: int, waiting: int, queues: Mapping[JobLabels, int], ready: Mapping[JobLabels, bool]
     ) -> bytes:
-        """Return the metrics in the text format of Prometheus.
-
-        Args:
-            in_flight: Number of instances in flight.
-            waiting: Number of instances that wait for a place in flight.
-            queues: Number of requests in the streams, by job.
-            ready: True for each job that answers.
-        """
+        """Return the metrics in the text format of Prometheus; `queues` has the number of requests in the streams."""
         self._gauges["http_in_flight"].set(in_flight)
         self._gauges["http_waiting"].set(waiting)
         self._gauges["http_open_requests"].set(self.open_requests)

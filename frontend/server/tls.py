@@ -1,4 +1,4 @@
-"""Certificates and private keys from PEM and PKCS12 files."""
+"""Certificates and private keys from PEM and PKCS12 files. A file that cannot be used raises `StartError`."""
 
 import ssl
 import tempfile
@@ -11,11 +11,7 @@ from cluster_serving.frontend.options import HttpOptions
 
 
 def server_context(options: HttpOptions) -> ssl.SSLContext:
-    """Return the TLS context of the HTTPS server.
-
-    Raises:
-        StartError: If the files of the options cannot be used.
-    """
+    """Return the TLS context of the HTTPS server."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
@@ -36,11 +32,7 @@ def server_context(options: HttpOptions) -> ssl.SSLContext:
 
 
 def server_pem(options: HttpOptions) -> tuple[bytes, bytes]:
-    """Return the server's private key and certificate chain, as PEM.
-
-    Raises:
-        StartError: If the files of the options cannot be used.
-    """
+    """Return the server's private key and certificate chain, as PEM."""
     path = options.https_key_store_path
     if not path:
         return _bytes(options.https_private_key_path), _bytes(options.https_certificate_path)
@@ -51,11 +43,7 @@ def server_pem(options: HttpOptions) -> tuple[bytes, bytes]:
 
 
 def certificates(path: str, token: SecretStr) -> str:
-    """Return the certificates of a trust store, as PEM text.
-
-    Raises:
-        StartError: If the file has no certificates, or cannot be read.
-    """
+    """Return the certificates of a trust store, as PEM text."""
     data = _bytes(path)
     if b"-----BEGIN CERTIFICATE-----" in data:
         return data.decode("ascii", "replace")

@@ -1,4 +1,7 @@
-"""The JSON body `{"instances": […]}`, and its conversion to requests of a job."""
+"""The JSON body `{"instances": […]}`, and its conversion to requests of a job.
+
+A body of another form raises `InvalidInput`; one with too many values or instances, `RequestTooLarge`.
+"""
 
 import reprlib
 from collections.abc import Mapping, Sequence
@@ -19,12 +22,7 @@ _ANYTHING = TensorSpec("", "", None)
 
 
 def parse(body: bytes) -> dict[str, Any]:
-    """Read a JSON object.
-
-    Raises:
-        InvalidInput: If the body is no JSON object; the message says at which position.
-        RequestTooLarge: If the body holds too many values.
-    """
+    """Read a JSON object."""
     if not body:
         raise InvalidInput("the body is empty; expected a JSON object")
     check_size(body)
@@ -38,12 +36,7 @@ def parse(body: bytes) -> dict[str, Any]:
 
 
 def instances_of(content: Mapping[str, Any], most: int) -> list[Any]:
-    """Return the instances of a body that `parse` has read.
-
-    Raises:
-        InvalidInput: If there are no instances.
-        RequestTooLarge: If there are more than `most`.
-    """
+    """Return the instances of a body that `parse` has read, of which there may be `most`."""
     instances = content.get("instances")
     if not isinstance(instances, list):
         problem = "has no 'instances'" if instances is None else f"has {_kind(instances)} as 'instances'"
@@ -58,7 +51,7 @@ def instances_of(content: Mapping[str, Any], most: int) -> list[Any]:
 
 
 def read(body: bytes, most: int, model: SlotReport | None) -> list[Record | InvalidInput]:
-    """Read the requests of a body; see `parse`, `instances_of` and `to_records`."""
+    """Read the requests of a body."""
     return to_records(instances_of(parse(body), most), model)
 
 
@@ -71,10 +64,6 @@ def read_submission(
 
     Returns:
         The fields of the body without its instances, and the requests.
-
-    Raises:
-        InvalidInput: If the body is no JSON object, or has no instances.
-        RequestTooLarge: If the body holds too many values, or more instances than `most`.
     """
     content = parse(body)
     instances = instances_of(content, most)

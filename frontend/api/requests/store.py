@@ -67,11 +67,7 @@ class Ticket:
 
     @classmethod
     def read(cls, text: str, most: int) -> Ticket:
-        """Read an id.
-
-        Raises:
-            RequestNotFound: If the text is no id of a request with at most `most` instances.
-        """
+        """Read an id of a request with at most `most` instances; any other text raises `RequestNotFound`."""
         match = _ID.fullmatch(text)
         if match is None or int(match[2]) > most:
             raise RequestNotFound("there is no such request")
@@ -79,19 +75,17 @@ class Ticket:
 
 
 class RequestStore:
-    """Queues requests, finds their results and cancels them."""
+    """Queues requests, finds their results and cancels them.
+
+    A request that is unknown or cancelled, or whose results are no longer kept, raises `RequestNotFound`.
+    """
 
     def __init__(self, dispatch: Dispatch) -> None:
         self._dispatch = dispatch
 
     async def submit(self, job: str, records: Sequence[Mapping[str, Input]], priority: str) -> Ticket:
-        """Queue the records of one request: all of them, or none.
-
-        Raises:
-            InvalidInput: If the priority is unknown.
-            QueueFull: If Redis takes no more requests.
-            RedisUnavailable: If Redis cannot be reached.
-        """
+        """Queue the records of one request: all of them, or none."""
+        # Refuses an unknown priority before anything is written.
         RequestOptions(priority=priority)
         ticket = Ticket(secrets.token_hex(16), len(records), job)
         dispatcher = self._dispatch.dispatcher(job)
@@ -117,11 +111,7 @@ class RequestStore:
         return ticket
 
     async def results(self, ticket: Ticket, wait: float = 0.0) -> list[Outputs | ServingError | None]:
-        """Return the result of each instance, None for each that has no result within `wait` seconds.
-
-        Raises:
-            RequestNotFound: If the request is unknown, or its results are no longer kept.
-        """
+        """Return the result of each instance, None for each that has no result within `wait` seconds."""
         results = await self._look(ticket, 0.0)
         if not all(results):
             # The results of a request expire together, so that one missing result tells for all.
@@ -132,21 +122,13 @@ class RequestStore:
         return [_decoded(fields) if fields else None for fields in results]
 
     async def result(self, ticket: Ticket, index: int, wait: float) -> Outputs | ServingError:
-        """Wait for the result of an instance. Check every `wait` seconds that the result can still come.
-
-        Raises:
-            RequestNotFound: If the request was cancelled, or its result has expired.
-        """
+        """Wait for the result of an instance. Check every `wait` seconds that the result can still come."""
         while True:
             if fields := await self._result(ticket, ticket.uri(index), wait):
                 return _decoded(fields)
 
     async def cancel(self, ticket: Ticket) -> None:
-        """Take a request out of the queue and delete its results.
-
-        Raises:
-            RequestNotFound: If the request is unknown.
-        """
+        """Take a request out of the queue and delete its results."""
         db: Any = self._dispatch.dispatcher(ticket.job).db
         with translated(db):
             entries = await db.hgetall(ticket.key)
