@@ -29,7 +29,7 @@ _WELCOME = "welcome to BigDL web serving frontend\nwelcome to analytics zoo web 
 _SECURED = "model secured secrect and salt succeed to put in redis"
 _MAX_SECRET_BYTES = 64 << 10
 _ANY_METHOD = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
-_FORMATS: tuple[ResponseFormat, ...] = get_args(ResponseFormat)
+_FORMATS: tuple[str, ...] = get_args(ResponseFormat)
 
 
 def routes(front: FrontEnd) -> list[Route]:
@@ -40,7 +40,7 @@ def routes(front: FrontEnd) -> list[Route]:
     for name in _FORMATS:
         # For clients that can only be given an address: the path selects the format.
         made += [
-            Route(f"/{name}/predict", partial(api.predict, default=name), methods=["POST"]),
+            Route(f"/{name}/predict", partial(api.predict, default=cast("ResponseFormat", name)), methods=["POST"]),
             Route(f"/{name}", welcome, methods=_ANY_METHOD),
         ]
     return [

@@ -169,7 +169,9 @@ class V2Service:
     def _seconds(self, parameters: Mapping[str, Any], timeout: float | None) -> float:
         if parameters.get("sequence_id") not in (None, 0, ""):
             raise InvalidInput("the request has a sequence_id, but models keep no state between requests")
-        limits = [self._front.options.request_timeout / 1000, *([] if timeout is None else [timeout])]
+        limits = [self._front.options.request_timeout / 1000]
+        if timeout is not None:
+            limits.append(timeout)
         asked = parameters.get("timeout")
         if asked:
             if type(asked) is not int or asked < 0:
