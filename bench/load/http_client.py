@@ -40,20 +40,18 @@ def encode_request(url: str, body: bytes, headers: Mapping[str, str]) -> bytes:
 
 
 class _Connection(asyncio.Protocol):
+    transport: asyncio.Transport
+
     def __init__(self) -> None:
-        self._transport: asyncio.Transport | None = None
         self._parser = httptools.HttpResponseParser(self)
         self._answer: asyncio.Future[Response] | None = None
         self._parts: list[bytes] = []
         self._length: int | None = None
-        self.is_open = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport  # type: ignore[assignment]
-        self.is_open = True
+        self.transport = transport  # type: ignore[assignment]
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.is_open = False
         self._fail(ConnectionError(f"the server closed the connection ({exc or 'no error'})"))
 
     def data_received(self, data: bytes) -> None:
@@ -61,7 +59,7 @@ class _Connection(asyncio.Protocol):
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
             self._fail(ConnectionError(f"not HTTP: {error}"))
-            self.close()
+            self.transport.close()
 
     def on_message_begin(self) -> None:
         self._parts, self._length = [], None
@@ -75,16 +73,15 @@ class _Connection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         if not self._parser.should_keep_alive():
-            self.is_open = False
+            self.transport.close()
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(Response(self._parser.get_status_code(), b"".join(self._parts), self._length))
 
     async def ask(self, request: bytes, deadline: float) -> Response:
         """Send one request and wait for its answer until the deadline, a time of the event loop."""
-        assert self._transport is not None  # noqa: S101 - asyncio calls connection_made first
         loop = asyncio.get_running_loop()
         self._answer = loop.create_future()
-        self._transport.write(request)
+        self.transport.write(request)
         # A timer costs less than a task or a context manager per request, and Python 3.10 has no asyncio.timeout.
         timer = loop.call_at(deadline, self._fail, TimeoutError("no answer in time"))
         try:
@@ -95,11 +92,6 @@ class _Connection(asyncio.Protocol):
     def _fail(self, error: OSError) -> None:
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(error)
-
-    def close(self) -> None:
-        self.is_open = False
-        if self._transport is not None:
-            self._transport.close()
 
 
 class HttpClient:
@@ -135,21 +127,20 @@ class HttpClient:
                 return await connection.ask(request, deadline)
             except BaseException:
                 # The answer may still come, and must not be read as that of another request.
-                connection.close()
+                connection.transport.close()
                 raise
             finally:
-                if connection.is_open:
-                    self._idle.append(connection)
+                self._idle.append(connection)
 
     async def close(self) -> None:
         """Close all connections."""
         while self._idle:
-            self._idle.pop().close()
+            self._idle.pop().transport.close()
 
     async def _connection(self, timeout: float) -> _Connection:
         while self._idle:
             connection = self._idle.pop()
-            if connection.is_open:
+            if not connection.transport.is_closing():
                 return connection
         loop = asyncio.get_running_loop()
         opening = loop.create_task(loop.create_connection(_Connection, self._host, self._port, ssl=self._tls))
