@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import multiprocessing
 import threading
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
+from importlib import import_module
+from importlib.util import find_spec
 from multiprocessing.connection import Connection
 from typing import Any
+
+import numpy as np
 
 from cluster_serving.bench.load import payload
 from cluster_serving.bench.load.pipelined import pipelined
@@ -78,12 +81,7 @@ class Load:
 
 
 class Generators:
-    """The generator processes of a measurement, seen from their parent; use it in a `with` statement.
-
-    Attributes:
-        finished: Reports of the moments at which requests finished (`time.perf_counter`).
-        seconds: Reports of the latencies of the same requests.
-    """
+    """The generator processes of a measurement, seen from their parent; use it in a `with` statement."""
 
     def __init__(self, endpoint: Endpoint, loads: Sequence[Load], references: Sequence[Array]) -> None:
         context = multiprocessing.get_context("spawn")
@@ -95,8 +93,7 @@ class Generators:
             process.start()
             theirs.close()
             self._pairs.append((process, ours))
-        self.finished: list[Samples] = []
-        self.seconds: list[Samples] = []
+        self._samples: list[Samples] = [np.empty((2, 0))]
         self._sent = [0] * len(self._pairs)
         self._ends: dict[int, tuple[Tally, float]] = {}
 
@@ -125,6 +122,11 @@ class Generators:
         return sum(self._sent)
 
     @property
+    def samples(self) -> Samples:
+        """Moments at which requests finished (`time.perf_counter`), and their latencies in seconds: (2, n)."""
+        return np.hstack(self._samples)
+
+    @property
     def ended(self) -> bool:
         """True if all generator processes are done."""
         return len(self._ends) == len(self._pairs)
@@ -150,9 +152,8 @@ class Generators:
                 if kind == "end":
                     self._ends[index] = report
                 else:
-                    finished, seconds, self._sent[index] = report
-                    self.finished.append(finished)
-                    self.seconds.append(seconds)
+                    samples, self._sent[index] = report
+                    self._samples.append(samples)
 
     def finish(self) -> tuple[Tally, float]:
         """Stop sending, and wait for the requests in flight. Return the whole tally and the CPU seconds.
@@ -170,10 +171,8 @@ class Generators:
             time.sleep(0.02)
         if not self.ended:
             raise Stalled(f"a generator process did not stop within {self._stop_timeout:.0f} s")
-        tally = Tally()
-        for part, _ in self._ends.values():
-            tally.add(part)
-        return tally, sum(cpu for _, cpu in self._ends.values())
+        tallies, cpu_seconds = zip(*self._ends.values(), strict=True)
+        return sum(tallies, Tally()), sum(cpu_seconds)
 
 
 def run(endpoint: Endpoint, load: Load, references: Sequence[Array], connection: Connection) -> None:
@@ -182,10 +181,7 @@ def run(endpoint: Endpoint, load: Load, references: Sequence[Array], connection:
     It sends `("ready", None)`, waits for any message, and generates load until another message comes. Meanwhile it
     sends `("samples", …)` (see `Recorder.take`) repeatedly, and at the end `("end", (tally, CPU seconds))`.
     """
-    checker = Checker(references)
-    recorder = Recorder(
-        len(endpoint.records), load.requests, checker if checker.is_possible else None, max(1, load.check_every)
-    )
+    recorder = Recorder(len(endpoint.records), load.requests, Checker(references), load.check_every)
     connection.send(("ready", None))
     connection.recv()
     cpu_before = time.process_time()
@@ -215,11 +211,11 @@ def _generate(endpoint: Endpoint, load: Load, recorder: Recorder) -> None:
         pipelined(endpoint, load.concurrency, recorder)
     elif is_sync and load.mode == "closed":
         _closed_sync(endpoint, load.concurrency, recorder)
-    elif load.mode == "open":
-        _run_async(lambda: _open(endpoint, load, recorder))
     else:
         # With asyncio, `concurrency` callers and a pipeline of `concurrency` requests are the same.
-        _run_async(lambda: _closed(endpoint, load.concurrency, recorder))
+        load_of_mode = _open if load.mode == "open" else _closed
+        event_loop = import_module("uvloop" if find_spec("uvloop") else "asyncio")
+        event_loop.run(load_of_mode(endpoint, load, recorder))
 
 
 def _closed_sync(endpoint: Endpoint, callers: int, recorder: Recorder) -> None:
@@ -241,19 +237,17 @@ def _closed_sync(endpoint: Endpoint, callers: int, recorder: Recorder) -> None:
             done.result()
 
 
-async def _closed(endpoint: Endpoint, callers: int, recorder: Recorder) -> None:
-    target = open_target(endpoint)
+async def _closed(endpoint: Endpoint, load: Load, recorder: Recorder) -> None:
+    async with aclosing(open_target(endpoint)) as target:
 
-    async def call() -> None:
-        while (taken := recorder.send()) is not None:
-            await _ask(target, recorder, *taken, time.perf_counter())
+        async def call() -> None:
+            while (taken := recorder.send()) is not None:
+                await _ask(target, recorder, *taken, time.perf_counter())
 
-    await asyncio.gather(*(call() for _ in range(callers)))
-    await target.close()
+        await asyncio.gather(*(call() for _ in range(load.concurrency)))
 
 
 async def _open(endpoint: Endpoint, load: Load, recorder: Recorder) -> None:
-    target = open_target(endpoint)
     begin = time.perf_counter()
     tasks: set[asyncio.Task[None]] = set()
     errors: list[BaseException] = []
@@ -263,22 +257,22 @@ async def _open(endpoint: Endpoint, load: Load, recorder: Recorder) -> None:
         if error := task.exception():
             errors.append(error)
 
-    for due in poisson_arrivals(load.rate, load.seed):
-        # The latency of a request that leaves late counts from when it was due. Otherwise a slow server would be asked
-        # less, and would look good.
-        while recorder.wants_more and (pause := begin + due - time.perf_counter()) > 0:
-            await asyncio.sleep(min(pause, REPORT_EVERY))
-        if errors or (taken := recorder.send()) is None:
-            break
-        task = asyncio.create_task(_ask(target, recorder, *taken, begin + due))
-        tasks.add(task)
-        task.add_done_callback(ended)
-        if taken[1] == 0:
-            # A generator that is late never pauses; this lets it read answers.
-            await asyncio.sleep(0)
-    if tasks and not errors:
-        await asyncio.wait(tasks)
-    await target.close()
+    async with aclosing(open_target(endpoint)) as target:
+        for due in poisson_arrivals(load.rate, load.seed):
+            # The latency of a request that leaves late counts from when it was due. Otherwise a slow server would be
+            # asked less, and would look good.
+            while recorder.wants_more and (pause := begin + due - time.perf_counter()) > 0:
+                await asyncio.sleep(min(pause, REPORT_EVERY))
+            if errors or (taken := recorder.send()) is None:
+                break
+            task = asyncio.create_task(_ask(target, recorder, *taken, begin + due))
+            tasks.add(task)
+            task.add_done_callback(ended)
+            if taken[1] == 0:
+                # A generator that is late never pauses; this lets it read answers.
+                await asyncio.sleep(0)
+        if tasks and not errors:
+            await asyncio.wait(tasks)
     if errors:
         raise errors[0]
 
@@ -291,12 +285,3 @@ async def _ask(target: Target, recorder: Recorder, name: Any, variant: int, star
         recorder.lost(name)
     except Failed as error:
         recorder.failed(name, str(error))
-
-
-def _run_async(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    if importlib.util.find_spec("uvloop"):
-        import uvloop
-
-        uvloop.run(main())
-    else:
-        asyncio.run(main())

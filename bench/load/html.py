@@ -69,6 +69,6 @@ def _plain(value: object) -> str:
 def _table(results: Sequence[Result]) -> str:
     rows = ""
     for result in results:
-        bad = ' class="bad"' if result.errors or result.lost or result.wrong else ""
+        bad = ' class="bad"' if result.tally.errors or result.tally.lost or result.tally.wrong else ""
         rows += f"<tr{bad}>{''.join(f'<td>{escape(cell)}</td>' for cell in cells(result))}</tr>"
     return f"<table><tr>{''.join(f'<th>{head}</th>' for head in HEADS)}</tr>{rows}</table>"

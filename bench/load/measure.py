@@ -1,9 +1,11 @@
 """One measurement: generator processes, warm-up, windows until the rate is stable, and costs."""
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,7 @@ from cluster_serving.protocol.inputs import Array
 from cluster_serving.protocol.stats import JobStats
 
 _BINS = 30
+_GENERATOR = "load generator"
 
 
 @dataclass(frozen=True)
@@ -65,104 +68,83 @@ def measure(plan: Plan, report: Callable[[str], None] = lambda _: None, right: S
 
 
 class _Measurement:
-    """Windows of a measurement, and snapshots at their borders."""
+    """Windows of a measurement, and what was seen at their borders."""
 
     def __init__(self, plan: Plan, generators: Generators) -> None:
         self._plan = plan
         self._generators = generators
-        self._processes = Processes({**plan.roles, "load generator": generators.pids})
-        self._borders: list[Snapshot] = []
-        self._sent: list[int] = []
+        self._processes = Processes({**plan.roles, _GENERATOR: generators.pids})
+        # Snapshot, requests sent so far, and totals of the job, at each border.
+        self._borders: list[tuple[Snapshot, int, JobStats | None]] = []
         self._rates: list[float] = []
-        self._peaks: dict[str, int] = {}
-        self._job_stats: list[JobStats | None] = []
-        self._stable = False
 
     def run(self, report: Callable[[str], None]) -> None:
         """Warm up, then take windows until the rate is stable; or, with a number of requests, until they are done."""
-        self._generators.go()
-        if self._plan.load.requests is not None:
+        plan, generators = self._plan, self._generators
+        if plan.load.requests is not None:
             self._border()
-            while not self._generators.ended:
-                self._wait(time.perf_counter() + 0.1)
+            generators.go()
+            self._wait(math.inf)
             self._border()
             return
-        self._wait(time.perf_counter() + self._plan.warm_up)
-        self._border()
-        while len(self._rates) < self._plan.most_windows and not self._generators.ended:
-            self._wait(self._borders[-1].time + self._plan.window)
-            self._border()
+        generators.go()
+        self._wait(time.perf_counter() + plan.warm_up)
+        begin = self._border()
+        while len(self._rates) < plan.most_windows and not is_stable(self._rates) and not generators.ended:
+            self._wait(begin.time + plan.window)
+            end = self._border()
             # The newest reports have not arrived yet; the last window is counted again at the end.
-            self._rates.append(_rate(_joined(self._generators.finished), *self._borders[-2:]))
+            self._rates.append(_rate(generators.samples[0], begin, end))
             report(f"window {len(self._rates)}: {self._rates[-1]:,.0f} requests/s")
-            self._stable = is_stable(self._rates)
-            if self._stable:
-                break
+            begin = end
 
     def result(self, tally: Tally, generator_cpu: float, can_check: bool) -> Result:
-        """Return the result of the last three windows if the rate is stable, else of all windows."""
-        plan, finished, latencies = self._plan, _joined(self._generators.finished), _joined(self._generators.seconds)
-        keep = STABLE_WINDOWS + 1 if self._stable else len(self._borders)
-        borders, sent, stats = self._borders[-keep:], self._sent[-keep:], self._job_stats[-keep:]
-        begin, end = borders[0].time, borders[-1].time
-        if plan.load.requests is not None:
-            end = float(finished.max()) if finished.size else end
-            offered = tally.sent / (end - begin)
-        else:
-            offered = (sent[-1] - sent[0]) / (end - begin)
-        chosen = (finished >= begin) & (finished <= end)
-        count = int(chosen.sum())
-        seconds = end - begin
-        cpu, share = cost(borders[0], borders[-1], count)
-        if plan.load.requests is not None and count:
+        """Return the result of the last windows if the rate is stable, else of all windows."""
+        plan, (finished, latencies) = self._plan, self._generators.samples
+        stable, limited = is_stable(self._rates), plan.load.requests is not None
+        snapshots, sent, stats = zip(*self._borders, strict=True)
+        start = -STABLE_WINDOWS - 1 if stable else 0
+        first, last = snapshots[start], snapshots[-1]
+        begin, end, sent_meanwhile = first.time, last.time, sent[-1] - sent[start]
+        if limited:
+            end, sent_meanwhile = finished.max() if finished.size else end, tally.sent
             # The generator processes have ended; their own count of CPU time stands for the snapshot.
-            cpu["load generator"] = round(generator_cpu / count * 1000, 4)
-            share["load generator"] = round(generator_cpu / seconds, 4) if seconds > 0 else 0.0
+            last = replace(last, cpu={**last.cpu, _GENERATOR: first.cpu[_GENERATOR] + generator_cpu})
+        chosen = (finished >= begin) & (finished <= end)
+        count, seconds = int(chosen.sum()), float(end - begin)
+        cpu, share = cost(first, last, count)
         return Result(
             mode=plan.load.mode,
             client=plan.load.client if plan.endpoint.kind == "redis" else "http",
             concurrency=plan.load.concurrency,
             generators=len(self._generators.pids),
-            offered=round(plan.load.rate if plan.load.mode == "open" else offered, 2),
-            sent_rate=round(offered, 2),
-            achieved=round(count / seconds, 2) if seconds > 0 else 0.0,
+            offered=round(plan.load.rate if plan.load.mode == "open" else sent_meanwhile / seconds, 2),
+            sent_rate=round(sent_meanwhile / seconds, 2),
+            achieved=round(count / seconds, 2),
             seconds=round(seconds, 3),
-            stable=self._stable if plan.load.requests is None else None,
-            windows=[round(_rate(finished, a, b), 2) for a, b in zip(self._borders, self._borders[1:], strict=False)],
+            stable=None if limited else stable,
+            windows=[round(_rate(finished, *borders), 2) for borders in pairwise(snapshots)],
             latency_ms=Latency.of(latencies[chosen]),
             histogram=_histogram(latencies[chosen]),
-            sent=tally.sent,
-            answered=tally.answered,
-            errors=dict(tally.errors),
-            lost=tally.lost,
-            repeated=tally.repeated,
-            checked=tally.checked,
-            wrong=tally.wrong,
+            tally=tally,
             can_check=can_check,
             cpu_seconds_per_1000=cpu,
             cpu_share=share,
             generator_cpu_seconds=round(generator_cpu, 3),
-            peak_memory_mb={role: round(peak / 2**20, 1) for role, peak in self._peaks.items()},
-            job=job_work(stats[0], stats[-1]),
+            peak_memory_mb={role: round(max(s.memory[role] for s in snapshots) / 2**20, 1) for role in first.memory},
+            job=job_work(stats[start], stats[-1]),
         )
 
-    def _border(self) -> None:
+    def _border(self) -> Snapshot:
         self._generators.receive()
-        snapshot = self._processes.snapshot()
-        self._borders.append(snapshot)
-        self._sent.append(self._generators.sent)
-        for role, memory in snapshot.memory.items():
-            self._peaks[role] = max(self._peaks.get(role, 0), memory)
-        self._job_stats.append(self._plan.job_stats())
+        job_stats, snapshot = self._plan.job_stats(), self._processes.snapshot()
+        self._borders.append((snapshot, self._generators.sent, job_stats))
+        return snapshot
 
     def _wait(self, until: float) -> None:
         while (remaining := until - time.perf_counter()) > 0 and not self._generators.ended:
             time.sleep(min(0.1, remaining))
             self._generators.receive()
-
-
-def _joined(parts: Sequence[Samples]) -> Samples:
-    return np.concatenate(parts) if parts else np.empty(0)
 
 
 def _rate(finished: Samples, begin: Snapshot, end: Snapshot) -> float:

@@ -3,8 +3,9 @@
 import json
 import os
 import platform
-from collections.abc import Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
@@ -25,28 +26,25 @@ PACKAGES = ("cluster-serving", "apache-flink", "openvino", "numpy", "redis", "py
 def machine() -> dict[str, Any]:
     """Return facts about the machine and the installed packages."""
     return {
-        "cpu": cpu_model(),
+        "cpu": _cpu_model(),
         "cores": len(os.sched_getaffinity(0)),
         "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
-        "packages": {name: installed for name in PACKAGES if (installed := _version(name))},
+        "packages": {name: package.version for name in PACKAGES for package in distributions(name=name)},
         "load_average": [round(load, 2) for load in os.getloadavg()],
     }
 
 
-def cpu_model() -> str:
+def _cpu_model() -> str:
     """Return the name of the processor, as the kernel gives it."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text("utf8").splitlines()
-    except OSError:
-        return platform.processor()
+    lines = Path("/proc/cpuinfo").read_text("utf8").splitlines()
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
 def cells(result: Result) -> list[str]:
     """Return the cells of a result in the columns `HEADS`."""
-    latency = result.latency_ms
+    latency, tally = result.latency_ms, result.tally
     return [
         result.mode,
         result.client,
@@ -54,28 +52,24 @@ def cells(result: Result) -> list[str]:
         f"{result.offered:,.1f}",
         f"{result.achieved:,.1f}",
         *(f"{ms:,.2f}" for ms in (latency.p50, latency.p95, latency.p99, latency.max)),
-        str(sum(result.errors.values())),
-        str(result.lost),
-        f"{result.wrong} of {result.checked}" if result.can_check else "unknown",
+        str(tally.errors.total()),
+        str(tally.lost),
+        f"{tally.wrong} of {tally.checked}" if result.can_check else "unknown",
         {True: "yes", False: "no", None: ""}[result.stable],
     ]
 
 
 def table(results: Sequence[Result]) -> RenderableType:
     """Return the results as a table for the terminal."""
-    rates = Table(*HEADS, box=None, header_style="bold")
-    for result in results:
-        rates.add_row(*cells(result))
     roles = sorted({role for result in results for role in result.cpu_seconds_per_1000})
-    costs = Table("CPU s per 1,000 (peak MiB)", *roles, box=None, header_style="bold")
-    for result in results:
-        costs.add_row(label(result), *(_cost(result, role) for role in roles))
-    parts: list[RenderableType] = [rates, "", costs]
-    errors = {code: count for result in results for code, count in result.errors.items()}
-    if errors:
+    costs = ([label(result), *(_cost(result, role) for role in roles)] for result in results)
+    parts: list[RenderableType] = [_table(HEADS, map(cells, results)), ""]
+    parts.append(_table(["CPU s per 1,000 (peak MiB)", *roles], costs))
+    if errors := sum((result.tally.errors for result in results), Counter[str]()):
         parts += ["", f"Errors: {', '.join(f'{code} ({count})' for code, count in errors.items())}"]
-    if any(result.job for result in results):
-        parts += ["", _job_table(results)]
+    if jobs := [(label(result), result.job) for result in results if result.job]:
+        heads = ("inside the job, per batch", "batches", "queue wait ms", "inference ms", "write ms", "size")
+        parts += ["", _table((*heads, "sizes up to"), (_job_cells(name, job) for name, job in jobs))]
     return Group(*parts)
 
 
@@ -97,21 +91,14 @@ def _cost(result: Result, role: str) -> str:
     return f"{result.cpu_seconds_per_1000[role]:.3f} ({result.peak_memory_mb.get(role, 0):,.0f})"
 
 
-def _job_table(results: Sequence[Result]) -> Table:
-    shown = Table(
-        "inside the job, per batch", "batches", "queue wait ms", "inference ms", "write ms", "size", "sizes up to",
-        box=None, header_style="bold",
-    )  # fmt: skip
-    for result in results:
-        if job := result.job:
-            sizes = ", ".join(f"{bound}: {count}" for bound, count in job["batchSizes"].items())
-            times = (f"{job[name]:,.2f}" for name in ("queueWaitMs", "inferenceMs", "writeMs"))
-            shown.add_row(label(result), f"{job['batches']:,}", *times, f"{job['batchSize']:,.1f}", sizes)
-    return shown
+def _job_cells(name: str, job: Mapping[str, Any]) -> list[str]:
+    times = (f"{job[time]:,.2f}" for time in ("queueWaitMs", "inferenceMs", "writeMs"))
+    sizes = ", ".join(f"{bound}: {count}" for bound, count in job["batchSizes"].items())
+    return [name, f"{job['batches']:,}", *times, f"{job['batchSize']:,.1f}", sizes]
 
 
-def _version(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    table = Table(*heads, box=None, header_style="bold")
+    for row in rows:
+        table.add_row(*row)
+    return table

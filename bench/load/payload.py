@@ -3,7 +3,7 @@
 import base64
 import json
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,15 +17,6 @@ Record = Mapping[str, Value]
 
 VARIANTS = 8
 """Number of different requests of a measurement; an answer to another request is then noticed."""
-
-_V2_NAMES = {
-    "bool": "BOOL",
-    "float16": "FP16",
-    "float32": "FP32",
-    "float64": "FP64",
-    **{f"{sign}int{bits}": f"{sign.upper()}INT{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
-}
-_V2_DTYPES = {code: name for name, code in _V2_NAMES.items()}
 
 
 def random_records(
@@ -82,14 +73,18 @@ def size(record: Record) -> int:
     return sum(len(value.data) if isinstance(value, Image) else value.nbytes for value in record.values())
 
 
-def predict_body(record: Record) -> bytes:
-    """Return the body of the original's `POST /predict`; images are base64 text."""
-    return json.dumps({"instances": [{name: _plain(value) for name, value in record.items()}]}).encode()
-
-
-def rows_body(record: Record) -> bytes:
-    """Return a body like that of `predict_body`, for servers whose models have one input without a name."""
-    return json.dumps({"instances": [_plain(value) for value in record.values()]}).encode()
+def encode(kind: str, record: Record) -> tuple[bytes, dict[str, str]]:
+    """Return body and headers of an HTTP request; `target.Endpoint` has the kinds."""
+    if kind == "raw":
+        return raw_body(record), {"Content-Type": "application/octet-stream"}
+    if kind == "v2":
+        return v2_body(record)
+    if kind == "v2-json":
+        return v2_json_body(record), {}
+    values = {name: _plain(value) for name, value in record.items()}
+    # The models of servers that take rows have one input without a name.
+    instances = [values] if kind == "predict" else list(values.values())
+    return json.dumps({"instances": instances}).encode(), {}
 
 
 def raw_body(record: Record) -> bytes:
@@ -102,12 +97,8 @@ def v2_body(record: Record) -> tuple[bytes, dict[str, str]]:
     """Return body and headers of a KServe v2 request with a batch dimension of 1 and binary tensors both ways."""
     inputs, tail = [], b""
     for name, value in record.items():
-        if isinstance(value, Image):
-            # Triton expects a dimension beside the batch's.
-            raw, code, shape = struct.pack("<I", len(value.data)) + value.data, "BYTES", [1, 1]
-        else:
-            raw, code, shape = value.tobytes(), _V2_NAMES[value.dtype.name], [1, *value.shape]
-        inputs.append({"name": name, "shape": shape, "datatype": code, "parameters": {"binary_data_size": len(raw)}})
+        raw = struct.pack("<I", len(value.data)) + value.data if isinstance(value, Image) else value.tobytes()
+        inputs.append({**_v2_input(name, value), "parameters": {"binary_data_size": len(raw)}})
         tail += raw
     head = json.dumps({"inputs": inputs, "parameters": {"binary_data_output": True}}).encode()
     return head + tail, {"Content-Type": "application/octet-stream", V2_LENGTH: str(len(head))}
@@ -115,15 +106,19 @@ def v2_body(record: Record) -> tuple[bytes, dict[str, str]]:
 
 def v2_json_body(record: Record) -> bytes:
     """Return the body of a KServe v2 request in JSON, with a batch dimension of 1; images are base64 text."""
-    inputs: list[dict[str, object]] = []
+    inputs = []
     for name, value in record.items():
-        if isinstance(value, Image):
-            text = base64.b64encode(value.data).decode()
-            inputs.append({"name": name, "shape": [1, 1], "datatype": "BYTES", "data": [text]})
-        else:
-            shape, code = [1, *value.shape], _V2_NAMES[value.dtype.name]
-            inputs.append({"name": name, "shape": shape, "datatype": code, "data": value.ravel().tolist()})
+        data = [_base64(value)] if isinstance(value, Image) else value.ravel().tolist()
+        inputs.append({**_v2_input(name, value), "data": data})
     return json.dumps({"inputs": inputs}).encode()
+
+
+def _v2_input(name: str, value: Value) -> dict[str, object]:
+    if isinstance(value, Image):
+        # Triton expects a dimension beside the batch's.
+        return {"name": name, "datatype": "BYTES", "shape": [1, 1]}
+    datatype = value.dtype.name.upper().replace("FLOAT", "FP")
+    return {"name": name, "datatype": datatype, "shape": [1, *value.shape]}
 
 
 def read_v2(body: bytes, head_length: int | None) -> Array:
@@ -140,7 +135,7 @@ def read_v2(body: bytes, head_length: int | None) -> Array:
         if output["datatype"] == "BYTES":
             parts.append(numbers(_texts(raw)))
         else:
-            parts.append(np.frombuffer(raw, _V2_DTYPES[output["datatype"]]).astype("f8"))
+            parts.append(np.frombuffer(raw, output["datatype"].lower().replace("fp", "float")).astype("f8"))
     return np.concatenate(parts) if parts else np.empty(0)
 
 
@@ -161,35 +156,32 @@ def read_predictions(body: bytes) -> Array:
 
 def numbers(value: object) -> Array:
     """Return every number in nested lists, dicts, arrays and JSON texts, in order, as float64 (n,)."""
-    collected: list[float] = []
-    _collect(value, collected)
-    return np.asarray(collected, "f8")
+    return np.fromiter(_numbers(value), "f8")
 
 
-def _collect(value: object, collected: list[float]) -> None:
+def _numbers(value: object) -> Iterator[float]:
     if isinstance(value, np.ndarray):
         if value.dtype.kind in "biuf":
-            collected.extend(value.astype("f8").ravel().tolist())
+            yield from value.ravel().tolist()
     elif isinstance(value, str):
         text = value.removeprefix("{value=").removesuffix("}") if value.startswith("{value=") else value
         try:
             parsed = json.loads(text.replace("][", "],["))
         except ValueError:
             # A class of KServe is "value:index" or "value:index:label".
-            parsed = text.split(":")[:2] if ":" in text else text
+            parsed = text.split(":")[:2] if ":" in text else None
         if not isinstance(parsed, str):
-            _collect(parsed, collected)
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            _collect(item, collected)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            _collect(item, collected)
+            yield from _numbers(parsed)
+    elif isinstance(value, Mapping | list | tuple):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from _numbers(item)
     elif isinstance(value, int | float | np.number):
-        collected.append(float(value))
+        yield float(value)
 
 
 def _plain(value: Value) -> object:
-    if isinstance(value, Image):
-        return {"b64": base64.b64encode(value.data).decode()}
-    return value.tolist()
+    return {"b64": _base64(value)} if isinstance(value, Image) else value.tolist()
+
+
+def _base64(image: Image) -> str:
+    return base64.b64encode(image.data).decode()

@@ -3,6 +3,7 @@
 The commands that queue requests are encoded once. A client in any language can do the same with docs/protocol.md.
 """
 
+import itertools
 import time
 import uuid
 from collections.abc import Sequence
@@ -24,31 +25,27 @@ _PIPELINE = 128
 
 def pipelined(endpoint: Endpoint, depth: int, recorder: Recorder) -> None:
     """Keep `depth` requests in flight until the recorder wants no more, then wait for the rest."""
-    client = connect("", 0, endpoint.url, endpoint.job)
-    channel = new_channel(endpoint.job)
-    with client.pubsub() as pubsub:  # type: ignore[no-untyped-call]
-        pubsub.subscribe(channel)
-        pubsub.get_message(timeout=5)
-        _Pipeline(endpoint, depth, recorder, client, pubsub, channel).run()
-    client.close()
+    with connect("", 0, endpoint.url, endpoint.job) as client, client.pubsub() as pubsub:
+        _Pipeline(endpoint, depth, recorder, client, pubsub).run()
 
 
 class _Pipeline:
     # redis-py does not type what it reads.
-    def __init__(
-        self, endpoint: Endpoint, depth: int, recorder: Recorder, client: Any, pubsub: Any, channel: str
-    ) -> None:
+    def __init__(self, endpoint: Endpoint, depth: int, recorder: Recorder, client: Any, pubsub: Any) -> None:
         self._endpoint = endpoint
         self._depth = depth
         self._recorder = recorder
         self._client = client
         self._pubsub = pubsub
+        channel = new_channel(endpoint.job)
+        pubsub.subscribe(channel)
+        pubsub.get_message(timeout=5)
         self._connection = _Connection(client)
         self._commands = [self._command(record, channel) for record in endpoint.records]
-        self._prefix = uuid.uuid4().hex.encode()
+        prefix = uuid.uuid4().hex.encode()
+        self._uris = (b"%s%d" % (prefix, number) for number in itertools.count())
         self._open: dict[bytes, tuple[float, int]] = {}
         self._answered: list[str] = []
-        self._number = 0
 
     def run(self) -> None:
         last_reply = time.perf_counter()
@@ -84,8 +81,7 @@ class _Pipeline:
             started = time.perf_counter()
             commands = self._deletions()
             for _ in range(min(_PIPELINE, self._depth - len(self._open))):
-                uri = b"%s%d" % (self._prefix, self._number)
-                self._number += 1
+                uri = next(self._uris)
                 if (taken := self._recorder.send(uri)) is None:
                     break
                 self._open[uri] = started, taken[1]

@@ -52,26 +52,26 @@ class Recorder:
     Args:
         variants: Number of different requests, which are sent in turn.
         limit: Requests to send; None: until `stop`.
-        checker: Compares the answers; None checks nothing.
+        checker: Compares the answers, if that is possible.
         check_every: One answer in so many is checked.
     """
 
-    def __init__(self, variants: int, limit: int | None, checker: Checker | None, check_every: int) -> None:
+    def __init__(self, variants: int, limit: int | None, checker: Checker, check_every: int) -> None:
         self.tally = Tally()
         self._variants = variants
         self._limit = limit
         self._checker = checker
         self._check_every = check_every
+        self._open: set[Hashable] = set()
         self._finished: list[float] = []
         self._seconds: list[float] = []
         self._lock = threading.Lock()
-        self._next = 0
         self._stopped = False
 
     @property
     def wants_more(self) -> bool:
         """True if another request is to be sent."""
-        return not self._stopped and (self._limit is None or self._next < self._limit)
+        return not self._stopped and (self._limit is None or self.tally.sent < self._limit)
 
     def stop(self) -> None:
         """Send no more requests; those in flight are waited for."""
@@ -82,10 +82,10 @@ class Recorder:
         with self._lock:
             if not self.wants_more:
                 return None
-            index = self._next
-            self._next += 1
+            index = self.tally.sent
             name = index if name is None else name
-            self.tally.send(name)
+            self.tally.sent += 1
+            self._open.add(name)
             return name, index % self._variants
 
     def answered(self, name: Hashable, started: float, variant: int, read: Callable[[], Array]) -> None:
@@ -94,10 +94,8 @@ class Recorder:
         `read` returns the numbers of the answer, or raises `Failed`. It is called only if the answer is to be checked.
         """
         now = time.perf_counter()
-        with self._lock:
-            is_checked = self.tally.answered % self._check_every == 0
         right = None
-        if is_checked and self._checker is not None:
+        if self._checker.is_possible and self.tally.answered % self._check_every == 0:
             try:
                 right = self._checker.is_right(variant, read())
             except Failed as error:
@@ -106,25 +104,31 @@ class Recorder:
             except Exception:
                 right = False
         with self._lock:
-            if self.tally.answer(name):
-                self._finished.append(now)
-                self._seconds.append(now - started)
-                if right is not None:
-                    self.tally.check(right)
+            if name not in self._open:
+                self.tally.repeated += 1
+                return
+            self._open.remove(name)
+            self.tally.answered += 1
+            self._finished.append(now)
+            self._seconds.append(now - started)
+            if right is not None:
+                self.tally.checked += 1
+                self.tally.wrong += not right
 
     def failed(self, name: Hashable, code: str) -> None:
-        """Record an error."""
+        """Record an error that came instead of a result."""
         with self._lock:
-            self.tally.fail(name, code)
+            self._open.discard(name)
+            self.tally.errors[code] += 1
 
     def lost(self, name: Hashable) -> None:
-        """Record that no answer came."""
+        """Record that the sender has stopped waiting for an answer."""
         with self._lock:
-            self.tally.lose(name)
+            self._open.discard(name)
 
-    def take(self) -> tuple[Samples, Samples, int]:
-        """Return the finish times and latencies in seconds since the last call, and the number of requests sent."""
+    def take(self) -> tuple[Samples, int]:
+        """Return finish times and latencies in seconds since the last call (2, n), and the number of requests sent."""
         with self._lock:
-            finished, seconds, sent = self._finished, self._seconds, self.tally.sent
+            samples, sent = [self._finished, self._seconds], self.tally.sent
             self._finished, self._seconds = [], []
-        return np.asarray(finished, "f8"), np.asarray(seconds, "f8"), sent
+        return np.asarray(samples, "f8"), sent

@@ -7,6 +7,7 @@ from typing import Any
 
 from cluster_serving.bench.load.processes import Snapshot
 from cluster_serving.bench.load.stats import Latency
+from cluster_serving.bench.load.tally import Tally
 from cluster_serving.protocol.stats import BATCH_SIZES, JobStats
 
 
@@ -27,13 +28,7 @@ class Result:
         windows: Rate of each window after the warm-up.
         latency_ms: Latencies of the answered requests.
         histogram: Distribution of the same latencies.
-        sent: Requests in all, warm-up included, as in the counts below.
-        answered: Requests with a result.
-        errors: Code → requests that were answered with it.
-        lost: Requests without an answer.
-        repeated: Answers without an open request.
-        checked: Answers that were compared with their reference.
-        wrong: Answers that were not right.
+        tally: Account of all requests, warm-up included.
         can_check: True if the answers to different requests differ; otherwise a check says nothing.
         cpu_seconds_per_1000: Role → CPU seconds per 1,000 answers; a cluster-wide role counts idle work too.
         cpu_share: Role → CPU seconds per second: 1 is one core.
@@ -54,13 +49,7 @@ class Result:
     windows: list[float]
     latency_ms: Latency
     histogram: Mapping[str, Any]
-    sent: int
-    answered: int
-    errors: Mapping[str, int]
-    lost: int
-    repeated: int
-    checked: int
-    wrong: int
+    tally: Tally
     can_check: bool
     cpu_seconds_per_1000: Mapping[str, float]
     cpu_share: Mapping[str, float]
@@ -69,8 +58,9 @@ class Result:
     job: Mapping[str, Any] | None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the result for JSON, where None stands for NaN."""
-        raw = asdict(self)
+        """Return the result for JSON: the counts of the tally stand beside the rest, and None stands for NaN."""
+        raw = asdict(self) | vars(self.tally) | {"lost": self.tally.lost}
+        del raw["tally"]
         raw["latency_ms"] = {name: None if math.isnan(ms) else ms for name, ms in raw["latency_ms"].items()}
         return raw
 
@@ -78,9 +68,9 @@ class Result:
 def cost(before: Snapshot, after: Snapshot, answers: int) -> tuple[dict[str, float], dict[str, float]]:
     """Return CPU seconds per 1,000 answers, and cores used, by role; roles without a process are left out."""
     seconds = after.time - before.time
-    used = {role: after.cpu[role] - before.cpu.get(role, 0.0) for role in after.cpu if before.memory.get(role)}
+    used = {role: cpu - before.cpu[role] for role, cpu in after.cpu.items() if before.memory[role]}
     per_thousand = {role: round(cpu / answers * 1000, 4) for role, cpu in used.items()} if answers else {}
-    return per_thousand, {role: round(cpu / seconds, 4) for role, cpu in used.items()} if seconds > 0 else {}
+    return per_thousand, {role: round(cpu / seconds, 4) for role, cpu in used.items()}
 
 
 def job_work(before: JobStats | None, after: JobStats | None) -> dict[str, Any] | None:

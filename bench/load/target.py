@@ -1,6 +1,7 @@
 """The ways of asking: a job through Redis, or a server through HTTP."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -58,16 +59,11 @@ class Target(Protocol):
     def read(self, answer: Any) -> Array:
         """Return all numbers of an answer, flat."""
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """Disconnect."""
 
 
-def open_target(endpoint: Endpoint) -> Target:
-    """Return a target that connects at its first request; call it in the event loop."""
-    return RedisTarget(endpoint) if endpoint.kind == "redis" else HttpTarget(endpoint)
-
-
-class RedisTarget:
+class _RedisTarget:
     """A job through the native client; asyncio applications use `Dispatcher` to have many requests in flight."""
 
     def __init__(self, endpoint: Endpoint) -> None:
@@ -75,7 +71,6 @@ class RedisTarget:
         self._dispatcher = Dispatcher(connect_async(url=endpoint.url))
 
     async def ask(self, variant: int) -> Fields:
-        """See `Target`."""
         endpoint = self._endpoint
         try:
             return await self._dispatcher.request(endpoint.job, endpoint.records[variant], endpoint.timeout)
@@ -85,11 +80,9 @@ class RedisTarget:
             raise Failed(error.code) from None
 
     def read(self, answer: Fields) -> Array:
-        """See `Target`."""
         return read_result(answer)
 
-    async def close(self) -> None:
-        """See `Target`."""
+    async def aclose(self) -> None:
         await self._dispatcher.close()
 
 
@@ -105,17 +98,19 @@ def read_result(fields: Fields) -> Array:
         raise Failed(error.code) from None
 
 
-class HttpTarget:
+class _HttpTarget:
     """A job through a front end, or another server."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._timeout = endpoint.timeout
         self._kind = endpoint.kind
         self._client = HttpClient(endpoint.url)
-        self._requests = [encode_request(endpoint.url, *_body(endpoint, record)) for record in endpoint.records]
+        self._requests = []
+        for record in endpoint.records:
+            body, headers = payload.encode(endpoint.kind, record)
+            self._requests.append(encode_request(endpoint.url, body, {**endpoint.headers, **headers}))
 
     async def ask(self, variant: int) -> Response:
-        """See `Target`."""
         try:
             response = await self._client.ask(self._requests[variant], self._timeout)
         except OSError as error:
@@ -125,27 +120,19 @@ class HttpTarget:
         return response
 
     def read(self, answer: Response) -> Array:
-        """See `Target`."""
         if self._kind.startswith("v2"):
             return payload.read_v2(answer.body, answer.v2_length)
         if self._kind == "predict":
             return payload.read_predictions(answer.body)
         return payload.numbers(answer.body.decode())
 
-    async def close(self) -> None:
-        """See `Target`."""
+    async def aclose(self) -> None:
         await self._client.close()
 
 
-def _body(endpoint: Endpoint, record: Record) -> tuple[bytes, dict[str, str]]:
-    headers = dict(endpoint.headers)
-    if endpoint.kind == "v2":
-        body, v2_headers = payload.v2_body(record)
-        return body, headers | v2_headers
-    if endpoint.kind == "raw":
-        return payload.raw_body(record), {"Content-Type": "application/octet-stream"} | headers
-    encoders = {"predict": payload.predict_body, "rows": payload.rows_body, "v2-json": payload.v2_json_body}
-    return encoders[endpoint.kind](record), headers
+def open_target(endpoint: Endpoint) -> Target:
+    """Return a target that connects at its first request; call it in the event loop."""
+    return _RedisTarget(endpoint) if endpoint.kind == "redis" else _HttpTarget(endpoint)
 
 
 async def references(endpoint: Endpoint) -> list[Array]:
@@ -155,8 +142,5 @@ async def references(endpoint: Endpoint) -> list[Array]:
         Failed: If one is answered with an error.
         Lost: If one is not answered in time.
     """
-    target = open_target(endpoint)
-    try:
+    async with aclosing(open_target(endpoint)) as target:
         return [target.read(await target.ask(variant)) for variant in range(len(endpoint.records))]
-    finally:
-        await target.close()

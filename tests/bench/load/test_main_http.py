@@ -52,7 +52,14 @@ def test_the_job_that_is_named_is_asked(address, tmp_path, arguments):
     done, document = bench(address, tmp_path, "--job", "b", *arguments)
     assert done.returncode == 0, done.stderr
     (result,) = document["results"]
-    assert (result["sent"], result["answered"], result["errors"]) == (16, 16, {})
+    assert (result["sent"], result["answered"], result["errors"], result["lost"]) == (16, 16, {}, 0)
+    assert sum(result["histogram"]["counts"]) == 16
+
+
+def test_an_option_of_few_values_names_them(address, tmp_path):
+    done, _ = bench(address, tmp_path, "--protocol", "v3")
+    assert done.returncode == 2
+    assert "--protocol" in done.stderr and "predict" in done.stderr
 
 
 def test_a_job_that_the_front_end_does_not_have_is_an_error(address, tmp_path):

@@ -50,5 +50,5 @@ def test_synthetic_images_are_jpegs_of_a_photographs_size():
     assert isinstance(record["image"], Image)
     assert record["image"].data.startswith(b"\xff\xd8")
     assert 10_000 < payload.size(record) < 40_000
-    (instance,) = json.loads(payload.predict_body(record))["instances"]
+    (instance,) = json.loads(payload.encode("predict", record)[0])["instances"]
     assert set(instance["image"]) == {"b64"}

@@ -14,6 +14,7 @@ def test_json_has_no_nan():
     nothing = replace(RESULT, latency_ms=Latency.of(np.empty(0)))
     document = json.loads(output.to_json([nothing], {"job": "j"}))
     assert document["results"][0]["latency_ms"]["p50"] is None
+    assert document["results"][0]["errors"] == {"QUEUE_FULL": 3}
     assert document["machine"]["cores"] >= 1
 
 

@@ -1,39 +1,51 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cluster_serving.bench.load.recorder import Checker, Recorder
 from cluster_serving.bench.load.tally import Tally
 
 
+def recorder():
+    return Recorder(1, None, Checker([]), 1)
+
+
+def answer(recorder, name):
+    recorder.answered(name, 0.0, 0, lambda: None)
+
+
 def test_what_is_not_answered_is_lost():
-    tally = Tally()
+    requests = recorder()
     for uri in "abcd":
-        tally.send(uri)
-    tally.answer("a")
-    tally.fail("b", "QUEUE_FULL")
-    tally.lose("c")
+        requests.send(uri)
+    answer(requests, "a")
+    requests.failed("b", "QUEUE_FULL")
+    requests.lost("c")
+    tally = requests.tally
     assert (tally.sent, tally.answered, tally.errors.total(), tally.lost) == (4, 1, 1, 2)
 
 
 def test_a_second_answer_counts_neither_twice_nor_for_another_request():
-    tally = Tally()
-    tally.send("a")
-    assert tally.answer("a")
-    assert not tally.answer("a")
-    assert not tally.answer("never sent")
+    requests = recorder()
+    requests.send("a")
+    for name in ("a", "a", "never sent"):
+        answer(requests, name)
+    tally = requests.tally
     assert (tally.answered, tally.repeated, tally.lost) == (1, 2, 0)
+    assert requests.take()[0].shape == (2, 1)
 
 
-@given(st.lists(st.sampled_from(["answer", "fail", "lose", "nothing"])))
+@given(st.lists(st.sampled_from(["answered", "failed", "lost", "nothing"])))
 def test_every_request_is_answered_failed_or_lost(ends):
-    tallies = [Tally(), Tally()]
+    recorders = [recorder(), recorder()]
     for number, end in enumerate(ends):
-        tally = tallies[number % 2]
-        tally.send(number)
-        if end == "fail":
-            tally.fail(number, "INTERNAL")
-        elif end != "nothing":
-            getattr(tally, end)(number)
-    total = Tally()
-    for tally in tallies:
-        total.add(tally)
-    assert total.sent == total.answered + total.errors.total() + total.lost == len(ends)
+        requests = recorders[number % 2]
+        requests.send(number)
+        if end == "answered":
+            answer(requests, number)
+        elif end == "failed":
+            requests.failed(number, "INTERNAL")
+        elif end == "lost":
+            requests.lost(number)
+    total = sum((requests.tally for requests in recorders), Tally())
+    assert (total.sent, total.answered) == (len(ends), ends.count("answered"))
+    assert (total.errors.total(), total.lost) == (ends.count("failed"), ends.count("lost") + ends.count("nothing"))
