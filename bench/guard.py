@@ -3,8 +3,6 @@
 It measures Cluster Serving against the bare loop and against plain FastAPI, with images and 8 in flight. The ratios are
 printed and appended to a file of history. The command fails if requests are lost or wrong, or nothing was measured; it
 does not fail because of a ratio, which noise may change.
-
-Usage: python -m cluster_serving.bench.guard [HISTORY]
 """
 
 import json
@@ -12,12 +10,14 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from cluster_serving.bench.load import payload
 from cluster_serving.bench.load.generator import Load
 from cluster_serving.bench.load.output import machine
-from cluster_serving.bench.suite import models, peers
+from cluster_serving.bench.suite import models, peers, rows
 from cluster_serving.bench.suite.session import Measurement, Session, Settings, middle
 from cluster_serving.bench.suite.stack import Stack
 
@@ -41,31 +41,22 @@ def problems(measured: Measurement) -> list[str]:
 def guard() -> Measurement:
     """Measure both ratios."""
     settings = Settings(rounds=_ROUNDS, warm_up=1.0, window=1.0, most_windows=4)
-    session = Session(settings, _FOLDER, _FOLDER / "guard.json", print)
+    session = Session(settings, _FOLDER, _FOLDER / "guard.json", print, environments=Path(sys.executable).parent)
     model = models.ensure(_FOLDER / "models", "mobilenet")
     work = peers.Work("jpeg", model, payload.image_records("x", "synthetic"), session.cores, 1)
-    logs = _FOLDER / "logs"
-    right = peers.bare_answers(work, logs)
-    load = Load("closed", "async", 8)
-    with Stack() as stack, stack.running("guard", model, threadPerModel=session.cores, postProcessing="topN(1)"):
-
-        def bare() -> Measurement:
-            with stack.frozen():
-                return peers.bare_rate(work, logs, 3, 1)
-
-        def fastapi() -> Measurement:
-            here = Path(sys.executable).parent
-            with peers.serving("fastapi", work, here, logs, print) as (endpoint, pid), stack.frozen():
-                return session.measure(endpoint, load, {"fastapi": [pid]}, right)
-
+    right = peers.bare_answers(work, _FOLDER / "logs")
+    with Stack() as stack:
+        stack.start("guard", model, threadPerModel=session.cores, postProcessing="topN(1)")
         # The references are its own single answers: in bfloat16 a network of fixed sizes rounds differently.
+        load = Load("closed", "async", rows.IN_FLIGHT)
         ours = partial(session.measure, stack.endpoint("guard", work.records), load, stack.roles())
+        bare = partial(rows.bare, session, stack, work, 1)
+        fastapi = partial(rows.peer, session, stack, "fastapi", work, rows.IN_FLIGHT, right)
         return session.compare(ours, {"bare loop": bare, "plain FastAPI": fastapi})
 
 
-def main() -> None:
+def main(history: Annotated[Path, typer.Argument()] = Path("bench/history.jsonl")) -> None:
     """Measure, print and append to the history."""
-    history = Path(sys.argv[1] if len(sys.argv) > 1 else "bench/history.jsonl")
     measured = guard()
     ratios = {name: other.get("ratio") for name, other in measured["others"].items()}
     line: dict[str, Any] = {
@@ -82,8 +73,8 @@ def main() -> None:
             print(f"ours to {name}: {ratio['median']:.3f} ({ratio['low']:.3f} to {ratio['high']:.3f})")
     if lines := problems(measured):
         print("\n".join(lines))
-        sys.exit(1)
+        raise typer.Exit(1)
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

@@ -1,18 +1,18 @@
-"""Tables and pictures of docs/benchmarks.md, made from the results of `make bench`.
-
-Usage: python -m cluster_serving.bench.report [RESULTS [DOCUMENT]]
-"""
+"""Tables and pictures of docs/benchmarks.md, made from the results of `make bench`."""
 
 import json
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from cluster_serving.bench.load import charts
 from cluster_serving.bench.suite.session import middle
 
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
+
+_CURVES = {"requests": "requests", "bytes": "bytes per request", "clients": "clients"}
 
 
 def write(results: Mapping[str, Any], document: Path) -> list[Path]:
@@ -67,15 +67,16 @@ def draw(rows: Mapping[str, Any]) -> dict[str, str]:
     for name, row in measured.items():
         title, section = _SECTIONS[name]
         if section is _compared:
-            pictures[name] = charts.bars(title, _rates(row), "requests per second")
+            servers = {"Cluster Serving": {"runs": row["ours"]}, **row["others"]}
+            rates = {server: middle(m["runs"], "rate") for server, m in servers.items() if "runs" in m}
+            pictures[name] = charts.bars(title, rates, "requests per second")
     if "scaling" in measured:
-        rates = [(float(p["slots"]), p["result"]["rate"]) for p in measured["scaling"]["points"]]
-        (first_slots, first_rate), *_ = rates
-        linear = [(slots, first_rate / first_slots * slots) for slots, _ in rates]
-        series = {"measured": rates, "linear": linear}
+        points = [(float(p["slots"]), p["result"]["rate"]) for p in measured["scaling"]["points"]]
+        (first_slots, first_rate), *_ = points
+        series = {"measured": points, "linear": [(slots, first_rate / first_slots * slots) for slots, _ in points]}
         pictures["scaling"] = charts.lines(_SECTIONS["scaling"][0], series, "task slots", "requests/s", "xy")
     if "costs" in measured:
-        for name, label in {"requests": "requests", "bytes": "bytes per request", "clients": "clients"}.items():
+        for name, label in _CURVES.items():
             points = measured["costs"][name]
             series = {
                 role: [(p["x"], p["result"]["cpu_seconds_per_1000"].get(role, 0.0)) for p in points]
@@ -92,33 +93,29 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _rates(row: Mapping[str, Any]) -> dict[str, float]:
-    rates = {"Cluster Serving": middle(row["ours"], "rate")}
-    return rates | {name: middle(other["runs"], "rate") for name, other in row["others"].items() if "runs" in other}
-
-
 def _compared(row: Mapping[str, Any]) -> str:
-    ours = row["ours"]
-    layouts = row.get("layouts", {})
-    lines = [["**Cluster Serving**", layouts.get("ours", ""), f"{middle(ours, 'rate'):,.1f}", "", *_quality(ours)]]
-    for name, other in row["others"].items():
-        if "runs" not in other:
-            lines.append([name, layouts.get(name, ""), f"failed: {_line(other['failed'])}", "", "", "", ""])
-            continue
-        ratio = other["ratio"]
-        spread = _spread(ratio) if ratio else ""
-        rate = f"{middle(other['runs'], 'rate'):,.1f}"
-        lines.append([name, layouts.get(name, ""), rate, spread, *_quality(other["runs"])])
-    for name, layout in layouts.items():
-        if str(layout).startswith("failed"):
-            lines.append([name, "", _line(layout), "", "", "", ""])
+    ours, layouts = row["ours"], row.get("layouts", {})
+    lines = [_server("**Cluster Serving**", layouts.get("ours", ""), {"runs": ours})]
+    lines += [_server(name, layouts.get(name, ""), other) for name, other in row["others"].items()]
+    lines += [
+        _server(name, "", {"failed": layout.removeprefix("failed: ")})
+        for name, layout in layouts.items()
+        if layout.startswith("failed")
+    ]
     heads = ["", "copies x threads", "answers/s", "ours to theirs (spread)", "p50 ms", "p99 ms", "lost, wrong"]
     share = middle(ours, "cpu_share", "load generator")
     return f"{table(heads, lines)}\nThe load generator used {share:.2f} of a core of the same machine.\n"
 
 
-def _spread(ratio: Mapping[str, float]) -> str:
-    return f"{ratio['median']:.2f} ({ratio['low']:.2f} to {ratio['high']:.2f})"
+def _server(name: str, layout: str, measured: Mapping[str, Any]) -> list[str]:
+    if "runs" not in measured:
+        return [name, layout, f"failed: {_line(measured['failed'])}", "", "", "", ""]
+    runs = measured["runs"]
+    return [name, layout, f"{middle(runs, 'rate'):,.1f}", _spread(measured.get("ratio")), *_quality(runs)]
+
+
+def _spread(ratio: Mapping[str, float] | None) -> str:
+    return "" if ratio is None else f"{ratio['median']:.2f} ({ratio['low']:.2f} to {ratio['high']:.2f})"
 
 
 def _roles(points: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -162,7 +159,7 @@ def _start(row: Mapping[str, Any]) -> str:
 
 def _costs(row: Mapping[str, Any]) -> str:
     parts = []
-    for name, label in {"requests": "requests", "bytes": "bytes each", "clients": "clients"}.items():
+    for name, label in _CURVES.items():
         roles = _roles(row[name])
         lines = []
         for point in row[name]:
@@ -194,13 +191,14 @@ _SECTIONS: dict[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = {
 """Row → title of its section, and function that writes the section."""
 
 
-def main() -> None:
-    """Write the document."""
-    results = Path(sys.argv[1] if len(sys.argv) > 1 else ".bench/results.json")
-    document = Path(sys.argv[2] if len(sys.argv) > 2 else "docs/benchmarks.md")
+def main(
+    results: Annotated[Path, typer.Argument()] = Path(".bench/results.json"),
+    document: Annotated[Path, typer.Argument()] = Path("docs/benchmarks.md"),
+) -> None:
+    """Write the tables and pictures of a document."""
     pictures = write(json.loads(results.read_text("utf8")), document)
     print(f"Wrote {document} and {len(pictures)} pictures")
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

@@ -34,7 +34,7 @@ def run(
             raise typer.BadParameter(f"unknown: {', '.join(sorted(unknown))}; expected {', '.join(known)}")
     settings = Settings.quick(chosen) if quick else Settings(peers=chosen)
     results = file or folder / ("results-quick.json" if quick else "results.json")
-    session = Session(settings, folder, results, _console.print)
+    session = Session(settings, folder, results, _console.print, folder / "venvs")
     for name in wanted:
         if again:
             session.rows.pop(name, None)

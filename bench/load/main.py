@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Literal, TypeVar
 from urllib.parse import quote
 
 import httpx
@@ -18,7 +18,7 @@ from cluster_serving.bench.load import output, payload
 from cluster_serving.bench.load.generator import Load, Stalled
 from cluster_serving.bench.load.measure import Plan, measure
 from cluster_serving.bench.load.payload import Record
-from cluster_serving.bench.load.processes import listener, listeners, taskmanager_ports
+from cluster_serving.bench.load.processes import roles
 from cluster_serving.bench.load.result import Result
 from cluster_serving.bench.load.target import Endpoint, Failed, Lost, references
 from cluster_serving.protocol.connection import connect, open_redis, translated
@@ -42,7 +42,8 @@ def bench(
         str, typer.Option(help="Measure through the HTTP front end at this address, such as http://localhost:10020.")
     ] = "",
     protocol: Annotated[
-        str, typer.Option(help="Over HTTP: predict (the original's JSON) or v2 (KServe, binary tensors).")
+        Literal["predict", "v2"],
+        typer.Option(help="Over HTTP: predict (the original's JSON) or v2 (KServe, binary tensors)."),
     ] = "predict",
     header: Annotated[list[str] | None, typer.Option(help="HTTP header, such as 'Authorization: Bearer ...'.")] = None,
     flink_url: Annotated[str, typer.Option(help="Flink's REST address, to measure its processes.")] = "",
@@ -52,13 +53,13 @@ def bench(
     npy: Annotated[Path | None, typer.Option(help="A .npy file: one request per row of its first axis.")] = None,
     name: Annotated[str, typer.Option(help="Name of the input; default: the model's first.")] = "",
     mode: Annotated[
-        str,
+        Literal["closed", "open", "pipelined"],
         typer.Option(
             help="closed: each caller waits for its answer; open: --rate at random times; pipelined: as fast as "
             "possible with --concurrency in flight."
         ),
     ] = "closed",
-    client: Annotated[str, typer.Option(help="Native client: sync or async.")] = "async",
+    client: Annotated[Literal["sync", "async"], typer.Option(help="Native client: sync or async.")] = "async",
     concurrency: Annotated[
         str, typer.Option(help="Requests in flight: one number, or several that are run in turn.")
     ] = "1",
@@ -78,9 +79,6 @@ def bench(
     html_file: Annotated[Path | None, typer.Option("--html", help="Write a report with charts to this file.")] = None,
 ) -> None:
     """Measure a running job: throughput, latency, lost and wrong answers, CPU and memory."""
-    _one_of("--mode", mode, ("closed", "open", "pipelined"))
-    _one_of("--client", client, ("sync", "async"))
-    _one_of("--protocol", protocol, ("predict", "v2"))
     if html_file:
         # matplotlib takes half a second, which the generator processes would take as well.
         from cluster_serving.bench.load import html
@@ -93,16 +91,12 @@ def bench(
         path = f"/models/{quote(job)}/predict" if protocol == "predict" else f"/v2/models/{quote(job)}/infer"
         headers = dict(_header(text) for text in header or [])
         endpoint = Endpoint(protocol, http_url.rstrip("/") + path, job, records, timeout, headers)
-    roles: dict[str, list[int]] = {"Redis": listener(redis_url)}
+    by_role, job_stats = roles(redis_url, flink_url, http_url), partial(_job_stats, redis_url, job)
     results: list[Result] = []
-    if flink_url:
-        roles |= {"JobManager": listener(flink_url), "TaskManager": listeners(taskmanager_ports(flink_url))}
-    if http_url:
-        roles["front end"] = listener(http_url)
     right = asyncio.run(references(endpoint))
     for in_flight, per_second in levels:
         load = Load(mode, client, in_flight, per_second, requests, check_every=check_every)
-        plan = Plan(endpoint, load, processes, warm_up, window, windows, roles, partial(_job_stats, redis_url, job))
+        plan = Plan(endpoint, load, processes, warm_up, window, windows, by_role, job_stats)
         with _out.status("") as status:
             results.append(measure(plan, lambda text: status.update(f"[dim]{text}"), right))
     facts = {"job": job, "through": endpoint.kind, "url": _shown(endpoint.url), "bytes": payload.size(records[0])}
@@ -112,7 +106,7 @@ def bench(
         json_file.write_text(output.to_json(results, facts), "utf8")
     if html_file:
         html_file.write_text(html.page(results, facts), "utf8")
-    if any(result.lost or result.wrong for result in results) or not all(result.answered for result in results):
+    if any(result.tally.lost or result.tally.wrong or not result.tally.answered for result in results):
         raise typer.Exit(1)
 
 
@@ -133,11 +127,6 @@ def _numbers(option: str, text: str, kind: type[N]) -> list[N]:
         whole = "whole " if kind is int else ""
         raise typer.BadParameter(f"{option} is {text!r}; expected positive {whole}numbers separated by commas")
     return numbers
-
-
-def _one_of(option: str, value: str, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise typer.BadParameter(f"{option} is {value!r}; expected {', '.join(allowed)}")
 
 
 def _header(text: str) -> tuple[str, str]:

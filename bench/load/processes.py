@@ -1,7 +1,7 @@
 """CPU time and memory of the processes on this machine that take part; they are found by the ports they listen on."""
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -50,50 +50,50 @@ class Processes:
         return Snapshot(time.perf_counter(), cpu, memory)
 
 
-def listener(url: str) -> list[int]:
-    """Return the process that listens at an address; none on another machine, or if it is another user's process."""
+def roles(redis_url: str, flink_url: str, http_url: str) -> dict[str, list[int]]:
+    """Return the processes that listen at these addresses, by role; an empty address has no role.
+
+    A role has no process if that runs on another machine, or belongs to another user.
+
+    Raises:
+        httpx.HTTPError: If Flink does not answer.
+    """
+    listening = {"Redis": _local_port(redis_url)}
+    if flink_url:
+        listening |= {"JobManager": _local_port(flink_url), "TaskManager": _taskmanager_ports(flink_url)}
+    if http_url:
+        listening["front end"] = _local_port(http_url)
+    return {role: _listeners(ports) for role, ports in listening.items()}
+
+
+def _local_port(url: str) -> list[int]:
+    """Return the port of an address on this machine, else none."""
     parts = urlsplit(url if "//" in url else f"//{url}")
-    if (parts.hostname or "") not in _LOCAL or parts.port is None:
-        return []
-    return listeners([parts.port])
+    return [parts.port] if (parts.hostname or "") in _LOCAL and parts.port is not None else []
 
 
-def listeners(ports: Iterable[int]) -> list[int]:
-    """Return the processes that listen on ports of this machine."""
-    wanted = set(ports)
+def _taskmanager_ports(url: str) -> list[int]:
+    """Return the ports that the TaskManagers of a Flink cluster listen on; `url` is that of Flink's REST API."""
+    address = url if "://" in url else f"http://{url}"
+    response = httpx.get(f"{address}/taskmanagers", timeout=_FLINK_TIMEOUT_S, trust_env=False).raise_for_status()
+    # Such as pekko.tcp://flink@localhost:41871/user/rpc/taskmanager_0
+    return [urlsplit(manager["path"]).port or 0 for manager in response.json()["taskmanagers"]]
+
+
+def _listeners(ports: Sequence[int]) -> list[int]:
     pids = set()
-    for process in psutil.process_iter():
+    for process in psutil.process_iter() if ports else ():
         with suppress(psutil.Error, OSError):
             for connection in process.net_connections(kind="tcp"):
-                if connection.status == psutil.CONN_LISTEN and connection.laddr.port in wanted:
+                if connection.status == psutil.CONN_LISTEN and connection.laddr.port in ports:
                     pids.add(process.pid)
     # Children inherit the socket; they count with their parent.
     return [pid for pid in sorted(pids) if not pids & {parent.pid for parent in psutil.Process(pid).parents()}]
 
 
-def taskmanager_ports(url: str) -> list[int]:
-    """Return the ports that the TaskManagers of a Flink cluster listen on; `url` is that of Flink's REST API.
-
-    Raises:
-        httpx.HTTPError: If Flink does not answer.
-    """
-    address = url if "://" in url else f"http://{url}"
-    response = httpx.get(f"{address}/taskmanagers", timeout=_FLINK_TIMEOUT_S, trust_env=False).raise_for_status()
-    # Such as pekko.tcp://flink@localhost:41871/user/rpc/taskmanager_0
-    paths = [manager["path"] for manager in response.json()["taskmanagers"]]
-    return [int(path.partition("@")[2].partition("/")[0].rpartition(":")[2]) for path in paths]
-
-
-def suspend(pids: Iterable[int]) -> None:
-    """Stop processes and their descendants until `resume`: they use no CPU meanwhile."""
-    for process in _with_children(_existing(pids)):
-        process.suspend()
-
-
-def resume(pids: Iterable[int]) -> None:
-    """Continue processes and their descendants that `suspend` stopped."""
-    for process in _with_children(_existing(pids)):
-        process.resume()
+def tree(pids: Iterable[int]) -> list[psutil.Process]:
+    """Return the processes that exist, and their descendants."""
+    return _with_children(_existing(pids))
 
 
 def _existing(pids: Iterable[int]) -> list[psutil.Process]:

@@ -39,10 +39,7 @@ class Latency:
 def is_stable(rates: Sequence[float]) -> bool:
     """Return True if the rates of the last three windows are within 10 % of their mean, and none is zero."""
     last = rates[-STABLE_WINDOWS:]
-    if len(last) < STABLE_WINDOWS or min(last) <= 0:
-        return False
-    mean = sum(last) / STABLE_WINDOWS
-    return all(abs(rate - mean) <= 0.1 * mean for rate in last)
+    return len(last) == STABLE_WINDOWS and min(last) > 0 and bool(np.allclose(last, np.mean(last), rtol=0.1, atol=0))
 
 
 def poisson_arrivals(rate: float, seed: int) -> Iterator[float]:
@@ -55,19 +52,13 @@ def poisson_arrivals(rate: float, seed: int) -> Iterator[float]:
             yield now
 
 
-@dataclass(frozen=True, slots=True)
-class Ratio:
-    """Ratio of two servers that were measured in turns: median, smallest and largest ratio of the rounds."""
+def ratio(ours: Sequence[float], theirs: Sequence[float]) -> dict[str, float] | None:
+    """Return the ratio of two servers that were measured in turns: `median`, `low` and `high` of the `rounds`.
 
-    median: float
-    low: float
-    high: float
-    rounds: int
-
-    @classmethod
-    def of(cls, ours: Sequence[float], theirs: Sequence[float]) -> Ratio | None:
-        """Pair the rounds of both, in order. Return None if there is no round in which both were measured."""
-        ratios = [a / b for a, b in zip(ours, theirs, strict=False) if a > 0 and b > 0]
-        if not ratios:
-            return None
-        return cls(round(median(ratios), 4), round(min(ratios), 4), round(max(ratios), 4), len(ratios))
+    The rounds of both are paired in order. Without a round in which both were measured, there is no ratio.
+    """
+    ratios = [a / b for a, b in zip(ours, theirs, strict=True) if a > 0 and b > 0]
+    if not ratios:
+        return None
+    low, high = round(min(ratios), 4), round(max(ratios), 4)
+    return {"median": round(median(ratios), 4), "low": low, "high": high, "rounds": len(ratios)}

@@ -32,8 +32,8 @@ WORKERS = int(os.environ.get("BENCH_WORKERS", "1"))
 THREADS = int(os.environ.get("BENCH_THREADS", "1"))
 SINGLE = os.environ.get("BENCH_SINGLE") == "1"
 PRECISION = os.environ.get("BENCH_PRECISION", "")
-BATCH = int(os.environ.get("BENCH_BATCH", "32"))
-WAIT_MS = float(os.environ.get("BENCH_WAIT_MS", "5"))
+BATCH = 32
+WAIT_MS = 5
 SHAPE = {"jpeg": (224, 224, 3), "tensor": (224, 224, 3), "vector": (64,)}[KIND]
 
 

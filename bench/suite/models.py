@@ -25,6 +25,7 @@ def ensure(folder: Path, name: str) -> Path:
 
 def save_mlp(folder: Path) -> None:
     """Save a model `x` float32 [?, 64] → `y` float32 [?, 10] with two hidden layers of 64."""
+    from openvino import Model
     from openvino import opset13 as ops
 
     random = np.random.default_rng(0)
@@ -33,16 +34,17 @@ def save_mlp(folder: Path) -> None:
         matrix = random.normal(0, 64**-0.5, (64, width)).astype(np.float32)
         value = ops.matmul(value, ops.constant(matrix), False, False)
         value = ops.relu(value) if width == 64 else value
-    _save_ir(folder, x, value)
+    _save(folder, Model([value], [x], "bench"))
 
 
 def save_noop(folder: Path) -> None:
     """Save a model `x` float32 [?, ?] → `y` float32 [?, 1], the first number of `x`; it costs next to nothing."""
+    from openvino import Model
     from openvino import opset13 as ops
 
     x = ops.parameter([-1, -1], np.float32, name="x")
     zero, one = ops.constant(np.array([0])), ops.constant(np.array([1]))
-    _save_ir(folder, x, ops.slice(x, zero, one, one, ops.constant(np.array([1]))))
+    _save(folder, Model([ops.slice(x, zero, one, one, one)], [x], "bench"))
 
 
 def save_mobilenet(folder: Path) -> None:
@@ -70,11 +72,7 @@ def save_mobilenet(folder: Path) -> None:
     model = keras.Model(x, base(keras.layers.Rescaling(1 / 127.5, offset=-1)(x)))
     exported = folder.parent / "mobilenet-keras"
     model.export(str(exported), verbose=False)
-    network = openvino.convert_model(str(exported))
-    network.inputs[0].get_tensor().set_names({"x"})
-    network.outputs[0].get_tensor().set_names({"y"})
-    folder.mkdir(parents=True, exist_ok=True)
-    openvino.save_model(network, folder / "model.xml", compress_to_fp16=False)
+    _save(folder, openvino.convert_model(str(exported)))
 
 
 def save_sleep(folder: Path) -> None:
@@ -93,13 +91,14 @@ def save_sleep(folder: Path) -> None:
     tf.saved_model.save(module, str(folder), signatures=module.function)
 
 
-def _save_ir(folder: Path, x: Any, y: Any) -> None:
+def _save(folder: Path, network: Any) -> None:
+    """Save an OpenVINO network as IR, with an input `x` and an output `y`."""
     import openvino
 
-    x.output(0).set_names({"x"})
-    y.output(0).set_names({"y"})
+    network.input().get_tensor().set_names({"x"})
+    network.output().get_tensor().set_names({"y"})
     folder.mkdir(parents=True, exist_ok=True)
-    openvino.save_model(openvino.Model([y], [x], "bench"), folder / "model.xml", compress_to_fp16=False)
+    openvino.save_model(network, folder / "model.xml", compress_to_fp16=False)
 
 
 def main(folder: Path, name: str) -> None:

@@ -18,10 +18,11 @@ import numpy as np
 
 from cluster_serving.bench.load.payload import Record, raw_body
 from cluster_serving.bench.load.target import Endpoint, Failed, Lost, references
-from cluster_serving.bench.suite.stack import Unavailable, free_port, stop_tree, wait_for_port
+from cluster_serving.bench.suite.stack import Unavailable, free_port, program
 from cluster_serving.protocol.inputs import Array
 
 SOURCES = Path("bench/peers")
+_ANSWER_TIMEOUT = 45
 
 
 @dataclass(frozen=True)
@@ -44,8 +45,6 @@ class Peer:
     environment: dict[str, str] = field(default_factory=dict)
 
 
-_V2 = {"jpeg": "v2", "tensor": "v2", "vector": "v2"}
-
 PEERS = {
     "fastapi": Peer(),
     "mosec": Peer(("python", "server.py", "--port", "{port}", "--address", "127.0.0.1"), path="/inference"),
@@ -64,7 +63,7 @@ PEERS = {
     ),
     "triton": Peer(
         path="/v2/models/bench/infer",
-        kinds=_V2,
+        kinds={"jpeg": "v2", "tensor": "v2", "vector": "v2"},
         # Triton embeds Python, and must load the library of this Python, not the system's.
         environment={"PYTRITON_HOME": "{folder}", "LD_LIBRARY_PATH": sysconfig.get_config_var("LIBDIR") or ""},
     ),
@@ -174,31 +173,23 @@ def serving(
     log = folder / f"{name}.log"
     with log.open("wb") as output:
         for command in peer.prepare:
-            done = subprocess.run(
-                _filled(binaries, command, fill), cwd=home, env=environment, stdout=output, stderr=output
-            )
+            filled = _filled(binaries, command, fill)
+            done = subprocess.run(filled, cwd=home, env=environment, stdout=output, stderr=output, check=False)
             if done.returncode:
                 raise Unavailable(f"{command[0]} ended with {done.returncode}; see {log}")
-        process = subprocess.Popen(
-            _filled(binaries, peer.command, fill), cwd=home, env=environment, stdout=output, stderr=output,
-            start_new_session=True,
-        )  # fmt: skip
-    try:
-        wait_for_port(port, process, log)
+    with program(_filled(binaries, peer.command, fill), port, log, cwd=home, env=environment) as process:
         endpoint = Endpoint(peer.kinds[work.kind], f"http://127.0.0.1:{port}{peer.path}", "", work.records)
         _wait_for_answers(endpoint, process, log)
         yield endpoint, process.pid
-    finally:
-        stop_tree(process)
 
 
 def _filled(binaries: Path, command: Sequence[str], fill: dict[str, str]) -> list[str]:
-    program, *arguments = (part.format(**fill) for part in command)
-    return [str(binaries / program), *arguments]
+    executable, *arguments = (part.format(**fill) for part in command)
+    return [str(binaries / executable), *arguments]
 
 
-def _wait_for_answers(endpoint: Endpoint, process: subprocess.Popen[bytes], log: Path, timeout: float = 45) -> None:
-    deadline, problem = time.monotonic() + timeout, "no answer"
+def _wait_for_answers(endpoint: Endpoint, process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline, problem = time.monotonic() + _ANSWER_TIMEOUT, "no answer"
     while time.monotonic() < deadline and process.poll() is None:
         try:
             asyncio.run(references(endpoint))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial, reduce
+from operator import getitem
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -15,7 +17,7 @@ from cluster_serving.bench.load.generator import Load
 from cluster_serving.bench.load.measure import Plan, measure
 from cluster_serving.bench.load.output import machine
 from cluster_serving.bench.load.result import Result
-from cluster_serving.bench.load.stats import Ratio
+from cluster_serving.bench.load.stats import ratio
 from cluster_serving.bench.load.target import Endpoint
 from cluster_serving.bench.suite.stack import Unavailable
 from cluster_serving.protocol.inputs import Array
@@ -25,6 +27,9 @@ Report = Callable[[str], None]
 
 Measurement = dict[str, Any]
 """`rate` (answers per second), and further results; see `brief`."""
+
+Run = Callable[[], Measurement]
+"""Measures once."""
 
 
 @dataclass(frozen=True)
@@ -68,13 +73,14 @@ class Settings:
 class Session:
     """The results so far, by row. They are read from `file`, which is written after every row.
 
-    Models, environments and logs go to `folder`.
+    Models and logs go to `folder`. `environments` is that of the peers; see `peers.serving`.
     """
 
     settings: Settings
     folder: Path
     file: Path
     report: Report
+    environments: Path = Path(".bench/venvs")
     rows: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -94,7 +100,7 @@ class Session:
         if name in self.rows and set(self.settings.peers) <= set(self.rows[name].get("peers", ())):
             self.report(f"{name}: done already")
             return
-        self.report(f"{name}: {(row.__doc__ or '').splitlines()[0]}")
+        self.report(f"Measuring {name}")
         started, loads = time.perf_counter(), os.getloadavg()
         try:
             result = row(self)
@@ -130,7 +136,7 @@ class Session:
         plan = Plan(endpoint, load, processes, s.warm_up, s.window, s.most_windows, roles or {})
         return brief(measure(plan, right=right))
 
-    def compare(self, ours: Callable[[], Measurement], others: Mapping[str, Callable[[], Measurement]]) -> Measurement:
+    def compare(self, ours: Run, others: Mapping[str, Run]) -> Measurement:
         """Measure in turns: ours, other, ours, other and so on, then the same with the next other.
 
         Returns:
@@ -152,12 +158,41 @@ class Session:
                 results[name] = {"failed": str(error)}
             all_ours += [a for a, _ in pairs]
             if pairs:
-                ratio = Ratio.of([a["rate"] for a, _ in pairs], [b["rate"] for _, b in pairs])
-                runs = {"ours": [a["rate"] for a, _ in pairs], "runs": [b for _, b in pairs]}
-                results[name] = results.get(name, {}) | runs | {"ratio": asdict(ratio) if ratio else None}
-        if not all_ours:
-            all_ours.append(ours())
-        return {"ours": all_ours, "others": results}
+                our_rates, runs = [a["rate"] for a, _ in pairs], [b for _, b in pairs]
+                rates = ratio(our_rates, [b["rate"] for b in runs])
+                results[name] = results.get(name, {}) | {"ours": our_rates, "runs": runs, "ratio": rates}
+        return {"ours": all_ours or [ours()], "others": results}
+
+    def compare_best(
+        self, layouts: Iterable[str], serve: Callable[[str], object], ours: Run, tries: Mapping[str, Mapping[str, Run]]
+    ) -> Measurement:
+        """Compare the job in its fastest layout with the fastest candidate of each other server.
+
+        Returns:
+            As `compare`; and `layouts`: name → fastest candidate, or the error of a server that does not start.
+        """
+
+        def candidate(layout: str) -> Measurement:
+            serve(layout)
+            return ours()
+
+        names = {"ours": self._best({layout: partial(candidate, layout) for layout in layouts})}
+        serve(names["ours"])
+        others = {}
+        for name, candidates in tries.items():
+            try:
+                names[name] = self._best(candidates)
+                others[name] = candidates[names[name]]
+            except Unavailable as error:
+                self.report(f"  {name}: {error}")
+                names[name] = f"failed: {error}"
+        return self.compare(ours, others) | {"layouts": names}
+
+    def _best(self, candidates: Mapping[str, Run]) -> str:
+        """Measure each candidate once, and return the name of the fastest."""
+        rates = {name: candidate()["rate"] for name, candidate in candidates.items()}
+        self.report("  " + ", ".join(f"{name}: {rate:,.1f}/s" for name, rate in rates.items()))
+        return max(rates, key=rates.__getitem__)
 
 
 def brief(result: Result) -> Measurement:
@@ -168,35 +203,7 @@ def brief(result: Result) -> Measurement:
     return {"rate": raw.pop("achieved")} | raw
 
 
-def best(candidates: Mapping[str, Callable[[], Measurement]], report: Report) -> str:
-    """Measure each candidate once, and return the name of the fastest."""
-    rates = {name: candidate()["rate"] for name, candidate in candidates.items()}
-    report("  " + ", ".join(f"{name}: {rate:,.1f}/s" for name, rate in rates.items()))
-    return max(rates, key=lambda name: rates[name])
-
-
-def best_peers(
-    tries: Mapping[str, Mapping[str, Callable[[], Measurement]]], report: Report
-) -> tuple[dict[str, Callable[[], Measurement]], dict[str, str]]:
-    """Return the fastest candidate of each peer, and its name, or the error of a peer that does not start."""
-    chosen, names = {}, {}
-    for peer, candidates in tries.items():
-        try:
-            names[peer] = best(candidates, report)
-        except Unavailable as error:
-            report(f"  {peer}: {error}")
-            names[peer] = f"failed: {error}"
-            continue
-        chosen[peer] = candidates[names[peer]]
-    return chosen, names
-
-
 def middle(runs: Sequence[Mapping[str, Any]], *path: str) -> float:
     """Return the median over runs of the number at these keys."""
-    values = []
-    for run in runs:
-        value: Any = run
-        for key in path:
-            value = value[key]
-        values.append(float(value))
-    return median(values)
+    values: list[Any] = [reduce(getitem, path, run) for run in runs]
+    return float(median(values))

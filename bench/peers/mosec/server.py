@@ -23,5 +23,5 @@ class Model(Worker):
 
 if __name__ == "__main__":
     server = Server()
-    server.append_worker(Model, num=engine.WORKERS, max_batch_size=engine.BATCH, max_wait_time=int(engine.WAIT_MS))
+    server.append_worker(Model, num=engine.WORKERS, max_batch_size=engine.BATCH, max_wait_time=engine.WAIT_MS)
     server.run()

@@ -25,16 +25,6 @@ class Handler:
         return [json.dumps({"predictions": [row]}) for row in self.model.answer(records)]
 
 
-_handler = Handler()
-
-
-def handle(data: list, context: object) -> list | None:
-    """Answer a batch. TorchServe calls this function once without data, to load the model."""
-    if not hasattr(_handler, "model"):
-        _handler.initialize(context)
-    return _handler.handle(data, context) if data else None
-
-
 def main(folder: str, port: int) -> None:
     """Write the server's settings."""
     model = {
@@ -45,7 +35,7 @@ def main(folder: str, port: int) -> None:
                 "minWorkers": engine.WORKERS,
                 "maxWorkers": engine.WORKERS,
                 "batchSize": engine.BATCH,
-                "maxBatchDelay": int(engine.WAIT_MS),
+                "maxBatchDelay": engine.WAIT_MS,
                 "responseTimeout": 60,
             }
         }

@@ -20,7 +20,6 @@ def measured(tmp_path):
         for name in names:
 
             def row(session, name=name):
-                """A row."""
                 rows.append(name)
                 return {}
 
@@ -53,7 +52,6 @@ def test_other_settings_begin_anew(measured):
 
 def test_a_row_that_fails_is_measured_again(measured, tmp_path):
     def fails(session):
-        """A row."""
         raise RuntimeError("no")
 
     session = measured()[1]
