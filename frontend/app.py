@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from cluster_serving.frontend.api import docs, monitoring, page
+from cluster_serving.frontend.api import docs, monitoring, page, standard
 from cluster_serving.frontend.api.original import grpc as original_grpc
 from cluster_serving.frontend.api.original import http as original_http
 from cluster_serving.frontend.api.requests import routes as requests
@@ -38,6 +38,7 @@ def make(front: FrontEnd, ready: Callable[[list[str]], None]) -> HttpServer:
     options = front.options
     v2 = V2Service(front)
     services = [v2_grpc.service(v2, front.offload), original_grpc.service(front)]
+    services += standard.services(v2, services)
     grpc = GrpcServer(options, services, front.admission, front.metrics) if options.grpc_enabled else None
 
     @asynccontextmanager

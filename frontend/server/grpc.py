@@ -32,10 +32,12 @@ class Call:
 
     Attributes:
         timeout: Seconds until its deadline; None if it has none.
+        stopping: Set when the server stops: a stream without an end of its own ends then.
         model: Name of its model, for metrics; empty until the model is known to exist.
     """
 
-    timeout: float | None = None
+    timeout: float | None
+    stopping: asyncio.Event
     model: str = ""
 
 
@@ -45,11 +47,11 @@ class Method:
 
     Attributes:
         answer: Coroutine function of a message and its `Call`, which returns the reply; of a stream, an asynchronous
-            generator function of the messages and the `Call`.
+            generator function of the bytes of the messages and the `Call`.
         message: Type of the message; None if `answer` takes the message as it was sent.
         needs_key: False for the question whether a server is alive, which is no secret: probes have no key.
         limited: True if calls count for the rate limit; a stream counts once.
-        streams: True for a stream in both directions.
+        streams: True for a stream in both directions, or of replies to one message.
     """
 
     answer: Callable[[Any, Call], Any]
@@ -88,7 +90,8 @@ class GrpcServer:
         if options.https_enabled:
             self._credentials = grpc.ssl_server_credentials([tls.server_pem(options)])
         self._server: Any = None
-        self._stopping: asyncio.Task[None] | None = None
+        self._stop: asyncio.Task[None] | None = None
+        self._stopping = asyncio.Event()
 
     async def start(self) -> None:
         """Listen, or raise `StartError`."""
@@ -122,12 +125,13 @@ class GrpcServer:
     def begin_stop(self) -> None:
         """Take no more calls; those in progress are cancelled after `shutdownTimeout`."""
         if self._server is not None:
-            self._stopping = asyncio.create_task(self._server.stop(self._options.shutdown_timeout))
+            self._stopping.set()
+            self._stop = asyncio.create_task(self._server.stop(self._options.shutdown_timeout))
 
     async def stopped(self) -> None:
         """Wait for the end of all calls after `begin_stop`."""
-        if self._stopping is not None:
-            await self._stopping
+        if self._stop is not None:
+            await self._stop
 
     def _handler(self, service: Service) -> Any:
         handlers = {
@@ -157,7 +161,7 @@ class GrpcServer:
     async def _around(self, name: str, method: Method, context: Any) -> AsyncIterator[Call]:
         """Admit a call, end it with the status of its error, and count it."""
         began = time.perf_counter()
-        call = Call(context.time_remaining())
+        call = Call(context.time_remaining(), self._stopping)
         status = 499
         try:
             needs_key = method.needs_key and self._admission.has_keys
