@@ -17,12 +17,13 @@ from cluster_serving.client.cancel import RecentEntries, cancel
 from cluster_serving.client.convert import inputs_of, to_inputs
 from cluster_serving.client.dispatcher import Dispatcher
 from cluster_serving.client.enqueue import enqueue, split
+from cluster_serving.client.fetch import fetch
 from cluster_serving.client.queues import SCAN_COUNT, batched, results_of
 from cluster_serving.client.subscription import RECHECK, AsyncSubscription
 from cluster_serving.protocol.compat import timeout as time_limit
 from cluster_serving.protocol.connection import connect_async, result_timeout_async, translated
 from cluster_serving.protocol.errors import ServingError
-from cluster_serving.protocol.keys import DEFAULT_JOB, NORMAL, result_key, result_pattern, to_bytes
+from cluster_serving.protocol.keys import DEFAULT_JOB, NORMAL, result_key, result_pattern, uri_of
 from cluster_serving.protocol.payload_files import PayloadFolders
 from cluster_serving.protocol.results import Fields, Result, decode_result
 from cluster_serving.protocol.scripts import run_async
@@ -91,7 +92,7 @@ class AsyncOutputQueue(_AsyncQueue):
         results: dict[bytes, Fields] = {}
         with translated(self.db):
             async for key in self.db.scan_iter(match=result_pattern(self.name), count=SCAN_COUNT, _type="HASH"):
-                if fields := await self.db.hgetall(key):  # type: ignore[misc]
+                if uri_of(self.name, key) is not None and (fields := await self.db.hgetall(key)):  # type: ignore[misc]
                     results[key] = fields
         # Deleted last, as in the synchronous queue.
         with suppress(RedisError):
@@ -100,13 +101,7 @@ class AsyncOutputQueue(_AsyncQueue):
         return results_of(self.name, results)
 
     async def _fetch(self, uri: str, delete: bool) -> Fields | None:
-        key = to_bytes(result_key(self.name, uri))
-        fields: Fields = await self.db.hgetall(key)  # type: ignore[arg-type,misc]
-        # Deleted in a second step, so that a lost reply loses no result. A result that is not deleted expires.
-        if fields and delete:
-            with suppress(RedisError):
-                await self.db.delete(key)
-        return fields or None
+        return await run_async(self.db, fetch(self.name, uri, delete))
 
 
 class AsyncInputQueue(_AsyncQueue):

@@ -8,7 +8,15 @@ from typing import NamedTuple
 
 from cluster_serving.protocol import payload_files
 from cluster_serving.protocol.errors import RequestCancelled
-from cluster_serving.protocol.keys import GROUP, limits_key, result_key, streams_of, to_bytes
+from cluster_serving.protocol.keys import (
+    GROUP,
+    image_result_key,
+    limits_key,
+    native_result_key,
+    result_key,
+    streams_of,
+    to_bytes,
+)
 from cluster_serving.protocol.original import image_stream
 from cluster_serving.protocol.results import encode_error
 from cluster_serving.protocol.scripts import NEWEST, WITHDRAW, Call, Procedure, flat, page_call
@@ -80,7 +88,7 @@ def withdraw_call(job: str, uri: str, place: Place, answer: Mapping[str, str | b
 
     `answer` has the fields of the request's result hash; None if no client waits for it any more.
     """
-    keys = [place.stream, result_key(job, uri), limits_key(job)]
+    keys = [place.stream, limits_key(job), native_result_key(job, uri), result_key(job, uri)]
     if job == image_stream.STREAM:
-        keys.append(image_stream.result_key(uri))
+        keys.append(image_result_key(uri))
     return Call(WITHDRAW, keys, [GROUP, place.entry_id, to_bytes(uri), DEFAULT_RESULT_TTL, *flat(answer or {})])

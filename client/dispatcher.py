@@ -27,7 +27,7 @@ from cluster_serving.protocol.connection import result_timeout_async, translated
 from cluster_serving.protocol.entry import RESULT, request_fields
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.inputs import Input
-from cluster_serving.protocol.keys import NORMAL, result_key, stream_of
+from cluster_serving.protocol.keys import NORMAL, native_result_key, stream_of
 from cluster_serving.protocol.payload_files import PayloadFolder, PayloadFolders
 from cluster_serving.protocol.results import Fields
 from cluster_serving.protocol.scripts import Call, fetch_call, fields_of, run_async
@@ -65,7 +65,7 @@ class Pending:
     waiters: int = 0
 
     def __post_init__(self) -> None:
-        self.key = result_key(self.job, self.uri)
+        self.key = native_result_key(self.job, self.uri)
 
 
 class Dispatcher:

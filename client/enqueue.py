@@ -19,7 +19,7 @@ from cluster_serving.protocol.connection import Client, is_out_of_memory, transl
 from cluster_serving.protocol.entry import request_fields
 from cluster_serving.protocol.errors import InvalidInput, QueueFull, ServingError
 from cluster_serving.protocol.inputs import Input
-from cluster_serving.protocol.keys import NORMAL, PRIORITIES, limits_key, result_key, stream_of, streams_of
+from cluster_serving.protocol.keys import NORMAL, PRIORITIES, limits_key, result_keys, stream_of, streams_of
 from cluster_serving.protocol.payload_files import PayloadFolders
 from cluster_serving.protocol.scripts import ADD, QUEUE_LENGTH, Argument, Call, Pause, Procedure, flat
 
@@ -113,16 +113,18 @@ def _refused(name: str, value: object, expected: str) -> InvalidInput:
     )
 
 
-def add_call(job: str, requests: Iterable[tuple[Mapping[str, str | bytes], str]], earlier_result: str = "") -> Call:
+def add_call(
+    job: str, requests: Iterable[tuple[Mapping[str, str | bytes], str]], earlier_results: Sequence[bytes] = ()
+) -> Call:
     """Return the call that queues requests. Its reply has the entry id of each, or a reply for `refusal`.
 
     Args:
         job: `jobName`.
         requests: Fields (see `protocol.entry.request_fields`) and priority of each; at most a few MiB in all, since
             Redis serves no other client meanwhile.
-        earlier_result: Key of an earlier result of the first request's uri, to be deleted.
+        earlier_results: Keys of earlier results of the first request's uri, to be deleted.
     """
-    keys = [limits_key(job), *streams_of(job), *([earlier_result] if earlier_result else [])]
+    keys = [limits_key(job), *streams_of(job), *earlier_results]
     arguments: list[Argument] = []
     for fields, priority in requests:
         # Index of the stream among the keys; Lua counts from 1.
@@ -162,7 +164,7 @@ def enqueue(
     folder = yield from folders.find(job, inputs)
     fields = request_fields(uri, inputs, reply_to, options.deadline_ms, store=folder.write if folder else None)
     priority = options.priority or NORMAL
-    call = add_call(job, [(fields, priority)], earlier_result="" if reply_to else result_key(job, uri))
+    call = add_call(job, [(fields, priority)], () if reply_to else result_keys(job, uri))
     try:
         entry_id = yield from _add_in_time(job, call, options.patience)
     except (QueueFull, RedisError, asyncio.CancelledError, KeyboardInterrupt) as error:

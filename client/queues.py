@@ -20,10 +20,11 @@ from redis.exceptions import RedisError
 from cluster_serving.client.cancel import Place, RecentEntries, cancel
 from cluster_serving.client.convert import inputs_of, to_inputs
 from cluster_serving.client.enqueue import RequestOptions, enqueue, split
+from cluster_serving.client.fetch import fetch
 from cluster_serving.client.subscription import Subscription
 from cluster_serving.protocol.connection import connect, result_timeout, translated
 from cluster_serving.protocol.errors import ServingError
-from cluster_serving.protocol.keys import DEFAULT_JOB, NORMAL, result_key, result_pattern, to_bytes, to_text, uri_of
+from cluster_serving.protocol.keys import DEFAULT_JOB, NORMAL, result_key, result_pattern, uri_of
 from cluster_serving.protocol.payload_files import PayloadFolders
 from cluster_serving.protocol.results import Fields, Result, decode_result
 from cluster_serving.protocol.scripts import run
@@ -74,13 +75,7 @@ class _Queue:
         return subscription
 
     def _fetch(self, uri: str, delete: bool) -> Fields | None:
-        key = to_bytes(result_key(self.name, uri))
-        fields: Fields = self.db.hgetall(key)  # type: ignore[assignment,arg-type]
-        # Deleted in a second step, so that a lost reply loses no result. A result that is not deleted expires.
-        if fields and delete:
-            with suppress(RedisError):
-                self.db.delete(key)
-        return fields or None
+        return run(self.db, fetch(self.name, uri, delete))
 
 
 class OutputQueue(_Queue):
@@ -138,7 +133,7 @@ class OutputQueue(_Queue):
         results: dict[bytes, Fields] = {}
         with translated(self.db):
             scan: Any = self.db.scan_iter(match=result_pattern(self.name), count=SCAN_COUNT, _type="HASH")
-            for keys in batched(list(scan), SCAN_COUNT):
+            for keys in batched([key for key in scan if uri_of(self.name, key) is not None], SCAN_COUNT):
                 with self.db.pipeline(transaction=False) as pipeline:
                     for key in keys:
                         pipeline.hgetall(key)  # type: ignore[arg-type]
@@ -254,7 +249,7 @@ def batched(keys: Iterable[bytes], size: int) -> Iterator[list[bytes]]:
 
 def results_of(job: str, hashes: Mapping[bytes, Fields]) -> dict[str, Result | ServingError]:
     """Read result hashes, given by key. Return results by uri, with errors as values."""
-    return {uri_of(job, to_text(key)): _result_or_error(fields) for key, fields in hashes.items()}
+    return {uri_of(job, key) or "": _result_or_error(fields) for key, fields in hashes.items()}
 
 
 def _result_or_error(fields: Fields) -> Result | ServingError:

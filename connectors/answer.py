@@ -11,7 +11,7 @@ from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.keys import GROUP, answered_key, dead_letters_key, result_key, stream_of, to_bytes
 from cluster_serving.protocol.original import image_stream
 from cluster_serving.protocol.payload_files import remove
-from cluster_serving.protocol.results import encode_error
+from cluster_serving.protocol.results import encode_error, result_key_of
 from cluster_serving.protocol.scripts import ANSWER, Argument, Call, call, flat
 
 MAX_DEAD_LETTERS = 1000
@@ -65,20 +65,17 @@ def write_answers(client: redis.Redis, job: str, ttl_s: int, answers: Sequence[A
     Raises:
         redis.RedisError: If not all answers were written; write them again.
     """
-    prefix = result_key(job, "").encode()
     keys: list[str | bytes] = [dead_letters_key(job), answered_key(job)]
     arguments: list[Argument] = [GROUP, ttl_s, MAX_DEAD_LETTERS]
     for entry, _, fields, letter in answers:
-        uri = to_bytes(entry.uri)
-        key = prefix + uri
         if image_stream.sent(job, entry):
-            key, fields = image_stream.result_key("").encode() + uri, image_stream.result_fields(fields)
-        channel = to_bytes(entry.reply_to) or key
+            fields = image_stream.result_fields(fields)
+        uri, channel = to_bytes(entry.uri), to_bytes(entry.reply_to or result_key(job, entry.uri))
         announcement = "line"
         if entry.reply_with == RESULT:
             announcement = "result" if sum(map(len, fields.values())) <= MAX_PUBLISHED_BYTES else "uri"
         parts, letter_parts = flat(fields), flat(letter.fields()) if letter else []
-        keys += [stream_of(job, entry.priority), key]
+        keys += [stream_of(job, entry.priority), result_key_of(job, entry)]
         arguments += [entry.id, channel, uri, announcement, len(parts), len(letter_parts), *parts, *letter_parts]
     written = int(call(client, Call(ANSWER, keys, arguments)))
     for entry, *_ in answers:

@@ -13,9 +13,9 @@ from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.stream import drop
 from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.errors import InvalidInput, ServingError
-from cluster_serving.protocol.keys import result_key, stream_of, streams_of, to_bytes
+from cluster_serving.protocol.keys import stream_of, streams_of
 from cluster_serving.protocol.payload_files import PayloadFolder, is_payload, read, remove, too_large
-from cluster_serving.protocol.results import encode_error
+from cluster_serving.protocol.results import encode_error, result_key_of
 from cluster_serving.protocol.scripts import NEWEST, call, page_call
 
 SWEEP_AGE = 3600.0
@@ -51,7 +51,7 @@ class Payloads:
             if entry.size > limit:
                 raise too_large(entry.size, limit)
         except FileNotFoundError:
-            if self._client.exists(to_bytes(result_key(self._job, entry.uri))):
+            if self._client.exists(result_key_of(self._job, entry)):
                 # The client lost its connection and queued the request twice; the first answer removed the file.
                 log.warning("request %r was queued twice and is already answered", entry.uri)
                 drop(self._client, stream_of(self._job, entry.priority), entry.id)

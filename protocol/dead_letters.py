@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from cluster_serving.protocol.entry import IMAGE, Entry
 from cluster_serving.protocol.errors import ServingError
-from cluster_serving.protocol.keys import NORMAL, result_key, to_bytes, to_text
-from cluster_serving.protocol.original import image_stream
+from cluster_serving.protocol.keys import NORMAL, to_bytes, to_text
 
 MAX_PAYLOAD_BYTES = 1 << 20
 """Size limit of a payload that is kept, so that a broken model cannot fill Redis."""
@@ -98,8 +97,3 @@ class DeadLetter:
         if request.deadline:
             fields["deadline"] = request.deadline
         return fields
-
-    def result_key(self, job: str) -> bytes:
-        """Return the hash that holds the error of the request."""
-        key = image_stream.result_key("") if image_stream.sent(job, self.request) else result_key(job, "")
-        return key.encode() + to_bytes(self.request.uri)

@@ -1,7 +1,7 @@
 """Names in Redis: all keys, and the fields that several modules use.
 
-All keys of a job begin with its `jobName`, except its results, which have the original's prefix. Two keys are shared by
-all jobs of a Redis.
+All keys of a job begin with its `jobName`, except results in the original's encoding, which have the original's prefix.
+Two keys are shared by all jobs of a Redis.
 """
 
 from __future__ import annotations
@@ -57,19 +57,40 @@ def streams_of(job: str) -> list[str]:
 
 
 def result_key(job: str, uri: str) -> str:
-    """Return the hash that holds the result of a request; also the channel that announces the result."""
+    """Return the hash for a result in the original's encoding; also the channel that announces any result."""
     return f"cluster-serving_{job}:{uri}"
 
 
+def native_result_key(job: str, uri: str) -> str:
+    """Return the hash for a result in our encoding.
+
+    The original's `dequeue` takes every key that begins like `result_key`, and loses results if one is not its own.
+    """
+    return f"{job}:result:{uri}"
+
+
+def image_result_key(uri: str) -> str:
+    """Return the hash in which the clients of 0.7 and 0.8 look for a result (`protocol.original.image_stream`)."""
+    return f"result:{uri}"
+
+
+def result_keys(job: str, uri: str) -> list[bytes]:
+    """Return the hashes that may hold the result of a request, in either encoding."""
+    return [to_bytes(native_result_key(job, uri)), to_bytes(result_key(job, uri))]
+
+
 def result_pattern(job: str) -> str:
-    """Return the SCAN pattern of all result keys of a job."""
+    """Return a SCAN pattern for all results of a job; `uri_of` tells them from other keys that it matches."""
     escaped = "".join(f"\\{c}" if c in "*?[]\\" else c for c in job)
-    return f"cluster-serving_{escaped}:*"
+    return f"*{escaped}:*"
 
 
-def uri_of(job: str, key: str) -> str:
-    """Return the request's uri in a result key; unlike in the original, the uri may hold colons."""
-    return key[len(result_key(job, "")) :]
+def uri_of(job: str, key: bytes) -> str | None:
+    """Return the request's uri in a result key, None for other keys. Unlike in the original, it may hold colons."""
+    for prefix in result_keys(job, ""):
+        if key.startswith(prefix):
+            return to_text(key[len(prefix) :])
+    return None
 
 
 def slots_key(job: str) -> str:

@@ -9,10 +9,12 @@ from typing import Union
 import numpy as np
 
 from cluster_serving.protocol import tensors
-from cluster_serving.protocol.entry import NATIVE
+from cluster_serving.protocol.entry import NATIVE, Entry
 from cluster_serving.protocol.errors import ServingError, from_wire
 from cluster_serving.protocol.inputs import Array
+from cluster_serving.protocol.keys import image_result_key, native_result_key, result_key, to_bytes
 from cluster_serving.protocol.original import arrow as original_arrow
+from cluster_serving.protocol.original import image_stream
 from cluster_serving.protocol.original.floats import java_float
 
 Fields = dict[bytes, bytes]
@@ -28,6 +30,15 @@ Outputs = Union[dict[str, Array], list[RankedClasses]]
 """All outputs by name in the model's order, or their `topN` rankings."""
 
 _RANKING = ("topN.classes", "topN.values", "topN.counts")
+
+
+def result_key_of(job: str, request: Entry) -> bytes:
+    """Return the hash for the result of a request, which is where the client that sent it looks."""
+    if request.native:
+        return to_bytes(native_result_key(job, request.uri))
+    if image_stream.sent(job, request):
+        return to_bytes(image_result_key(request.uri))
+    return to_bytes(result_key(job, request.uri))
 
 
 def encode_result(native: bool, names: Sequence[str], outputs: Sequence[Array]) -> dict[str, str | bytes]:

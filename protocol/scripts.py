@@ -36,8 +36,8 @@ class Script:
 
 # Counts and adds in one step, so that no other client adds in between. Deletes the result of an earlier request of that
 # uri last: after its first write a script may fill a Redis that has reached its memory limit.
-# KEYS: limits, the three streams, result to delete (optional). ARGV per request: index of its stream in KEYS, number of
-# fields and values, fields and values. Reply per request: its entry id, or the queue's length and limit.
+# KEYS: limits, the three streams, results to delete (optional). ARGV per request: index of its stream in KEYS, number
+# of fields and values, fields and values. Reply per request: its entry id, or the queue's length and limit.
 ADD = Script("""
 local limit = tonumber(redis.call('HGET', KEYS[1], 'maxQueueLength') or nil)
 local length = 0
@@ -55,7 +55,7 @@ while at < #ARGV do
   replies[#replies + 1] = reply
   at = last + 1
 end
-if KEYS[5] and type(replies[1]) == 'string' then redis.call('DEL', KEYS[5]) end
+if KEYS[5] and type(replies[1]) == 'string' then redis.call('DEL', unpack(KEYS, 5)) end
 return replies
 """)
 
@@ -66,8 +66,9 @@ return {length, tonumber(redis.call('HGET', KEYS[1], 'maxQueueLength') or length
 """)
 
 # An entry is being computed if it is pending in the group. Without a group, no job has ever read the stream.
-# KEYS: stream, result, limits, result of 0.7 and 0.8 (optional). ARGV: group, entry id, uri, seconds to keep the
-# result, its fields and values (optional). Reply: 0 if the request is not waiting, else 1, or payload folder and file.
+# KEYS: stream, limits, result in our encoding, result in the original's, result of 0.7 and 0.8 (optional). ARGV: group,
+# entry id, uri, seconds to keep the result, its fields and values (optional). Reply: 0 if the request is not waiting,
+# else 1, or payload folder and file.
 WITHDRAW = Script("""
 local pending = redis.pcall('XPENDING', KEYS[1], ARGV[1], ARGV[2], ARGV[2], 1)
 if not pending.err and #pending > 0 then return 0 end
@@ -78,16 +79,16 @@ for i = 1, #entries[1][2], 2 do entry[entries[1][2][i]] = entries[1][2][i + 1] e
 if entry.uri ~= ARGV[3] then return 0 end
 redis.call('XDEL', KEYS[1], ARGV[2])
 if #ARGV > 4 then
-  -- The clients of 0.7 and 0.8 look for their result elsewhere.
-  local key = entry.image and not entry.data and KEYS[4] or KEYS[2]
+  -- Each client looks for its result elsewhere.
+  local key = entry.serde == 'arrow' and KEYS[3] or entry.image and not entry.data and KEYS[5] or KEYS[4]
   redis.call('DEL', key)
   redis.call('HSET', key, unpack(ARGV, 5))
-  redis.call('EXPIRE', key, redis.call('HGET', KEYS[3], 'resultTtl') or ARGV[4])
+  redis.call('EXPIRE', key, redis.call('HGET', KEYS[2], 'resultTtl') or ARGV[4])
   local channel = entry.reply_to
-  if not channel or channel == '' then channel = key end
+  if not channel or channel == '' then channel = KEYS[4] end
   redis.call('PUBLISH', channel, ARGV[3])
 end
-if entry.data_file then return {redis.call('HGET', KEYS[3], 'payloadFolder') or '', entry.data_file} end
+if entry.data_file then return {redis.call('HGET', KEYS[2], 'payloadFolder') or '', entry.data_file} end
 return 1
 """)
 
@@ -246,7 +247,7 @@ def fields_of(reply: Sequence[bytes]) -> dict[bytes, bytes]:
     return dict(zip(reply[::2], reply[1::2]))
 
 
-def fetch_call(keys: Sequence[str], delete: Sequence[str] = ()) -> Call:
+def fetch_call(keys: Sequence[str | bytes], delete: Sequence[str | bytes] = ()) -> Call:
     """Return the call that reads result hashes, and deletes others.
 
     Its reply has the fields of each hash that is read (see `fields_of`), or an error in their place.

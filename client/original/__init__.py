@@ -30,7 +30,7 @@ from cluster_serving.client.original.values import MISSING, OriginalResult, as_o
 from cluster_serving.protocol.connection import translated
 from cluster_serving.protocol.errors import DeadlineExceeded, InvalidInput, ResultTimeout, ServingError
 from cluster_serving.protocol.inputs import Array, Image
-from cluster_serving.protocol.keys import DEFAULT_JOB, to_bytes, to_text
+from cluster_serving.protocol.keys import DEFAULT_JOB, image_result_key, to_bytes, to_text
 from cluster_serving.protocol.original import arrow as original_arrow
 from cluster_serving.protocol.original import image_stream
 
@@ -74,7 +74,7 @@ class OutputQueue(API):
 
     def dequeue(self) -> dict[str, OriginalResult]:
         """Return all results by uri, and delete them."""
-        prefix = image_stream.result_key("")
+        prefix = image_result_key("")
         with translated(self.db):
             keys = list(self.db.scan_iter(f"{prefix}*", _type="HASH"))
         uris = [to_text(key).removeprefix(prefix) for key in keys]
@@ -90,7 +90,7 @@ class OutputQueue(API):
         return results | {uri: result for uri, result in images.items() if result != MISSING}
 
     def _image_result(self, uri: str, delete: bool) -> str:
-        key = to_bytes(image_stream.result_key(uri))
+        key = to_bytes(image_result_key(uri))
         with translated(self.db), self.db.pipeline() as pipeline:
             pipeline.hget(key, "value")  # type: ignore[arg-type]
             if delete:

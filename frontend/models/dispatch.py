@@ -15,7 +15,7 @@ from cluster_serving.protocol.connection import connect_async, translated
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.failover import is_cluster_url
 from cluster_serving.protocol.inputs import Input
-from cluster_serving.protocol.keys import NORMAL, SUBMITTED_CHANNEL, result_key
+from cluster_serving.protocol.keys import NORMAL, SUBMITTED_CHANNEL, native_result_key
 from cluster_serving.protocol.results import Fields, Outputs, decode_outputs
 
 
@@ -38,7 +38,7 @@ class DeferredDispatcher(Dispatcher):
         """Return the result of a submitted request, which stays in Redis; empty if none comes in `wait` seconds."""
         if not wait:
             with translated(self.db):
-                fields: Fields = await self.db.hgetall(result_key(job, uri))  # type: ignore[misc]
+                fields: Fields = await self.db.hgetall(native_result_key(job, uri))  # type: ignore[misc]
                 return fields
         await self._subscribe()
         name = uri.encode()

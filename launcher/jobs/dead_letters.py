@@ -11,6 +11,7 @@ from cluster_serving.protocol.dead_letters import MAX_PAYLOAD_BYTES, DeadLetter
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.inputs import Image, Input, SparseTensor
 from cluster_serving.protocol.keys import dead_letters_key, stream_of
+from cluster_serving.protocol.results import result_key_of
 from cluster_serving.protocol.scripts import REQUEUE, Call, call, flat
 
 
@@ -57,7 +58,8 @@ class DeadLetters:
                 f"{letter.size} bytes was not kept, as it has more than {MAX_PAYLOAD_BYTES}; send it again"
             )
         fields = flat(letter.request_fields())
-        keys: list[str | bytes] = [self._key, stream_of(self.job, letter.request.priority), letter.result_key(self.job)]
+        stream, result = stream_of(self.job, letter.request.priority), result_key_of(self.job, letter.request)
+        keys: list[str | bytes] = [self._key, stream, result]
         entry_id = call(self._client, Call(REQUEUE, keys, [letter_id, *fields]))
         if entry_id is None:
             raise LaunchError(f"dead letter {letter_id} was removed in the meantime")

@@ -36,11 +36,6 @@ def sent(job: str, entry: Entry) -> bool:
     return job == STREAM and entry.serde == IMAGE
 
 
-def result_key(uri: str) -> str:
-    """Return the hash in which those clients look for the result of a request."""
-    return f"result:{uri}"
-
-
 def result_fields(fields: Mapping[str, str | bytes]) -> Mapping[str, str | bytes]:
     """Convert the fields of a result hash from the original's later encoding to the one that these clients read."""
     if "code" in fields:

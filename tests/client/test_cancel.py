@@ -11,7 +11,7 @@ from cluster_serving.client.cancel import Place, RecentEntries
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.reporting import publish_limits
 from cluster_serving.connectors.stream import StreamReader, create_group
-from cluster_serving.protocol.keys import GROUP, result_key
+from cluster_serving.protocol.keys import GROUP, image_result_key, native_result_key, result_key
 from cluster_serving.protocol.original import image_stream
 from tests.support.waiting import wait_until
 
@@ -61,17 +61,17 @@ def test_what_is_being_computed_or_is_unknown_is_left_alone(db, job, requests, s
     assert canceller.cancel("never was") is False
     assert db.xlen(job) == 2
     assert db.xpending(job, GROUP)["pending"] == 1
-    assert not db.exists(result_key(job, "running"))
+    assert not db.exists(native_result_key(job, "running"))
     assert canceller.cancel("waiting") is True
 
 
 def test_the_answer_is_kept_as_long_as_the_job_says(db, job, requests):
     publish_limits(db, RedisOptions("", job, result_ttl_s=7200))
     put(requests, "a")
-    db.hset(result_key(job, "a"), "value", "of an earlier request")
+    db.hset(native_result_key(job, "a"), "value", "of an earlier request")
     assert requests.cancel("a")
-    assert 7100 < db.ttl(result_key(job, "a")) <= 7200
-    assert db.hgetall(result_key(job, "a")).keys() == {b"value", b"error", b"code"}
+    assert 7100 < db.ttl(native_result_key(job, "a")) <= 7200
+    assert db.hgetall(native_result_key(job, "a")).keys() == {b"value", b"error", b"code"}
 
 
 def test_the_channel_of_the_request_hears_of_it(db, job, requests):
@@ -85,10 +85,10 @@ def test_the_channel_of_the_request_hears_of_it(db, job, requests):
 
 @pytest.mark.parametrize("fields", [{"image": "x"}, {"data": "x"}, {"image": "x", "data": "x"}])
 def test_the_clients_of_0_7_find_the_answer_where_they_look(redis_server, db, fields):
-    old, later = image_stream.result_key("a"), result_key(image_stream.STREAM, "a")
+    old, later = image_result_key("a"), result_key(image_stream.STREAM, "a")
     key, other = (old, later) if "data" not in fields else (later, old)
     with InputQueue(port=redis_server.port, name=image_stream.STREAM) as queue, db.pubsub() as listener:
-        listener.subscribe(key)
+        listener.subscribe(later)
         assert listener.get_message(timeout=5)["type"] == "subscribe"
         db.xadd(image_stream.STREAM, {"uri": "a"} | fields)
         try:
@@ -131,7 +131,7 @@ def test_a_full_redis_can_still_be_emptied(db, job, requests):
         assert requests.cancel("a")
     finally:
         db.config_set("maxmemory", 0)
-    assert db.hget(result_key(job, "a"), "code") == b"REQUEST_CANCELLED"
+    assert db.hget(native_result_key(job, "a"), "code") == b"REQUEST_CANCELLED"
 
 
 def test_only_the_latest_requests_are_remembered():
@@ -159,7 +159,7 @@ def test_a_coroutine_that_is_cancelled_withdraws_its_request_and_leaves_nothing(
             assert await requests.cancel("other") is False
 
     asyncio.run(main())
-    assert list(db.scan_iter(match=f"cluster-serving_{job}*")) == [result_key(job, "other").encode()]
+    assert list(db.scan_iter(native_result_key(job, "*"))) == [native_result_key(job, "other").encode()]
 
 
 def test_a_coroutine_cancelled_while_it_sends_withdraws_what_arrived(redis_server, db, job):

@@ -10,7 +10,7 @@ from cluster_serving.connectors.answer import MAX_PUBLISHED_BYTES
 from cluster_serving.protocol.compat import timeout as time_limit
 from cluster_serving.protocol.connection import connect_async
 from cluster_serving.protocol.errors import InvalidInput, QueueFull, RedisUnavailable, ResultTimeout
-from cluster_serving.protocol.keys import limits_key, result_pattern
+from cluster_serving.protocol.keys import limits_key, native_result_key
 from cluster_serving.protocol.results import decode_result
 
 
@@ -21,7 +21,7 @@ async def echoed(dispatcher, job, number, timeout=30):
 
 async def until_deleted(dispatcher, job):
     async with time_limit(10):
-        while [key async for key in dispatcher.db.scan_iter(result_pattern(job))]:
+        while [key async for key in dispatcher.db.scan_iter(native_result_key(job, "*"))]:
             await asyncio.sleep(0.01)
 
 

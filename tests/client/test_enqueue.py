@@ -18,7 +18,7 @@ from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.reporting import publish_limits
 from cluster_serving.connectors.stream import StreamReader, create_group
 from cluster_serving.protocol.connection import connect_async
-from cluster_serving.protocol.keys import PRIORITIES, limits_key, result_key, streams_of
+from cluster_serving.protocol.keys import PRIORITIES, limits_key, result_keys, streams_of
 from tests.support.waiting import wait_until
 
 
@@ -133,13 +133,14 @@ def test_asyncio_and_front_ends_keep_to_the_limit(redis_server, db, job):
 
 def test_queueing_is_one_trip_and_removes_an_earlier_result(db, job, requests):
     fill(requests, 1)
-    db.hset(result_key(job, "r7"), "value", "of an earlier request")
+    for key in result_keys(job, "r7"):
+        db.hset(key, "value", "of an earlier request")
     db.config_resetstat()
     fill(requests, 10)
     stats = db.info("commandstats")
     assert stats["cmdstat_evalsha"]["calls"] == 10
     assert not {"cmdstat_eval", "cmdstat_multi", "cmdstat_script"} & set(stats)
-    assert not db.exists(result_key(job, "r7"))
+    assert not db.exists(*result_keys(job, "r7"))
 
 
 def test_a_restarted_redis_is_sent_the_script_again(redis_server, db, job, requests):

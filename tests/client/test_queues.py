@@ -20,7 +20,7 @@ from cluster_serving.client import (
     ServingError,
 )
 from cluster_serving.protocol.entry import parse_entry
-from cluster_serving.protocol.keys import GROUP, result_key, slots_key
+from cluster_serving.protocol.keys import GROUP, native_result_key, result_key, slots_key
 from cluster_serving.protocol.results import encode_error
 
 
@@ -63,7 +63,7 @@ def test_enqueue_query_and_delete(queues, db, job):
     assert results.query("my:request") is not None
     assert results.query_and_delete("my:request") is not None
     assert results.query("my:request") is None
-    assert not db.exists(result_key(job, "my:request"))
+    assert not db.exists(native_result_key(job, "my:request"))
 
 
 @pytest.mark.usefixtures("echo")
@@ -107,7 +107,7 @@ def test_dequeue_takes_everything_and_keeps_whole_uris_and_errors(queues, db, jo
 def test_predict_waits_and_leaves_nothing_behind(queues, db, job, data, expected):
     requests, _ = queues
     assert requests.predict(data, timeout=10).tolist() == expected
-    assert not list(db.scan_iter(match=f"cluster-serving_{job}*"))
+    assert not list(db.scan_iter(native_result_key(job, "*")))
     assert db.xpending(job, GROUP)["pending"] == 0
 
 

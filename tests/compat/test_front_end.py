@@ -3,13 +3,18 @@
 import json
 import subprocess
 import textwrap
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
+import httpx
 import numpy as np
 import pytest
 
+from cluster_serving.client import InputQueue, InvalidInput, OutputQueue
 from cluster_serving.frontend import arguments
 from tests.support import model_zoo
 from tests.support.front_end import Running
+from tests.support.originals import ORIGINALS
 
 PROGRAM = """
     import json, sys
@@ -52,3 +57,43 @@ def test_the_published_client_reads_our_answers_unmodified(front_end, original_p
     np.testing.assert_allclose(array, expected, atol=0.02)
     numbers = text.partition("data=[")[2].partition("]")[0].split(",")
     np.testing.assert_allclose([float(number) for number in numbers], expected, atol=0.02)
+
+
+@pytest.mark.parametrize("client", ORIGINALS, indirect=True)
+def test_an_original_client_gets_all_of_its_results_beside_other_clients(run, digits, front_end):
+    port, job = digits
+    digit = model_zoo.digits_data()[0][0]
+    stopped = threading.Event()
+    kept = []
+
+    def others():
+        while not stopped.is_set():
+            kept.append(requests.enqueue(f"kept {len(kept)}", x=digit))
+            with pytest.raises(InvalidInput):
+                requests.predict({"x": digit[:3]}, timeout=30)
+            assert httpx.post(f"{front_end}/predict", json={"instances": [{"x": digit.tolist()}]}).is_success
+
+    with InputQueue(port=port, name=job) as requests, OutputQueue(port=port, name=job) as results:
+        with ThreadPoolExecutor() as pool:
+            running = pool.submit(others)
+            try:
+                found = run(
+                    *digits,
+                    """
+                    taken = {}
+                    for number in range(200):
+                        requests.enqueue(str(number), x=np.array(given["x"]))
+                        if number % 20 == 0:
+                            taken.update(results.dequeue())
+                    deadline = time.time() + 30
+                    while len(taken) < 200 and time.time() < deadline:
+                        taken.update(results.dequeue())
+                    answers["uris"] = list(taken)
+                    """,
+                    x=digit.tolist(),
+                )
+            finally:
+                stopped.set()
+            running.result(60)
+        assert sorted(map(int, found["uris"])) == list(range(200))
+        assert all(results.query_and_delete(uri, timeout=30).shape == (10,) for uri in kept)

@@ -8,7 +8,14 @@ from cluster_serving.connectors.answer import MAX_PUBLISHED_BYTES, Answer, dead_
 from cluster_serving.connectors.stream import StreamReader, create_group
 from cluster_serving.protocol.dead_letters import DeadLetter
 from cluster_serving.protocol.errors import PoisonRequest
-from cluster_serving.protocol.keys import GROUP, answered_key, attempts_key, dead_letters_key, result_key
+from cluster_serving.protocol.keys import (
+    GROUP,
+    answered_key,
+    attempts_key,
+    dead_letters_key,
+    native_result_key,
+    result_key,
+)
 
 
 def test_result_expiry_ack_delete_and_wake_up_happen_together(db, job):
@@ -126,7 +133,7 @@ def test_a_dead_letter_is_kept_and_its_client_is_told(db, job, entry):
     assert (letter[b"uri"], letter[b"data"], letter[b"code"]) == (b"a", b"payload", b"POISON_REQUEST")
     parsed = DeadLetter.parse(letter)
     assert (parsed.request, parsed.error, parsed.traceback) == (entry, "it kills", "Traceback")
-    assert db.hget(result_key(job, "a"), "error") == b"it kills"
+    assert db.hget(native_result_key(job, "a"), "error") == b"it kills"
     assert db.xlen(job) == 0
 
 
@@ -150,7 +157,7 @@ def test_a_full_redis_takes_the_letter_too(db, job, entry):
         db.config_set("maxmemory", 0)
     ((_, letter),) = db.xrange(dead_letters_key(job))
     assert DeadLetter.parse(letter).request == entry
-    assert db.hget(result_key(job, "a"), "code") == b"POISON_REQUEST"
+    assert db.hget(native_result_key(job, "a"), "code") == b"POISON_REQUEST"
 
 
 def test_a_large_payload_is_not_kept(db, job, entry):

@@ -121,6 +121,7 @@ def test_what_has_to_be_done_by_hand_works_under_these_rules(nothing_denied, clu
         ("client", ["KEYS", "*"]),
         ("client", ["XADD", "other_job", "*", "uri", "a"]),
         ("client", ["HGETALL", "cluster-serving_other_job:a"]),
+        ("client", ["HGETALL", "other_job:result:a"]),
         ("client", ["DEL", f"{JOB}:dead"]),
         ("client", ["SUBSCRIBE", "anything"]),
         ("job", ["CONFIG", "GET", "*"]),

@@ -12,7 +12,7 @@ import pytest
 
 from cluster_serving.client import InferenceFailed, InputQueue, InvalidInput
 from cluster_serving.job.models.encryption import encrypt
-from cluster_serving.protocol.keys import GROUP, result_key
+from cluster_serving.protocol.keys import GROUP, native_result_key, result_key
 from cluster_serving.protocol.original import arrow as original_arrow
 from tests.support import model_zoo
 from tests.support.waiting import wait_until
@@ -151,7 +151,7 @@ def test_ten_thousand_requests_of_three_shapes_from_four_processes(started, clus
         wrong = pool.starmap(send, [(cluster.redis_port, client, 2500) for client in range(4)])
     assert wrong == [0, 0, 0, 0]
     assert cluster_db.xlen("shapes") == 0
-    assert not list(cluster_db.scan_iter(match="cluster-serving_shapes*"))
+    assert not list(cluster_db.scan_iter(native_result_key("shapes", "*")))
     for vertex in cluster.job("shapes")["vertices"]:
         url = f"{cluster.rest}/jobs/{cluster.job('shapes')['jid']}/vertices/{vertex['id']}/subtasks/metrics"
         wait_until(lambda url=url: metric_sum(url, "numRecordsOut") == 10_000, 60)

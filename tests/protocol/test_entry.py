@@ -40,9 +40,10 @@ def test_a_uri_is_a_non_empty_string(uri):
 
 
 def test_a_uri_may_hold_colons_and_a_job_name_may_hold_wildcards():
-    key = keys.result_key("a*b", "x:y:z")
-    assert keys.uri_of("a*b", key) == "x:y:z"
-    assert keys.result_pattern("a*b") == r"cluster-serving_a\*b:*"
+    for key in keys.result_keys("a*b", "x:y:z"):
+        assert keys.uri_of("a*b", key) == "x:y:z"
+    assert keys.uri_of("a*b", b"another a*b:slots") is None
+    assert keys.result_pattern("a*b") == r"*a\*b:*"
 
 
 @pytest.mark.parametrize("native", [True, False])

@@ -22,7 +22,7 @@ from cluster_serving.frontend.models.dispatch import Dispatch
 from cluster_serving.protocol.connection import translated
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.inputs import Input
-from cluster_serving.protocol.keys import NORMAL, result_key, stream_of, ticket_key
+from cluster_serving.protocol.keys import NORMAL, native_result_key, stream_of, ticket_key
 from cluster_serving.protocol.results import Fields, Outputs, decode_outputs
 from cluster_serving.protocol.scripts import HAS_ENTRY, Call, call_all, call_async
 
@@ -143,7 +143,7 @@ class RequestStore:
                 if isinstance(reply, RedisError):
                     raise reply
                 discard_file(reply)
-            await db.unlink(ticket.key, *(result_key(ticket.job, uri) for uri in ticket.uris))
+            await db.unlink(ticket.key, *(native_result_key(ticket.job, uri) for uri in ticket.uris))
 
     async def _look(self, ticket: Ticket, wait: float) -> list[Fields]:
         dispatcher = self._dispatch.dispatcher(ticket.job)

@@ -14,7 +14,7 @@ from cluster_serving.connectors.answer import dead_letter
 from cluster_serving.connectors.stream import StreamReader, create_group
 from cluster_serving.launcher.jobs.dead_letters import DeadLetters
 from cluster_serving.protocol.errors import PoisonRequest
-from cluster_serving.protocol.keys import dead_letters_key, result_key
+from cluster_serving.protocol.keys import dead_letters_key, native_result_key, result_key
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_a_requeued_request_is_as_its_client_sent_it(db, job, dead, requests, bu
     assert done.stdout.count("Queued") == len(letters) == 2
     assert [fields for _, fields in db.xrange(job)] == before
     assert db.xlen(dead_letters_key(job)) == 0
-    assert not db.exists(result_key(job, "a"))
+    assert not db.exists(native_result_key(job, "a"), result_key(job, "b"))
 
 
 def test_a_requeued_request_is_answered(redis_server, job, dead, requests, bury_all, request):

@@ -9,7 +9,7 @@ import tritonclient.http as triton
 import tritonclient.http.aio as triton_aio
 from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
-from cluster_serving.protocol.keys import result_pattern, slots_key, streams_of
+from cluster_serving.protocol.keys import native_result_key, slots_key, streams_of
 from cluster_serving.protocol.slots import SlotReport
 from tests.support.waiting import wait_until
 
@@ -238,4 +238,4 @@ def test_errors_have_the_form_of_the_protocol(front, job):
 def test_nothing_is_left_in_redis(client, job, db):
     inputs, _ = record(np.ones((16, 3)))
     client.infer(job, inputs)
-    wait_until(lambda: not list(db.scan_iter(result_pattern(job))) and db.xlen(job) == 0)
+    wait_until(lambda: not list(db.scan_iter(native_result_key(job, "*"))) and db.xlen(job) == 0)

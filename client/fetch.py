@@ -1,0 +1,26 @@
+"""Fetching of results, which are in the hash of our encoding or in that of the original's."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from redis.exceptions import RedisError
+
+from cluster_serving.protocol.keys import result_keys
+from cluster_serving.protocol.results import Fields
+from cluster_serving.protocol.scripts import Procedure, fetch_call, fields_of
+
+
+def fetch(job: str, uri: str, delete: bool) -> Procedure[Fields | None]:
+    """Return the result hash of a request, None if there is none; also delete it if asked to."""
+    keys = result_keys(job, uri)
+    for reply in (yield fetch_call(keys)):
+        if isinstance(reply, RedisError):
+            raise reply
+        if reply:
+            # Deleted in a second step, so that a lost reply loses no result. A result that is not deleted expires.
+            if delete:
+                with suppress(RedisError):
+                    yield fetch_call([], keys)
+            return fields_of(reply)
+    return None
