@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 from cluster_serving.connectors.answer import Answer
 from cluster_serving.job.batch import Arrays, BatchMemory, group_by_shape, isolate, merge, split
@@ -77,7 +78,11 @@ class Predictor:
         threads = options.model.thread_per_model
         self._decoders = ThreadPoolExecutor(threads, "decoder") if threads > 1 else None
         self._memories = [BatchMemory(spec.numpy_dtype) for spec in self.model.inputs]
-        self._preprocessor = Preprocessor(self.model.inputs, self.model.layout, options.image, self._already_batched)
+        most = None if self._already_batched else options.batch.max_batch_size
+        self._preprocessors = {
+            batched: Preprocessor(self.model.inputs, self.model.layout, options.image, batched, most)
+            for batched in (False, True)
+        }
 
     @property
     def overlaps(self) -> bool:
@@ -118,8 +123,9 @@ class Predictor:
         started: dict[int, Started] = {}
         ready: dict[int, Arrays] = {}
         size = 0
-        one_by_one = self.overlaps and not (alone and len(requests) == 1)
-        for index, prepared in enumerate(self._prepare_all(requests)):
+        batched = self._is_batched(requests[0])
+        one_by_one = self.overlaps and not batched and not (alone and len(requests) == 1)
+        for index, prepared in enumerate(self._prepare_all(requests, batched)):
             if isinstance(prepared, ServingError):
                 answers[index] = requests[index].fail(prepared)
             elif not one_by_one:
@@ -128,14 +134,14 @@ class Predictor:
                     size += array.nbytes
                 if size > _MAX_BATCH_BYTES:
                     # Sparse tensors and images of a few hundred bytes may become many megabytes.
-                    answers |= self._compute(requests, ready)
+                    answers |= self._compute(requests, ready, batched)
                     ready, size = {}, 0
             else:
                 try:
                     started[index] = self.model.start(prepared)
                 except ServingError as error:
                     answers[index] = requests[index].fail(error)
-        answers |= self._compute(requests, ready)
+        answers |= self._compute(requests, ready, batched)
         return Computation(requests, answers, started, self._to_answer)
 
     def _load(self) -> Model:
@@ -158,39 +164,52 @@ class Predictor:
                 "filter, or the outputs that it fits (outputs in config.yaml)"
             ) from error
 
-    def _prepare_all(self, requests: Sequence[Request]) -> Iterable[Arrays | ServingError]:
-        if (names := self._preprocessor.untouched(requests[0].inputs)) is not None:
-            return [request.error or [request.inputs[name] for name in names] for request in requests]  # type: ignore[misc]
-        if self._decoders and len(requests) > 1 and isinstance(next(iter(requests[0].inputs.values()), None), Image):
-            return self._decoders.map(self._prepare, requests)
-        return map(self._prepare, requests)
+    def _is_batched(self, request: Request) -> bool:
+        """Return True if the inputs of a request have a batch dimension of their own.
 
-    def _prepare(self, request: Request) -> Arrays | ServingError:
+        The number of dimensions tells; otherwise `inputAlreadyBatched` does. In 2.x that key was read nowhere: clients
+        sent batches to all engines but OpenVINO, which took single records.
+        """
+        beyond = self._preprocessors[False].batch_dimensions(request.inputs)
+        if beyond in ({0}, {1}):
+            return beyond == {1}
+        is_image = all(isinstance(value, Image) for value in request.inputs.values())
+        return self._already_batched and not (is_image and self.model.engine == "OpenVINO")
+
+    def _prepare_all(self, requests: Sequence[Request], batched: bool) -> Iterable[Arrays | ServingError]:
+        if (names := self._preprocessors[batched].untouched(requests[0].inputs)) is not None:
+            return [request.error or [request.inputs[name] for name in names] for request in requests]  # type: ignore[misc]
+        prepare = partial(self._prepare, self._preprocessors[batched])
+        if self._decoders and len(requests) > 1 and isinstance(next(iter(requests[0].inputs.values()), None), Image):
+            return self._decoders.map(prepare, requests)
+        return map(prepare, requests)
+
+    def _prepare(self, preprocessor: Preprocessor, request: Request) -> Arrays | ServingError:
         if request.error is not None:
             return request.error
         try:
-            return self._preprocessor.prepare(request.inputs)
+            return preprocessor.prepare(request.inputs)
         except ServingError as error:
             return error
         except Exception as error:
             return InvalidInput(f"the inputs cannot be prepared: {type(error).__name__}: {error}")
 
-    def _compute(self, requests: Sequence[Request], ready: Mapping[int, Arrays]) -> dict[int, Answer]:
+    def _compute(self, requests: Sequence[Request], ready: Mapping[int, Arrays], batched: bool) -> dict[int, Answer]:
         """Compute the requests whose inputs are ready; return their answers by index."""
         indices = list(ready)
         answers = {}
         for group in group_by_shape(list(ready.values())):
             members = [indices[position] for position in group]
-            results = isolate(self._run, [ready[index] for index in members])
+            results = isolate(partial(self._run, batched), [ready[index] for index in members])
             for index, result in zip(members, results, strict=True):
                 if not isinstance(result, NotComputed):
                     answers[index] = self._to_answer(requests[index], result)
         return answers
 
-    def _run(self, records: Sequence[Arrays]) -> list[Arrays]:
-        rows = [record[0].shape[0] if self._already_batched else 1 for record in records]
-        outputs = self.model.predict(merge(records, self._memories, self._already_batched))
-        return split(outputs, rows, self._already_batched)
+    def _run(self, batched: bool, records: Sequence[Arrays]) -> list[Arrays]:
+        rows = [record[0].shape[0] if batched else 1 for record in records]
+        outputs = self.model.predict(merge(records, self._memories, batched))
+        return split(outputs, rows, batched)
 
     def _to_answer(self, request: Request, result: Arrays | ServingError) -> Answer:
         if isinstance(result, ServingError):

@@ -32,15 +32,22 @@ class Preprocessor:
         inputs: Inputs of the model.
         layout: Order of the axes of images, if neither the options nor the shape of the input tell.
         image: Options for images.
-        already_batched: Records have a batch dimension of their own (`inputAlreadyBatched`).
+        already_batched: Records have a batch dimension of their own.
+        most_rows: Limit of that dimension; None if `inputAlreadyBatched` allows any.
     """
 
     def __init__(
-        self, inputs: Sequence[TensorSpec], layout: Layout, image: ImageOptions, already_batched: bool = False
+        self,
+        inputs: Sequence[TensorSpec],
+        layout: Layout,
+        image: ImageOptions,
+        already_batched: bool = False,
+        most_rows: int | None = None,
     ) -> None:
         self._rules = [_Rule(spec, layout, image, already_batched) for spec in inputs]
         self._names = frozenset(spec.name for spec in inputs)
         self._already_batched = already_batched
+        self._most_rows = most_rows
 
     def prepare(self, record: Mapping[str, Input]) -> list[Array]:
         """Convert one record.
@@ -67,6 +74,11 @@ class Preprocessor:
         if self._already_batched and len({len(array) for array in arrays}) > 1:
             sizes = ", ".join(f"{name!r} {len(array)}" for name, array in zip(names, arrays, strict=True))
             raise InvalidInput(f"the inputs of the request differ in their batch dimension: {sizes}")
+        if self._already_batched and self._most_rows is not None and len(arrays[0]) > self._most_rows:
+            raise InvalidInput(
+                f"the request is a batch of {len(arrays[0])} records; at most {self._most_rows} are taken "
+                "(maxBatchSize), or any number with inputAlreadyBatched: true"
+            )
         return arrays
 
     def untouched(self, record: Mapping[str, Input]) -> list[str] | None:
@@ -79,6 +91,20 @@ class Preprocessor:
         names = self._order(record)
         takes = all(rule.takes(record[name]) for rule, name in zip(self._rules, names, strict=True))
         return names if takes else None
+
+    def batch_dimensions(self, record: Mapping[str, Input]) -> set[int]:
+        """Return by how many dimensions the tensors of a record exceed the model's: {1} if all of them are batches.
+
+        Images, and inputs of an unknown rank, do not count.
+        """
+        if len(record) != len(self._rules):
+            return set()
+        pairs = zip(self._rules, map(record.__getitem__, self._order(record)), strict=True)
+        return {
+            len(value.shape) - rule.rank
+            for rule, value in pairs
+            if not isinstance(value, Image) and rule.rank is not None
+        }
 
     def _order(self, record: Mapping[str, Input]) -> list[str]:
         """Return the names of a record's inputs in the order of the model's inputs."""
@@ -93,6 +119,7 @@ class _Rule:
         self._shape = spec.record_shape
         self._image_shape = self._shape
         self._batched = already_batched
+        self.rank = None if self._shape is None else len(self._shape)
         if already_batched and self._shape is not None:
             self._shape = (None, *self._shape)
         self._dtype = spec.numpy_dtype
@@ -176,16 +203,19 @@ class _Rule:
                 f"input {name!r} is sparse and of shape {list(shape)}; at most {MAX_DENSE_ELEMENTS} elements are taken"
             )
         indices, values = value.indices, value.values
-        if values.ndim != 1 or indices.shape != (len(shape), len(values)) or indices.dtype.kind not in "iu":
+        layouts = [rows for rows in (indices, indices.T) if rows.shape == (len(shape), values.size)]
+        if values.ndim != 1 or not layouts or indices.dtype.kind not in "iu":
             raise InvalidInput(
                 f"input {name!r} is sparse with indices {type_text(indices.dtype.name, indices.shape)} for "
                 f"{values.size} values in {len(shape)} dimensions; expected int64[{len(shape)}, {values.size}]"
             )
-        if (indices < 0).any() or (indices >= np.array(shape)[:, np.newaxis]).any():
+        # Guides of the original show indices with a row per value, its code has a row per dimension.
+        inside = [rows for rows in layouts if (rows >= 0).all() and (rows < np.array(shape)[:, np.newaxis]).all()]
+        if not inside:
             raise InvalidInput(f"input {name!r} is sparse with an index outside its shape {list(shape)}")
         values = self._converted(name, values)
         dense = np.zeros(shape, values.dtype)
-        dense[tuple(indices)] = values
+        dense[tuple(inside[0])] = values
         return dense
 
     def _converted(self, name: str, array: Array) -> Array:

@@ -13,13 +13,15 @@ from typing import NamedTuple
 from cluster_serving.protocol import tensors
 from cluster_serving.protocol.errors import InvalidInput, ServingError
 from cluster_serving.protocol.inputs import Input
-from cluster_serving.protocol.keys import NORMAL, to_text
+from cluster_serving.protocol.keys import NORMAL, to_bytes, to_text
 from cluster_serving.protocol.original import arrow as original_arrow
 from cluster_serving.protocol.original import json as original_json
 from cluster_serving.protocol.signature import Signature, signature
 
 MAX_URI_BYTES = 4096
 """Length limit of a uri, as UTF-8, since the uri becomes part of a Redis key."""
+
+_MAX_ANSWERED_URI_BYTES = 1 << 16
 
 NATIVE = b"arrow"
 """Value of the field `serde` for our own encoding."""
@@ -80,6 +82,9 @@ class Entry(NamedTuple):
 
     def decode(self) -> tuple[Signature, dict[str, Input]]:
         """Decode the inputs; an `InvalidInput` says at what place they cannot be read."""
+        if not 0 < (size := len(to_bytes(self.uri))) <= MAX_URI_BYTES:
+            # Original clients send any uri.
+            raise InvalidInput(f"the uri has {size} bytes; expected 1 to {MAX_URI_BYTES}")
         if self.deadline and not (self.deadline.isdigit() and len(self.deadline) <= _MAX_DEADLINE_DIGITS):
             raise InvalidInput(
                 f"field 'deadline' is {self.deadline[:32]!r}; expected milliseconds, in at most 15 digits"
@@ -152,9 +157,9 @@ def parse_entry(entry_id: bytes, fields: Mapping[bytes, bytes], priority: str = 
     """Read an entry of the stream of a priority.
 
     Raises:
-        InvalidInput: If the entry has no `uri` of a valid length, so that no result key is known.
+        InvalidInput: If the entry has no `uri`, or a huge one, and so cannot be answered.
     """
-    if not 0 < len(fields.get(b"uri", b"")) <= MAX_URI_BYTES:
+    if b"uri" not in fields or len(fields[b"uri"]) > _MAX_ANSWERED_URI_BYTES:
         names = [name[:32].decode("utf8", "replace") for name in list(fields)[:8]]
         raise InvalidInput(
             f"stream entry {entry_id.decode()} has the fields {names}; expected data and a uri of 1 to {MAX_URI_BYTES} "

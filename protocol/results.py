@@ -68,9 +68,8 @@ def encode_ranked(native: bool, ranked: Sequence[RankedClasses]) -> dict[str, st
         values = np.array([value for _, value in pairs], "f4")
         counts = np.array([len(ranking) for ranking in ranked], "i8")
         return {"value": tensors.encode(dict(zip(_RANKING, (classes, values, counts)))), "serde": NATIVE}
-    texts = ("".join(f"[{index},{java_float(value)}]" for index, value in ranking) for ranking in ranked)
     arrays = [np.array(ranking, "f4") for ranking in ranked]
-    return {"value": original_arrow.encode_result(arrays), "topN": "".join(f"[{text}]" for text in texts)}
+    return {"value": original_arrow.encode_result(arrays), "topN": "".join(map(ranking_text, ranked))}
 
 
 def encode_rows(native: bool, names: Sequence[str], outputs: Sequence[Array]) -> dict[str, str | bytes]:
@@ -78,8 +77,19 @@ def encode_rows(native: bool, names: Sequence[str], outputs: Sequence[Array]) ->
     fields = encode_result(native, names, outputs)
     if native:
         return fields
-    texts = ("".join(f"[{','.join(map(java_float, row))}]" for row in output.tolist()) for output in outputs)
-    return fields | {"pickTopN": "".join(f"[{text}]" for text in texts)}
+    return fields | {"pickTopN": "".join(map(rows_text, outputs))}
+
+
+def ranking_text(ranking: RankedClasses) -> str:
+    """Write a ranking as the original's server does: without a comma between the pairs."""
+    pairs = (f"[{index},{java_float(value)}]" for index, value in ranking)
+    return f"[{''.join(pairs)}]"
+
+
+def rows_text(output: Array) -> str:
+    """Write the rows of `pickTopN` as the original's server does: without a comma between them."""
+    rows = (f"[{','.join(map(java_float, row))}]" for row in output.tolist())
+    return f"[{''.join(rows)}]"
 
 
 def encode_error(error: ServingError) -> dict[str, str | bytes]:
@@ -113,11 +123,16 @@ def decode_outputs(fields: Mapping[bytes, bytes]) -> Outputs:
     if fields.get(b"serde") != NATIVE:
         arrays = original_arrow.decode_result(value)
         if b"topN" in fields:
-            return [[(int(index), float(number)) for index, number in array] for array in arrays]
+            return [list(zip(array[:, 0].astype(int).tolist(), _shortest(array[:, 1]))) for array in arrays]
         return {str(index): array for index, array in enumerate(arrays)}
     _, outputs = tensors.decode(value)
     if tuple(outputs) == _RANKING:
-        classes, values, counts = (np.asarray(array).tolist() for array in outputs.values())
-        pairs = iter(zip(classes, values))
-        return [list(islice(pairs, count)) for count in counts]
+        classes, values, counts = map(np.asarray, outputs.values())
+        pairs = iter(zip(classes.tolist(), _shortest(values)))
+        return [list(islice(pairs, count)) for count in counts.tolist()]
     return {name: np.asarray(output) for name, output in outputs.items()}
+
+
+def _shortest(values: Array) -> list[float]:
+    """Return float32 numbers as floats with no more digits than they have: 0.1, not 0.10000000149011612."""
+    return [float(str(value)) for value in values]

@@ -121,14 +121,17 @@ class Timer:
         self._latest.append(seconds)
 
     def as_json(self, prefix: str) -> dict[str, str | float]:
-        """Return the original's fields: milliseconds, of the latest durations; `meanRate` is per second since start."""
+        """Return the original's fields: milliseconds, of the latest durations; `meanRate` is per second since start.
+
+        As there, `min` and `max` are whole milliseconds, rounded down.
+        """
         values = sorted(1000 * seconds for seconds in self._latest) or [0.0]
         return {
             "name": f"{prefix}{self.name}",
             "count": self.count,
             "meanRate": self.count / max(time.monotonic() - self._began, 1e-9),
-            "min": values[0],
-            "max": values[-1],
+            "min": int(values[0]),
+            "max": int(values[-1]),
             "mean": statistics.fmean(values),
             "median": _percentile(values, 0.5),
             "stdDev": statistics.pstdev(values),

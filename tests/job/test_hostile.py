@@ -39,7 +39,7 @@ def check(model, *entries):
         np.testing.assert_array_equal(result, VECTOR * 2)
     codes = []
     for entry in entries:
-        if 0 < len(entry.get(b"uri", b"")) <= 4096:
+        if b"uri" in entry:
             answer = found.pop(entry[b"uri"].decode("utf8", "surrogateescape"))
             fields = answer.fields
             codes.append(fields.get("code", ""))

@@ -68,6 +68,33 @@ def test_images_are_decoded_by_as_many_threads_as_the_model_may_use(tmp_path):
     model.close()
 
 
+def _answers(model, *records):
+    requests = [Request(Entry(b"1-0", "u", b"", NATIVE), "", record) for record in records]
+    return [answer.fields for answer in model.start(requests, alone=False).answers()]
+
+
+@pytest.mark.parametrize("already_batched", [False, True])
+def test_the_number_of_dimensions_tells_whether_a_request_is_a_batch(tmp_path, already_batched):
+    save_doubling(tmp_path, 3)
+    model = predictor(tmp_path, "", already_batched)
+    single, batch = np.arange(3, dtype="f4"), np.ones((2, 3), "f4")
+    assert [_output(fields).tolist() for fields in _answers(model, {"x": single}, {"x": single})] == [[0, 2, 4]] * 2
+    assert [_output(fields).shape for fields in _answers(model, {"x": batch}, {"x": batch})] == [(2, 3), (2, 3)]
+    (large,) = _answers(model, {"x": np.ones((33, 3), "f4")})
+    if already_batched:
+        assert _output(large).shape == (33, 3)
+    else:
+        assert "a batch of 33 records; at most 32 are taken (maxBatchSize)" in large["error"]
+
+
+@pytest.mark.parametrize("already_batched", [False, True])
+def test_openvino_takes_single_images_as_in_2_x(tmp_path, already_batched):
+    model_zoo.save_openvino_digit_images(tmp_path)
+    model = predictor(tmp_path, "", already_batched)
+    (fields,) = _answers(model, {"image": encode_png("image", np.zeros((8, 8, 3), np.uint8))})
+    assert _output(fields).shape == (10,)
+
+
 def _output(fields):
     return decode_result(
         {key.encode(): getattr(value, "encode", lambda value=value: value)() for key, value in fields.items()}

@@ -338,6 +338,15 @@ def test_a_sparse_tensor_becomes_dense():
     assert dense.tolist() == [[0, 0, 5], [6, 0, 0]]
 
 
+@pytest.mark.parametrize("indices", [[[0, 1], [0, 2]], [[1, 2], [0, 0]], [[1, 0], [1, 2], [0, 1]]])
+def test_sparse_indices_may_have_a_row_per_value(indices):
+    values = range(1, len(indices) + 1)
+    dense = prepare(TensorSpec("x", "float32", (None, 2, 3)), sparse((2, 3), np.array(indices), values))
+    # Two values in two dimensions: a row per dimension, unless an index would be outside.
+    rows = indices if indices == [[0, 1], [0, 2]] else np.transpose(indices).tolist()
+    assert [dense[index] for index in zip(*rows, strict=True)] == list(values)
+
+
 def test_an_empty_sparse_tensor_is_all_zeros():
     assert prepare(VECTOR, sparse(indices=np.zeros((1, 0)), values=())).tolist() == [0, 0, 0]
 
@@ -353,8 +362,8 @@ def test_a_sparse_tensor_may_be_batched_already():
         (sparse(indices=[[0, 3]]), "with an index outside its shape [3]"),
         (sparse(indices=[[-1, 0]]), "with an index outside its shape [3]"),
         (
-            sparse(indices=[[0], [2]]),
-            "sparse with indices int64[2, 1] for 2 values in 1 dimensions; expected int64[1, 2]",
+            sparse(indices=[[0, 1], [2, 2]]),
+            "sparse with indices int64[2, 2] for 2 values in 1 dimensions; expected int64[1, 2]",
         ),
         (sparse(values=(1.0,)), "expected int64[1, 1]"),
         (SparseTensor(np.array([[0.0, 2.0]]), np.ones(2, np.float32), (3,)), "indices float64[1, 2]"),

@@ -15,8 +15,15 @@ def as_read(fields):
 
 
 def test_an_entry_without_uri_cannot_be_answered():
-    with pytest.raises(InvalidInput, match="expected data and a uri"):
-        entry.parse_entry(b"1-0", {b"foo": b"bar"})
+    for fields in ({b"foo": b"bar"}, {b"uri": b"x" * 70_000}):
+        with pytest.raises(InvalidInput, match="expected data and a uri"):
+            entry.parse_entry(b"1-0", fields)
+
+
+@pytest.mark.parametrize("size", [0, 4097])
+def test_a_uri_that_only_original_clients_send_can_be_answered(size):
+    with pytest.raises(InvalidInput, match=f"the uri has {size} bytes; expected 1 to 4096"):
+        entry.parse_entry(b"1-0", {b"uri": b"x" * size, b"data": b"x"}).decode()
 
 
 @pytest.mark.parametrize(
@@ -64,7 +71,8 @@ def test_outputs_without_a_name_are_not_dropped():
 
 @pytest.mark.parametrize("native", [True, False])
 def test_rankings_are_pairs_for_our_client_whoever_asked(native):
-    for rankings in ([[(4, 5.0), (3, 4.0)]], [[(4, 5.0), (3, 4.0)], [(0, 0.5)]]):
+    # The floats have the digits of float32, and no further ones.
+    for rankings in ([[(4, 5.0), (3, 0.3529831)]], [[(4, 5.0), (3, 4.0)], [(0, 1e-10)]]):
         decoded = decode_result(as_read(encode_ranked(native, rankings)))
         assert decoded == (rankings if len(rankings) > 1 else rankings[0])
 

@@ -53,8 +53,8 @@ class _Methods:
         for row in self._front.metrics.as_json():
             times = {name: row[name] for name in ("meanRate", "mean", "median", "stdDev")}
             percentiles = {f"Percentile{name}": row[f"_{name}Percentile"] for name in _PERCENTILES}
-            limits = {name: round(float(row[name])) for name in ("min", "max")}
-            reply.metrics.add(name=row["name"], count=row["count"], **times, **percentiles, **limits)
+            limits = {name: row[name] for name in ("count", "min", "max")}
+            reply.metrics.add(name=row["name"], **times, **percentiles, **limits)
         return reply
 
     async def models(self, message: Any, call: Call) -> Any:

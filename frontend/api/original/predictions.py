@@ -12,7 +12,7 @@ from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.inputs import Array
 from cluster_serving.protocol.original.arrow import ERROR_VALUE
 from cluster_serving.protocol.original.floats import java_float
-from cluster_serving.protocol.results import Outputs, RankedClasses
+from cluster_serving.protocol.results import Outputs, ranking_text, rows_text
 
 _RANKED_BYTES = 16
 
@@ -24,26 +24,26 @@ def written(outputs: Outputs | ServingError, response_format: ResponseFormat, fi
     |---------|-----------------------------------------------------------------------------------------------------|
     | json    | `{"value": […]}`; of several outputs `{"value": {name: […]}}`; of `topN` `{"value": [{"class": 3,     |
     |         | "prob": 0.9}, …]}`; of an error `{"error": message, "code": code}`                                  |
-    | bigdl   | text of `{"value": text}`, the inner one of `{"data":[…],"shape":[…]}`, or `[[class,value],…]`, or    |
+    | bigdl   | text of `{"value":text}`, the inner one of `{"data":[…],"shape":[…]}`, or `[[class,value][…]]`, or    |
     |         | `NaN` for an error                                                                                  |
-    | zoo-0.9 | text `{value=…}`, with `data=[…],shape=[…];`, or `[[class,value],…]`, or `NaN` for an error           |
+    | zoo-0.9 | text `{value=…}`, with `data=[…],shape=[…];`, or `[[class,value][…]]`, or `NaN` for an error          |
 
-    The original omitted the commas between the pairs of `topN`, so that its text was JSON only for n = 1. If
-    `filter_text`, the `postProcessing` of the job, is a `pickTopN`, texts are lists of rows without a shape.
+    The texts are the original's to the character: numbers are float32, and the rows of a filter have no commas between
+    them. If `filter_text`, the `postProcessing` of the job, is a `pickTopN`, texts are lists of rows without a shape.
     """
     if response_format == "json":
         return _as_json(outputs)
     if isinstance(outputs, ServingError):
         text = ERROR_VALUE
     elif isinstance(outputs, list):
-        text = "".join(map(_ranking_text, outputs))
-    elif filter_text.startswith("pickTopN"):
-        text = "".join(_rows_text(array) for array in outputs.values())
+        text = "".join(map(ranking_text, outputs))
+    elif filter_text.startswith("pickTopN") and all(array.dtype.kind in "biuf" for array in outputs.values()):
+        text = "".join(map(rows_text, outputs.values()))
     elif response_format == "bigdl":
-        text = "".join(f'{{"data":{_list(array.ravel())},"shape":{_list(array.shape)}}}' for array in outputs.values())
+        text = "".join(f'{{"data":{_list(array)},"shape":{_shape(array)}}}' for array in outputs.values())
     else:
-        text = "".join(f"data={_list(array.ravel())},shape={_list(array.shape)};" for array in outputs.values())
-    return f"{{value={text}}}" if response_format == "zoo-0.9" else json.dumps({"value": text})
+        text = "".join(f"data={_list(array)},shape={_shape(array)};" for array in outputs.values())
+    return f"{{value={text}}}" if response_format == "zoo-0.9" else json.dumps({"value": text}, separators=(",", ":"))
 
 
 def body(
@@ -83,16 +83,12 @@ def _plain(array: Array) -> Any:
     return array.tolist()
 
 
-def _ranking_text(ranking: RankedClasses) -> str:
-    return f"[{','.join(f'[{index},{java_float(value)}]' for index, value in ranking)}]"
+def _list(array: Array) -> str:
+    values = array.ravel().tolist()
+    if array.dtype.kind in "biuf":
+        return f"[{','.join(map(java_float, values))}]"
+    return json.dumps(values, separators=(",", ":"))
 
 
-def _rows_text(array: Array) -> str:
-    return f"[{','.join(_list(row) for row in array)}]"
-
-
-def _list(values: Any) -> str:
-    plain = np.asarray(values).tolist()
-    if any(isinstance(value, float) for value in plain):
-        return f"[{','.join(map(java_float, plain))}]"
-    return json.dumps(plain, separators=(",", ":"))
+def _shape(array: Array) -> str:
+    return f"[{','.join(map(str, array.shape))}]"

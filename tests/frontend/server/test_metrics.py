@@ -7,7 +7,9 @@ def test_a_timer_gives_milliseconds_and_percentiles():
     timer = Timer("t")
     assert timer.as_json("")["mean"] == 0
     for number in range(1, 101):
-        timer.update(number / 1000)
+        timer.update((number + 0.75) / 1000)
     metric = timer.as_json("zoo.")
-    assert (metric["name"], metric["count"], metric["min"], metric["max"]) == ("zoo.t", 100, 1.0, 100.0)
-    assert (metric["median"], metric["_75thPercentile"], metric["_99thPercentile"]) == (50.0, 75.0, 99.0)
+    assert (metric["name"], metric["count"], metric["min"], metric["max"]) == ("zoo.t", 100, 1, 100)
+    assert isinstance(metric["min"], int)
+    assert isinstance(metric["max"], int)
+    assert (metric["median"], metric["_75thPercentile"], metric["_99thPercentile"]) == (50.75, 75.75, 99.75)

@@ -7,7 +7,8 @@ import httpx
 import numpy as np
 import pytest
 
-from cluster_serving.client import original
+from cluster_serving.client import InvalidInput, original
+from cluster_serving.frontend.api.original.predictions import written
 from cluster_serving.protocol.keys import MODEL_SECRET_KEY
 
 MIXED = {
@@ -69,13 +70,40 @@ def test_texts_are_strings_where_the_model_takes_strings_or_says_nothing(serve, 
     ("path", "expected"),
     [
         ("/predict", {"value": [1.0, 2.5]}),
-        ("/predict?responseFormat=bigdl", '{"value": "{\\"data\\":[1.0,2.5],\\"shape\\":[2]}"}'),
-        ("/bigdl/predict", '{"value": "{\\"data\\":[1.0,2.5],\\"shape\\":[2]}"}'),
+        ("/predict?responseFormat=bigdl", '{"value":"{\\"data\\":[1.0,2.5],\\"shape\\":[2]}"}'),
+        ("/bigdl/predict", '{"value":"{\\"data\\":[1.0,2.5],\\"shape\\":[2]}"}'),
         ("/zoo-0.9/predict", "{value=data=[1.0,2.5],shape=[2];}"),
     ],
 )
 def test_predictions_are_written_as_asked(ask, path, expected):
     assert ask.post(path, json={"instances": [{"x": [1, 2.5]}]}).json() == {"predictions": [expected]}
+
+
+RANKED = [[(2, 0.3529831), (0, 1e-4)]]
+
+
+@pytest.mark.parametrize(
+    ("outputs", "filter_text", "zoo", "bigdl"),
+    [
+        (RANKED, "topN(2)", "{value=[[2,0.3529831][0,1.0E-4]]}", '{"value":"[[2,0.3529831][0,1.0E-4]]"}'),
+        (
+            {"y": np.array([[1, 2], [3, 0.1]], "f4")},
+            "pickTopN(2)",
+            "{value=[[1.0,2.0][3.0,0.1]]}",
+            '{"value":"[[1.0,2.0][3.0,0.1]]"}',
+        ),
+        (
+            {"y": np.array([[7]])},
+            "",
+            "{value=data=[7.0],shape=[1,1];}",
+            r'{"value":"{\"data\":[7.0],\"shape\":[1,1]}"}',
+        ),
+        (InvalidInput("why"), "", "{value=NaN}", '{"value":"NaN"}'),
+    ],
+)
+def test_texts_are_those_of_the_original_to_the_character(outputs, filter_text, zoo, bigdl):
+    assert written(outputs, "zoo-0.9", filter_text) == zoo
+    assert written(outputs, "bigdl", filter_text) == bigdl
 
 
 def test_our_form_of_the_original_client_is_answered(ask):
