@@ -124,7 +124,7 @@ def add_call(
             Redis serves no other client meanwhile.
         earlier_results: Keys of earlier results of the first request's uri, to be deleted.
     """
-    keys = [limits_key(job), *streams_of(job), *earlier_results]
+    keys: list[str | bytes] = [limits_key(job), *streams_of(job), *earlier_results]
     arguments: list[Argument] = []
     for fields, priority in requests:
         # Index of the stream among the keys; Lua counts from 1.

@@ -14,6 +14,7 @@ from starlette.types import ASGIApp
 from cluster_serving.frontend.api import docs, monitoring, page, standard
 from cluster_serving.frontend.api.original import grpc as original_grpc
 from cluster_serving.frontend.api.original import http as original_http
+from cluster_serving.frontend.api.original.prefix import FormatPrefix
 from cluster_serving.frontend.api.requests import routes as requests
 from cluster_serving.frontend.api.v2 import grpc as v2_grpc
 from cluster_serving.frontend.api.v2 import http as v2_http
@@ -26,7 +27,7 @@ from cluster_serving.frontend.server.middleware import AccessMiddleware
 from cluster_serving.frontend.server.responses import Json, error_response
 from cluster_serving.protocol.errors import ServingError
 
-_OPEN_PATHS = ("/", "/docs", "/openapi.json", "/json", "/bigdl", "/zoo-0.9", "/health/", "/v2/health/", *page.PATHS)
+_OPEN_PATHS = ("/", "/docs", "/openapi.json", "/health/", "/v2/health/", *page.PATHS)
 """Paths that need no API key: pages without data, and health, as probes have no key."""
 
 
@@ -58,7 +59,7 @@ def make(front: FrontEnd, ready: Callable[[list[str]], None]) -> HttpServer:
             Exception: _unexpected_error,
         },
     )
-    app = AccessMiddleware(app, front.admission, front.metrics, _OPEN_PATHS, options.access_log)
+    app = FormatPrefix(AccessMiddleware(app, front.admission, front.metrics, _OPEN_PATHS, options.access_log))
     if options.cors_origins:
         # Outermost: a browser sends no key with the question whether a page may send requests.
         app = CORSMiddleware(

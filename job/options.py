@@ -100,7 +100,7 @@ class JobOptions:
         submission: Identifier of this start of the job, which slots report (see `connectors.reporting`).
         model_parallelism: Number of task slots, each with a copy of the model.
         execution_mode: `thread` or `process` (`python.execution-mode` of Flink).
-        post_processing: Filter applied to every result: "", "topN(n)" or "pickTopN(n)".
+        post_processing: Filter applied to every result: "", "topN(n)", "top_n(n)" or "pickTopN(n)".
         request_deadline_ms: Milliseconds that a request without a deadline of its own may wait; 0 for no limit.
     """
 

@@ -7,17 +7,24 @@ import numpy as np
 
 from cluster_serving.protocol.errors import InferenceFailed, ModelError
 from cluster_serving.protocol.inputs import Array
-from cluster_serving.protocol.results import RankedClasses, encode_ranked, encode_result, encode_rows
+from cluster_serving.protocol.results import (
+    RankedClasses,
+    encode_ranked,
+    encode_result,
+    encode_rows,
+    ranking_json,
+    ranking_text,
+)
 
 Fields = dict[str, str | bytes]
 Encoder = Callable[[bool, Sequence[str], Sequence[Array]], Fields]
 """Makes the fields of a result hash: (native encoding?, output names, one record's outputs) → fields."""
 
-_SYNTAX = re.compile(r"(topN|pickTopN)\((\d+)\)")
+_SYNTAX = re.compile(r"(topN|top_n|pickTopN)\((\d+)\)")
 
 
 def make_encoder(filter_text: str) -> Encoder:
-    """Return the encoder for the filter of a job: "", `topN(n)` or `pickTopN(n)`.
+    """Return the encoder for the filter of a job: "", `topN(n)`, `pickTopN(n)`, or `top_n(n)`, the `topN` of 0.7.
 
     Raises:
         ModelError: If the text is none of these.
@@ -28,9 +35,10 @@ def make_encoder(filter_text: str) -> Encoder:
     if match is None or int(match[2]) < 1:
         raise ModelError(f"postProcessing is {filter_text!r}; expected topN(n) or pickTopN(n) with n of at least 1")
     count = int(match[2])
-    if match[1] == "topN":
+    if match[1] != "pickTopN":
+        text_of = ranking_json if match[1] == "top_n" else ranking_text
         return lambda native, names, outputs: encode_ranked(
-            native, [top_n(name, output, count) for name, output in zip(names, outputs, strict=True)]
+            native, [top_n(name, output, count) for name, output in zip(names, outputs, strict=True)], text_of
         )
     return lambda native, names, outputs: encode_rows(
         native, names, [pick_top_n(name, output, count) for name, output in zip(names, outputs, strict=True)]

@@ -56,9 +56,13 @@ def streams_of(job: str) -> list[str]:
     return [stream_of(job, priority) for priority in PRIORITIES]
 
 
+RESULT_PREFIX = "cluster-serving_"
+"""Start of the original's result keys."""
+
+
 def result_key(job: str, uri: str) -> str:
     """Return the hash for a result in the original's encoding; also the channel that announces any result."""
-    return f"cluster-serving_{job}:{uri}"
+    return f"{RESULT_PREFIX}{job}:{uri}"
 
 
 def native_result_key(job: str, uri: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Union
 
@@ -56,11 +56,25 @@ def encode_result(native: bool, names: Sequence[str], outputs: Sequence[Array]) 
     return {"value": original_arrow.encode_result(outputs)}
 
 
-def encode_ranked(native: bool, ranked: Sequence[RankedClasses]) -> dict[str, str | bytes]:
+def ranking_text(ranking: RankedClasses) -> str:
+    """Write a ranking as the original's server does: without a comma between the pairs."""
+    pairs = (f"[{index},{java_float(value)}]" for index, value in ranking)
+    return f"[{''.join(pairs)}]"
+
+
+def ranking_json(ranking: RankedClasses) -> str:
+    """Write a ranking as the original's server of 0.7 does: a JSON object, all of texts."""
+    pairs = (f'"{index}":"{java_float(value)}"' for index, value in ranking)
+    return f"{{{','.join(pairs)}}}"
+
+
+def encode_ranked(
+    native: bool, ranked: Sequence[RankedClasses], text_of: Callable[[RankedClasses], str] = ranking_text
+) -> dict[str, str | bytes]:
     """Return the fields of the result hash for outputs filtered by `topN`, one ranking per output.
 
     The original wrote a text as `value`, on which its own Python client fails. Here `value` is an array (n, 2) of class
-    and value, and the text is in the field `topN`.
+    and value, and the text, which `text_of` writes, is in the field `topN`.
     """
     if native:
         pairs = [pair for ranking in ranked for pair in ranking]
@@ -69,7 +83,7 @@ def encode_ranked(native: bool, ranked: Sequence[RankedClasses]) -> dict[str, st
         counts = np.array([len(ranking) for ranking in ranked], "i8")
         return {"value": tensors.encode(dict(zip(_RANKING, (classes, values, counts)))), "serde": NATIVE}
     arrays = [np.array(ranking, "f4") for ranking in ranked]
-    return {"value": original_arrow.encode_result(arrays), "topN": "".join(map(ranking_text, ranked))}
+    return {"value": original_arrow.encode_result(arrays), "topN": "".join(map(text_of, ranked))}
 
 
 def encode_rows(native: bool, names: Sequence[str], outputs: Sequence[Array]) -> dict[str, str | bytes]:
@@ -78,12 +92,6 @@ def encode_rows(native: bool, names: Sequence[str], outputs: Sequence[Array]) ->
     if native:
         return fields
     return fields | {"pickTopN": "".join(map(rows_text, outputs))}
-
-
-def ranking_text(ranking: RankedClasses) -> str:
-    """Write a ranking as the original's server does: without a comma between the pairs."""
-    pairs = (f"[{index},{java_float(value)}]" for index, value in ranking)
-    return f"[{''.join(pairs)}]"
 
 
 def rows_text(output: Array) -> str:

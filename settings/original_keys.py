@@ -1,6 +1,6 @@
 """The original's keys and their present names: nested ones (`model: path: …`, up to 0.9), and those without effect."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 SPARK = "spark"
@@ -9,8 +9,14 @@ SPARK = "spark"
 SECTIONS = frozenset({"model", "data", "params", "redis", "flink", "secure", SPARK})
 """Top-level keys that held others."""
 
-IMPLIED = {"jobName": "image_stream", "postProcessing": "topN(1)"}
-"""Values that 0.7 and 0.8 implied: the one stream that their clients write to, and the best class."""
+
+def implied(names: Collection[str]) -> dict[str, str]:
+    """Return the values that 0.7 and 0.8 implied: the one stream that their clients write to, and the best class.
+
+    `names` are the nested keys of the file: those of 0.8 have `data.filter`.
+    """
+    return {"jobName": "image_stream", "postProcessing": "topN(1)" if "data.filter" in names else "top_n(1)"}
+
 
 WITHOUT_EFFECT: dict[str, object] = {
     "performance_mode": None,
@@ -39,7 +45,8 @@ def _text(value: Any) -> Any:
 
 
 def _top_n(value: Any) -> str:
-    return f"topN({value})"
+    # The clients of 0.7 read another text than those of 0.8.
+    return f"top_n({value})"
 
 
 def _image_size(value: Any) -> str | None:

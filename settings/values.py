@@ -80,7 +80,7 @@ def _record_key(value: Any) -> Any:
 
 
 def _filter(text: str) -> str:
-    if text.strip() and not re.fullmatch(r"(topN|pickTopN)\([1-9]\d*\)", text.strip()):
+    if text.strip() and not re.fullmatch(r"(topN|top_n|pickTopN)\([1-9]\d*\)", text.strip()):
         raise ValueError("not a filter")
     return text.strip()
 
@@ -116,4 +116,4 @@ SecretAndSalt = Annotated[tuple[str, str] | None, BeforeValidator(_secret_and_sa
 """Two texts, written as "secret:salt"; or empty for none."""
 
 Filter = Annotated[str, AfterValidator(_filter)]
-"""`topN(n)`, `pickTopN(n)` or nothing."""
+"""`topN(n)`, `top_n(n)`, `pickTopN(n)` or nothing."""

@@ -50,6 +50,7 @@ class _Reader:
     def entries(self, warn: Callable[[str], None]) -> list[Entry]:
         entries: list[Entry] = []
         renamed: list[str] = []
+        names: set[str] = set()
         spark = None
         for name, node, place in self._pairs(self._loader.get_single_node()):
             if name == original_keys.SPARK:
@@ -61,10 +62,11 @@ class _Reader:
                 entries.append((name, Given(self._value(node), place)))
             elif isinstance(node, yaml.MappingNode):
                 for key, inner, line in self._pairs(node):
+                    names.add(f"{name}.{key}")
                     self._translate(f"{name}.{key}", Given(self._value(inner), line), entries, renamed)
         if spark:
             known = {key.lower() for key, given in entries if given.value}
-            implied = {key: value for key, value in original_keys.IMPLIED.items() if key.lower() not in known}
+            implied = {key: value for key, value in original_keys.implied(names).items() if key.lower() not in known}
             entries = [(key, given) for key, given in entries if key not in implied]
             entries += [(key, Given(value, spark)) for key, value in implied.items()]
             renamed += [f"{key}: {value} (implied by {original_keys.SPARK})" for key, value in implied.items()]

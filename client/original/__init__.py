@@ -13,31 +13,65 @@ read, images and tensors may share a request, and a request that cannot be queue
 from __future__ import annotations
 
 import base64
+import datetime
 import importlib.util
 import json
 import sys
+import time
 import urllib.request
+import uuid
 from contextlib import suppress
 from types import ModuleType
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import redis
 from redis.exceptions import RedisError
 
 from cluster_serving.client import queues
 from cluster_serving.client.convert import inputs_of, to_input
+from cluster_serving.client.original import early
 from cluster_serving.client.original.values import MISSING, OriginalResult, as_original, as_sent, encode_png, failed
 from cluster_serving.protocol.connection import translated
 from cluster_serving.protocol.errors import DeadlineExceeded, InvalidInput, ResultTimeout, ServingError
 from cluster_serving.protocol.inputs import Array, Image
-from cluster_serving.protocol.keys import DEFAULT_JOB, image_result_key, to_bytes, to_text
+from cluster_serving.protocol.keys import DEFAULT_JOB, RESULT_PREFIX, image_result_key, to_bytes, to_text
 from cluster_serving.protocol.original import arrow as original_arrow
 from cluster_serving.protocol.original import image_stream
 
 MODULES = ("zoo.serving.client", "bigdl.serving.client")
 """Names of the original's client module: up to 0.11, and from 2.0 on."""
 
+_OPTIONAL = ("cv2", "httpx", "yaml")
+
+# Programs with `from zoo.serving.client import *` use what the original had imported.
+__all__ = [
+    "API",
+    "RESULT_PREFIX",
+    "InputQueue",
+    "OutputQueue",
+    "base64",
+    "datetime",
+    "http_json_to_ndarray",
+    "http_response_to_ndarray",
+    "json",
+    "np",
+    "pa",
+    "perdict",
+    "redis",
+    "time",
+    "uuid",
+]
+__all__ += [name for name in _OPTIONAL if importlib.util.find_spec(name)]
+
 _HTTP_TIMEOUT = 60.0
+
+
+def __getattr__(name: str) -> ModuleType:
+    if name in _OPTIONAL:
+        return importlib.import_module(name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 class API:
@@ -53,6 +87,10 @@ class API:
     def __init__(
         self, host: str | None = None, port: int | str | None = None, name: str = DEFAULT_JOB, **redis_options: Any
     ) -> None:
+        found = None if host or port or redis_options else early.find()
+        if found:
+            host, port = found
+        self._missing = "{}" if found else MISSING
         self._results = queues.OutputQueue(host, port, name, **redis_options)
         self.name, self.host, self.port, self.db = name, self._results.host, self._results.port, self._results.db
 
@@ -61,7 +99,10 @@ class OutputQueue(API):
     """Reads results as the original's class does; see `API` for arguments."""
 
     def query(self, uri: str, delete: bool = False) -> OriginalResult:
-        """Return the result of a request: "[]" if it is missing, "NaN" if it failed, text for `enqueue_image`."""
+        """Return the result of a request: "[]" if it is missing, "NaN" if it failed, text for `enqueue_image`.
+
+        In a program of 0.7 or 0.8, a missing result is "{}".
+        """
         try:
             result = self._results.query(uri, delete)
         except ServingError as error:
@@ -87,7 +128,7 @@ class OutputQueue(API):
         with suppress(RedisError):
             for batch in queues.batched(keys, queues.SCAN_COUNT):
                 self.db.delete(*batch)
-        return results | {uri: result for uri, result in images.items() if result != MISSING}
+        return results | {uri: result for uri, result in images.items() if result != self._missing}
 
     def _image_result(self, uri: str, delete: bool) -> str:
         key = to_bytes(image_result_key(uri))
@@ -96,7 +137,7 @@ class OutputQueue(API):
             if delete:
                 pipeline.delete(key)
             value: bytes | None = pipeline.execute()[0]
-        return MISSING if value is None else value.decode()
+        return self._missing if value is None else value.decode()
 
     def get_ndarray_from_b64(self, b64str: str | bytes) -> Array | list[Array]:
         """Return the outputs in the field `value` of a result hash."""
@@ -108,9 +149,10 @@ class InputQueue(API):
     """Queues requests as the original's class does.
 
     Args:
-        frontend_url: URL of an HTTP front end for `predict`; or, as in 0.9, the Redis host.
+        address: URL of an HTTP front end for `predict`; or, as in 0.9, the Redis host.
         port: Redis port, default 6379.
         sync: Accepted for the examples in the original's guides, and ignored.
+        frontend_url: URL of an HTTP front end for `predict`.
         host: Redis host, default `localhost`.
         name: The job's `jobName`.
         redis_options: Further arguments of `client.queues.InputQueue`.
@@ -118,19 +160,22 @@ class InputQueue(API):
 
     def __init__(
         self,
-        frontend_url: str | None = None,
+        address: str | None = None,
         port: int | str | None = None,
         sync: bool = True,
+        frontend_url: str | None = None,
         *,
         host: str | None = None,
         name: str = DEFAULT_JOB,
         **redis_options: Any,
     ) -> None:
-        if frontend_url and "://" not in frontend_url:
-            host, frontend_url = frontend_url, None
+        if address and "://" in address:
+            frontend_url = address
+        elif address:
+            host = address
         self.frontend_url = frontend_url
         super().__init__(host, port, name, **redis_options)
-        self._queue = queues.InputQueue(host, port, name, **redis_options)
+        self._queue = queues.InputQueue(self.host, self.port, name, **redis_options)
         self.output_queue = OutputQueue(host, port, name, **redis_options)
 
     def enqueue(self, uri: str, /, **data: object) -> None:
@@ -141,11 +186,11 @@ class InputQueue(API):
         """
         self._queue.enqueue(uri, **as_sent(data))
 
-    def enqueue_image(self, uri: str, data: object) -> None:
+    def enqueue_image(self, uri: str, img: object) -> None:
         """Queue an image for the job `image_stream`, as in 0.7 and 0.8: a path, or an array from `cv2.imread`."""
-        image = encode_png("image", data) if isinstance(data, np.ndarray) else to_input("image", data)
+        image = encode_png("image", img) if isinstance(img, np.ndarray) else to_input("image", img)
         if not isinstance(image, Image):
-            raise InvalidInput(f"the image is of type {type(data).__name__}; expected a path or an array")
+            raise InvalidInput(f"the image is of type {type(img).__name__}; expected a path or an array")
         with translated(self.db):
             self.db.xadd(image_stream.STREAM, {"uri": uri, "image": base64.b64encode(image.data)})
 

@@ -26,17 +26,31 @@ _CHANNELS = {1: (0, [0]), 3: (2, [2, 1, 0]), 4: (6, [2, 1, 0, 3])}
 
 
 def as_sent(values: Mapping[str, object]) -> dict[str, Input]:
-    """Convert inputs as the original's client does: numbers to float32, an array under "path" to an image."""
+    """Convert inputs as the original's client does.
+
+    Numbers become float32, sparse indices and shapes integers, an array under "path" an image.
+    """
     inputs: dict[str, Input] = {}
     for name, value in values.items():
         if isinstance(value, Mapping) and isinstance(value.get("path"), np.ndarray):
             inputs[name] = encode_png(name, value["path"])
             continue
-        sent = to_input(name, value)
+        sent = to_input(name, _with_integers(value))
         if isinstance(sent, SparseTensor):
             sent = SparseTensor(sent.indices, _as_float32(sent.values), sent.shape)
         inputs[name] = _as_float32(sent) if isinstance(sent, np.ndarray) else sent
     return inputs
+
+
+def _with_integers(value: object) -> object:
+    """Return a sparse tensor with integers as indices and shape, also with a row per value; other values unchanged."""
+    if not (isinstance(value, list) and len(value) == 3 and all(isinstance(item, np.ndarray) for item in value)):
+        return value
+    indices, shape = (
+        item.astype("i8") if item.dtype.kind == "f" and (np.trunc(item) == item).all() else item for item in value[::2]
+    )
+    by_value = indices.shape == (value[1].size, shape.size) != (shape.size, value[1].size)
+    return [indices.T if by_value else indices, value[1], shape]
 
 
 def _as_float32(array: Array) -> Array:

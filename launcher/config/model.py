@@ -162,7 +162,7 @@ class Config(Settings):
         "",
         "topN(n), pickTopN(n) or empty",
         "Part of an output that is returned: topN(n) is the n best classes with their values, pickTopN(n) the first n "
-        "rows of a table; empty: all of it.",
+        "rows of a table; empty: all of it. top_n(n) is topN(n) in the text that clients of 0.7 read.",
     )
 
     max_batch_size: int = _key(32, _COUNT, "Most records in one batch.", ge=1)

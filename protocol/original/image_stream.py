@@ -1,12 +1,12 @@
 """The protocol of the 0.7 and 0.8 clients, which a job named `image_stream` speaks.
 
 Stream entries have the fields `uri` and `image` (base64 of a JPEG). Results are hashes `result:<uri>` whose `value` is
-JSON: with `topN` an object of class to probability, both as text, else nested lists of numbers.
+text: with the filter `topN` that of 0.8, `[[8,0.9][3,0.1]]`, with `top_n` that of 0.7, `{"8":"0.9","3":"0.1"}`, and
+without a filter nested lists of numbers.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
 from cluster_serving.protocol.entry import IMAGE, Entry
@@ -40,11 +40,9 @@ def result_fields(fields: Mapping[str, str | bytes]) -> Mapping[str, str | bytes
     """Convert the fields of a result hash from the original's later encoding to the one that these clients read."""
     if "code" in fields:
         return fields
-    outputs = original_arrow.decode_result(fields["value"])
     if "topN" in fields:
-        texts = [json.dumps({str(int(index)): java_float(p) for index, p in output}) for output in outputs]
-    else:
-        texts = [_nested(output) for output in outputs]
+        return {"value": fields["topN"]}
+    texts = [_nested(output) for output in original_arrow.decode_result(fields["value"])]
     return {"value": texts[0] if len(texts) == 1 else f"[{','.join(texts)}]"}
 
 

@@ -39,7 +39,7 @@ def run(folder, program, *arguments):
     path = folder / "program.py"
     path.write_text(textwrap.dedent(program))
     command = [sys.executable, "-m", "cluster_serving.client.original", str(path), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
 
 
 @pytest.mark.parametrize("package", ["zoo", "bigdl"])
@@ -52,6 +52,46 @@ def test_a_program_of_the_guides_runs_without_an_edit(package, redis_server, ech
     assert (uris, nothing) == ("['my-instance']", "{}")
     assert arguments == str([str(tmp_path / "program.py"), "an argument"])
     assert (first_path, name) == (str(tmp_path), "__main__")
+
+
+def test_a_star_import_gives_what_the_original_had_imported(tmp_path):
+    program = """
+        from zoo.serving.client import *
+        print(RESULT_PREFIX, [module.__name__ for module in (base64, cv2, httpx, json, np, pa, redis, time, uuid)])
+        print(API, InputQueue, OutputQueue, http_json_to_ndarray, http_response_to_ndarray, perdict)
+        """
+    done = run(tmp_path, program)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("cluster-serving_ ['base64', 'cv2', 'httpx', 'json', 'numpy', 'pyarrow', 'redis', ")
+
+
+@pytest.mark.parametrize(
+    ("config", "found"),
+    [
+        ("spark:\n  master: local[*]\ndata:\n  # default, localhost:6379\n\n  src: far:6380 # ours\n", "far 6380"),
+        ("model:\n  path: m\ndata:\n  src: 'far:6380'\n  filter:\nspark:\n", "far 6380"),
+        ("data:\n  src:\n  image_shape: 3,8,8\nspark:\n  src: far:6380\n", "localhost 6379"),
+        ("data:\n  src: far:6380\n", None),
+        ("redisUrl: far:6380\n", None),
+    ],
+)
+def test_programs_of_0_7_and_0_8_find_their_redis_by_the_file_of_the_current_folder(
+    tmp_path, monkeypatch, config, found
+):
+    (tmp_path / "config.yaml").write_text(config)
+    monkeypatch.chdir(tmp_path)
+    for queue in (original.InputQueue(), original.OutputQueue()):
+        assert f"{queue.host} {queue.port}" == (found or "localhost 6379")
+    assert original.OutputQueue("other").host == "other"
+
+
+def test_a_missing_result_is_an_empty_object_to_programs_of_0_7_and_0_8(tmp_path, monkeypatch, redis_server, queues):
+    assert queues[1].query("missing") == "[]"
+    (tmp_path / "config.yaml").write_text(f"spark:\ndata:\n  src: 127.0.0.1:{redis_server.port}\n")
+    monkeypatch.chdir(tmp_path)
+    results = original.OutputQueue()
+    assert results.query("missing") == "{}"
+    assert results.dequeue() == {}
 
 
 def test_a_program_that_does_not_exist_is_named(tmp_path):
@@ -91,7 +131,14 @@ def test_arguments_of_every_version_are_understood(redis_server, job):
         original.InputQueue(host="127.0.0.1", port=redis_server.port, sync=True, frontend_url=None),
     ):
         assert (queue.host, queue.port, queue.name) == ("127.0.0.1", str(redis_server.port), "serving_stream")
-    assert original.InputQueue(sync=True, frontend_url="http://127.0.0.1:1").frontend_url == "http://127.0.0.1:1"
+    for queue in (
+        original.InputQueue(sync=True, frontend_url="http://127.0.0.1:1", host="redis"),
+        original.InputQueue("redis", 6379, True, "http://127.0.0.1:1"),
+        original.InputQueue("http://127.0.0.1:1", host="redis"),
+        original.InputQueue(frontend_url="http://127.0.0.1:1", host="redis"),
+    ):
+        assert (queue.frontend_url, queue.host) == ("http://127.0.0.1:1", "redis")
+    assert original.InputQueue(frontend_url="front-end:10020").host == "localhost"
 
 
 def test_numbers_are_float32_unless_that_would_change_them(queues, echo):
@@ -101,6 +148,16 @@ def test_numbers_are_float32_unless_that_would_change_them(queues, echo):
         assert answer.dtype == np.float32
         np.testing.assert_array_equal(answer, np.array(value, "f4"))
     assert values.as_sent({"x": np.array([2**24 + 1])})["x"].tolist() == [2**24 + 1]
+
+
+@pytest.mark.parametrize("indices", [[[0, 1, 5], [3, 4, 6]], [[0, 3], [1, 4], [5, 6]]])
+def test_indices_of_sparse_tensors_may_be_floats_with_a_row_per_dimension_or_per_value(indices):
+    parts = [np.array(indices, "f4"), np.array([0.5, 1.5, 2.5]), np.array([6.0, 7.0])]
+    sparse = values.as_sent({"x": parts})["x"]
+    assert sparse.indices.tolist() == [[0, 1, 5], [3, 4, 6]]
+    assert (sparse.indices.dtype, sparse.shape) == (np.int64, (6, 7))
+    with pytest.raises(InvalidInput, match="expected integers"):
+        values.as_sent({"x": [parts[0] + 0.5, *parts[1:]]})
 
 
 def test_enqueue_returns_nothing_and_predict_takes_every_form(queues, echo):

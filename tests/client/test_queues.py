@@ -214,7 +214,9 @@ def test_a_waiting_query_survives_a_restart_of_redis(redis_server, db, job, requ
 
 @pytest.mark.usefixtures("echo")
 def test_a_result_that_cannot_be_deleted_is_read_all_the_same(redis_server, job, db):
-    db.acl_setuser("reader", enabled=True, passwords=["+word"], keys=["*"], channels=["*"], commands=["+@all", "-del"])
+    db.acl_setuser(
+        "reader", enabled=True, passwords=["+word"], keys=["*"], channels=["*"], commands=["+@all", "-unlink"]
+    )
     try:
         with InputQueue(port=redis_server.port, name=job) as requests:
             requests.enqueue("kept", x=np.ones(3))

@@ -76,7 +76,7 @@ def encrypted_images(serve):
 
 @pytest.fixture
 def image_stream(serve):
-    return serve("image_stream", model_zoo.save_openvino_digit_images, imageResize="8,8", postProcessing="topN(3)")
+    return serve("image_stream", model_zoo.save_openvino_digit_images, imageResize="8,8", postProcessing="top_n(3)")
 
 
 @pytest.fixture

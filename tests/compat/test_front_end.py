@@ -10,8 +10,10 @@ import httpx
 import numpy as np
 import pytest
 
-from cluster_serving.client import InputQueue, InvalidInput, OutputQueue
+from cluster_serving.client import InputQueue, OutputQueue
 from cluster_serving.frontend import arguments
+from cluster_serving.protocol.keys import JOBS_KEY, slots_key
+from cluster_serving.protocol.slots import SlotReport, TensorSpec
 from tests.support import model_zoo
 from tests.support.front_end import Running
 from tests.support.originals import ORIGINALS
@@ -30,15 +32,22 @@ PROGRAM = """
 
 
 @pytest.fixture
-def front_end(digits):
-    port, job = digits
-    words = [f"--redisUrl=redis://127.0.0.1:{port}", f"--redisInputQueue={job}", "--port=0"]
-    running = Running(arguments.read(words, {}))
-    yield running.url
-    running.stop()
+def start():
+    """Starts a front end, and returns its URL."""
+    running = []
+
+    def start(port, job):
+        words = [f"--redisUrl=redis://127.0.0.1:{port}", f"--redisInputQueue={job}", "--port=0"]
+        running.append(Running(arguments.read(words, {})))
+        return running[-1].url
+
+    yield start
+    for front in running:
+        front.stop()
 
 
-def test_the_published_client_reads_our_answers_unmodified(front_end, original_python, tmp_path):
+def test_the_published_client_reads_our_answers_unmodified(start, digits, original_python, tmp_path):
+    front_end = start(*digits)
     digit = model_zoo.digits_data()[0][0]
     body = json.dumps({"instances": [{"x": digit.tolist()}]})
     program = tmp_path / "program.py"
@@ -59,41 +68,49 @@ def test_the_published_client_reads_our_answers_unmodified(front_end, original_p
     np.testing.assert_allclose([float(number) for number in numbers], expected, atol=0.02)
 
 
+@pytest.mark.usefixtures("echo")
 @pytest.mark.parametrize("client", ORIGINALS, indirect=True)
-def test_an_original_client_gets_all_of_its_results_beside_other_clients(run, digits, front_end):
-    port, job = digits
-    digit = model_zoo.digits_data()[0][0]
+def test_an_original_client_gets_all_of_its_results_beside_other_clients(run, redis_server, db, job, start):
+    vector = TensorSpec("x", "float32", (None, None))
+    db.sadd(JOBS_KEY, job)
+    db.hset(slots_key(job), "0", SlotReport("", "ready", "Echo", (vector,), (vector,)).to_json())
+    url = start(redis_server.port, job)
     stopped = threading.Event()
     kept = []
 
     def others():
         while not stopped.is_set():
-            kept.append(requests.enqueue(f"kept {len(kept)}", x=digit))
-            with pytest.raises(InvalidInput):
-                requests.predict({"x": digit[:3]}, timeout=30)
-            assert httpx.post(f"{front_end}/predict", json={"instances": [{"x": digit.tolist()}]}).is_success
+            kept.append(requests.enqueue(f"kept {len(kept)}", x=np.ones(3)))
+            assert requests.predict({"x": np.ones(3)}, timeout=30).tolist() == [1, 1, 1]
+            answer = httpx.post(f"{url}/predict", json={"instances": [{"x": [2, 2]}]}, timeout=30)
+            assert answer.json() == {"predictions": [{"value": [2, 2]}]}
 
-    with InputQueue(port=port, name=job) as requests, OutputQueue(port=port, name=job) as results:
+    with (
+        InputQueue(port=redis_server.port, name=job) as requests,
+        OutputQueue(port=redis_server.port, name=job) as results,
+    ):
         with ThreadPoolExecutor() as pool:
             running = pool.submit(others)
             try:
                 found = run(
-                    *digits,
+                    redis_server.port,
+                    job,
                     """
                     taken = {}
                     for number in range(200):
-                        requests.enqueue(str(number), x=np.array(given["x"]))
+                        requests.enqueue(str(number), x=np.full(2, number))
                         if number % 20 == 0:
                             taken.update(results.dequeue())
                     deadline = time.time() + 30
                     while len(taken) < 200 and time.time() < deadline:
                         taken.update(results.dequeue())
-                    answers["uris"] = list(taken)
+                    answers["wrong"] = [uri for uri in map(str, range(200)) if taken[uri].tolist() != [int(uri)] * 2]
                     """,
-                    x=digit.tolist(),
                 )
             finally:
                 stopped.set()
             running.result(60)
-        assert sorted(map(int, found["uris"])) == list(range(200))
-        assert all(results.query_and_delete(uri, timeout=30).shape == (10,) for uri in kept)
+        assert found["wrong"] == []
+        assert all(results.query_and_delete(uri, timeout=30).tolist() == [1, 1, 1] for uri in kept)
+    db.srem(JOBS_KEY, job)
+    db.delete(slots_key(job))

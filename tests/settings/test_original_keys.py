@@ -48,13 +48,22 @@ def test_nested_keys_are_read_with_one_warning_that_shows_todays(tmp_path):
 
 def test_the_earliest_version_counts_classes(tmp_path):
     config, _ = read(tmp_path, "model:\n  path: m\nparams:\n  batch_size: 8\n  top_n: 5\n")
-    assert (config.max_batch_size, config.post_processing) == (8, "topN(5)")
+    assert (config.max_batch_size, config.post_processing) == (8, "top_n(5)")
 
 
-@pytest.mark.parametrize("top", ["data:\n  filter:\n", "params:\n  top_n:\n", ""])
-def test_values_that_the_earliest_versions_implied_apply(tmp_path, top):
+@pytest.mark.parametrize(
+    ("top", "implied"),
+    [
+        ("data:\n  filter:\n", "topN(1)"),
+        ("data:\n  filter: topN(3)\n", "topN(3)"),
+        ("params:\n  top_n:\n", "top_n(1)"),
+        ("params:\n  top_n: 3\n", "top_n(3)"),
+        ("", "top_n(1)"),
+    ],
+)
+def test_values_that_the_earliest_versions_implied_apply(tmp_path, top, implied):
     config, (warning,) = read(tmp_path, f"spark:\n  master: local[*]\nmodel:\n  path: m\n{top}")
-    assert (config.job_name, config.post_processing) == ("image_stream", "topN(1)")
+    assert (config.job_name, config.post_processing) == ("image_stream", implied)
     assert "jobName: image_stream (implied by spark)" in warning
     config, _ = read(tmp_path, "model:\n  path: m\ndata:\n  filter:\n")
     assert (config.job_name, config.post_processing) == ("serving_stream", "")

@@ -80,13 +80,6 @@ EXCLUDED = (
         filters=FILTERS[1:],
     ),
     Excluded(
-        "in the original's JSON a number is a tensor of one element: the model has to take [1]",
-        answer=r"input 'x' is float32\[1\], but the model expects .*\[\]",
-        engines=tuple(name for name, engine in engines.ENGINES.items() if engine.save_doubled),
-        kinds=("single number",),
-        clients=("JSON",),
-    ),
-    Excluded(
         "the original's Arrow has no shape of strings: the model has to take a vector of them",
         answer=r"input 'x' is str\[3\], but the model expects x: str\[3, 1\]",
         kinds=("strings",),

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
-from typing import Any, cast, get_args
+from typing import Any, cast
 from urllib.parse import parse_qs, urlsplit
 
 from starlette.requests import Request
@@ -11,6 +11,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from cluster_serving.frontend.api.original import instances, predictions
+from cluster_serving.frontend.api.original.prefix import FORMATS, format_of
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.errors import Forbidden
 from cluster_serving.frontend.models.registry import ServedModel
@@ -29,22 +30,14 @@ _WELCOME = "welcome to BigDL web serving frontend\nwelcome to analytics zoo web 
 _SECURED = "model secured secrect and salt succeed to put in redis"
 _MAX_SECRET_BYTES = 64 << 10
 _ANY_METHOD = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
-_FORMATS: tuple[str, ...] = get_args(ResponseFormat)
 
 
 def routes(front: FrontEnd) -> list[Route]:
     """Return the routes of this API."""
     api = _OriginalRoutes(front)
     welcome = PlainTextResponse(_WELCOME)
-    made = [Route("/predict", api.predict, methods=["POST"])]
-    for name in _FORMATS:
-        # For clients that can only be given an address: the path selects the format.
-        made += [
-            Route(f"/{name}/predict", partial(api.predict, default=cast("ResponseFormat", name)), methods=["POST"]),
-            Route(f"/{name}", welcome, methods=_ANY_METHOD),
-        ]
     return [
-        *made,
+        Route("/predict", api.predict, methods=["POST"]),
         Route("/", welcome, methods=_ANY_METHOD),
         Route("/models", api.models, methods=["GET"]),
         Route("/models/{name}", api.models, methods=["GET"]),
@@ -84,9 +77,9 @@ class _OriginalRoutes:
     def __init__(self, front: FrontEnd) -> None:
         self._front = front
 
-    async def predict(self, request: Request, default: ResponseFormat | None = None) -> Response:
+    async def predict(self, request: Request) -> Response:
         options = self._front.options
-        response_format = default or options.response_format
+        response_format = format_of(request, options.response_format)
         if request.scope["query_string"]:
             response_format = _asked_format(request, response_format)
         # The content type is ignored: the calls of the original's guides have that of curl.
@@ -183,6 +176,6 @@ def _located(outcome: Outputs | ServingError, index: int) -> Outputs | ServingEr
 
 def _asked_format(request: Request, default: ResponseFormat) -> ResponseFormat:
     asked = request.query_params.get("responseFormat", default)
-    if asked not in _FORMATS:
-        raise InvalidInput(f"responseFormat is {asked[:32]!r}; expected one of {', '.join(_FORMATS)}")
+    if asked not in FORMATS:
+        raise InvalidInput(f"responseFormat is {asked[:32]!r}; expected one of {', '.join(FORMATS)}")
     return cast("ResponseFormat", asked)

@@ -111,7 +111,7 @@ def _outputs(report: SlotReport) -> Sequence[TensorSpec]:
     kept = _COUNT.search(report.post_processing)
     if kept is None:
         return report.outputs
-    if report.post_processing.strip().startswith("topN"):
+    if report.post_processing.strip().startswith(("topN", "top_n")):
         return [TensorSpec(spec.name, "str", (None, int(kept[1]))) for spec in report.outputs]
     return [
         TensorSpec(spec.name, spec.dtype, None if spec.shape is None else (None, None, *spec.shape[-1:]))

@@ -79,6 +79,18 @@ def test_predictions_are_written_as_asked(ask, path, expected):
     assert ask.post(path, json={"instances": [{"x": [1, 2.5]}]}).json() == {"predictions": [expected]}
 
 
+@pytest.mark.parametrize("prefix", ["bigdl", "zoo-0.9"])
+def test_every_path_may_begin_with_a_form(ask, job, prefix):
+    body = {"instances": [{"x": [1, 2.5]}]}
+    one, other = (ask.post(f"{path}/{job}/versions/1/predict", json=body) for path in (f"/{prefix}/models", "/models"))
+    asked = ask.post(f"/models/{job}/versions/1/predict?responseFormat={prefix}", json=body)
+    assert one.json() == asked.json() != other.json()
+    assert ask.get(f"/{prefix}/models").json() == ask.get("/models").json()
+    assert {row["name"] for row in ask.get(f"/{prefix}/metrics").json()} >= {"zoo.serving.request.predict"}
+    assert ask.get(f"/{prefix}").text == ask.get(f"/{prefix}/").text == ask.get("/").text
+    assert ask.get(f"/{prefix}/{prefix}").status_code == 404
+
+
 RANKED = [[(2, 0.3529831), (0, 1e-4)]]
 
 
