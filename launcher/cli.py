@@ -107,6 +107,7 @@ def _shutdown(config_path: ConfigPath = _PATH) -> None:
 def _list(config_path: ConfigPath = _PATH) -> None:
     """List the jobs that run."""
     config = _config(config_path)
+    _warn_of_killed(config)
     with FlinkRest(config.flink_rest_url) as rest:
         jobs = rest.jobs()
         if not jobs:
@@ -123,6 +124,7 @@ def _list(config_path: ConfigPath = _PATH) -> None:
 def _status(job: JobName = None, config_path: ConfigPath = _PATH) -> None:
     """Show the slots, the model and the queue of a job."""
     config = _config(config_path)
+    _warn_of_killed(config)
     name = job or _default_job(config, config_path)
     with FlinkRest(config.flink_rest_url) as rest, redis_server.connect(config, job=name) as client:
         jobs = rest.jobs(name)
@@ -130,6 +132,14 @@ def _status(job: JobName = None, config_path: ConfigPath = _PATH) -> None:
             raise LaunchError(f"no job {name} is running on {config.flink_rest_url}")
         redis_server.check(config)
         console.print(report.status(jobs[0], rest, client))
+
+
+def _warn_of_killed(config: Config) -> None:
+    if killed := lifecycle.unsupervised(config):
+        _warn(
+            f"{', '.join(killed)}: the supervisors were killed, and the process ended with them; "
+            "cluster-serving-restart starts it again"
+        )
 
 
 def _start_job(config: Config) -> None:

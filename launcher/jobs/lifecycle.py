@@ -19,7 +19,7 @@ from cluster_serving.launcher.jobs.submission import submit
 from cluster_serving.launcher.services import flink_cluster, front_end, redis_server, state
 from cluster_serving.launcher.services.flink_cluster import FlinkCluster
 from cluster_serving.launcher.services.flink_rest import FlinkRest, Job
-from cluster_serving.launcher.services.process import is_listening, wait_until
+from cluster_serving.launcher.services.process import Process, is_listening, wait_until
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.keys import (
     PAYLOAD_FOLDER,
@@ -116,6 +116,15 @@ def is_running(config: Config) -> bool:
     FlinkCluster(config).check()
     with FlinkRest(config.flink_rest_url) as rest:
         return bool(rest.jobs(config.job_name))
+
+
+def unsupervised(config: Config) -> list[str]:
+    """Return the processes that were started here for a configuration and that nothing would start again."""
+    homes = [redis_server.folder(config.redis_address), flink_cluster.folder(config.flink_address)]
+    homes += [state.folder(front_end.SERVICE, address) for address in state.addresses(front_end.SERVICE)]
+    # Commands remove the record of a process that they stop.
+    records = (record for home in homes for record in sorted(home.glob("*.json")))
+    return [f"{record.parent.name}/{record.stem}" for record in records if Process.read(record) is None]
 
 
 def shutdown(config: Config | None, say: Say = lambda _: None) -> bool:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services import state
+from cluster_serving.launcher.services.process_table import members, start_time
 from cluster_serving.launcher.services.supervisor import python_command
 from cluster_serving.settings.addresses import Address
 
@@ -29,11 +30,11 @@ _started: list[subprocess.Popen[bytes]] = []
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process, told apart from a later one with the same number by its start time.
+    """A supervisor with its standby: a process group, told apart from a later one by the start time of its leader.
 
     Attributes:
-        pid: Its number.
-        started: Its start time in clock ticks since the machine booted; see `proc(5)`.
+        pid: Number of the group, and of its leader, the first active supervisor.
+        started: Start time of the leader in clock ticks since the machine booted; see `proc(5)`.
     """
 
     pid: int
@@ -41,14 +42,18 @@ class Process:
 
     @property
     def is_alive(self) -> bool:
-        """True while the process runs."""
-        return _start_time(self.pid) == self.started
+        """True while a supervisor of the group runs."""
+        started = start_time(self.pid)
+        if started is not None:
+            return started == self.started
+        # A later group may have the number, and no leader either: daemons have none.
+        return any(b"services.supervisor" in _command_line(pid) for pid in members(self.pid))
 
     def stop(self, grace: float = 10.0) -> None:
-        """Terminate the process and its children, and wait until it has ended; kill it after `grace` seconds."""
+        """Terminate supervisors and process, and wait until they have ended; kill them after `grace` seconds."""
         if not self.is_alive:
             return
-        os.kill(self.pid, signal.SIGTERM)
+        os.killpg(self.pid, signal.SIGTERM)
         if not wait_until(lambda: not self.is_alive, grace):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
@@ -89,7 +94,7 @@ def spawn(
             env={**env, state.HOME: str(state.root())},
             start_new_session=True,
         )
-    process = Process(child.pid, _start_time(child.pid) or 0)
+    process = Process(child.pid, start_time(child.pid) or 0)
     try:
         _started.append(child)
         record.write_text(json.dumps(asdict(process)), "utf8")
@@ -135,13 +140,11 @@ def is_listening(address: Address) -> bool:
     return True
 
 
-def _start_time(pid: int) -> int | None:
+def _command_line(pid: int) -> bytes:
     try:
-        # The name in parentheses may hold anything, spaces and parentheses included.
-        fields = Path(f"/proc/{pid}/stat").read_text("utf8", "replace").rpartition(")")[2].split()
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
-        return None
-    return None if fields[0] == "Z" else int(fields[19])
+        return b""
 
 
 def wait_until(condition: Callable[[], bool], timeout: float) -> bool:

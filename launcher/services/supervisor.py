@@ -4,6 +4,9 @@ Usage: python -m cluster_serving.launcher.services.supervisor [--after MODULE,AR
 
 Redis, the front end, the JobManager and each TaskManager that are started on this machine have a supervisor each, so
 that no single process is needed by all. On clusters, Flink and the platform do this work.
+
+A supervisor starts a second one in its process group, which stands by, and starts that one again when it dies. If the
+active supervisor dies, its process ends too; the one that stands by then starts the process and a new standby.
 """
 
 import argparse
@@ -17,6 +20,8 @@ import threading
 import time
 from collections.abc import Sequence
 from types import FrameType
+
+from cluster_serving.launcher.services.process_table import members, start_time
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
 """Seconds between a death and the next start; doubled by every death that comes soon after a start."""
@@ -47,19 +52,33 @@ class Supervisor:
 
     Args:
         command: Program and arguments.
+        standby: Command of a supervisor that stands by.
         after: Python module and its arguments to run after every start but the first; empty for none.
     """
 
-    def __init__(self, command: Sequence[str], after: Sequence[str] = ()) -> None:
+    def __init__(self, command: Sequence[str], standby: Sequence[str], after: Sequence[str] = ()) -> None:
         self._command = command
+        self._standby_command = standby
         self._after = after
         self._child: subprocess.Popen[bytes] | None = None
+        self._standby: subprocess.Popen[bytes] | None = None
+        self._standby_lock = threading.Lock()
         self._stopping = False
 
-    def run(self) -> int:
-        """Keep the process alive. Return its exit code after `stop`, or after a first start that failed."""
+    def run(self, first: bool = True) -> int:
+        """Keep the process alive. Return its exit code after `stop`, or after a `first` start that failed."""
+        threading.Thread(target=self._keep_standby, daemon=True).start()
+        try:
+            return self._keep_alive(first)
+        finally:
+            # The standby would take over.
+            with self._standby_lock:
+                self._stopping = True
+                if self._standby is not None:
+                    self._standby.kill()
+
+    def _keep_alive(self, first: bool) -> int:
         pause = FIRST_PAUSE
-        first = True
         while True:
             started = time.monotonic()
             code = self._run_once(() if first else self._after)
@@ -89,6 +108,7 @@ class Supervisor:
         except OSError as error:
             _say(str(error))
             return _NOT_STARTED
+        self._tell_standby()
         if self._stopping:
             # The signal came while the process was being started.
             self._child.terminate()
@@ -101,6 +121,38 @@ class Supervisor:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._child.pid, signal.SIGKILL)
         return self._child.wait()
+
+    def _keep_standby(self) -> None:
+        while True:
+            with self._standby_lock:
+                if self._stopping:
+                    return
+                # Its standard input ends when this process does.
+                self._standby = subprocess.Popen(self._standby_command, stdin=subprocess.PIPE, bufsize=0)  # noqa: S603
+            self._tell_standby()
+            self._standby.wait()
+            time.sleep(FIRST_PAUSE)
+
+    def _tell_standby(self) -> None:
+        """Tell the standby the number of the process, of which something may be left when it takes over."""
+        if self._child is not None and self._standby is not None and self._standby.stdin is not None:
+            with contextlib.suppress(OSError):
+                self._standby.stdin.write(b"%d\n" % self._child.pid)
+
+
+def stand_by() -> None:
+    """Wait until the active supervisor has died and all processes that it has started have ended."""
+    started = [int(line) for line in sys.stdin]
+    if not started:
+        return
+    leader = started[-1]
+    deadline = time.monotonic() + GRACE
+    while start_time(leader) is not None and time.monotonic() < deadline:
+        time.sleep(FIRST_PAUSE / 2)
+    while any(members(leader)):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(leader, signal.SIGKILL)
+        time.sleep(FIRST_PAUSE / 2)
 
 
 def _say(text: str) -> None:
@@ -121,13 +173,19 @@ def _die_with_parent() -> None:
 def main() -> None:
     """Run the command of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--stand-by", action="store_true", help="be the standby of the supervisor that starts this one")
     parser.add_argument("--after", default="")
     parser.add_argument("command", nargs=argparse.REMAINDER)
     arguments = parser.parse_args()
-    supervisor = Supervisor(arguments.command, arguments.after.split(",") if arguments.after else ())
-    signal.signal(signal.SIGTERM, supervisor.stop)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    code = supervisor.run()
+    after = ["--after", arguments.after] if arguments.after else []
+    standby = python_command("cluster_serving.launcher.services.supervisor", "--stand-by", *after, *arguments.command)
+    if arguments.stand_by:
+        stand_by()
+        _say("the active supervisor has died; starting its process again")
+    supervisor = Supervisor(arguments.command, standby, arguments.after.split(",") if arguments.after else ())
+    signal.signal(signal.SIGTERM, supervisor.stop)
+    code = supervisor.run(first=not arguments.stand_by)
     # Not through sys.exit, which would wait for the timer.
     os._exit(code & 0xFF)
 

@@ -7,23 +7,25 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from tests.support.supervised import children, kept, supervisors
+
 
 def kept_processes(cluster, service):
     """Numbers of the processes that supervisors keep for a service."""
-    found = []
-    for record in [*cluster.state.glob(f"*/{service}*.json"), *cluster.state.glob(f"{service}-*/process.json")]:
-        supervisor = json.loads(record.read_text())["pid"]
-        children = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()
-        found += map(int, children[:1])
-    return found
+    return [process for group in groups(cluster, service) if (process := kept(group))]
+
+
+def groups(cluster, service):
+    """Process groups of the supervisors of a service."""
+    records = [*cluster.state.glob(f"*/{service}*.json"), *cluster.state.glob(f"{service}-*/process.json")]
+    return [json.loads(record.read_text())["pid"] for record in records]
 
 
 def descendants(pid):
     """Numbers of the processes below one."""
-    for children in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in map(int, children.read_text().split()):
-            yield child
-            yield from descendants(child)
+    for child in children(pid):
+        yield child
+        yield from descendants(child)
 
 
 def kill(service):
@@ -32,6 +34,17 @@ def kill(service):
         # None only if another fault has just killed it.
         for pid in victims:
             os.kill(pid, signal.SIGKILL)
+
+    return fault
+
+
+def kill_with_supervisor(service):
+    """Kill the processes of a service, and the supervisor of each that is active or the one that stands by."""
+
+    def fault(system, random):
+        for group in groups(system.cluster, service):
+            for pid in filter(None, [random.choice(supervisors(group)), kept(group)]):
+                os.kill(pid, signal.SIGKILL)
 
     return fault
 
@@ -107,6 +120,8 @@ FAULTS = {
     "kill JobManager": kill("jobmanager"),
     "kill Redis": kill("redis"),
     "kill Python worker": kill_python_worker,
+    "kill TaskManager and a supervisor": kill_with_supervisor("taskmanager"),
+    "kill JobManager and a supervisor": kill_with_supervisor("jobmanager"),
     "freeze TaskManager 20 s": freeze("taskmanager"),
     "freeze Redis 8 s": freeze("redis", 8),
     "network stalls": stall_network,

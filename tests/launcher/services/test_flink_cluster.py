@@ -5,7 +5,6 @@ import os
 import re
 import signal
 import sys
-from pathlib import Path
 
 import httpx
 import numpy as np
@@ -18,6 +17,7 @@ from cluster_serving.launcher.services import flink_cluster
 from cluster_serving.launcher.services.flink_cluster import FlinkCluster
 from cluster_serving.launcher.services.process import spawn, wait_until
 from cluster_serving.settings.addresses import Address
+from tests.support.supervised import kept, supervisors
 
 
 @pytest.fixture
@@ -47,9 +47,9 @@ def test_a_start_while_flink_is_being_started_again_costs_no_other_job(home, own
         assert ran.returncode == 0, ran.stdout + ran.stderr
         assert not stale.exists()
         if name == "first":
-            supervisors = (home / "jobmanager.json").read_text()
-            os.kill(_child(json.loads(supervisors)["pid"]), signal.SIGKILL)
-    assert (home / "jobmanager.json").read_text() == supervisors
+            record = (home / "jobmanager.json").read_text()
+            os.kill(kept(json.loads(record)["pid"]), signal.SIGKILL)
+    assert (home / "jobmanager.json").read_text() == record
     assert wait_until(lambda: len(re.findall("RUNNING", _listed(own_cluster, config))) == 2, 90)
     answer = InputQueue(port=own_cluster.redis_port, name="first").predict({"x": np.ones(4, np.float32)})
     np.testing.assert_array_equal(answer, [2, 2, 2, 2])
@@ -58,29 +58,37 @@ def test_a_start_while_flink_is_being_started_again_costs_no_other_job(home, own
     # What a process says when it ends outlives its next start.
     manager = json.loads((home / "taskmanager-1.json").read_text())["pid"]
     (output,) = (home / "log").glob("flink-taskmanager-1-*.out")
-    os.kill(_child(manager), signal.SIGQUIT)
+    os.kill(kept(manager), signal.SIGQUIT)
     assert wait_until(lambda: "Full thread dump" in output.read_text("utf8", "replace"), 20)
     # Flink's UI shows it, too.
     with httpx.Client(base_url=f"http://localhost:{own_cluster.flink_port}", trust_env=False) as ui:
         (shown,) = ui.get("/taskmanagers").raise_for_status().json()["taskmanagers"]
         assert "Full thread dump" in ui.get(f"/taskmanagers/{shown['id']}/stdout").raise_for_status().text
-    before = _child(manager)
+    before = kept(manager)
     os.kill(before, signal.SIGKILL)
-    assert wait_until(lambda: _child(manager) not in (None, before), 20)
+    assert wait_until(lambda: kept(manager) not in (None, before), 20)
     wait_until(lambda: output.read_text("utf8", "replace").count("Starting taskexecutor") == 2, 20)
     assert "Full thread dump" in output.read_text("utf8", "replace")
     assert "INFO" not in output.read_text("utf8", "replace")
+
+    before = kept(manager)
+    for victim in (min(supervisors(manager)), before):
+        os.kill(victim, signal.SIGKILL)
+    assert wait_until(lambda: kept(manager) not in (None, before), 20)
+    answer = InputQueue(port=own_cluster.redis_port, name="first").predict({"x": np.ones(4, np.float32)}, timeout=90)
+    np.testing.assert_array_equal(answer, [2, 2, 2, 2])
+
+    # Without supervisors the process ends; a restart brings it back.
+    os.killpg(manager, signal.SIGKILL)
+    warned = own_cluster.run("cluster-serving-cli", "status", "-c", config).stderr
+    assert "taskmanager-1" in warned
+    assert "cluster-serving-restart" in warned
 
     ended = own_cluster.run("cluster-serving-shutdown", "-c", config)
     assert ended.returncode == 0
     for expected in ("Stopping job first", "Stopping job second", "Stopped Flink", "Stopped Redis", "removed its data"):
         assert expected in ended.stdout
     assert not [path for path in own_cluster.state.iterdir() if path.is_dir()]
-
-
-def _child(supervisor):
-    numbers = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()
-    return int(numbers[0]) if numbers else None
 
 
 def _listed(own_cluster, config):

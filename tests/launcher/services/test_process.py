@@ -1,5 +1,6 @@
 import json
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -7,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from cluster_serving.launcher.services.process import Process, spawn, wait_until
+from cluster_serving.launcher.services.process_table import start_time
+from tests.support.supervised import kept, supervisors
 
 
 @pytest.fixture
@@ -24,6 +27,19 @@ def test_a_process_is_found_again_by_its_record(sleeper, tmp_path):
 
 def test_a_stopped_process_is_gone(sleeper, tmp_path):
     sleeper.stop()
+    assert Process.read(tmp_path / "record.json") is None
+
+
+def test_a_process_whose_active_supervisor_was_killed_is_found_and_stopped(sleeper, tmp_path):
+    wait_until(lambda: len(supervisors(sleeper.pid)) == 2, 20)
+    os.kill(sleeper.pid, signal.SIGKILL)
+    log = tmp_path / "log"
+    assert wait_until(lambda: log.read_text().splitlines().count("up") == 2, 20)
+    assert Process.read(tmp_path / "record.json") == sleeper
+    process = kept(sleeper.pid)
+    sleeper.stop()
+    assert not supervisors(sleeper.pid)
+    assert wait_until(lambda: start_time(process) is None, 20)
     assert Process.read(tmp_path / "record.json") is None
 
 

@@ -5,11 +5,13 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
-from pathlib import Path
-from types import SimpleNamespace
+from contextlib import contextmanager, suppress
 
 import pytest
+
+from cluster_serving.launcher.services.process_table import start_time
+from tests.support.supervised import children, kept, supervisors
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -20,35 +22,38 @@ def supervise():
     def start(code):
         supervisors.append(
             subprocess.Popen(
-                [sys.executable, "-m", "cluster_serving.launcher.services.supervisor", sys.executable, "-c", code]
+                [sys.executable, "-m", "cluster_serving.launcher.services.supervisor", sys.executable, "-c", code],
+                start_new_session=True,
             )
         )
         return supervisors[-1]
 
     yield start
     for supervisor in supervisors:
-        supervisor.kill()
-        supervisor.wait()
+        kill_group(supervisor)
+
+
+def kill_group(supervisor):
+    with suppress(ProcessLookupError):
+        os.killpg(supervisor.pid, signal.SIGKILL)
+    supervisor.wait()
 
 
 def child(supervisor):
     """Return the number of the supervised process, once there is one."""
-    children = Path(f"/proc/{supervisor.pid}/task/{supervisor.pid}/children")
-    for _ in range(200):
-        if numbers := children.read_text().split():
-            return int(numbers[0])
-        time.sleep(0.05)
-    raise AssertionError("the supervisor has started nothing")
+    wait_until(lambda: kept(supervisor.pid))
+    return kept(supervisor.pid)
+
+
+def pair(supervisor):
+    """Return the numbers of the active supervisor and of its standby, once there is one."""
+    wait_until(lambda: len(supervisors(supervisor.pid)) == 2)
+    return supervisors(supervisor.pid)
 
 
 def is_gone(pid):
-    for _ in range(200):
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return True
-        time.sleep(0.05)
-    return False
+    wait_until(lambda: start_time(pid) is None)
+    return True
 
 
 LATER = "import time; time.sleep(1000)"
@@ -61,12 +66,13 @@ def supervising(command, stdout=None):
         f"import sys; sys.argv = ['supervisor', *{command!r}]\n"
         "from cluster_serving.launcher.services import supervisor\nsupervisor.SOON = 0.0\nsupervisor.main()"
     )
-    supervisor = subprocess.Popen([sys.executable, "-c", code], stdout=stdout)
+    supervisor = subprocess.Popen([sys.executable, "-c", code], stdout=stdout, start_new_session=True)
     try:
         yield supervisor
     finally:
         supervisor.terminate()
         assert supervisor.wait(20) is not None
+        assert not supervisors(supervisor.pid)
 
 
 @pytest.mark.parametrize("output", [os.devnull, "/dev/full"])
@@ -96,7 +102,8 @@ def test_a_process_that_cannot_be_started_for_a_while_comes_back(tmp_path):
 def test_children_of_a_killed_process_end_with_it(supervise):
     supervisor = supervise(f"import subprocess, sys; subprocess.run([sys.executable, '-c', {LATER!r}])")
     process = child(supervisor)
-    grandchild = child(SimpleNamespace(pid=process))
+    wait_until(lambda: children(process))
+    (grandchild,) = children(process)
     os.kill(process, signal.SIGKILL)
     assert is_gone(grandchild)
 
@@ -113,10 +120,46 @@ def test_stopping_the_supervisor_stops_the_process(supervise):
     assert is_gone(process)
 
 
-def test_a_process_does_not_outlive_its_supervisor(supervise):
+def test_a_process_does_not_outlive_its_supervisors(supervise):
+    supervisor = supervise(LATER)
+    pair(supervisor)
+    process = child(supervisor)
+    kill_group(supervisor)
+    assert is_gone(process)
+
+
+def test_the_process_of_a_killed_supervisor_comes_back_and_so_does_the_standby(supervise):
+    supervisor = supervise(LATER)
+    processes = []
+    for _ in range(2):
+        active = next(number for number in pair(supervisor) if child(supervisor) in children(number))
+        processes.append(child(supervisor))
+        os.kill(active, signal.SIGKILL)
+        assert is_gone(active)
+        assert is_gone(processes[-1])
+    assert child(supervisor) not in processes
+    assert len(pair(supervisor)) == 2
+
+
+def test_a_killed_standby_comes_back_and_the_process_goes_on(supervise):
     supervisor = supervise(LATER)
     process = child(supervisor)
+    (standby,) = {*pair(supervisor)} - {supervisor.pid}
+    os.kill(standby, signal.SIGKILL)
+    assert is_gone(standby)
+    assert standby not in pair(supervisor)
+    assert child(supervisor) == process
+
+
+def test_a_process_killed_with_its_supervisor_comes_back_and_leaves_no_children(supervise):
+    stubborn = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(1000)"
+    supervisor = supervise(f"import subprocess, sys; subprocess.run([sys.executable, '-c', {stubborn!r}])")
+    process = child(supervisor)
+    wait_until(lambda: children(process))
+    (grandchild,) = children(process)
+    pair(supervisor)
     time.sleep(0.5)
-    supervisor.kill()
-    supervisor.wait()
-    assert is_gone(process)
+    for victim in (supervisor.pid, process):
+        os.kill(victim, signal.SIGKILL)
+    assert is_gone(grandchild)
+    assert child(supervisor) != process

@@ -1,0 +1,27 @@
+"""The processes that a supervisor and its standby keep."""
+
+import contextlib
+from pathlib import Path
+
+from cluster_serving.launcher.services.process_table import members
+
+
+def supervisors(group):
+    """Numbers of the active supervisor and its standby."""
+    return sorted(members(group))
+
+
+def kept(group):
+    """Number of the process that the supervisors of a group keep; None while there is none."""
+    own = supervisors(group)
+    numbers = (number for supervisor in own for number in children(supervisor) if number not in own)
+    return next(numbers, None)
+
+
+def children(pid):
+    """Numbers of the children of a process, of all its threads; none if it has ended."""
+    numbers = []
+    for file in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            numbers += map(int, file.read_text().split())
+    return numbers
