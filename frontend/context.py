@@ -49,7 +49,7 @@ class FrontEnd:
             observe=self.metrics.redis,
             redis_options=redis_options,
         )
-        self.registry = ModelRegistry(self.dispatch, options.models, default, servables)
+        self.registry = ModelRegistry(self.dispatch, options.models, default, servables, options.required_models)
         self.health = Health(self.registry, self.dispatch, options.canary_interval, options.canary_timeout)
         self.dispatch.on_answer = self.health.note_answer
         self.offload = Offload()

@@ -66,6 +66,9 @@ class HttpOptions(Settings):
         "", "Prefix of the result keys. It follows from the job's name; another one is an error."
     )
     models: Names = _option((), "Jobs to serve; empty: all that Redis knows; a Redis Cluster knows none.")
+    required_models: Names = _option(
+        (), "Models without which the front end is not ready; empty: all whose jobs were started and not stopped."
+    )
     servable_manager_conf_path: str = _option("", "File servables-conf.yaml of the original: models and their jobs.")
     response_format: ResponseFormat = _option(
         "json",

@@ -213,6 +213,14 @@ class _Rule:
         inside = [rows for rows in layouts if (rows >= 0).all() and (rows < np.array(shape)[:, np.newaxis]).all()]
         if not inside:
             raise InvalidInput(f"input {name!r} is sparse with an index outside its shape {list(shape)}")
+        taken = np.zeros(shape, bool)
+        taken[tuple(indices)] = True
+        if np.count_nonzero(taken) < values.size:
+            places, counts = np.unique(indices, axis=1, return_counts=True)
+            raise InvalidInput(
+                f"input {name!r} is sparse with several values at index {places[:, counts > 1][:, 0].tolist()}; "
+                "expected one value per index"
+            )
         values = self._converted(name, values)
         dense = np.zeros(shape, values.dtype)
         dense[tuple(inside[0])] = values

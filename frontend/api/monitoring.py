@@ -10,7 +10,7 @@ from starlette.routing import Route
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.models.registry import ServedModel
 from cluster_serving.frontend.server.metrics import JobLabels
-from cluster_serving.frontend.server.middleware import note
+from cluster_serving.frontend.server.middleware import client_of, note
 from cluster_serving.frontend.server.responses import Json
 from cluster_serving.protocol.errors import ServingError
 
@@ -39,13 +39,14 @@ class _Monitoring:
             return Json(self._front.metrics.as_json())
         front, registry, limit = self._front, self._front.registry, self._front.dispatch.limit
         queues: dict[JobLabels, int] = {}
+        reached = False
         # Without Redis the lengths are unknown, but the other metrics are still wanted.
         with suppress(ServingError):
             models = await registry.versions()
             lengths = await registry.queue_lengths(models)
+            reached = True
             queues = {_labels(model): length for model, length in zip(models, lengths, strict=True)}
-        jobs = front.health.ready()
-        ready = {_labels(model): jobs[model.job] for model in registry.last_read() if model.job in jobs}
+        ready = {_labels(model): reached and front.health.is_ready(model) for model in registry.last_read()}
         text = front.metrics.as_text(limit.count, limit.waiting, queues, ready)
         return Response(text, media_type=CONTENT_TYPE_LATEST)
 
@@ -56,9 +57,12 @@ class _Monitoring:
     async def ready(self, request: Request) -> Response:
         note(request, "health")
         problems = await self._front.health.problems()
-        if problems:
-            return Json({"ready": False, "error": "; ".join(problems)}, 503, {"retry-after": "1"})
-        return Json({"ready": True})
+        if not problems:
+            return Json({"ready": True})
+        # A probe has no key, and the reasons name models and files.
+        known = client_of(request) or not self._front.admission.has_keys
+        error = "; ".join(problems) if known else "not ready; with an API key, the answer has the reasons"
+        return Json({"ready": False, "error": error}, 503, {"retry-after": "1"})
 
 
 def _labels(model: ServedModel) -> JobLabels:

@@ -61,9 +61,10 @@ class Health:
             state.answered_at = time.monotonic()
             state.problem = ""
 
-    def ready(self) -> dict[str, bool]:
-        """Return True for each watched job that answers, by its name."""
-        return {job: not state.problem for job, state in self._states.items()}
+    def is_ready(self, model: ServedModel) -> bool:
+        """Return True if the job of a model answers; if it is not watched, as its slots report."""
+        state = self._states.get(model.job)
+        return model.state == "ready" if state is None else not state.problem
 
     async def problems(self) -> list[str]:
         """Return the reasons why this front end cannot answer requests; empty if it can."""
@@ -71,7 +72,7 @@ class Health:
             models = await self._registry.required()
         except ServingError as error:
             return [str(error)]
-        return [problem for model in models if (problem := await self.problem(model))]
+        return [problem for problem in await asyncio.gather(*map(self.problem, models)) if problem]
 
     async def problem(self, model: ServedModel) -> str:
         """Return why a model cannot answer requests; empty if it can. The model's job is watched from now on."""

@@ -70,6 +70,11 @@ class ServedModel:
         return self.loaded or next((report for report in self.reports if report.state == "stopped"), None)
 
     @property
+    def is_wanted(self) -> bool:
+        """True if the model's job was started and not stopped since, whether it runs or not."""
+        return any(report.state != "stopped" for report in self.reports)
+
+    @property
     def state(self) -> str:
         """`ready`, `loading`, `failed`, `stopped`, or `unknown` if no slot has ever reported."""
         if self.loaded:
@@ -89,15 +94,22 @@ class ModelRegistry:
             there they are those of `dispatch`.
         default: Name of the model of requests that name none; empty for `DEFAULT_JOB`, or else the only model.
         servables: Models under other names than those of their jobs, instead of `jobs`.
+        required: Names of the models without which the front end is not ready; empty for those that `required` lists.
     """
 
     def __init__(
-        self, dispatch: Dispatch, jobs: Sequence[str] = (), default: str = "", servables: Sequence[Servable] = ()
+        self,
+        dispatch: Dispatch,
+        jobs: Sequence[str] = (),
+        default: str = "",
+        servables: Sequence[Servable] = (),
+        required: Sequence[str] = (),
     ) -> None:
         self._dispatch = dispatch
         self._default = default
         self._configured = tuple(servables) or _served_by(jobs or dispatch.jobs)
-        self._versions: dict[tuple[str, str], ServedModel] = {}
+        self._required = frozenset(required)
+        self._versions = {(s.name, s.version): ServedModel(s.name, (), s.version, s.job) for s in self._configured}
         self._latest: dict[str, ServedModel] = {}
         self._problems: Mapping[str, ServingError] = {}
         self._read_at = 0.0
@@ -149,13 +161,23 @@ class ModelRegistry:
         return reports | {"": reports.get(self._default_name())}
 
     async def required(self) -> list[ServedModel]:
-        """Return the models without which this front end is not ready."""
+        """Return the models without which this front end is not ready.
+
+        They are those of `required`; or those of `jobs` or `servables`; or `default` and all whose jobs were started
+        and not stopped since.
+        """
+        models = await self.versions()
+        if self._required:
+            for name in self._required:
+                await self.model(name)
+            return [model for model in models if model.name in self._required]
         if self._configured:
-            return [await self.model(servable.name, servable.version) for servable in self._configured]
-        latest = await self.latest()
-        ready = [model for model in latest.values() if model.state == "ready"]
-        # Without a default model, all models that are ready have to answer.
-        return ready if ready and self._default_name() not in latest else [await self.model()]
+            return models
+        wanted = {model.name: model for model in models if model.is_wanted}
+        if self._default or not wanted:
+            default = await self.model()
+            wanted[default.name] = default
+        return list(wanted.values())
 
     async def queue_lengths(self, models: Sequence[ServedModel]) -> list[int]:
         """Return the number of unanswered requests of each model, of all priorities together."""

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from cluster_serving.frontend.errors import Overloaded, RateLimited
+from cluster_serving.frontend.errors import Overloaded, RateLimited, Unauthenticated
 from cluster_serving.frontend.options import HttpOptions
 from cluster_serving.frontend.server.keys import Keys
 from cluster_serving.protocol.compat import timeout as time_limit
@@ -27,21 +27,28 @@ class Admission:
         self.has_keys = self._keys is not None
         self._buckets: dict[str, TokenBucket] = {}
 
-    async def admit(self, key: str | None, limited: bool) -> str:
+    async def admit(self, key: str, limited: bool, needs_key: bool = True) -> str:
         """Wait for the turn of a caller.
 
         Args:
-            key: API key of the caller, empty if there is none; None if the request needs no key.
+            key: API key of the caller; empty if there is none.
             limited: True if the request counts for the rate limit.
+            needs_key: False if the request is answered without a key, too.
 
         Returns:
-            The name of the API key; empty if none is needed. All callers without a name share one rate limit.
+            The name of the API key; empty for none. All callers without a name share one rate limit.
 
         Raises:
             Unauthenticated: If the key is missing or unknown.
             RateLimited: If the caller's turn would come too late.
         """
-        client = "" if self._keys is None or key is None else self._keys.owner(key)
+        client = ""
+        if self._keys is not None and (needs_key or key):
+            try:
+                client = self._keys.owner(key)
+            except Unauthenticated:
+                if needs_key:
+                    raise
         if limited and self._options.token_bucket_enabled and (wait := self._bucket(client).take()):
             await asyncio.sleep(wait)
         return client

@@ -164,8 +164,9 @@ class GrpcServer:
         call = Call(context.time_remaining(), self._stopping)
         status = 499
         try:
-            needs_key = method.needs_key and self._admission.has_keys
-            await self._admission.admit(_key(context) if needs_key else None, method.limited)
+            # Metadata is read only where a key counts.
+            key = _key(context) if self._admission.has_keys else ""
+            await self._admission.admit(key, method.limited, method.needs_key)
             yield call
             status = 200
         except ServingError as error:

@@ -23,16 +23,29 @@ _REQUEST_ID = re.compile(rb"[A-Za-z0-9_.:@/+=-]{1,128}")
 
 @dataclass(slots=True)
 class Note:
-    """Labels of a request in the metrics: its API, and the name of its model, empty for none."""
+    """Notes about a request.
+
+    Attributes:
+        protocol: Its API, for the metrics.
+        model: Name of its model, for the metrics; empty for none.
+        client: Name of its API key; empty for none.
+    """
 
     protocol: str = "other"
     model: str = ""
+    client: str = ""
 
 
 def note(request: Request, protocol: str, model: str = "") -> None:
     """Set the labels of a request in the metrics; only a model that exists may be named."""
     labels: Note = request.scope["note"]
     labels.protocol, labels.model = protocol, model
+
+
+def client_of(request: Request) -> str:
+    """Return the name of the API key of a request; empty if it has none."""
+    labels: Note = request.scope["note"]
+    return labels.client
 
 
 class AccessMiddleware:
@@ -64,7 +77,6 @@ class AccessMiddleware:
         key, request_id = _headers(scope)
         request_id = request_id or b"%b-%x" % (self._start, next(self._numbers))
         status = 499
-        client = ""
 
         async def reply(message: Message) -> None:
             nonlocal status
@@ -77,7 +89,7 @@ class AccessMiddleware:
         try:
             try:
                 is_open = path in self._open_paths or path.startswith(self._open_folders)
-                client = await self._admission.admit(None if is_open else key, scope["method"] == "POST")
+                labels.client = await self._admission.admit(key, scope["method"] == "POST", needs_key=not is_open)
             except ServingError as error:
                 await error_response(error)(scope, receive, reply)
             else:
@@ -89,8 +101,8 @@ class AccessMiddleware:
             if self._access_log:
                 # Escaped as it was sent, so that no line can be forged, and without the query, which may hold anything.
                 sent = scope.get("raw_path", b"").partition(b"?")[0].decode("latin1")[:200]
-                words = (scope["method"], sent, status, f"{1000 * seconds:.1f} ms", request_id.decode(), client or "-")
-                log.info("%s %s %d %s id=%s client=%s", *words)
+                words = (scope["method"], sent, status, f"{1000 * seconds:.1f} ms", request_id.decode())
+                log.info("%s %s %d %s id=%s client=%s", *words, labels.client or "-")
 
 
 def _headers(scope: Scope) -> tuple[str, bytes]:

@@ -1,6 +1,7 @@
-"""Limits that uvicorn lacks: time and size of headers, number of connections; errors in the form of the other ones."""
+"""Limits that uvicorn lacks: time, size and form of headers, number of connections; errors in the form of others."""
 
 import asyncio
+import re
 
 from starlette.responses import Response
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -12,7 +13,10 @@ from cluster_serving.protocol.errors import ServingError
 
 _TOO_LARGE = HeadersTooLarge("the address and the headers of the request are too large (maxHeaderBytes)")
 _MALFORMED = MalformedHttp("the request is not HTTP/1.1")
+_HOST = MalformedHttp("the request needs one header Host with the name of a host")
+_CODING = MalformedHttp("the header Transfer-Encoding is not 'chunked', or the request is HTTP/1.0")
 _FULL = Overloaded("the front end has no room for another connection (maxConnections)")
+_HOST_NAME = re.compile(rb"[A-Za-z0-9._~%!$&'()*+,;=:\[\]-]*")
 _REASONS = {400: b"Bad Request", 431: b"Request Header Fields Too Large"}
 
 
@@ -68,16 +72,33 @@ class _LimitedProtocol(HttpToolsProtocol):
         self._progressed = True
         self._end()
         served = self.app
-        # Headers that arrive in one piece are complete before their bytes are counted.
-        if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > self.limits.max_header_bytes:
-            self.app = _refused(_TOO_LARGE)
-        elif len(self.connections) > self.limits.max_connections:
-            self.app = _refused(_FULL)
+        if (error := self._fault()) is not None:
+            self.app = _refused(error)
         super().on_headers_complete()
         self.app = served
 
     def send_400_response(self, msg: str) -> None:
         self._refuse(_MALFORMED)
+
+    def _fault(self) -> ServingError | None:
+        """Return why a request is refused. A request that a proxy may understand differently is (RFC 9112)."""
+        version = self.parser.get_http_version()
+        size, hosts = len(self.url), 0
+        for name, value in self.headers:
+            size += len(name) + len(value)
+            if name == b"host":
+                # The second one makes it invalid, as a bad name does.
+                hosts += 1 if _HOST_NAME.fullmatch(value) else 2
+            elif name == b"transfer-encoding" and (value.lower() != b"chunked" or version == "1.0"):
+                return _CODING
+        # Headers that arrive in one piece are complete before their bytes are counted.
+        if size > self.limits.max_header_bytes:
+            return _TOO_LARGE
+        if version not in ("1.0", "1.1"):
+            return _MALFORMED
+        if hosts != 1 and not (version == "1.0" and not hosts):
+            return _HOST
+        return _FULL if len(self.connections) > self.limits.max_connections else None
 
     def _begin(self) -> None:
         if self._timer is None:

@@ -19,15 +19,20 @@ from tests.support.grpc_calls import caller
 def report(db, job):
     """Reports a loaded model for the job of the test, as a task slot does."""
 
-    def report(*inputs, **changes):
+    reported = set()
+
+    def report(*inputs, job=job, **changes):
         specs = tuple(TensorSpec(*spec) for spec in inputs)
-        made = SlotReport("", "ready", "Echo", specs, specs, **changes)
+        fields = {"submission": "", "state": "ready", "engine": "Echo", "inputs": specs, "outputs": specs}
+        made = SlotReport(**fields | changes)
+        reported.add(job)
         db.sadd(JOBS_KEY, job)
         db.hset(slots_key(job), "0", made.to_json())
 
     yield report
-    db.srem(JOBS_KEY, job)
-    db.delete(slots_key(job))
+    for name in reported:
+        db.srem(JOBS_KEY, name)
+        db.delete(slots_key(name))
 
 
 @pytest.fixture

@@ -366,6 +366,10 @@ def test_a_sparse_tensor_may_be_batched_already():
             "sparse with indices int64[2, 2] for 2 values in 1 dimensions; expected int64[1, 2]",
         ),
         (sparse(values=(1.0,)), "expected int64[1, 1]"),
+        (
+            sparse(indices=[[2, 2]]),
+            "input 'x' is sparse with several values at index [2]; expected one value per index",
+        ),
         (SparseTensor(np.array([[0.0, 2.0]]), np.ones(2, np.float32), (3,)), "indices float64[1, 2]"),
         (SparseTensor(np.array([[0, 2]]), text("a", "b"), (3,)), "is str[2], but the model expects"),
     ],

@@ -95,6 +95,15 @@ def _native_tensors() -> Iterator[tuple[str, Fields]]:
             shape="3",
         ),
     )
+    yield (
+        "sparse with an index twice",
+        native(
+            pa.array([{"indices": struct.pack("<2q", 1, 1), "values": b"\0" * 8}], SPARSE_TYPE),
+            kind="sparse",
+            dtype="float32",
+            shape="3",
+        ),
+    )
     for value in (math.nan, math.inf, -math.inf):
         yield (
             f"tensor of {value}",
@@ -128,6 +137,7 @@ def _original_tensors() -> Iterator[tuple[str, Fields]]:
         "shape whose product overflows": {"data": [], "shape": [2**16] * 4},
         "sparse of a huge shape": {"indiceData": [0], "indiceShape": [1, 1], "data": [1.0], "shape": [2**31 - 1]},
         "sparse with negative indices": {"indiceData": [-1], "indiceShape": [1, 1], "data": [1.0], "shape": [3]},
+        "sparse with an index twice": {"indiceData": [1, 1], "indiceShape": [1, 2], "data": [1.0] * 2, "shape": [3]},
         "sparse of odd indices": {"indiceData": [0, 1], "indiceShape": [3], "data": [1.0], "shape": [3]},
         "tensor of NaN": {"data": [math.nan] * 3, "shape": [3]},
         "empty tensor": {"data": [], "shape": [0]},

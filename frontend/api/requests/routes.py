@@ -18,7 +18,7 @@ from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.errors import without_errors
 from cluster_serving.frontend.models.registry import ServedModel
 from cluster_serving.frontend.server.disconnect import unless_disconnected
-from cluster_serving.frontend.server.middleware import note
+from cluster_serving.frontend.server.middleware import client_of, note
 from cluster_serving.frontend.server.responses import Json, dumps, read_body, worst_error
 from cluster_serving.protocol.errors import InvalidInput, RedisUnavailable, ServingError
 from cluster_serving.protocol.results import Outputs
@@ -61,7 +61,7 @@ class _RequestRoutes:
         model = await registry.model(name)
         note(request, "v1", model.name)
         self._front.metrics.asked("v1", model.name, len(records))
-        ticket = await self._store.submit(model.job, without_errors(records), priority_of(request))
+        ticket = await self._store.submit(model.job, without_errors(records), priority_of(request), client_of(request))
         if callback is not None:
             self._callbacks.post_later(callback, self._completed(ticket, model))
         location = f"/v1/requests/{quote(str(ticket))}"
@@ -70,18 +70,18 @@ class _RequestRoutes:
     async def get(self, request: Request) -> Response:
         note(request, "v1")
         wait = _seconds(request.query_params.get("wait", "0"))
-        ticket = self._ticket(request)
+        ticket = await self._ticket(request)
         results = await unless_disconnected(request, self._store.results(ticket, wait))
         return Response(await self._written(ticket, results), media_type=Json.media_type)
 
     async def cancel(self, request: Request) -> Response:
         note(request, "v1")
-        await self._store.cancel(self._ticket(request))
+        await self._store.cancel(await self._ticket(request))
         return Response(status_code=204)
 
     async def events(self, request: Request) -> Response:
         note(request, "v1")
-        ticket = self._ticket(request)
+        ticket = await self._ticket(request)
         # An unknown request is refused with a status, before the stream begins.
         await self._store.results(ticket)
         return StreamingResponse(self._events(ticket), media_type="text/event-stream")
@@ -129,8 +129,11 @@ class _RequestRoutes:
         work = partial(predictions.body, present, "json", "", fields)
         return await self._front.offload.run(work, holding_gil=predictions.size(present))
 
-    def _ticket(self, request: Request) -> Ticket:
-        return Ticket.read(request.path_params["id"], self._front.options.max_instances)
+    async def _ticket(self, request: Request) -> Ticket:
+        """Return the ticket of the id in the path, if it belongs to the caller."""
+        ticket = Ticket.read(request.path_params["id"], self._front.options.max_instances)
+        await self._store.check(ticket, client_of(request))
+        return ticket
 
 
 def _event(index: int, outputs: Outputs | ServingError) -> bytes:

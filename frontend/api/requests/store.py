@@ -29,7 +29,7 @@ from cluster_serving.protocol.scripts import HAS_ENTRY, Call, call_all, call_asy
 KEPT = 3600
 """Seconds for which an id is known; results are kept for the `resultTtl` of the job."""
 
-_PRIORITY = "priority"
+_PRIORITY, _OWNER = "priority", "owner"
 _ID = re.compile(r"([0-9a-f]{32})-([1-9][0-9]{0,5})-([A-Za-z0-9_.-]+|\{[A-Za-z0-9_.-]+\})")
 _GONE = "there is no such request, or its result is no longer kept"
 
@@ -62,7 +62,7 @@ class Ticket:
 
     @property
     def key(self) -> str:
-        """Redis hash of the priority, and of the stream entries by uri; it exists while the id is known."""
+        """Redis hash of owner and priority, and of the stream entries by uri; it exists while the id is known."""
         return ticket_key(self.job, self.secret)
 
     @classmethod
@@ -83,8 +83,8 @@ class RequestStore:
     def __init__(self, dispatch: Dispatch) -> None:
         self._dispatch = dispatch
 
-    async def submit(self, job: str, records: Sequence[Mapping[str, Input]], priority: str) -> Ticket:
-        """Queue the records of one request: all of them, or none."""
+    async def submit(self, job: str, records: Sequence[Mapping[str, Input]], priority: str, owner: str) -> Ticket:
+        """Queue the records of one request of an owner, who may be nobody (empty): all of them, or none."""
         # Refuses an unknown priority before anything is written.
         RequestOptions(priority=priority)
         ticket = Ticket(secrets.token_hex(16), len(records), job)
@@ -93,7 +93,7 @@ class RequestStore:
         # Written first, so that no result exists before its id is known.
         with translated(db):
             async with db.pipeline() as pipeline:
-                pipeline.hset(ticket.key, _PRIORITY, priority)
+                pipeline.hset(ticket.key, mapping={_PRIORITY: priority, _OWNER: owner})
                 pipeline.expire(ticket.key, KEPT)
                 await pipeline.execute()
         entries = await asyncio.gather(
@@ -109,6 +109,14 @@ class RequestStore:
                 await self.cancel(ticket)
                 raise entry
         return ticket
+
+    async def check(self, ticket: Ticket, owner: str) -> None:
+        """Check that a request belongs to its caller; to another caller it is unknown."""
+        db: Any = self._dispatch.dispatcher(ticket.job).db
+        with translated(db):
+            found = await db.hget(ticket.key, _OWNER)
+        if found != owner.encode():
+            raise RequestNotFound(_GONE)
 
     async def results(self, ticket: Ticket, wait: float = 0.0) -> list[Outputs | ServingError | None]:
         """Return the result of each instance, None for each that has no result within `wait` seconds."""
@@ -135,7 +143,8 @@ class RequestStore:
             if not entries:
                 raise RequestNotFound(_GONE)
             stream = _stream(ticket, entries)
-            entries.pop(_PRIORITY.encode(), None)
+            for field in (_PRIORITY, _OWNER):
+                entries.pop(field.encode(), None)
             # A request that is being computed stays pending: if its slot dies, another slot has to take it over.
             for reply in await call_all(
                 db, [withdraw_call(ticket.job, uri.decode(), Place(stream, entry)) for uri, entry in entries.items()]

@@ -2,7 +2,11 @@
 
 import json
 
+import httpx
 import pytest
+
+from cluster_serving.frontend import arguments
+from tests.support.front_end import Running
 
 BODY = json.dumps({"instances": [{"x": [1, 2]}, {"x": [3, 4]}]})
 FIELDS = ["name", "count", "meanRate", "min", "max", "mean", "median", "stdDev"]
@@ -35,3 +39,21 @@ def test_prometheus_gets_its_own_format(ask, job, db):
     assert f'cluster_serving_queue_length{{job="{job}",model="{job}",version="1"}} 0.0' in text
     assert "cluster_serving_http_in_flight 0.0" in text
     assert "nowhere" not in text
+
+
+def test_prometheus_sees_from_the_start_which_jobs_are_ready(serve, report, job):
+    report(("x", "float32", (None, 2)))
+    report(("x", "float32", (None, 2)), job=f"{job}-failed", state="failed")
+    front = serve()
+    text = httpx.get(f"{front.url}/metrics", headers={"accept": "text/plain"}).text
+    assert f'cluster_serving_ready{{job="{job}",model="{job}",version="1"}} 1.0' in text
+    assert f'cluster_serving_ready{{job="{job}-failed",model="{job}-failed",version="1"}} 0.0' in text
+
+
+def test_a_model_that_is_served_without_redis_is_not_ready_for_prometheus():
+    running = Running(arguments.read(["--redisUrl=redis://127.0.0.1:1", "--port=0", "--models=one"], {}))
+    try:
+        text = httpx.get(f"{running.url}/metrics", headers={"accept": "text/plain"}, timeout=30).text
+    finally:
+        running.stop()
+    assert 'cluster_serving_ready{job="one",model="one",version="1"} 0.0' in text

@@ -34,6 +34,38 @@ def test_a_front_end_is_ready_while_its_job_answers_and_again_when_it_does(serve
     wait_until(lambda: db.xlen(job) <= 1)
 
 
+def test_a_front_end_is_ready_only_if_each_required_model_is(serve, report, db, job):
+    other = f"{job}-other"
+    report(("x", "float32", (None, 2)))
+    report(("x", "float32", (None, 2)), job=other)
+    urls = {
+        required: f"{serve('--canaryInterval=0.2', '--canaryTimeout=0.5', f'--requiredModels={required}').url}"
+        for required in (job, f"{job},{other}", f"{job},missing", "")
+    }
+    answers = {}
+    with failing(db, job):
+        for required, url in urls.items():
+            answers[required] = httpx.get(f"{url}/health/ready", timeout=30)
+    assert [answers[required].status_code for required in urls] == [200, 503, 503, 503]
+    assert f"model {other}: no answer" in answers[f"{job},{other}"].json()["error"]
+    assert f"model {other}: no answer" in answers[""].json()["error"]
+    assert "'missing'" in answers[f"{job},missing"].json()["error"]
+    # A job that was stopped on purpose is not missed.
+    report(("x", "float32", (None, 2)), job=other, state="stopped")
+    with failing(db, job):
+        wait_until(lambda: other not in httpx.get(f"{urls['']}/health/ready", timeout=30).text)
+
+
+def test_readiness_names_no_model_to_whom_has_no_key(serve, keys, job):
+    file, key = keys
+    url = f"{serve(f'--apiKeysFile={file}').url}/health/ready"
+    for wrong in ({}, {"x-api-key": "wrong"}):
+        probe = httpx.get(url, headers=wrong)
+        assert (probe.status_code, probe.json()["ready"]) == (503, False)
+        assert job not in probe.text
+    assert job in httpx.get(url, headers={"x-api-key": key}).json()["error"]
+
+
 def test_a_model_that_cannot_be_loaded_is_not_ready_and_says_why(serve, report, db, job):
     report(("x", "float32", (None, 2)))
     db.hset(slots_key(job), "0", SlotReport("", "failed", code="MODEL_ERROR", error="no such file").to_json())

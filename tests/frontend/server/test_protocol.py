@@ -108,3 +108,37 @@ def test_connections_beyond_those_that_are_taken_are_told_so(serve):
         assert second.recv(1000) == b""
         first.sendall(b"GET /health/live HTTP/1.1\r\nhost: a\r\n\r\n")
         assert first.recv(1000).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"HTTP/1.1\r\n",
+        b"HTTP/1.1\r\nhost: a\r\nhost: a\r\n",
+        b"HTTP/1.1\r\nhost: a/b\r\n",
+        b"HTTP/1.0\r\nhost: a\r\nhost: b\r\n",
+        b"HTTP/2.0\r\nhost: a\r\n",
+        b"HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\ncontent-length: 5\r\n",
+        b"HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n",
+        b"HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\ncontent-length: 5\r\n",
+        b"HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\ntransfer-encoding: chunked\r\n",
+        b"HTTP/1.1\r\nhost: a\r\ntransfer-encoding: gzip, chunked\r\n",
+        b"HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked, identity\r\n",
+        b"HTTP/1.1\r\nhost: a\r\ntransfer-encoding: xchunked\r\n",
+        b"HTTP/1.0\r\nhost: a\r\ntransfer-encoding: chunked\r\n",
+    ],
+)
+def test_what_a_proxy_may_understand_differently_is_refused(serve, head):
+    with connect(serve().url) as connection:
+        connection.sendall(b"POST /health/live " + head + b"\r\n0\r\n\r\nGET /health/live HTTP/1.1\r\nhost: a\r\n\r\n")
+        answer = b"".join(iter(lambda: connection.recv(1000), b""))
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert answer.count(b"HTTP/1.1") - answer.count(b"not HTTP/1.1") == 1
+    assert b'"MALFORMED_HTTP"' in answer
+    assert b"connection: close" in answer
+
+
+def test_a_request_of_http_1_0_needs_no_host(serve):
+    with connect(serve().url) as connection:
+        connection.sendall(b"GET /health/live HTTP/1.0\r\n\r\n")
+        assert connection.recv(1000).startswith(b"HTTP/1.1 200")

@@ -11,6 +11,7 @@ import pytest
 from cluster_serving.connectors.answer import Answer, write_answers
 from cluster_serving.connectors.stream import StreamReader, create_group
 from cluster_serving.frontend.main import main
+from cluster_serving.frontend.server.keys import new_key
 from cluster_serving.protocol.keys import native_result_key
 from cluster_serving.protocol.results import encode_result
 from tests.support.waiting import wait_until
@@ -47,6 +48,21 @@ def test_what_is_not_answered_yet_is_pending_and_can_be_cancelled(serve, db, job
         assert (response.status_code, response.json()["code"]) == (404, "REQUEST_NOT_FOUND")
     secret = place.rpartition("/")[2][:32]
     assert not list(db.scan_iter(f"*{secret}*"))
+
+
+@pytest.mark.usefixtures("vectors")
+def test_a_request_belongs_to_the_key_that_made_it(serve, tmp_path):
+    file = tmp_path / "keys"
+    made = [new_key(name) for name in ("alice", "bob")]
+    file.write_text("".join(f"{line}\n" for _, line in made))
+    alice, bob = ({"x-api-key": key} for key, _ in made)
+    with httpx.Client(base_url=serve(f"--apiKeysFile={file}").url, timeout=30) as ask:
+        place = ask.post("/v1/requests", json={"instances": INSTANCES}, headers=alice).headers["location"]
+        for method, path in (("GET", place), ("GET", f"{place}/events"), ("DELETE", place)):
+            refused = ask.request(method, path, headers=bob)
+            assert (refused.status_code, refused.json()["code"]) == (404, "REQUEST_NOT_FOUND")
+        assert ask.get(place, headers=alice).json()["status"] == "pending"
+        assert ask.delete(place, headers=alice).status_code == 204
 
 
 @pytest.mark.usefixtures("vectors")
