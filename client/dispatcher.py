@@ -23,16 +23,17 @@ from cluster_serving.client.connection import DedicatedConnection
 from cluster_serving.client.enqueue import RequestOptions, add_call, refusal
 from cluster_serving.client.subscription import RECONNECT_PAUSE, AsyncSubscription, new_channel, replies_in
 from cluster_serving.protocol.compat import timeout as time_limit
-from cluster_serving.protocol.connection import result_timeout_async, translated
+from cluster_serving.protocol.connection import request_lost, result_timeout_async, translated
 from cluster_serving.protocol.entry import RESULT, request_fields
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.inputs import Input
 from cluster_serving.protocol.keys import NORMAL, native_result_key, stream_of
 from cluster_serving.protocol.payload_files import PayloadFolder, PayloadFolders
 from cluster_serving.protocol.results import Fields
-from cluster_serving.protocol.scripts import Call, fetch_call, fields_of, run_async
+from cluster_serving.protocol.scripts import HAS_ENTRY, Call, call_all, call_async, fetch_call, fields_of, run_async
 
 _DELETE_PAUSE = 0.01
+_WATCH_INTERVAL = 2.0
 _MAX_AT_ONCE = 256
 _MAX_BYTES = 1 << 20  # Redis serves no other client while it reads them.
 
@@ -107,6 +108,7 @@ class Dispatcher:
         self._to_withdraw: list[Call] = []
         self._sender: asyncio.Task[None] | None = None
         self._fetcher: asyncio.Task[None] | None = None
+        self._watcher: asyncio.Task[None] | None = None
         self._due = asyncio.Event()
         self._closing = False
 
@@ -131,6 +133,8 @@ class Dispatcher:
                 await self._compose(pending, inputs, self._reply_channel, deadline_ms=deadline_ms, reply_with=RESULT)
                 self._pending[name] = pending
                 self._queue(name, pending)
+                if self._watcher is None or self._watcher.done():
+                    self._watcher = asyncio.create_task(self._watch())
                 return await pending.result
         except asyncio.TimeoutError:
             raise await result_timeout_async(self.db, job, timeout) from None
@@ -146,6 +150,8 @@ class Dispatcher:
         self._closing = True
         self._due.set()
         await self._subscription.close()
+        if self._watcher is not None:
+            self._watcher.cancel()
         if self._sender is not None:
             await self._sender
         if self._fetcher is not None:
@@ -272,6 +278,41 @@ class Dispatcher:
             for (_, pending), reply in zip(waiting, replies):
                 if reply and not isinstance(reply, RedisError):
                     self._resolve(pending, fields_of(reply), now)
+
+    async def _watch(self) -> None:
+        """Fail the requests that have gone from Redis without a result; end when no request waits."""
+        while self._pending:
+            await asyncio.sleep(_WATCH_INTERVAL)
+            before = time.perf_counter() - _WATCH_INTERVAL
+            streams: dict[str, list[Pending]] = {}
+            for pending in self._pending.values():
+                if pending.entry_id is not None and not pending.kept and pending.sent < before:
+                    streams.setdefault(stream_of(pending.job, pending.priority), []).append(pending)
+            for stream, waiting in streams.items():
+                # Redis may be away; the next look finds the same.
+                with suppress(RedisError, OSError):
+                    # Redis loses all requests together, or, in a failover, the latest.
+                    if await self._fail_lost(stream, [waiting[0], waiting[-1]]):
+                        await self._fail_lost(stream, waiting)
+
+    async def _fail_lost(self, stream: str, waiting: Sequence[Pending]) -> bool:
+        """Fail those of some requests that have neither entry nor result; return True if there are any."""
+        lost = False
+        for start in range(0, len(waiting), _MAX_AT_ONCE):
+            part = waiting[start : start + _MAX_AT_ONCE]
+            calls = [Call(HAS_ENTRY, [stream], [pending.entry_id or b""]) for pending in part]
+            gone = [pending for pending, reply in zip(part, await call_all(self.db, calls)) if reply == 0]
+            if not gone:
+                continue
+            # An answer may have come in between.
+            results = await call_async(self.db, fetch_call([pending.key for pending in gone]))
+            for pending, reply in zip(gone, results):
+                if reply and not isinstance(reply, RedisError):
+                    self._resolve(pending, fields_of(reply), time.perf_counter())
+                elif not reply and not pending.result.done():
+                    pending.result.set_exception(request_lost(pending.job))
+                    lost = True
+        return lost
 
     def _handle(self, message: bytes | None) -> None:
         """Take the results in a message, and fetch those that it only announces; without a message fetch all."""

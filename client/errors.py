@@ -14,6 +14,7 @@ __all__ = [
     "QueueFull",
     "RedisUnavailable",
     "RequestCancelled",
+    "RequestLost",
     "RequestTooLarge",
     "ResultTimeout",
     "ServingError",

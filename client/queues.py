@@ -22,12 +22,12 @@ from cluster_serving.client.convert import inputs_of, to_inputs
 from cluster_serving.client.enqueue import RequestOptions, enqueue, split
 from cluster_serving.client.fetch import fetch
 from cluster_serving.client.subscription import Subscription
-from cluster_serving.protocol.connection import connect, result_timeout, translated
+from cluster_serving.protocol.connection import connect, request_lost, result_timeout, translated
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.keys import DEFAULT_JOB, NORMAL, result_key, result_pattern, uri_of
 from cluster_serving.protocol.payload_files import PayloadFolders
 from cluster_serving.protocol.results import Fields, Result, decode_result
-from cluster_serving.protocol.scripts import run
+from cluster_serving.protocol.scripts import HAS_ENTRY, Call, call, run
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -221,6 +221,7 @@ class InputQueue(_Queue):
         Raises:
             ResultTimeout: If no result came in time.
             DeadlineExceeded: If no result came in time, and the job has dropped the request.
+            RequestLost: If the request has gone from Redis without a result, as after FLUSHALL.
             ServingError: If the request failed, or could not be queued; see `enqueue`.
         """
         options = RequestOptions.waiting(timeout, priority)
@@ -229,11 +230,20 @@ class InputQueue(_Queue):
         channel = subscription.reply_channel
         with translated(self.db):
             subscription.subscribe(channel)
-            self._add(uri, inputs_of(request_data), options, channel)
-            fields = subscription.wait(channel, uri, lambda: self._fetch(uri, True), timeout)
+            place = self._add(uri, inputs_of(request_data), options, channel)
+            fields = subscription.wait(channel, uri, lambda: self._fetch_of(uri, place), timeout)
         if fields is None:
             raise result_timeout(self.db, self.name, timeout)
         return decode_result(fields)
+
+    def _fetch_of(self, uri: str, place: Place) -> Fields | None:
+        """Return the result of a queued request, and delete it; None while the request waits."""
+        if (fields := self._fetch(uri, True)) or call(self.db, Call(HAS_ENTRY, [place.stream], [place.entry_id])):
+            return fields
+        # The answer may have come between the two commands.
+        if fields := self._fetch(uri, True):
+            return fields
+        raise request_lost(self.name)
 
     def _add(self, uri: str, data: Mapping[str, object], options: RequestOptions, reply_to: str = "") -> Place:
         with translated(self.db):

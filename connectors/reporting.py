@@ -5,7 +5,9 @@ import logging
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any, TypeVar
 
 import redis
 from redis.exceptions import RedisError
@@ -20,6 +22,7 @@ from cluster_serving.protocol.keys import (
     PAYLOAD_FOLDER,
     RESULT_TTL,
     limits_key,
+    secret_key,
     slots_key,
     stats_key,
 )
@@ -27,8 +30,11 @@ from cluster_serving.protocol.scripts import PUT_MEMBER, Call, call
 from cluster_serving.protocol.slots import SlotReport
 from cluster_serving.protocol.stats import SEEN, SEEN_EVERY_S, add_batch
 
+T = TypeVar("T")
+
 log = logging.getLogger(__name__)
 
+_KEEP_INTERVAL = 2.0
 _STATS_INTERVAL = 1.0
 _CLOSE_PATIENCE = 2.0
 
@@ -44,18 +50,41 @@ def publish_limits(client: redis.Redis, options: RedisOptions) -> None:
 
 
 class SlotReporter:
-    """Writer of the reports of one slot (`protocol.slots`); a report that Redis never takes fails nothing."""
+    """Writer of the reports of one slot (`protocol.slots`); a report that Redis never takes fails nothing.
 
-    def __init__(self, client: redis.Redis, job: str, submission: str, subtask: int) -> None:
-        self._client = client
-        self._job = job
+    A thread looks every two seconds for what the job has written once. If Redis has lost it (FLUSHALL, or a restart
+    without persistence), the thread writes it again: report, name of the job, limits and model secret.
+
+    Args:
+        client: Connection that is used by both threads.
+        options: Redis and job of the slot, and limits for its clients.
+        submission: Identifier of the start of the job. The thread ends when another start has replaced this one.
+        subtask: Index of the slot.
+
+    Attributes:
+        secret: Secret and salt of the encrypted model, once they are known. They are only written again along with the
+            report: an operator may have removed them on purpose.
+    """
+
+    def __init__(self, client: redis.Redis, options: RedisOptions, submission: str, subtask: int) -> None:
+        # redis-py types its commands as if they might be awaitable.
+        self._client: Any = client
+        self._options = options
+        self._job = options.job
         self._submission = submission
         self._subtask = subtask
-        self._backoff = Backoff(f"slot {subtask} of job {job}")
+        self._backoff = Backoff(f"slot {subtask} of job {self._job}")
+        self.secret = ("", "")
+        self._report = SlotReport(submission, "loading")
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name="reports", daemon=True)
 
     def loading(self) -> None:
-        """Report that the slot begins to load its model."""
-        self._write(SlotReport(self._submission, "loading"))
+        """Report that the slot begins to load its model; the description of its last model stays."""
+        earlier = self._persist(lambda: self._client.hget(slots_key(self._job), self._subtask))
+        report = SlotReport.from_json(earlier) if earlier else self._report
+        self._write(replace(report, submission=self._submission, state="loading", code=None, error=None))
+        self._thread.start()
 
     def ready(self, report: SlotReport) -> None:
         """Report that the model is loaded and warm; slot, submission and time are filled in."""
@@ -65,17 +94,51 @@ class SlotReporter:
         """Report that the model cannot be loaded."""
         self._write(SlotReport(self._submission, "failed", code=error.code, error=str(error)))
 
+    def close(self) -> None:
+        """End the thread, unless Redis takes longer than 2 s."""
+        self._closed.set()
+        self._thread.join(_CLOSE_PATIENCE)
+
     def _write(self, report: SlotReport) -> None:
-        text = replace(report, time=time.time(), index=self._subtask).to_json()
-        try:
-            self._backoff.persist(lambda: write_hash(self._client, slots_key(self._job), {str(self._subtask): text}))
-        except RedisError as error:
-            log.warning(
-                "slot %d of job %s cannot report that it is %s: %s", self._subtask, self._job, report.state, error
-            )
+        self._report = replace(report, time=time.time(), index=self._subtask)
+        self._persist(self._put)
+
+    def _put(self) -> None:
+        write_hash(self._client, slots_key(self._job), {str(self._subtask): self._report.to_json()})
         # In a Redis Cluster this key may be on another node; the job can then be found by its name only.
         with contextlib.suppress(RedisError):
             call(self._client, Call(PUT_MEMBER, [JOBS_KEY], [self._job]))
+
+    def _persist(self, action: Callable[[], T]) -> T | None:
+        try:
+            return self._backoff.persist(action)
+        except RedisError as error:
+            log.warning("slot %d of job %s cannot report its state: %s", self._subtask, self._job, error)
+            return None
+
+    def _keep(self) -> None:
+        while not self._closed.wait(_KEEP_INTERVAL):
+            with contextlib.suppress(RedisError, OSError):
+                self._restore()
+
+    def _restore(self) -> None:
+        """Write what Redis has lost; end the thread if another start has replaced this one."""
+        job, options = self._job, self._options
+        with self._client.pipeline(transaction=False) as pipeline:
+            pipeline.hget(slots_key(job), self._subtask)
+            pipeline.exists(limits_key(job))
+            report, has_limits = pipeline.execute()
+        reports = [report] if report else self._client.hvals(slots_key(job))
+        if any(SlotReport.from_json(text).submission != self._submission for text in reports):
+            self._closed.set()
+            return
+        if not report:
+            log.warning("job %s: Redis has lost the report of slot %d, writing it again", job, self._subtask)
+            self._put()
+            if any(self.secret) and not self._client.exists(secret_key(job)):
+                write_hash(self._client, secret_key(job), dict(zip(("secret", "salt"), self.secret, strict=True)))
+        if not has_limits:
+            publish_limits(self._client, options)
 
 
 class StatsWriter:

@@ -7,7 +7,6 @@ barriers and metrics. An endless loop in Python would starve them.
 import math
 import time
 from collections.abc import Iterator, Sequence
-from functools import partial
 
 from pyflink.common import Types, WatermarkStrategy
 from pyflink.datastream import DataStream, FlatMapFunction, RuntimeContext, StreamExecutionEnvironment
@@ -21,7 +20,6 @@ from cluster_serving.connectors.flow_control import SlotFlowControl
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.payloads import Payloads
 from cluster_serving.connectors.redis import Backoff, connect
-from cluster_serving.connectors.reporting import publish_limits
 from cluster_serving.connectors.runtime import SelfClosing, count_records_out, subtask_index
 from cluster_serving.connectors.stream import StreamReader
 from cluster_serving.protocol.entry import Entry
@@ -73,7 +71,6 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
             self._options.job,
             consumer,
             self._options.claim_idle_time_s * 1000,
-            on_loss=partial(publish_limits, self._client, self._options),
         )
         self._payloads = Payloads(self._client, self._options, sweeps=index == 0)
         self._attempts = Attempts(self._client, self._options.job)

@@ -93,24 +93,15 @@ class StreamReader:
         job: `jobName`.
         consumer: Stable name, so that its pending entries are still its own after a restart.
         claim_idle_ms: Milliseconds of silence after which another consumer counts as dead.
-        on_loss: Called after a stream or group has disappeared (FLUSHALL), to restore other keys of the job.
     """
 
-    def __init__(
-        self,
-        client: redis.Redis,
-        job: str,
-        consumer: str,
-        claim_idle_ms: int,
-        on_loss: Callable[[], None] = lambda: None,
-    ) -> None:
+    def __init__(self, client: redis.Redis, job: str, consumer: str, claim_idle_ms: int) -> None:
         # redis-py types its commands as if they might be awaitable.
         self._client: Any = client
         self._job = job
         self._streams = {stream_of(job, priority): priority for priority in PRIORITIES}
         self._consumer = consumer
         self._claim_idle_ms = claim_idle_ms
-        self._on_loss = on_loss
         self._round_robin = WeightedRoundRobin()
         # Streams that probably have more requests waiting.
         self._busy: set[str] = set()
@@ -238,7 +229,6 @@ class StreamReader:
                 raise
             log.warning("job %s: a stream or its group has disappeared, creating it again", self._job)
             create_groups(self._client, self._job)
-            self._on_loss()
             return []
 
     def _claim_abandoned(self) -> list[bytes]:

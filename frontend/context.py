@@ -8,13 +8,13 @@ from urllib.parse import quote
 
 from cluster_serving.frontend.models.dispatch import Dispatch
 from cluster_serving.frontend.models.health import Health
-from cluster_serving.frontend.models.registry import ModelRegistry, Servable, read_servables
+from cluster_serving.frontend.models.registry import ModelRegistry, Servable, ServedModel, read_servables
 from cluster_serving.frontend.options import HttpOptions
 from cluster_serving.frontend.server import tls
 from cluster_serving.frontend.server.admission import Admission, ConcurrencyLimit
 from cluster_serving.frontend.server.metrics import Metrics
 from cluster_serving.frontend.server.offload import Offload
-from cluster_serving.protocol.errors import InvalidInput
+from cluster_serving.protocol.errors import InvalidInput, from_wire
 
 
 class FrontEnd:
@@ -61,6 +61,17 @@ class FrontEnd:
         await self.health.close()
         await self.dispatch.close()
         await self.offload.close()
+
+    def check(self, model: ServedModel) -> None:
+        """Refuse requests for a model that no slot can load.
+
+        Raises:
+            ModelError: If so, or another error of `protocol.errors`; with the cause, unless a stranger might read it.
+        """
+        if report := model.failed:
+            known = self.options.is_local or self.options.api_keys_file
+            cause = report.error if known else "the reports of its slots have the cause"
+            raise from_wire(report.code or "", f"model {model.name!r} cannot be loaded: {cause}")
 
     def timeout(self, asked: str | None) -> float:
         """Return the seconds that a request may take: `requestTimeout`, or less if its header X-Timeout-Ms says so."""

@@ -19,6 +19,12 @@ class ModelNotFound(ServingError):
     code, http_status, grpc_status = "MODEL_NOT_FOUND", 404, "NOT_FOUND"
 
 
+class ModelNotReady(ServingError):
+    """The model is being loaded for the first time, and its inputs are not known yet; nothing was queued."""
+
+    code, http_status, grpc_status = "MODEL_NOT_READY", 503, "UNAVAILABLE"
+
+
 class RequestNotFound(ServingError):
     """There is no request of this id, or its result is no longer kept."""
 

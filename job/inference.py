@@ -4,6 +4,7 @@ import logging
 import os
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from typing import NamedTuple, NoReturn
 
 import redis
@@ -104,24 +105,27 @@ class Inference(SelfClosing, FlatMapFunction):
 
     def open(self, runtime_context: RuntimeContext) -> None:
         """Load the model, once per task slot; if that fails, the launcher shows the error and cancels the job."""
-        with connect(self._options.redis) as client:
+        with ExitStack() as opened:
+            client = opened.enter_context(connect(self._options.redis))
             index = subtask_index(runtime_context)
-            reporter = SlotReporter(client, self._options.redis.job, self._options.submission, index)
+            reporter = SlotReporter(client, self._options.redis, self._options.submission, index)
             reporter.loading()
+            opened.callback(reporter.close)
             try:
-                secret = wait_for_secret(client, self._options.redis.job) if self._options.model.encrypted else ("", "")
-                self._predictor = Predictor(self._options, secret)
+                if self._options.model.encrypted:
+                    reporter.secret = wait_for_secret(client, self._options.redis.job)
+                self._predictor = Predictor(self._options, reporter.secret)
             except ServingError as error:
                 reporter.failed(error)
                 raise
             except Exception as error:
                 reporter.failed(ModelError(f"{type(error).__name__}: {error}"))
                 raise
+            opened.callback(self._predictor.close)
             reporter.ready(self._predictor.report())
-        self._redis = connect(self._options.redis)
-        self.close_with(self._predictor.close, self._redis.close)
+            self.close_with(opened.pop_all().close)
         metrics = runtime_context.get_metrics_group()
-        self._batches = _Batches(self._options, self._predictor, self._redis, metrics)
+        self._batches = _Batches(self._options, self._predictor, client, metrics)
         self._overlap = Overlap(self._batches.begin, self._options.model.thread_per_model)
         # Announced requests must come here at once; otherwise answers would wait for them.
         at_once = self._options.batch.greedy_batching and self._options.execution_mode == "thread"

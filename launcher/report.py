@@ -11,6 +11,7 @@ from cluster_serving.launcher.jobs.lifecycle import Started
 from cluster_serving.launcher.jobs.readiness import read_slots
 from cluster_serving.launcher.services.flink_rest import FlinkRest, Job
 from cluster_serving.protocol.keys import GROUP, PRIORITIES, answered_key, stream_of, streams_of
+from cluster_serving.protocol.slots import SlotReport
 
 
 def started(job: Started) -> Text:
@@ -37,7 +38,7 @@ def status(job: Job, rest: FlinkRest, client: redis.Redis) -> Table:
         ("job", f"{job.name} ({job.id})"),
         ("state", f"{job.state} for {duration(job.seconds)}, {rest.restarts(job.id)} restarts"),
         ("slots", str(rest.parallelism(job.id))),
-        *((f"slot {slot.index}", slot.error or slot.model or slot.state) for slot in read_slots(client, job.name)),
+        *((f"slot {slot.index}", _slot(slot)) for slot in read_slots(client, job.name)),
         ("queue", _queue(client, job.name)),
         ("records", f"{answered(client, job.name)} answered since cluster-serving-start"),
     ):
@@ -61,6 +62,10 @@ def duration(seconds: float) -> str:
     parts = [(days, "d"), (hours, "h"), (minutes, "min"), (rest, "s")]
     shown = [f"{value} {unit}" for value, unit in parts if value]
     return " ".join(shown[:2]) or "0 s"
+
+
+def _slot(report: SlotReport) -> str:
+    return report.model if report.state == "ready" else report.error or report.state
 
 
 def _queue(client: redis.Redis, job: str) -> str:

@@ -29,7 +29,14 @@ from redis.retry import Retry
 
 from cluster_serving.protocol import failover
 from cluster_serving.protocol.compat import timeout as time_limit
-from cluster_serving.protocol.errors import InvalidInput, QueueFull, RedisUnavailable, ResultTimeout, ServingError
+from cluster_serving.protocol.errors import (
+    InvalidInput,
+    QueueFull,
+    RedisUnavailable,
+    RequestLost,
+    ResultTimeout,
+    ServingError,
+)
 from cluster_serving.protocol.keys import slots_key
 
 Client = Union[redis.Redis, redis.asyncio.Redis]
@@ -160,6 +167,14 @@ def address(client: Client) -> str:
     if finder := settings.get("finder"):
         return str(finder)
     return f"{settings.get('host', settings.get('path', '?'))}:{settings.get('port', '')}"
+
+
+def request_lost(job: str) -> RequestLost:
+    """Return the error for a request that is neither queued nor answered."""
+    return RequestLost(
+        f"a request to job {job!r} has gone from Redis without a result: Redis lost its data (FLUSHALL, a restart "
+        "without persistence, a failover), or another client took the result; send the request again"
+    )
 
 
 def result_timeout(client: redis.Redis, job: str, timeout: float, uri: str = "") -> ResultTimeout:

@@ -80,6 +80,12 @@ class DeadlineExceeded(ServingError, TimeoutError):
     code, http_status, grpc_status = "DEADLINE_EXCEEDED", 504, "DEADLINE_EXCEEDED"
 
 
+class RequestLost(ServingError):
+    """The request has gone from Redis without a result; nothing will answer it, and it may be sent again."""
+
+    code, http_status, grpc_status = "REQUEST_LOST", 503, "UNAVAILABLE"
+
+
 class RequestCancelled(ServingError):
     """The request was withdrawn before it was computed; 499 is the HTTP status that gRPC maps CANCELLED to."""
 

@@ -55,7 +55,8 @@ class SlotReport:
     Attributes:
         submission: Identifier of the start of the job that the slot belongs to.
         state: `loading`, `ready` or `failed`; `stopped` once the launcher has stopped its job.
-        engine: Name of the engine that runs the model.
+        engine: Name of the engine that runs the model; empty if no slot of this job has loaded one yet. While a slot is
+            loading or stopped, this and the following fields describe the model that it had before.
         inputs: Inputs of the loaded model.
         outputs: Outputs of the loaded model.
         already_batched: Requests carry a batch dimension (`inputAlreadyBatched`).

@@ -66,8 +66,13 @@ class ServedModel:
 
     @property
     def described(self) -> SlotReport | None:
-        """Report with the model's signature, also while its job is stopped; None if there is none."""
-        return self.loaded or next((report for report in self.reports if report.state == "stopped"), None)
+        """Report with the model's signature, also while its job is stopped or starts again; None if there is none."""
+        return self.loaded or next((report for report in self.reports if report.engine), None)
+
+    @property
+    def failed(self) -> SlotReport | None:
+        """Report of a slot that could not load the model, if no other slot has loaded it."""
+        return None if self.loaded else next((report for report in self.reports if report.state == "failed"), None)
 
     @property
     def is_wanted(self) -> bool:
@@ -79,7 +84,7 @@ class ServedModel:
         """`ready`, `loading`, `failed`, `stopped`, or `unknown` if no slot has ever reported."""
         if self.loaded:
             return "stopped" if self.silent else "ready"
-        return next((report.state for report in self.reports), "unknown")
+        return "failed" if self.failed else next((report.state for report in self.reports), "unknown")
 
 
 class ModelRegistry:
@@ -113,6 +118,7 @@ class ModelRegistry:
         self._latest: dict[str, ServedModel] = {}
         self._problems: Mapping[str, ServingError] = {}
         self._read_at = 0.0
+        self._seen_at: dict[tuple[str, str], float] = {}
         self._reading: asyncio.Task[None] | None = None
 
     async def latest(self) -> Mapping[str, ServedModel]:
@@ -201,7 +207,7 @@ class ModelRegistry:
         names = list(self._latest)
         if self._default or DEFAULT_JOB in names:
             return self._default or DEFAULT_JOB
-        running = [name for name in names if self._latest[name].state != "stopped"]
+        running = [name for name in names if self._latest[name].state not in ("stopped", "unknown")]
         return next((only[0] for only in (names, running) if len(only) == 1), DEFAULT_JOB)
 
     async def _read(self) -> None:
@@ -224,18 +230,19 @@ class ModelRegistry:
         for job in problems.keys() - self._problems.keys():
             log.warning("the state of job %s cannot be read: %s", job, problems[job])
         self._problems = problems
+        self._read_at = now = time.monotonic()
         versions: dict[tuple[str, str], ServedModel] = {}
         for servable, model in zip(servables, models, strict=True):
             key = servable.name, servable.version
-            if isinstance(model, ServingError):
+            if isinstance(model, ServingError) or not model.reports:
                 # For instance, one node of a cluster is down: the models of its jobs stay as they were read last.
                 model = self._versions.get(key, ServedModel(servable.name, (), servable.version, servable.job))
-            elif not model.reports and not self._configured:
-                continue
             versions[key] = model
-        self._versions = versions
-        self._latest = {model.name: model for model in versions.values()}
-        self._read_at = time.monotonic()
+        self._seen_at |= dict.fromkeys(versions, now)
+        # After a FLUSHALL, a job that runs reports itself again within seconds.
+        kept = {key: model for key, model in self._versions.items() if now - self._seen_at[key] < SILENT_AFTER_S}
+        self._versions = kept | versions
+        self._latest = {model.name: model for model in self._versions.values()}
 
     async def _known_jobs(self) -> list[str]:
         db: Any = self._dispatch.dispatcher().db

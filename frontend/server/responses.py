@@ -14,7 +14,7 @@ from cluster_serving.frontend.options import HttpOptions
 from cluster_serving.protocol.compat import timeout
 from cluster_serving.protocol.errors import RequestTooLarge, ServingError
 
-_RETRY_AFTER = {"QUEUE_FULL": 1, "OVERLOADED": 1, "REDIS_UNAVAILABLE": 1}
+_RETRY_AFTER = {"QUEUE_FULL": 1, "OVERLOADED": 1, "REDIS_UNAVAILABLE": 1, "MODEL_NOT_READY": 1, "REQUEST_LOST": 1}
 """Seconds in the header Retry-After, by code of the error."""
 
 

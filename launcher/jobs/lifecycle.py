@@ -14,7 +14,7 @@ from cluster_serving.launcher.config.job_options import job_options, model_optio
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs import payload_folder, resubmit
-from cluster_serving.launcher.jobs.readiness import note_stopped, wait_ready
+from cluster_serving.launcher.jobs.readiness import announce, note_stopped, wait_ready
 from cluster_serving.launcher.jobs.submission import submit
 from cluster_serving.launcher.services import flink_cluster, front_end, redis_server, state
 from cluster_serving.launcher.services.flink_cluster import FlinkCluster
@@ -27,7 +27,6 @@ from cluster_serving.protocol.keys import (
     limits_key,
     missing_secret,
     secret_key,
-    slots_key,
 )
 
 Say = Callable[[str], None]
@@ -71,12 +70,13 @@ def start(config: Config, say: Say = lambda _: None) -> Started:
         if config.model_encrypted:
             _store_secret(client, config, say)
         submission = uuid.uuid4().hex
-        client.delete(slots_key(config.job_name), answered_key(config.job_name))
+        client.delete(answered_key(config.job_name))
         say(f"Submitting job {config.job_name}")
         earlier = os.fsdecode(client.hget(limits_key(config.job_name), PAYLOAD_FOLDER) or b"")
         options = job_options(config, submission, payload_folder.ensure(config, earlier))
         job_id = ""
         try:
+            announce(client, config.job_name, submission, config.model_parallelism)
             job_id = submit(cluster.home, cluster.address, options, config.start_timeout)
             slot = wait_ready(client, rest, config, job_id, submission, say)
             if cluster.is_ours:
@@ -84,7 +84,7 @@ def start(config: Config, say: Say = lambda _: None) -> Started:
         except BaseException:
             # Also after Ctrl-C: a half started job would be in the way of the next start.
             resubmit.forget(cluster.home.path, config.job_name)
-            _give_up(rest, config.job_name, job_id, submission, say)
+            _give_up(rest, config, job_id, submission, say)
             raise
         return Started(config, rest.page(job_id), slot.model)
 
@@ -150,8 +150,9 @@ def shutdown(config: Config | None, say: Say = lambda _: None) -> bool:
     return stopped
 
 
-def _give_up(rest: FlinkRest, name: str, job_id: str, submission: str, say: Say) -> None:
+def _give_up(rest: FlinkRest, config: Config, job_id: str, submission: str, say: Say) -> None:
     """Cancel the job of a start that failed; `job_id` is empty if `flink run` has not told it."""
+    name = config.job_name
     say(f"Cancelling job {name}")
     try:
         for submitted in [job_id] if job_id else _submitted(rest, name, submission):
@@ -159,6 +160,8 @@ def _give_up(rest: FlinkRest, name: str, job_id: str, submission: str, say: Say)
     except LaunchError as error:
         # Not raised: the command ends with the reason why the start failed.
         say(f"job {name} may still run: {error}")
+    else:
+        _note_stopped(config, name, submission, say)
 
 
 def _submitted(rest: FlinkRest, name: str, submission: str) -> list[str]:
@@ -186,12 +189,16 @@ def _store_secret(client: Redis, config: Config, say: Say) -> None:
 
 def _cancel(rest: FlinkRest, job: Job, config: Config, say: Say) -> None:
     rest.cancel(job.id)
+    _note_stopped(config, job.name, job.submission, say)
+
+
+def _note_stopped(config: Config, job: str, submission: str, say: Say) -> None:
     # The slots have ended, so they cannot write a later report.
     try:
-        with redis_server.connect(config, job=job.name) as client:
-            note_stopped(client, job.name, job.submission)
+        with redis_server.connect(config, job=job) as client:
+            note_stopped(client, job, submission)
     except (ServingError, RedisError, OSError) as error:
-        say(f"front ends will go on to call job {job.name} ready, as Redis does not take that it is stopped: {error}")
+        say(f"front ends do not learn that job {job} is stopped, as Redis does not take it: {error}")
 
 
 def _stop_all(flink_rest_url: str, config: Config | None, say: Say) -> bool:

@@ -12,6 +12,7 @@ from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services.flink_rest import ENDED, FlinkRest
 from cluster_serving.protocol.keys import slots_key
+from cluster_serving.protocol.scripts import PUT_FIELDS, Call, call
 from cluster_serving.protocol.slots import SlotReport, read_reports
 
 
@@ -21,8 +22,25 @@ def read_slots(client: redis.Redis, job: str) -> list[SlotReport]:
     return read_reports(cast("dict[str, str]", client.hgetall(slots_key(job))))
 
 
+def announce(client: redis.Redis, job: str, submission: str, parallelism: int) -> None:
+    """Report all slots of a job that is about to be submitted as loading, in place of all earlier reports.
+
+    The reports describe the model that the job had before, so that front ends can queue requests for it meanwhile. The
+    client has replies as text.
+
+    Raises:
+        redis.RedisError: If Redis does not take the reports.
+    """
+    before = next((report for report in read_slots(client, job) if report.engine), SlotReport("", ""))
+    report = replace(before, submission=submission, state="loading", time=time.time())
+    fields: list[str] = []
+    for index in range(parallelism):
+        fields += [str(index), replace(report, index=index).to_json()]
+    call(client, Call(PUT_FIELDS, [slots_key(job)], ["all", *fields]))
+
+
 def note_stopped(client: redis.Redis, job: str, submission: str) -> None:
-    """Change the reports of a stopped job's slots from ready to stopped, in one transaction.
+    """Change the reports of a stopped job's slots to stopped, in one transaction; the cause of a failure stays.
 
     Reports of later submissions stay as they are. The client has replies as text.
 
@@ -35,7 +53,7 @@ def note_stopped(client: redis.Redis, job: str, submission: str) -> None:
         reports = read_reports(cast("dict[str, str]", pipeline.hgetall(key)))
         pipeline.multi()
         for report in reports:
-            if report.submission == submission:
+            if report.submission == submission and report.state != "failed":
                 pipeline.hset(key, str(report.index), replace(report, state="stopped").to_json())
 
     client.transaction(change, key)

@@ -5,11 +5,12 @@ import asyncio
 import numpy as np
 import pytest
 
+from cluster_serving.client import dispatcher as dispatcher_module
 from cluster_serving.client.dispatcher import Dispatcher
 from cluster_serving.connectors.answer import MAX_PUBLISHED_BYTES
 from cluster_serving.protocol.compat import timeout as time_limit
 from cluster_serving.protocol.connection import connect_async
-from cluster_serving.protocol.errors import InvalidInput, QueueFull, RedisUnavailable, ResultTimeout
+from cluster_serving.protocol.errors import InvalidInput, QueueFull, RedisUnavailable, RequestLost, ResultTimeout
 from cluster_serving.protocol.keys import limits_key, native_result_key
 from cluster_serving.protocol.results import decode_result
 
@@ -152,6 +153,37 @@ def test_a_lost_subscription_loses_no_result(redis_server, job):
         await asyncio.sleep(0)
         await dispatcher.db.client_kill_filter(_type="pubsub")
         assert await asyncio.gather(*waiting) == list(range(50))
+        await dispatcher.close()
+
+    asyncio.run(main())
+
+
+def test_requests_that_redis_has_lost_are_told_so_and_no_others(redis_server, job, db, monkeypatch):
+    monkeypatch.setattr(dispatcher_module, "_WATCH_INTERVAL", 0.1)
+
+    async def main():
+        dispatcher = Dispatcher(connect_async(url=redis_server.url))
+        lost = [asyncio.create_task(echoed(dispatcher, job, n, timeout=60)) for n in range(300)]
+        kept = asyncio.create_task(dispatcher.request(job, {"x": np.array([1])}, 60, "high"))
+        async with time_limit(30):
+            while await dispatcher.db.xlen(job) < len(lost) or not await dispatcher.db.xlen(f"{job}:high"):
+                await asyncio.sleep(0.01)
+        # In a failover, the latest are lost.
+        ids = [entry for entry, _ in await dispatcher.db.xrange(job)]
+        await dispatcher.db.xdel(job, *ids[200:])
+        late = await asyncio.gather(*lost[200:], return_exceptions=True)
+        assert {type(error) for error in late} == {RequestLost}
+        assert not any(task.done() for task in lost[:200])
+        await dispatcher.db.delete(job)
+        late = await asyncio.gather(*lost, return_exceptions=True)
+        assert {type(error) for error in late} == {RequestLost}
+        assert job in str(late[0])
+        assert not kept.done()
+        # Its answer was announced to nobody, so that only the look finds it.
+        (entry,) = [uri for _, fields in await dispatcher.db.xrange(f"{job}:high") for uri in [fields[b"uri"].decode()]]
+        await dispatcher.db.hset(native_result_key(job, entry), "value", "here")
+        await dispatcher.db.delete(f"{job}:high")
+        assert await kept == {b"value": b"here"}
         await dispatcher.close()
 
     asyncio.run(main())

@@ -16,10 +16,8 @@ from cluster_serving.client.dispatcher import Dispatcher
 from cluster_serving.client.enqueue import DEFAULTS, RequestOptions, split
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.reporting import publish_limits
-from cluster_serving.connectors.stream import StreamReader, create_group
 from cluster_serving.protocol.connection import connect_async
 from cluster_serving.protocol.keys import PRIORITIES, limits_key, result_keys, streams_of
-from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -206,15 +204,6 @@ def test_all_who_block_are_answered(redis_server, db, job, requests):
     watcher.join()
     assert answers == list(range(400))
     assert 0 < max(longest) <= 4
-
-
-def test_the_limits_come_back_when_redis_was_emptied(db, job):
-    create_group(db, job)
-    options = RedisOptions("", job, max_queue_length=7)
-    reader = StreamReader(db, job, "c", 60_000, on_loss=lambda: publish_limits(db, options))
-    db.flushdb()
-    reader.read(1, None)
-    wait_until(lambda: db.hget(limits_key(job), "maxQueueLength") == b"7")
 
 
 def test_a_priority_is_a_stream_of_its_own_and_counts_for_the_limit(redis_server, db, job, requests):

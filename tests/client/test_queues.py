@@ -16,12 +16,15 @@ from cluster_serving.client import (
     OutputQueue,
     QueueFull,
     RedisUnavailable,
+    RequestLost,
     ResultTimeout,
     ServingError,
+    subscription,
 )
 from cluster_serving.protocol.entry import parse_entry
 from cluster_serving.protocol.keys import GROUP, native_result_key, result_key, slots_key
 from cluster_serving.protocol.results import encode_error
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -247,3 +250,18 @@ def test_a_timeout_of_a_job_that_has_run_does_not_doubt_its_name(queues, db, job
     with pytest.raises(ResultTimeout, match=r"no result for 'never' of job '.*' within 0\.1 s$"):
         results.query("never", timeout=0.1)
     db.delete(slots_key(job))
+
+
+def test_a_request_that_redis_has_lost_is_told_so_before_its_timeout(redis_server, db, job, monkeypatch):
+    monkeypatch.setattr(subscription, "RECHECK", 0.1)
+
+    def ask():
+        with InputQueue(port=redis_server.port, name=job) as requests:
+            return requests.predict({"x": np.zeros(1)}, timeout=60)
+
+    with ThreadPoolExecutor() as pool:
+        asked = pool.submit(ask)
+        wait_until(lambda: db.xlen(job))
+        db.flushdb()
+        with pytest.raises(RequestLost, match="FLUSHALL"):
+            asked.result(30)

@@ -6,12 +6,14 @@ import time
 import pytest
 import redis
 
+from cluster_serving.connectors import reporting
 from cluster_serving.connectors.answer import Answer, AnsweredBatch
 from cluster_serving.connectors.options import RedisOptions
-from cluster_serving.connectors.redis import RedisClock
+from cluster_serving.connectors.redis import RedisClock, write_hash
 from cluster_serving.connectors.reporting import SlotReporter, StatsWriter, publish_limits
+from cluster_serving.connectors.stream import StreamReader, create_group
 from cluster_serving.protocol.entry import Entry
-from cluster_serving.protocol.keys import JOBS_KEY, limits_key, slots_key, stats_key
+from cluster_serving.protocol.keys import JOBS_KEY, limits_key, secret_key, slots_key, stats_key, streams_of
 from cluster_serving.protocol.slots import SlotReport, read_reports
 from cluster_serving.protocol.stats import BATCH_SIZES, LATENCY_BOUNDS_MS, JobStats
 from tests.support.redis_server import RedisServer
@@ -31,7 +33,7 @@ def test_a_full_redis_takes_the_limits(db, job):
 
 
 def test_a_full_redis_takes_reports(db, job):
-    reporter = SlotReporter(db, job, "start-1", 3)
+    reporter = SlotReporter(db, RedisOptions("", job), "start-1", 3)
     db.config_set("maxmemory", 1)
     try:
         reporter.loading()
@@ -40,21 +42,75 @@ def test_a_full_redis_takes_reports(db, job):
         db.config_set("maxmemory", 0)
     (report,) = read_reports(db.hgetall(slots_key(job)))
     assert (report.index, report.submission, report.state, report.engine) == (3, "start-1", "ready", "test")
+    reporter.close()
     assert db.sismember(JOBS_KEY, job)
-    db.delete(slots_key(job))
+    db.delete(slots_key(job), limits_key(job))
 
 
 def test_a_report_waits_for_redis(tmp_path_factory, job):
     server = RedisServer(tmp_path_factory.mktemp("redis"))
     server.stop()
     with redis.Redis(port=server.port) as client:
-        reporting = threading.Thread(target=SlotReporter(client, job, "start-1", 0).loading)
-        reporting.start()
+        reporter = SlotReporter(client, RedisOptions("", job), "start-1", 0)
+        thread = threading.Thread(target=reporter.loading)
+        thread.start()
         server.start()
-        reporting.join(30)
+        thread.join(30)
+        reporter.close()
         (report,) = read_reports(client.hgetall(slots_key(job)))
     server.stop()
     assert report.state == "loading"
+
+
+def test_what_a_job_has_written_once_comes_back_when_redis_was_emptied(db, job, monkeypatch):
+    monkeypatch.setattr(reporting, "_KEEP_INTERVAL", 0.05)
+    options = RedisOptions("", job, max_queue_length=7)
+    reporter = SlotReporter(db, options, "start-1", 1)
+    reporter.secret = ("secret", "salt")
+    reporter.loading()
+    reporter.ready(SlotReport("", "", engine="test"))
+    reader = StreamReader(db, job, "c", 60_000)
+    create_group(db, job)
+    db.flushdb()
+    wait_until(lambda: db.hget(limits_key(job), "maxQueueLength") == b"7")
+    (report,) = read_reports(db.hgetall(slots_key(job)))
+    assert (report.index, report.submission, report.state, report.engine) == (1, "start-1", "ready", "test")
+    assert db.sismember(JOBS_KEY, job)
+    assert db.hgetall(secret_key(job)) == {b"secret": b"secret", b"salt": b"salt"}
+    reader.read(1, None)
+    assert db.exists(*streams_of(job)) == 3
+    # An operator may remove the secret once the model is loaded; only a Redis that has lost all gets it again.
+    db.delete(secret_key(job), limits_key(job))
+    wait_until(lambda: db.exists(limits_key(job)))
+    assert not db.exists(secret_key(job))
+    reporter.close()
+    db.delete(*streams_of(job), slots_key(job), limits_key(job))
+    db.srem(JOBS_KEY, job)
+
+
+def test_a_slot_that_another_start_has_replaced_writes_no_more(db, job, monkeypatch):
+    monkeypatch.setattr(reporting, "_KEEP_INTERVAL", 0.05)
+    old = SlotReporter(db, RedisOptions("", job), "start-1", 1)
+    old.loading()
+    write_hash(db, slots_key(job), {"0": SlotReport("start-2", "loading").to_json()}, replace=True)
+    old._thread.join(30)
+    assert not old._thread.is_alive()
+    assert db.hkeys(slots_key(job)) == [b"0"]
+    db.delete(slots_key(job), limits_key(job))
+    db.srem(JOBS_KEY, job)
+
+
+def test_the_description_of_a_model_outlives_its_slot(db, job):
+    for submission in ("start-1", "start-2"):
+        reporter = SlotReporter(db, RedisOptions("", job), submission, 0)
+        reporter.loading()
+        (report,) = read_reports(db.hgetall(slots_key(job)))
+        assert (report.submission, report.state) == (submission, "loading")
+        reporter.ready(SlotReport("", "", engine="test"))
+        reporter.close()
+    assert report.engine == "test"
+    db.delete(slots_key(job), limits_key(job))
+    db.srem(JOBS_KEY, job)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import json
 import multiprocessing
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -10,11 +11,22 @@ import httpx
 import numpy as np
 import pytest
 
-from cluster_serving.client import InferenceFailed, InputQueue, InvalidInput
+from cluster_serving.client import InferenceFailed, InputQueue, InvalidInput, RequestLost
+from cluster_serving.frontend import arguments
 from cluster_serving.job.models.encryption import encrypt
-from cluster_serving.protocol.keys import GROUP, native_result_key, result_key
+from cluster_serving.protocol.errors import from_wire
+from cluster_serving.protocol.keys import (
+    GROUP,
+    JOBS_KEY,
+    answered_key,
+    limits_key,
+    native_result_key,
+    result_key,
+    slots_key,
+)
 from cluster_serving.protocol.original import arrow as original_arrow
 from tests.support import model_zoo
+from tests.support.front_end import Running
 from tests.support.waiting import wait_until
 
 # OpenVINO computes in bfloat16 on the CPUs that have it.
@@ -206,8 +218,56 @@ def test_an_encrypted_model_is_served_with_its_secret(models, started, cluster_d
     if not configured:
         cluster_db.hset("model_secured", mapping={"secret": "my secret", "salt": "my salt"})
     settings = {"modelSecret": "my secret:my salt"} if configured else {}
-    queue, _ = started(jobName="encrypted", modelPath=tmp_path, modelEncrypted=True, **settings)
+    queue, _ = started(jobName="encrypted", modelPath=tmp_path, modelEncrypted=True, maxQueueLength=1000, **settings)
     assert_answers_are_right(queue, 4)
+    if configured:
+        assert_a_redis_that_was_emptied_is_filled_again(queue, cluster_db)
+
+
+def assert_a_redis_that_was_emptied_is_filled_again(queue, db):
+    """Callers over Python and HTTP are answered after FLUSHALL as before; those whose request was lost are told so."""
+    digit = model_zoo.digits_data()[0][0]
+    options = [f"--redisUrl=redis://127.0.0.1:{queue.port}", "--port=0"]
+    body = {"instances": [{"x": digit.tolist()}]}
+    path = f"/models/{queue.name}/predict"
+    flushed = threading.Event()
+
+    def written():
+        hashes = ["model_secured", limits_key(queue.name), slots_key(queue.name)]
+        return [*map(db.hgetall, hashes), db.sismember(JOBS_KEY, queue.name)]
+
+    def ask_client():
+        queue.predict({"x": digit}, timeout=60)
+
+    def ask_http():
+        answer = httpx.post(front.url + path, json=body, timeout=60).json()
+        if "error" in answer:
+            raise from_wire(answer["code"], answer["error"])
+
+    def keep_asking(ask):
+        lost = after = 0
+        while after < 100:
+            try:
+                ask()
+                after += flushed.is_set()
+            except RequestLost:
+                lost += 1
+        return lost
+
+    before = written()
+    front = Running(arguments.read(options, {}))
+    with ThreadPoolExecutor() as pool:
+        asking = [pool.submit(keep_asking, ask) for ask in (ask_client, ask_http) * 4]
+        wait_until(lambda: int(db.get(answered_key(queue.name))) > 100)
+        db.flushall()
+        flushed.set()
+        # At most one request of each was on its way.
+        assert all(one.result(60) <= 1 for one in asking)
+    front.stop()
+    wait_until(lambda: written() == before)
+    late = Running(arguments.read(options, {}))
+    assert httpx.post(late.url + path, json=body, timeout=60).status_code == 200
+    late.stop()
 
 
 def test_filters_rank_for_both_kinds_of_client(models, started, cluster_db):

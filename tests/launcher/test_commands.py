@@ -5,12 +5,16 @@ import re
 import shutil
 import subprocess
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
+import httpx
 import numpy as np
 import pytest
 import redis
 
 from cluster_serving.client import InputQueue
+from cluster_serving.frontend import arguments
 from cluster_serving.job.options import JobOptions, ModelOptions, RedisOptions
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs.submission import submit
@@ -20,6 +24,8 @@ from cluster_serving.launcher.services.flink_rest import FlinkRest
 from cluster_serving.protocol.keys import slots_key
 from cluster_serving.protocol.slots import read_reports
 from cluster_serving.settings.addresses import Address
+from tests.support.front_end import Running
+from tests.support.waiting import wait_until
 
 
 def test_init_writes_a_configuration_and_refuses_to_overwrite_it(own_cluster):
@@ -88,6 +94,30 @@ def test_without_anything_running_the_commands_say_so(own_cluster):
     assert "flinkRestUrl" in ran.stderr
 
 
+@contextmanager
+def asking_front_end(cluster, name):
+    """Ask a front end that was not told the names of its jobs, over two APIs; collects the statuses of its answers."""
+    front = Running(arguments.read([f"--redisUrl=redis://127.0.0.1:{cluster.redis_port}", "--port=0"], {}))
+    v2 = {"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP32", "data": [1, 2, 3, 4]}]}
+    bodies = {"predict": {"instances": [{"x": [1, 2, 3, 4]}]}, "infer": v2}
+    statuses, stopped = set(), threading.Event()
+
+    def ask(path):
+        with httpx.Client(base_url=front.url, timeout=60) as client:
+            while not stopped.is_set():
+                statuses.add(client.post(path, json=bodies[path.rpartition("/")[2]]).status_code)
+
+    paths = [f"/models/{name}/predict", f"/models/{name}/versions/1/predict", f"/v2/models/{name}/infer"]
+    with ThreadPoolExecutor() as pool:
+        asking = [pool.submit(ask, path) for path in paths]
+        wait_until(lambda: statuses)
+        yield statuses
+        stopped.set()
+        for one in asking:
+            one.result(60)
+    front.stop()
+
+
 def test_a_job_from_its_start_to_its_stop(cluster, model):
     config = cluster.config(jobName="cycle", modelPath=model, modelParallelism=2)
     started = cluster.run("cluster-serving-start", "-c", config)
@@ -111,9 +141,12 @@ def test_a_job_from_its_start_to_its_stop(cluster, model):
     assert "slot 1" in status.stdout and "0 restarts" in status.stdout and "0 requests" in status.stdout
     assert "1 answered since cluster-serving-start" in status.stdout
 
-    restarted = cluster.run("cluster-serving-restart", "-c", config)
+    with asking_front_end(cluster, "cycle") as statuses:
+        restarted = cluster.run("cluster-serving-restart", "-c", config)
     assert restarted.returncode == 0, restarted.stderr
     assert "Stopping job cycle" in restarted.stdout
+    # Those that came meanwhile have waited.
+    assert statuses == {200}
 
     stopped = cluster.run("cluster-serving-stop", "-c", config)
     assert stopped.returncode == 0

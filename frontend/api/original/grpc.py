@@ -71,6 +71,7 @@ class _Methods:
     async def predict(self, message: Any, call: Call) -> Any:
         model = await self._front.registry.model(message.modelName, message.modelVersion)
         call.model = model.name
+        self._front.check(model)
         body = message.input.encode()
         most = self._front.options.most_records
         records = without_errors(
@@ -79,7 +80,7 @@ class _Methods:
         longest = self._front.timeout(None)
         seconds = longest if call.timeout is None else min(call.timeout, longest)
         answers: list[Outputs] = without_errors(await self._front.dispatch.predict(model.job, records, seconds))
-        filter_text = model.loaded.post_processing if model.loaded else ""
+        filter_text = model.described.post_processing if model.described else ""
         texts = [predictions.written(outputs, "bigdl", filter_text) for outputs in answers]
         return original.PredictReply(response=orjson.dumps(texts).decode())
 

@@ -87,6 +87,7 @@ class _OriginalRoutes:
         path = request.path_params
         model = await self._front.registry.model(path.get("name", ""), path.get("version", ""))
         note(request, "original", model.name)
+        self._front.check(model)
         records = await self._front.offload.run(
             partial(instances.read, body, options.most_records, model.described), holding_gil=len(body)
         )
@@ -94,7 +95,7 @@ class _OriginalRoutes:
         outcomes = await self._outcomes(request, model, records)
         # The status is that of the worst error, and the body has all predictions nevertheless.
         error = worst_error(outcomes)
-        filter_text = model.loaded.post_processing if model.loaded else ""
+        filter_text = model.described.post_processing if model.described else ""
         fields = {"error": str(error), "code": error.code} if error else None
         content = await self._front.offload.run(
             partial(predictions.body, outcomes, response_format, filter_text, fields),

@@ -67,9 +67,9 @@ def metadata(model: ServedModel, versions: Sequence[str]) -> dict[str, Any]:
     """Return the metadata of a model: datatypes and shapes of requests and responses, with -1 for any size.
 
     If the model does not declare them, a datatype is empty, and a shape is the batch dimension alone. No tensors are
-    listed while the model is not loaded.
+    listed until a slot has loaded the model once.
     """
-    report = model.loaded
+    report = model.described
     return {
         "name": model.name,
         "versions": versions,
@@ -81,7 +81,7 @@ def metadata(model: ServedModel, versions: Sequence[str]) -> dict[str, Any]:
 
 def config(model: ServedModel) -> dict[str, Any]:
     """Return the configuration of a model in the JSON of Triton's `ModelConfig`; sizes omit the batch dimension."""
-    report = model.loaded
+    report = model.described
     batched = report is not None and not report.already_batched
     made: dict[str, Any] = {
         "name": model.name,

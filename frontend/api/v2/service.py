@@ -15,9 +15,9 @@ from cluster_serving.frontend.api.v2 import batch as v2_batch
 from cluster_serving.frontend.api.v2 import metadata as v2_metadata
 from cluster_serving.frontend.api.v2.metadata import Counts
 from cluster_serving.frontend.context import FrontEnd
-from cluster_serving.frontend.errors import ModelNotFound
+from cluster_serving.frontend.errors import ModelNotFound, ModelNotReady
 from cluster_serving.frontend.models.registry import ServedModel
-from cluster_serving.protocol.errors import InvalidInput, ModelError, ServingError
+from cluster_serving.protocol.errors import InvalidInput, ServingError
 from cluster_serving.protocol.inputs import Array
 from cluster_serving.protocol.keys import NORMAL, PRIORITIES
 from cluster_serving.protocol.slots import SlotReport
@@ -100,14 +100,15 @@ class V2Service:
         The client gives up after `timeout` seconds, if that is known.
 
         Raises:
-            ModelError: If no slot has loaded the model.
+            ModelError: If no slot can load the model.
+            ModelNotReady: If no slot has loaded the model yet, now or at an earlier start of its job.
             InvalidInput: If the request does not fit the protocol or the model.
             ServingError: If a record failed; the error of the first one, with its index in the message.
         """
-        front, report = self._front, model.loaded
+        front, report = self._front, model.described
+        front.check(model)
         if report is None:
-            states = ", ".join(sorted({slot.state for slot in model.reports})) or "no slots"
-            raise ModelError(f"model {model.name!r} is not ready: {states}")
+            raise ModelNotReady(f"model {model.name!r} is not ready: {model.state}")
         counts = self._counts.setdefault((model.name, model.version), Counts())
         started = time.monotonic_ns()
         try:

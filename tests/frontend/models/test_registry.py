@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.reporting import SlotReporter
 from cluster_serving.frontend.errors import ModelNotFound
 from cluster_serving.frontend.models.dispatch import Dispatch
@@ -18,7 +19,7 @@ MANY = 300
 @pytest.fixture
 def model(db, job):
     """A job with a slot that is ready."""
-    SlotReporter(db, job, "1", 0).ready(SlotReport("", ""))
+    SlotReporter(db, RedisOptions("", job), "1", 0).ready(SlotReport("", ""))
     yield job
     db.srem(JOBS_KEY, job)
     db.delete(slots_key(job))

@@ -26,7 +26,7 @@ def test_the_slots_of_a_job_that_was_stopped_say_so_and_those_of_a_later_start_d
         client.hset(slots_key(job), str(report.index), report.to_json())
     note_stopped(client, job, "first")
     after = read_slots(client, job)
-    assert [report.state for report in after] == ["stopped", "stopped", "ready"]
+    assert [report.state for report in after] == ["stopped", "failed", "ready"]
     # What the model expects stays known, for those who queue requests until the next start.
     assert after[0].inputs == (spec,)
 

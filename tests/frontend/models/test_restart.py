@@ -1,0 +1,140 @@
+"""A job that is stopped and started again: front ends know it all the time, and what they are asked waits."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+import redis
+
+from cluster_serving.connectors.options import RedisOptions
+from cluster_serving.connectors.reporting import SlotReporter
+from cluster_serving.frontend.proto import original
+from cluster_serving.launcher.jobs.readiness import announce, note_stopped
+from cluster_serving.protocol.errors import ModelError
+from cluster_serving.protocol.keys import JOBS_KEY, limits_key, slots_key
+from cluster_serving.protocol.slots import SlotReport
+from tests.support.echo import Echo
+from tests.support.grpc_calls import caller
+from tests.support.waiting import wait_until
+
+
+@pytest.fixture
+def launcher(redis_server):
+    """A client of Redis as the commands have it."""
+    with redis.Redis(port=redis_server.port, decode_responses=True) as client:
+        yield client
+
+
+@pytest.fixture
+def reporter(db, job):
+    """The reporter of the only slot of a start of the job."""
+    made = []
+
+    def reporter(submission):
+        made.append(SlotReporter(db, RedisOptions("", job), submission, 0))
+        made[-1].loading()
+        return made[-1]
+
+    yield reporter
+    for one in made:
+        one.close()
+    db.srem(JOBS_KEY, job)
+    db.delete(slots_key(job), limits_key(job))
+
+
+def state_of(url, job):
+    (model,) = httpx.get(f"{url}/models/{job}").json()
+    return model["state"]
+
+
+def test_requests_of_all_apis_wait_while_their_job_is_restarted(
+    serve, report, reporter, launcher, redis_server, db, job
+):
+    report(("x", "float64", (None, 2)), submission="first")
+    # Not told any names: it finds the jobs in Redis.
+    front = serve()
+    url = front.url
+    requests = {
+        f"{url}/predict": {"instances": [{"x": [1, 2]}]},
+        f"{url}/models/{job}/versions/1/predict": {"instances": [{"x": [1, 2]}]},
+        f"{url}/v2/models/{job}/infer": {
+            "inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP64", "data": [1, 2]}]
+        },
+    }
+
+    def assert_they_wait():
+        with ThreadPoolExecutor() as pool:
+            asked = [pool.submit(httpx.post, address, json=body, timeout=60) for address, body in requests.items()]
+            wait_until(lambda: db.xlen(job) == len(requests) or any(one.done() for one in asked))
+            with Echo(redis_server.url, job):
+                assert [one.result().status_code for one in asked] == [200] * 3
+
+    assert state_of(url, job) == "ready"
+    note_stopped(launcher, job, "first")
+    wait_until(lambda: state_of(url, job) == "stopped")
+    assert_they_wait()
+    announce(launcher, job, "second", 2)
+    wait_until(lambda: state_of(url, job) == "loading")
+    assert_they_wait()
+    slot = reporter("second")
+    assert_they_wait()
+    metadata = httpx.get(f"{url}/v2/models/{job}").json()
+    assert metadata["inputs"] == [{"name": "x", "datatype": "FP64", "shape": [-1, 2]}]
+    slot.ready(SlotReport("", "", "Echo"))
+    wait_until(lambda: state_of(url, job) == "ready")
+
+
+def test_a_start_replaces_all_reports_of_earlier_ones(launcher, report, db, job):
+    report(("x", "float64", (None, 2)), submission="first")
+    db.hset(slots_key(job), "7", SlotReport("zeroth", "failed", code="MODEL_ERROR", error="gone", index=7).to_json())
+    announce(launcher, job, "second", 2)
+    reports = [SlotReport.from_json(text) for text in launcher.hvals(slots_key(job))]
+    assert {(one.submission, one.state, one.engine, one.error) for one in reports} == {
+        ("second", "loading", "Echo", None)
+    }
+    assert sorted(one.index for one in reports) == [0, 1]
+
+
+def test_a_model_that_no_slot_can_load_is_refused_at_once_with_the_cause(serve, reporter, keys, job):
+    reporter("first").failed(ModelError("no such file: /model/net.xml"))
+    file, key = keys
+    body = {"instances": [{"x": [1, 2]}]}
+    v2 = {"inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP64", "data": [1, 2]}]}
+    for options, headers, known in (
+        ([], {}, True),
+        (["--interface=0.0.0.0"], {}, False),
+        (["--interface=0.0.0.0", f"--apiKeysFile={file}"], {"x-api-key": key}, True),
+    ):
+        front = serve(*options)
+        url = front.url.replace("0.0.0.0", "127.0.0.1")  # noqa: S104
+        for path, content in (("predict", body), (f"models/{job}/predict", body), (f"v2/models/{job}/infer", v2)):
+            refused = httpx.post(f"{url}/{path}", json=content, headers=headers)
+            assert (refused.status_code, refused.json()["code"]) == (503, "MODEL_ERROR")
+            assert job in refused.json()["error"]
+            assert ("no such file" in refused.json()["error"]) == known
+        front.stop()
+
+
+def test_the_grpc_service_of_the_original_refuses_it_too(serve, reporter, job):
+    import grpc
+
+    reporter("first").failed(ModelError("no such file"))
+    with grpc.insecure_channel(serve().grpc) as channel, pytest.raises(grpc.RpcError, match="no such file") as refused:
+        message = original.PredictReq(modelName=job, input='{"instances": [{"x": [1, 2]}]}')
+        caller(channel, "grpc.FrontEndGRPCService")("Predict", message, original.PredictReply)
+    assert refused.value.code() == grpc.StatusCode.FAILED_PRECONDITION
+
+
+def test_a_redis_that_was_emptied_makes_no_model_unknown_to_a_front_end(serve, report, db, job):
+    report(("x", "float64", (None, 2)))
+    url = serve().url
+    assert state_of(url, job) == "ready"
+    db.delete(JOBS_KEY, slots_key(job))
+    before = db.info("commandstats")["cmdstat_smembers"]["calls"]
+
+    def read_again():
+        httpx.get(f"{url}/models")
+        return db.info("commandstats")["cmdstat_smembers"]["calls"] > before
+
+    wait_until(read_again)
+    assert state_of(url, job) == "ready"
