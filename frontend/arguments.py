@@ -3,6 +3,7 @@
 import argparse
 import os
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 
 from cluster_serving.frontend.options import HttpOptions
@@ -26,6 +27,7 @@ def parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     made.add_argument("-c", "--config-path", "--configPath", type=Path, help="a job's config.yaml to read options from")
+    made.add_argument("--version", action="version", version=f"%(prog)s {version('cluster-serving')}")
     sources.add_options(made, HttpOptions)
     return made
 

@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 
 from cluster_serving.job.main import check_model
-from cluster_serving.launcher import dead_commands, report
+from cluster_serving.launcher import dead_commands, entry_points, report
 from cluster_serving.launcher.config import file as config_file
 from cluster_serving.launcher.config.job_options import model_options
 from cluster_serving.launcher.config.model import Config
@@ -25,6 +25,7 @@ from cluster_serving.protocol.errors import ServingError
 from cluster_serving.settings.model import SettingsError
 
 _PATH = Path(config_file.FILE_NAME)
+_EPILOG = "--version prints the version."
 JobName = Annotated[
     str | None, typer.Argument(help="jobName; default: that of the configuration file, or the only job.")
 ]
@@ -217,7 +218,7 @@ def _end(number: int, _: object) -> None:
 def _entry_point(command: Callable[..., None]) -> Callable[[], None]:
     def run() -> None:
         app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        app.command()(command)
+        app.command(epilog=_EPILOG)(command)
         _run(app)
 
     return run
@@ -241,16 +242,12 @@ def _http(context: typer.Context) -> None:
 
 def _bench(context: typer.Context) -> None:
     """Measure a running job; the options are those of cluster-serving-bench."""
-    try:
-        from cluster_serving.bench.load.main import main
-    except ModuleNotFoundError as error:
-        raise LaunchError(f"{error.name} is not installed; pip install 'cluster-serving[bench]'") from None
-    main(context.args)
+    entry_points.load("bench.load.main", "main", "bench")(context.args)
 
 
 def umbrella() -> None:
     """Run `cluster-serving`, which has the other commands as subcommands."""
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True)
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True, epilog=_EPILOG)
     app.callback()(_about)
     for name, command in _COMMANDS.items():
         app.command(name)(command)
@@ -268,7 +265,7 @@ def _about() -> None:
 
 def cli() -> None:
     """Run `cluster-serving-cli`."""
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True)
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True, epilog=_EPILOG)
     app.command("list")(_list)
     app.command("status")(_status)
     app.command("stop")(_stop)
