@@ -186,10 +186,11 @@ class Config(Settings):
     redis_timeout: int = _key(
         5000, "a whole number of milliseconds, at least 1", "Milliseconds to wait for an answer of Redis.", ge=1
     )
-    redis_max_memory: Size = _key(
-        "4g",
-        f"{_BYTES}, at least 1m",
-        "Memory limit of the Redis that is started here; at the limit, requests are refused.",
+    redis_max_memory: Size | None = _key(
+        None,
+        f"{_BYTES}, at least 1m, or empty",
+        "Memory limit of the Redis that is started here; at the limit, requests are refused. Empty: 8g, as in the "
+        "original's start script, or half of the machine's memory if that is less.",
         ge=1 << 20,
     )
     payload_folder: str = _key(

@@ -33,6 +33,7 @@ MINIMUM_VERSION = (6, 2)
 SERVICE = "redis"
 """Name of the service in the state folder."""
 
+_MAX_MEMORY = 8 << 30
 _RECORD = "process.json"
 _LOG = "redis.log"
 
@@ -160,13 +161,17 @@ def _settings(config: Config, home: Path) -> str:
         # under large tensors. To read 256 MiB at a restart takes two or three seconds.
         "auto-aof-rewrite-min-size": "256mb",
         "save": "",
-        "maxmemory": config.redis_max_memory,
+        "maxmemory": config.redis_max_memory or min(_MAX_MEMORY, _machine_memory() // 2),
         "maxmemory-policy": "noeviction",
         "dir": str(home),
     }
     if password:
         settings["requirepass"] = unquote(password)
     return "".join(f"{key} {_quoted(value)}\n" for key, value in settings.items())
+
+
+def _machine_memory() -> int:
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def _quoted(value: object) -> str:

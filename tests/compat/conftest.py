@@ -54,11 +54,6 @@ def digits(serve):
 
 
 @pytest.fixture
-def batched_digits(serve):
-    return serve("compat-batched", model_zoo.save_openvino_digits, inputAlreadyBatched=True)
-
-
-@pytest.fixture
 def images(serve):
     return serve("compat-images", model_zoo.save_openvino_digit_images, imageResize="8,8")
 

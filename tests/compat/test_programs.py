@@ -106,9 +106,9 @@ def test_a_failed_request_is_nan_and_dequeue_empties_the_queue(run, digits, clus
     assert not list(cluster_db.scan_iter(match="cluster-serving_compat-digits:*"))
 
 
-def test_an_input_that_is_already_batched_keeps_its_batch(run, batched_digits):
+def test_an_input_that_is_already_batched_keeps_its_batch(run, digits):
     found = run(
-        *batched_digits,
+        *digits,
         """
         answers["two"] = requests.predict({"x": np.array(given["x"])})
         """,

@@ -42,6 +42,10 @@ def test_a_redis_that_is_missing_is_started_once(config):
 
 def test_all_names_of_this_machine_mean_the_same_redis(config, own_cluster):
     ensure(config())
+    with redis_server.connect(config()) as client:
+        # Clients of 0.7 to 0.9 drop every request if there is no limit.
+        half = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+        assert client.config_get("maxmemory")["maxmemory"] == str(min(8 << 30, half))
     for host in LOOPBACK if socket.has_dualstack_ipv6() else ("localhost", "127.0.0.1"):
         address = config(str(Address(host, own_cluster.redis_port)))
         assert ensure(address) == []
