@@ -28,7 +28,7 @@ from cluster_serving.protocol.keys import (
 )
 from cluster_serving.protocol.scripts import PUT_MEMBER, Call, call
 from cluster_serving.protocol.slots import SlotReport
-from cluster_serving.protocol.stats import SEEN, SEEN_EVERY_S, add_batch
+from cluster_serving.protocol.stats import ANSWERED, SEEN, SEEN_EVERY_S, add_batch
 
 T = TypeVar("T")
 
@@ -193,7 +193,8 @@ class StatsWriter:
                     if count:
                         pipeline.hincrby(self._key, field, count)
                 if (now := self._clock.now_ms()) is not None:
-                    pipeline.hset(self._key, SEEN, str(round(now)))
+                    times = (SEEN, ANSWERED) if totals else (SEEN,)
+                    pipeline.hset(self._key, mapping=dict.fromkeys(times, str(round(now))))
                 pipeline.execute()
             self._next_sign = time.monotonic() + SEEN_EVERY_S
         except (RedisError, OSError):

@@ -38,7 +38,7 @@ def make(front: FrontEnd, ready: Callable[[list[str]], None]) -> HttpServer:
     """
     options = front.options
     v2 = V2Service(front)
-    services = [v2_grpc.service(v2, front.offload), original_grpc.service(front)]
+    services = [v2_grpc.service(v2, front.offload, front.metrics), original_grpc.service(front)]
     services += standard.services(v2, services)
     grpc = GrpcServer(options, services, front.admission, front.metrics) if options.grpc_enabled else None
 

@@ -27,9 +27,15 @@ SEEN_EVERY_S = 5.0
 SILENT_AFTER_S = 15.0
 """Seconds without a sign of life after which a job counts as stopped, whatever its slots reported last."""
 
+ANSWERED = "answered"
+"""Field with the time of the last answers, in milliseconds by the clock of Redis."""
+
 _LATENCY = "latency_ms:"
 _BATCH_SIZE = "batch_size:"
-_TOTALS = ("requests", "failures", "batches", "wait_us", "inference_us", "write_us")
+_TOTALS = (
+    *("requests", "failures", "batches", "wait_us", "inference_us", "write_us"),
+    *("request_wait_us", "request_inference_us", "request_write_us", "failure_us"),
+)
 
 
 def add_batch(
@@ -42,6 +48,10 @@ def add_batch(
     totals["wait_us"] += wait_us
     totals["inference_us"] += inference_us
     totals["write_us"] += write_us
+    totals["request_wait_us"] += size * wait_us
+    totals["request_inference_us"] += size * inference_us
+    totals["request_write_us"] += size * write_us
+    totals["failure_us"] += failures * (wait_us + inference_us + write_us)
     totals[f"{_BATCH_SIZE}{_bound(BATCH_SIZES, size)}"] += 1
     totals[f"{_LATENCY}{_bound(LATENCY_BOUNDS_MS, (wait_us + inference_us + write_us) / 1000)}"] += size
 
@@ -61,9 +71,14 @@ class JobStats:
         wait_us: Microseconds that the oldest request of each batch waited before it was computed.
         inference_us: Microseconds of computing the batches.
         write_us: Microseconds of writing the answers.
+        request_wait_us: As `wait_us`, with the time of a batch counted for each of its requests.
+        request_inference_us: As `inference_us`, for each request.
+        request_write_us: As `write_us`, for each request.
+        failure_us: The sum of the three, of the requests that were answered with an error.
         batch_sizes: Number of batches by size: one number per bound of `BATCH_SIZES`, and one for larger batches.
         latency_ms: Number of requests by the time from the arrival of the oldest request in their batch to its answer:
             one number per bound of `LATENCY_BOUNDS_MS`, and one for longer times.
+        answered_ms: See `ANSWERED`; 0 before the first answer.
         seen_ms: See `SEEN`; None before the first sign of life.
     """
 
@@ -73,8 +88,13 @@ class JobStats:
     wait_us: int
     inference_us: int
     write_us: int
+    request_wait_us: int
+    request_inference_us: int
+    request_write_us: int
+    failure_us: int
     batch_sizes: tuple[int, ...]
     latency_ms: tuple[int, ...]
+    answered_ms: int
     seen_ms: int | None
 
     @classmethod
@@ -88,5 +108,6 @@ class JobStats:
             **{name: total(name) for name in _TOTALS},
             batch_sizes=tuple(total(f"{_BATCH_SIZE}{bound}") for bound in (*BATCH_SIZES, "inf")),
             latency_ms=tuple(total(f"{_LATENCY}{bound}") for bound in (*LATENCY_BOUNDS_MS, "inf")),
+            answered_ms=total(ANSWERED),
             seen_ms=total(SEEN) or None,
         )

@@ -15,7 +15,6 @@ from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.models.registry import ServedModel
 from cluster_serving.frontend.server.middleware import note
 from cluster_serving.frontend.server.responses import Json
-from cluster_serving.protocol.keys import stats_key
 from cluster_serving.protocol.stats import LATENCY_BOUNDS_MS, JobStats
 
 _INDEX = "index.html"
@@ -56,11 +55,9 @@ def _file(path: Path) -> Response:
 
 async def _data(front: FrontEnd) -> dict[str, Any]:
     """Return the data that the page shows. The page computes rates from the differences of two such answers."""
-    registry, dispatch = front.registry, front.dispatch
+    registry = front.registry
     models = await registry.versions()
-    stats = await dispatch.ask_all(
-        [model.job for model in models], lambda pipeline, job: pipeline.hgetall(stats_key(job))
-    )
+    stats = await registry.stats(models)
     queues = await registry.queue_lengths(models)
     return {
         # The page uses only differences of times, so the clocks of server and browser may differ.
@@ -69,8 +66,7 @@ async def _data(front: FrontEnd) -> dict[str, Any]:
         "apiDocs": "/docs",
         "flinkUrl": front.options.flink_address,
         "models": [
-            _described(model, queue, JobStats.read(fields))
-            for model, queue, (fields,) in zip(models, queues, stats, strict=True)
+            _described(model, queue, totals) for model, queue, totals in zip(models, queues, stats, strict=True)
         ],
     }
 

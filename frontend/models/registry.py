@@ -16,7 +16,7 @@ from cluster_serving.protocol.connection import translated
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.keys import DEFAULT_JOB, JOBS_KEY, secret_key, slots_key, stats_key, streams_of
 from cluster_serving.protocol.slots import SlotReport, read_reports
-from cluster_serving.protocol.stats import SEEN, SILENT_AFTER_S
+from cluster_serving.protocol.stats import SEEN, SILENT_AFTER_S, JobStats
 
 log = logging.getLogger(__name__)
 
@@ -193,6 +193,13 @@ class ModelRegistry:
                 pipeline.xlen(stream)
 
         return [sum(replies) for replies in await self._dispatch.ask_all([model.job for model in models], lengths)]
+
+    async def stats(self, models: Sequence[ServedModel]) -> list[JobStats]:
+        """Return the totals of the job of each model."""
+        answers = await self._dispatch.ask_all(
+            [model.job for model in models], lambda pipeline, job: pipeline.hgetall(stats_key(job))
+        )
+        return [JobStats.read(fields) for (fields,) in answers]
 
     async def store_secret(self, fields: Mapping[str, str]) -> None:
         """Store the secret of encrypted models under the keys that the jobs read."""

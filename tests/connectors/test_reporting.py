@@ -148,6 +148,9 @@ def test_slots_add_to_the_same_totals_also_after_a_restart(writer, db, job):
     stats = read(db, job)
     assert (stats.requests, stats.failures, stats.batches) == (12, 4, 4)
     assert (stats.wait_us, stats.inference_us, stats.write_us) == (8000, 28_000, 200)
+    assert (stats.request_wait_us, stats.request_inference_us, stats.request_write_us) == (24_000, 84_000, 600)
+    assert stats.failure_us == 4 * 9050
+    assert stats.answered_ms and stats.answered_ms <= stats.seen_ms
 
 
 def test_the_last_batch_before_a_pause_is_written(writer, db, job):

@@ -13,6 +13,7 @@ from cluster_serving.frontend.proto import inference
 from tests.support import model_zoo
 from tests.support.cluster import BIN
 from tests.support.redis_server import free_port
+from tests.support.waiting import wait_until
 
 COUNT = 20
 
@@ -33,6 +34,11 @@ def addresses(started, cluster, tmp_path):
         front.wait(30)
         front.stdout.close()
     assert front.returncode in (0, -15)
+
+
+def statistics(client):
+    (row,) = client.get_inference_statistics("kserve")["model_stats"]
+    return row
 
 
 def test_images_and_tensors_give_the_right_classes(addresses, tmp_path):
@@ -60,6 +66,16 @@ def test_images_and_tensors_give_the_right_classes(addresses, tmp_path):
             images.set_data_from_numpy(np.array([files[0], b"no image", *files[2:]], object))
             client.infer("kserve", [images])
         assert raised.value.status() == "400"
+
+        # Canaries count, too; the job writes its totals once a second.
+        wait_until(lambda: statistics(client)["inference_count"] >= 3 * COUNT - 1)
+        row = statistics(client)
+        assert row["inference_stats"]["fail"]["count"] == 1
+        assert 0 < row["execution_count"] <= row["inference_count"] + 1
+        counted = row["inference_count"] + 1
+        for part in ("queue", "compute_infer", "compute_output"):
+            assert row["inference_stats"][part]["count"] == counted
+            assert row["inference_stats"][part]["ns"] > 0
 
     (tmp_path / "digit.png").write_bytes(files[0])
     body = """'{"inputs": [{"name": "x", "datatype": "BYTES", "shape": [1],

@@ -67,7 +67,7 @@ def sync():
     refused(lambda: client.infer(job, inputs, timeout=1), "DEADLINE_EXCEEDED", "no result")
     refused(lambda: client.get_model_metadata("another"), "NOT_FOUND", "no model")
     stats = client.get_inference_statistics(job, as_json=True)["model_stats"][0]
-    assert int(stats["inference_stats"]["success"]["count"]) == 2 * len(NUMBERS) + 2, stats
+    assert stats["name"] == job and {"queue", "compute_infer"} <= stats["inference_stats"].keys(), stats
     answers = queue.Queue()
     client.start_stream(lambda result, error: answers.put((result, error)))
     for number in range(50):

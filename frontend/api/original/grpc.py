@@ -77,6 +77,7 @@ class _Methods:
         records = without_errors(
             await self._front.offload.run(partial(instances.read, body, most, model.described), holding_gil=len(body))
         )
+        self._front.metrics.asked("grpc", model.name, len(records))
         longest = self._front.timeout(None)
         seconds = longest if call.timeout is None else min(call.timeout, longest)
         answers: list[Outputs] = without_errors(await self._front.dispatch.predict(model.job, records, seconds))

@@ -1,7 +1,9 @@
 """The Open Inference Protocol v2 over gRPC: the service `inference.GRPCInferenceService`."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,6 +16,7 @@ from cluster_serving.frontend.api.v2 import metadata as v2_metadata
 from cluster_serving.frontend.api.v2.service import InferRequest, InferResponse, V2Service, text_bytes
 from cluster_serving.frontend.proto import inference
 from cluster_serving.frontend.server.grpc import Call, Method, Service
+from cluster_serving.frontend.server.metrics import Metrics
 from cluster_serving.frontend.server.offload import LARGE, Offload
 from cluster_serving.protocol.errors import ServingError
 
@@ -23,9 +26,9 @@ _MOST_AHEAD = 64
 """Most requests of one stream that are in flight at a time."""
 
 
-def service(v2: V2Service, offload: Offload) -> Service:
+def service(v2: V2Service, offload: Offload, metrics: Metrics) -> Service:
     """Return the gRPC service."""
-    api = _Methods(v2, offload)
+    api = _Methods(v2, offload, metrics)
     return Service(
         NAME,
         {
@@ -46,9 +49,10 @@ def service(v2: V2Service, offload: Offload) -> Service:
 class _Methods:
     """The methods of the service; each takes a message, or its bytes if it infers, and the call."""
 
-    def __init__(self, service: V2Service, offload: Offload) -> None:
+    def __init__(self, service: V2Service, offload: Offload, metrics: Metrics) -> None:
         self._service = service
         self._offload = offload
+        self._metrics = metrics
 
     async def server_live(self, message: Any, call: Call) -> Any:
         return inference.ServerLiveResponse(live=True)
@@ -85,7 +89,7 @@ class _Methods:
         model = await self._service.model(message.model_name, message.model_version)
         call.model = model.name
         request = await self._decoded(message, tensors, text)
-        response = await self._service.infer(model, request, call.timeout)
+        response = await self._service.infer(model, request, "grpc", call.timeout)
         return await self._encoded(response, raw=bool(message.raw_input_contents))
 
     # Protobuf reads and writes typed contents number by number. Of raw contents, only texts need a loop.
@@ -132,15 +136,21 @@ class _Methods:
         finally:
             await tasks.put(None)
 
-    async def _answer(self, text: bytes, call: Call) -> Any:
+    async def _answer(self, text: bytes, stream: Call) -> Any:
+        began = time.perf_counter()
+        call, status = replace(stream), 499
         message = inference.ModelInferRequest()
         try:
             message, tensors = _opened(text)
             response = await self._infer(message, tensors, text, call)
+            status = 200
             return inference.ModelStreamInferResponse(infer_response=response)
         except ServingError as error:
+            status = error.http_status
             failed = inference.ModelInferResponse(model_name=message.model_name, id=message.id)
             return inference.ModelStreamInferResponse(error_message=str(error), infer_response=failed)
+        finally:
+            self._metrics.answered("grpc", call.model, status, time.perf_counter() - began)
 
 
 def _opened(text: bytes) -> tuple[Any, int]:

@@ -81,7 +81,7 @@ class _V2Routes:
         # A process gets only JSON that is large: binary tensors would be copied on their way, and need no parsing.
         asked = await offload.run(partial(v2_body.decode, body, length), holding_gil=length, sharing_gil=len(body))
         timeout = self._front.timeout(request.headers.get("x-timeout-ms"))
-        response = await unless_disconnected(request, self._service.infer(model, asked, timeout))
+        response = await unless_disconnected(request, self._service.infer(model, asked, "v2", timeout))
         binary = v2_body.binary_outputs(asked, response.outputs)
         json_size = sum(array.nbytes for name, array in response.outputs.items() if name not in binary)
         content, json_length = await offload.run(

@@ -1,61 +1,17 @@
 """Metadata, configuration, index and statistics of models, in the JSON of the v2 protocol."""
 
 import re
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib import metadata as packages
 from typing import Any
 
 from cluster_serving.frontend.api.v2 import datatypes
 from cluster_serving.frontend.models.registry import ServedModel
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
+from cluster_serving.protocol.stats import JobStats
 
 _EXTENSIONS = ["binary_tensor_data", "classification", "model_configuration", "statistics"]
 _COUNT = re.compile(r"\((\d+)\)")
-
-
-@dataclass(slots=True)
-class Counts:
-    """Counts of the requests for one model since the front end started; durations in nanoseconds."""
-
-    successes: int = 0
-    success_ns: int = 0
-    failures: int = 0
-    failure_ns: int = 0
-    records: int = 0
-    last_ms: int = 0
-
-    def succeeded(self, records: int, duration_ns: int) -> None:
-        """Count an answered request."""
-        self.successes += 1
-        self.success_ns += duration_ns
-        self.records += records
-        self.last_ms = round(time.time() * 1000)
-
-    def failed(self, duration_ns: int) -> None:
-        """Count a failed request."""
-        self.failures += 1
-        self.failure_ns += duration_ns
-
-    def row(self, name: str, version: str) -> dict[str, Any]:
-        """Return the statistics of a model; only the metrics of its job divide a duration into its parts."""
-        nothing = {"count": 0, "ns": 0}
-        stats = {
-            "success": {"count": self.successes, "ns": self.success_ns},
-            "fail": {"count": self.failures, "ns": self.failure_ns},
-        } | dict.fromkeys(
-            ("queue", "compute_input", "compute_infer", "compute_output", "cache_hit", "cache_miss"), nothing
-        )
-        return {
-            "name": name,
-            "version": version,
-            "last_inference": self.last_ms,
-            "inference_count": self.records,
-            "execution_count": self.successes,
-            "inference_stats": stats,
-            "batch_stats": [],
-        }
 
 
 def server() -> dict[str, Any]:
@@ -92,6 +48,35 @@ def config(model: ServedModel) -> dict[str, Any]:
         "output": [_config_tensor(spec, batched) for spec in _outputs(report)] if report else [],
     }
     return made | ({"dynamic_batching": {}} if batched else {})
+
+
+def statistics(model: ServedModel, totals: JobStats) -> dict[str, Any]:
+    """Return the statistics of a model, from the totals of its job: of all clients, each record a request.
+
+    The job counts the preparation of inputs as a part of its computation.
+    """
+
+    def part(count: int, us: int) -> dict[str, int]:
+        return {"count": count, "ns": 1000 * us}
+
+    requests, failures = totals.requests, totals.failures
+    waited, computed, wrote = totals.request_wait_us, totals.request_inference_us, totals.request_write_us
+    stats = {
+        "success": part(requests - failures, waited + computed + wrote - totals.failure_us),
+        "fail": part(failures, totals.failure_us),
+        "queue": part(requests, waited),
+        "compute_infer": part(requests, computed),
+        "compute_output": part(requests, wrote),
+    } | dict.fromkeys(("compute_input", "cache_hit", "cache_miss"), part(0, 0))
+    return {
+        "name": model.name,
+        "version": model.version,
+        "last_inference": totals.answered_ms,
+        "inference_count": requests - failures,
+        "execution_count": totals.batches,
+        "inference_stats": stats,
+        "batch_stats": [],
+    }
 
 
 def index_row(model: ServedModel) -> dict[str, Any]:

@@ -4,7 +4,6 @@ Source: the "Open Inference Protocol" of KServe, and the extensions of Triton fo
 repository index and statistics.
 """
 
-import time
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -13,11 +12,10 @@ from typing import Any
 from cluster_serving.frontend.api.original import predictions
 from cluster_serving.frontend.api.v2 import batch as v2_batch
 from cluster_serving.frontend.api.v2 import metadata as v2_metadata
-from cluster_serving.frontend.api.v2.metadata import Counts
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.errors import ModelNotFound, ModelNotReady
 from cluster_serving.frontend.models.registry import ServedModel
-from cluster_serving.protocol.errors import InvalidInput, ServingError
+from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.inputs import Array
 from cluster_serving.protocol.keys import NORMAL, PRIORITIES
 from cluster_serving.protocol.slots import SlotReport
@@ -92,12 +90,13 @@ class V2Service:
 
     def __init__(self, front: FrontEnd) -> None:
         self._front = front
-        self._counts: dict[tuple[str, str], Counts] = {}
 
-    async def infer(self, model: ServedModel, request: InferRequest, timeout: float | None = None) -> InferResponse:
+    async def infer(
+        self, model: ServedModel, request: InferRequest, protocol: str, timeout: float | None = None
+    ) -> InferResponse:
         """Answer a request: send its records to the job together, and merge their answers into one batch.
 
-        The client gives up after `timeout` seconds, if that is known.
+        Metrics count it under `protocol`. The client gives up after `timeout` seconds, if that is known.
 
         Raises:
             ModelError: If no slot can load the model.
@@ -109,26 +108,19 @@ class V2Service:
         front.check(model)
         if report is None:
             raise ModelNotReady(f"model {model.name!r} is not ready: {model.state}")
-        counts = self._counts.setdefault((model.name, model.version), Counts())
-        started = time.monotonic_ns()
-        try:
-            batch = await front.offload.run(
-                partial(v2_batch.to_records, request.inputs, report, front.options.most_records),
-                sharing_gil=text_bytes(request.inputs.values()),
-            )
-            front.metrics.asked("v2", model.name, len(batch.records))
-            _check_outputs(request.outputs, report)
-            seconds = self._seconds(request.parameters, timeout)
-            answers = await front.dispatch.predict(model.job, batch.records, seconds, _priority(request.parameters))
-            good = v2_batch.succeeded(answers)
-            wanted = {output.name: output.classes for output in request.outputs}
-            outputs = await front.offload.run(
-                partial(batch.merge, good, report, wanted), sharing_gil=predictions.size(good)
-            )
-        except ServingError:
-            counts.failed(time.monotonic_ns() - started)
-            raise
-        counts.succeeded(len(batch.records), time.monotonic_ns() - started)
+        batch = await front.offload.run(
+            partial(v2_batch.to_records, request.inputs, report, front.options.most_records),
+            sharing_gil=text_bytes(request.inputs.values()),
+        )
+        front.metrics.asked(protocol, model.name, len(batch.records))
+        _check_outputs(request.outputs, report)
+        seconds = self._seconds(request.parameters, timeout)
+        answers = await front.dispatch.predict(model.job, batch.records, seconds, _priority(request.parameters))
+        good = v2_batch.succeeded(answers)
+        wanted = {output.name: output.classes for output in request.outputs}
+        outputs = await front.offload.run(
+            partial(batch.merge, good, report, wanted), sharing_gil=predictions.size(good)
+        )
         return InferResponse(model.name, model.version, request.id, outputs)
 
     async def ready(self) -> bool:
@@ -162,10 +154,10 @@ class V2Service:
         return [row for row in rows if not ready_only or row["state"] == "READY"]
 
     async def statistics(self, name: str = "", version: str = "") -> dict[str, Any]:
-        """Return the counts of requests over this protocol since the start; of all models if the name is empty."""
+        """Return the statistics of a model; of all models if the name is empty."""
         models = [await self.model(name, version)] if name else await self._front.registry.versions()
-        keys = [(model.name, model.version) for model in models]
-        return {"model_stats": [self._counts.get(key, Counts()).row(*key) for key in keys]}
+        stats = await self._front.registry.stats(models)
+        return {"model_stats": list(map(v2_metadata.statistics, models, stats))}
 
     def _seconds(self, parameters: Mapping[str, Any], timeout: float | None) -> float:
         if parameters.get("sequence_id") not in (None, 0, ""):

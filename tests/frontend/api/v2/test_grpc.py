@@ -1,6 +1,7 @@
 """v2 over gRPC, as it is on the wire: typed and raw contents, streams and errors."""
 
 import grpc
+import httpx
 import numpy as np
 import pytest
 
@@ -128,7 +129,7 @@ def test_other_errors_have_the_status_of_the_table(channel, infer, job):
         infer(slow)
 
 
-def test_a_stream_is_answered_in_order_beyond_failures(channel, job):
+def test_a_stream_is_answered_in_order_beyond_failures_and_each_inference_counts(front, channel, job):
     def requests():
         for number in range(300):
             request = typed("INT64", "int64_contents", [number, number], [1, 2])
@@ -147,3 +148,11 @@ def test_a_stream_is_answered_in_order_beyond_failures(channel, job):
         else:
             assert "no model 'another'" in reply.error_message
     assert number == 299
+    text = httpx.get(f"{front.url}/metrics", headers={"accept": "text/plain"}).text
+    for line in (
+        f'requests_total{{model="{job}",protocol="grpc",status="200"}} 270.0',
+        'requests_total{model="",protocol="grpc",status="404"} 30.0',
+        f'request_seconds_count{{model="{job}",protocol="grpc"}} 270.0',
+        f'instances_count{{model="{job}",protocol="grpc"}} 270.0',
+    ):
+        assert f"cluster_serving_http_{line}" in text

@@ -1,6 +1,7 @@
 """The v2 protocol over HTTP, asked by Triton's own client, sync and asyncio; Redis is real, the consumer echoes."""
 
 import asyncio
+from collections import Counter
 
 import httpx
 import numpy as np
@@ -9,8 +10,9 @@ import tritonclient.http as triton
 import tritonclient.http.aio as triton_aio
 from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
-from cluster_serving.protocol.keys import native_result_key, slots_key, streams_of
+from cluster_serving.protocol.keys import native_result_key, slots_key, stats_key, streams_of
 from cluster_serving.protocol.slots import SlotReport
+from cluster_serving.protocol.stats import ANSWERED, add_batch
 from tests.support.waiting import wait_until
 
 INTEGERS = [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)]
@@ -109,15 +111,23 @@ def test_filtered_outputs_are_described_as_they_are(serve, report, job):
         wait_until(lambda: httpx.get(f"{front.url}/v2/models/{job}").json()["outputs"] == [expected])  # noqa: B023
 
 
-def test_statistics_count_requests_and_records(client, job):
-    inputs, _ = record(np.ones((5, 3)))
-    client.infer(job, inputs)
-    with pytest.raises(InferenceServerException):
-        client.infer(job, inputs[:1])
+def test_statistics_are_those_of_the_job(client, job, db):
+    totals = Counter()
+    add_batch(totals, 4, 1, wait_us=30, inference_us=200, write_us=7)
+    add_batch(totals, 1, 0, wait_us=5, inference_us=100, write_us=3)
+    db.hset(stats_key(job), mapping={**totals, ANSWERED: 1_700_000_000_000})
     row = client.get_inference_statistics(job)["model_stats"][0]
-    assert (row["name"], row["inference_count"], row["execution_count"]) == (job, 5, 1)
-    assert row["inference_stats"]["success"]["count"] == row["inference_stats"]["fail"]["count"] == 1
+    assert (row["name"], row["inference_count"], row["execution_count"]) == (job, 4, 2)
+    assert row["last_inference"] == 1_700_000_000_000
+    assert {key: (part["count"], part["ns"]) for key, part in row["inference_stats"].items() if part["count"]} == {
+        "success": (4, 1000 * (3 * 237 + 108)),
+        "fail": (1, 237_000),
+        "queue": (5, 125_000),
+        "compute_infer": (5, 900_000),
+        "compute_output": (5, 31_000),
+    }
     assert row in client.get_inference_statistics()["model_stats"]
+    db.delete(stats_key(job))
 
 
 @pytest.mark.parametrize("algorithm", ["gzip", "deflate"])
