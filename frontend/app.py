@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from cluster_serving.frontend.api import docs, monitoring, page, standard
+from cluster_serving.frontend.api import docs, monitoring, page, standard, v1
 from cluster_serving.frontend.api.original import grpc as original_grpc
 from cluster_serving.frontend.api.original import http as original_http
 from cluster_serving.frontend.api.original.prefix import FormatPrefix
@@ -77,6 +77,7 @@ def routes(front: FrontEnd, v2: V2Service) -> list[Route]:
     return [
         *original_http.routes(front),
         *v2_http.routes(front, v2),
+        *v1.routes(front, v2),
         *requests.routes(front),
         *monitoring.routes(front),
         *docs.routes(front),

@@ -99,15 +99,11 @@ class V2Service:
         Metrics count it under `protocol`. The client gives up after `timeout` seconds, if that is known.
 
         Raises:
-            ModelError: If no slot can load the model.
-            ModelNotReady: If no slot has loaded the model yet, now or at an earlier start of its job.
+            ModelError, ModelNotReady: See `report_of`.
             InvalidInput: If the request does not fit the protocol or the model.
             ServingError: If a record failed; the error of the first one, with its index in the message.
         """
-        front, report = self._front, model.described
-        front.check(model)
-        if report is None:
-            raise ModelNotReady(f"model {model.name!r} is not ready: {model.state}")
+        front, report = self._front, self.report_of(model)
         batch = await front.offload.run(
             partial(v2_batch.to_records, request.inputs, report, front.options.most_records),
             sharing_gil=text_bytes(request.inputs.values()),
@@ -122,6 +118,18 @@ class V2Service:
             partial(batch.merge, good, report, wanted), sharing_gil=predictions.size(good)
         )
         return InferResponse(model.name, model.version, request.id, outputs)
+
+    def report_of(self, model: ServedModel) -> SlotReport:
+        """Return the report of a slot that has loaded a model, now or at an earlier start of its job.
+
+        Raises:
+            ModelError: If no slot can load the model.
+            ModelNotReady: If no slot has loaded it yet.
+        """
+        self._front.check(model)
+        if model.described is None:
+            raise ModelNotReady(f"model {model.name!r} is not ready: {model.state}")
+        return model.described
 
     async def ready(self) -> bool:
         """Return True if Redis answers, and all jobs that this front end requires."""

@@ -1,0 +1,172 @@
+"""The v1 protocol of KServe, which is the REST API of TensorFlow Serving: the paths below `/v1/models`."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from cluster_serving.frontend.api.original import instances, predictions
+from cluster_serving.frontend.api.original.http import priority_of
+from cluster_serving.frontend.api.v2.batch import succeeded
+from cluster_serving.frontend.api.v2.datatypes import MAX_DIMENSIONS
+from cluster_serving.frontend.api.v2.service import V2Service
+from cluster_serving.frontend.context import FrontEnd
+from cluster_serving.frontend.errors import without_errors
+from cluster_serving.frontend.server.disconnect import unless_disconnected
+from cluster_serving.frontend.server.middleware import note
+from cluster_serving.frontend.server.responses import Json, dumps, read_body
+from cluster_serving.protocol.errors import InvalidInput
+from cluster_serving.protocol.inputs import Image
+from cluster_serving.protocol.original.json import to_input
+from cluster_serving.protocol.results import Outputs
+from cluster_serving.protocol.slots import SlotReport, TensorSpec
+
+SIGNATURE = "serving_default"
+"""The signature of a SavedModel that a job serves."""
+
+_STATES = {"READY": "AVAILABLE", "LOADING": "LOADING", "UNAVAILABLE": "END"}
+
+
+def routes(front: FrontEnd, v2: V2Service) -> list[Route]:
+    """Return the routes of the protocol."""
+    api = _V1Routes(front, v2)
+    made = [Route("/v1/models", api.models, methods=["GET"])]
+    for path in ("/v1/models/{name}", "/v1/models/{name}/versions/{version}"):
+        made += [
+            Route(f"{path}:predict", api.predict, methods=["POST"]),
+            Route(path, api.status, methods=["GET"]),
+        ]
+    return made
+
+
+class _V1Routes:
+    def __init__(self, front: FrontEnd, v2: V2Service) -> None:
+        self._front = front
+        self._service = v2
+
+    async def models(self, _: Request) -> Response:
+        return Json({"models": list(await self._front.registry.latest())})
+
+    async def status(self, request: Request) -> Response:
+        """Answer for TensorFlow Serving with the state of each version, and for KServe with the readiness."""
+        name, version = _model(request)
+        ready = await self._service.model_ready(name, version)
+        rows = [row for row in await self._service.index() if row["name"] == name and version in ("", row["version"])]
+        states = [
+            {
+                "version": row["version"],
+                "state": _STATES[row["state"]],
+                "status": {"error_code": "UNAVAILABLE" if row["reason"] else "OK", "error_message": row["reason"]},
+            }
+            for row in rows
+        ]
+        return Json({"name": name, "ready": ready, "model_version_status": states}, 200 if ready else 503)
+
+    async def predict(self, request: Request) -> Response:
+        front = self._front
+        model = await self._service.model(*_model(request))
+        note(request, "kserve_v1", model.name)
+        body = await read_body(request, front.options)
+        report = self._service.report_of(model)
+        by_column, records = await front.offload.run(
+            partial(read, body, front.options.most_records, report), holding_gil=len(body)
+        )
+        front.metrics.asked("kserve_v1", model.name, len(records))
+        seconds = front.timeout(request.headers.get("x-timeout-ms"))
+        work = front.dispatch.predict(model.job, records, seconds, priority_of(request))
+        answers = succeeded(await unless_disconnected(request, work))
+        content = await front.offload.run(
+            partial(write, answers, by_column, report.already_batched), holding_gil=predictions.size(answers)
+        )
+        return Response(content, media_type=Json.media_type)
+
+
+def read(body: bytes, most: int, report: SlotReport) -> tuple[bool, list[instances.Record]]:
+    """Read the body of a request.
+
+    Returns:
+        True if it has columns (`inputs`) and not rows (`instances`), and its records.
+
+    Raises:
+        InvalidInput: If the body has another form, or does not fit the model.
+        RequestTooLarge: If it has too many values or rows.
+    """
+    content = instances.parse(body)
+    signature = content.get("signature_name") or SIGNATURE
+    if signature != SIGNATURE:
+        raise InvalidInput(f"signature_name is {str(signature)[:64]!r}; a job serves {SIGNATURE!r} alone")
+    by_column = "inputs" in content
+    if by_column == ("instances" in content):
+        raise InvalidInput(f"the body has {'both' if by_column else 'none'} of 'instances' and 'inputs'; expected one")
+    rows = _rows(content["inputs"], report.inputs) if by_column else content["instances"]
+    named = [_named(index, row, report) for index, row in enumerate(instances.instances_of({"instances": rows}, most))]
+    return by_column, without_errors(instances.to_records(named, report))
+
+
+def write(answers: Sequence[Outputs], by_column: bool, batched: bool) -> bytes:
+    """Write the answers as rows (`predictions`) or columns (`outputs`); of one output, the values without its name.
+
+    If they are `batched`, each answer is a batch of one record.
+    """
+    if batched:
+        answers = [
+            answer if isinstance(answer, list) else {name: array[0, ...] for name, array in answer.items()}
+            for answer in answers
+        ]
+    values = [predictions.written(answer, "json")["value"] for answer in answers]
+    if by_column and isinstance(values[0], dict):
+        return dumps({"outputs": {name: [value[name] for value in values] for name in values[0]}})
+    return dumps({"outputs" if by_column else "predictions": values})
+
+
+def _rows(columns: Any, specs: Sequence[TensorSpec]) -> list[Any]:
+    if not isinstance(columns, dict):
+        columns = {_only(specs, "'inputs'"): columns}
+    sizes = {name: len(column) if isinstance(column, list) else None for name, column in columns.items()}
+    if len(set(sizes.values())) != 1 or not all(sizes.values()):
+        raise InvalidInput(f"'inputs' has columns of the sizes {sizes}; expected lists of one length, the batch")
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def _named(index: int, row: Any, report: SlotReport) -> dict[str, Any]:
+    if not isinstance(row, dict) or _is_b64(row):
+        row = {_only(report.inputs, f"instances[{index}]"): row}
+    texts = {spec.name for spec in report.inputs if spec.dtype == "str"}
+    values = {name: _texts(name, value) if name in texts else value for name, value in row.items()}
+    if not report.already_batched:
+        return values
+    # A record holds one image, which has no batch dimension.
+    return {
+        name: value if name not in texts and isinstance(value, (str, dict)) else [value]
+        for name, value in values.items()
+    }
+
+
+def _only(specs: Sequence[TensorSpec], place: str) -> str:
+    if len(specs) != 1:
+        raise InvalidInput(f"{place} has no names; the model expects {', '.join(map(str, specs)) or 'named inputs'}")
+    return specs[0].name
+
+
+def _is_b64(value: Any) -> bool:
+    return isinstance(value, Mapping) and value.keys() == {"b64"}
+
+
+def _texts(name: str, value: Any, depth: int = MAX_DIMENSIONS) -> Any:
+    """Decode the objects `{"b64": …}` in a value for a model of strings."""
+    if isinstance(value, list) and depth:
+        return [_texts(name, item, depth - 1) for item in value]
+    if not _is_b64(value):
+        return value
+    image = to_input(name, value)
+    try:
+        return image.data.decode() if isinstance(image, Image) else value
+    except UnicodeDecodeError:
+        raise InvalidInput(f"input {name!r} takes text, but the content of a 'b64' is not UTF-8") from None
+
+
+def _model(request: Request) -> tuple[str, str]:
+    return request.path_params["name"], request.path_params.get("version", "")
