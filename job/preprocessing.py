@@ -213,6 +213,7 @@ class _Rule:
         inside = [rows for rows in layouts if (rows >= 0).all() and (rows < np.array(shape)[:, np.newaxis]).all()]
         if not inside:
             raise InvalidInput(f"input {name!r} is sparse with an index outside its shape {list(shape)}")
+        indices = inside[0]
         taken = np.zeros(shape, bool)
         taken[tuple(indices)] = True
         if np.count_nonzero(taken) < values.size:
@@ -223,7 +224,7 @@ class _Rule:
             )
         values = self._converted(name, values)
         dense = np.zeros(shape, values.dtype)
-        dense[tuple(inside[0])] = values
+        dense[tuple(indices)] = values
         return dense
 
     def _converted(self, name: str, array: Array) -> Array:
