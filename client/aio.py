@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from redis.exceptions import RedisError
 
@@ -18,21 +18,22 @@ from cluster_serving.client.convert import inputs_of, to_inputs
 from cluster_serving.client.dispatcher import Dispatcher
 from cluster_serving.client.enqueue import enqueue, split
 from cluster_serving.client.fetch import fetch
-from cluster_serving.client.queues import SCAN_COUNT, batched, results_of
+from cluster_serving.client.many import IN_FLIGHT, TIMEOUT, Batch, check
+from cluster_serving.client.queues import RECONNECT_SECONDS, SCAN_COUNT, Reconnecting, batched, results_of
+from cluster_serving.client.result import Result, read_result
 from cluster_serving.client.subscription import RECHECK, AsyncSubscription
 from cluster_serving.protocol.compat import timeout as time_limit
-from cluster_serving.protocol.connection import connect_async, result_timeout_async, translated
-from cluster_serving.protocol.errors import ServingError
+from cluster_serving.protocol.connection import connect_async, result_timeout_async
 from cluster_serving.protocol.keys import DEFAULT_JOB, NORMAL, result_key, result_pattern, uri_of
 from cluster_serving.protocol.payload_files import PayloadFolders
-from cluster_serving.protocol.results import Fields, Result, decode_result
+from cluster_serving.protocol.results import Fields
 from cluster_serving.protocol.scripts import run_async
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class _AsyncQueue:
+class _AsyncQueue(Reconnecting):
     """Base of both queues: the job's name and a client of its Redis."""
 
     def __init__(
@@ -42,10 +43,11 @@ class _AsyncQueue:
         name: str = DEFAULT_JOB,
         *,
         url: str | None = None,
+        reconnect: float = RECONNECT_SECONDS,
         **redis_options: Any,
     ) -> None:
-        self.name = name
         self.db = connect_async(host or "localhost", port or 6379, url, name, **redis_options)
+        super().__init__(self.db, name, reconnect)
 
     async def __aenter__(self) -> Self:
         return self
@@ -72,25 +74,26 @@ class AsyncOutputQueue(_AsyncQueue):
 
     async def query(self, uri: str, delete: bool = False, timeout: float | None = None) -> Result | None:
         """Return the result of a request; see `OutputQueue.query`."""
-        with translated(self.db):
+        with self._using_redis(timeout):
             fields = await self._fetch(uri, delete)
-            if fields is None and timeout is not None:
+        if fields is None and timeout is not None:
+            with self._using_redis(timeout):
                 async with self._subscription.announcements(result_key(self.name, uri)) as event:
                     fields = await _wait(event, lambda: self._fetch(uri, delete), timeout)
         if fields is None:
             if timeout is None:
                 return None
             raise await result_timeout_async(self.db, self.name, timeout, uri)
-        return decode_result(fields)
+        return read_result(fields)
 
     async def query_and_delete(self, uri: str, timeout: float | None = None) -> Result | None:
         """Return the result of a request as `query` does, and delete the result from Redis."""
         return await self.query(uri, delete=True, timeout=timeout)
 
-    async def dequeue(self) -> dict[str, Result | ServingError]:
+    async def dequeue(self) -> dict[str, Result]:
         """Return all results in Redis and delete them; see `OutputQueue.dequeue`."""
         results: dict[bytes, Fields] = {}
-        with translated(self.db):
+        with self._using_redis():
             async for key in self.db.scan_iter(match=result_pattern(self.name), count=SCAN_COUNT, _type="HASH"):
                 if uri_of(self.name, key) is not None and (fields := await self.db.hgetall(key)):  # type: ignore[misc]
                     results[key] = fields
@@ -109,7 +112,7 @@ class AsyncInputQueue(_AsyncQueue):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._dispatcher = Dispatcher(self.db, self.name)
+        self._dispatcher = Dispatcher(self.db, self.name, reconnect=self._reconnect > 0)
         self._recent = RecentEntries()
         self._folders = PayloadFolders()
 
@@ -117,17 +120,33 @@ class AsyncInputQueue(_AsyncQueue):
         """Close the connections, once the requests of cancelled coroutines are withdrawn."""
         await self._dispatcher.close()
 
-    async def enqueue(self, uri: str, **data: object) -> str:
+    @overload
+    async def enqueue(
+        self,
+        uri: str,
+        inputs: object,
+        /,
+        *,
+        deadline: float | None = None,
+        priority: str | None = None,
+        block: bool | None = None,
+        timeout: float | None = None,
+    ) -> str: ...
+
+    @overload
+    async def enqueue(self, uri: str, /, **data: object) -> str: ...
+
+    async def enqueue(self, uri: str, inputs: object = None, /, **data: object) -> str:
         """Queue a request and return its uri at once; see `InputQueue.enqueue`."""
-        options, inputs = split(data)
-        with translated(self.db):
-            place = await run_async(self.db, enqueue(self.name, uri, to_inputs(inputs), options, self._folders))
+        options, values = split(inputs, data)
+        with self._using_redis(options.timeout):
+            place = await run_async(self.db, enqueue(self.name, uri, to_inputs(values), options, self._folders))
         self._recent.remember(uri, place)
         return uri
 
     async def cancel(self, uri: str) -> bool:
         """Withdraw a request that is not being computed yet; see `InputQueue.cancel`."""
-        with translated(self.db):
+        with self._using_redis():
             return await run_async(self.db, cancel(self.name, uri, self._recent.find(uri)))
 
     async def predict(self, request_data: object, timeout: float = 5, *, priority: str = NORMAL) -> Result:
@@ -136,7 +155,20 @@ class AsyncInputQueue(_AsyncQueue):
         If the coroutine is cancelled, the request is withdrawn, in the background.
         """
         fields = await self._dispatcher.request(self.name, to_inputs(inputs_of(request_data)), timeout, priority)
-        return decode_result(fields)
+        return read_result(fields)
+
+    def predict_many(
+        self,
+        items: Iterable[object] | AsyncIterable[object],
+        in_flight: int = IN_FLIGHT,
+        timeout: float = TIMEOUT,
+        *,
+        priority: str = NORMAL,
+        raise_errors: bool = False,
+    ) -> AsyncIterator[Result]:
+        """Yield the result of each item, in order; see `InputQueue.predict_many`."""
+        check(in_flight, timeout, priority)
+        return Batch(self._dispatcher, self.name, in_flight, timeout, priority, raise_errors).results(items)
 
 
 def _cancellations() -> int:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from cluster_serving.protocol.errors import InvalidInput
-from cluster_serving.protocol.inputs import Image, Input, SparseTensor
+from cluster_serving.protocol.inputs import Array, Image, Input, SparseTensor
 
 _ACCEPTED = (
-    "a numpy array, a number, a path of an image file (str or Path), bytes of an image file, {'path': …}, {'b64': …}, "
-    "a list of str, or a sparse tensor [indices, values, shape] of numpy arrays"
+    "an array of numpy, PyTorch, TensorFlow or JAX, a number, nested lists of numbers or of str, a path of an image "
+    "file (str or Path), bytes of an image file, {'path': …}, {'b64': …}, or a sparse tensor [indices, values, shape] "
+    "of numpy arrays"
 )
 
 
@@ -41,7 +45,11 @@ def inputs_of(value: object) -> Mapping[str, object]:
         except ValueError:
             return {"t": value}
         try:
-            return {name: np.asarray(item) for name, item in parsed["instances"][0].items()}
+            # A str in JSON is no path.
+            return {
+                name: item if isinstance(item, list) else np.asarray(item)
+                for name, item in parsed["instances"][0].items()
+            }
         except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
             raise InvalidInput(
                 f'cannot read the JSON text ({error!r}); expected {{"instances": [{{"name": numbers, …}}]}}'
@@ -52,29 +60,104 @@ def inputs_of(value: object) -> Mapping[str, object]:
 def to_input(name: str, value: object) -> Input:
     """Convert one value.
 
-    | value                                     | is sent as                                              |
-    |-------------------------------------------|---------------------------------------------------------|
-    | numpy array, numpy or Python number       | tensor of the same dtype (Python numbers: int64, float64)|
-    | str, Path, {"path": str}                  | the image file at that path, unchanged                  |
-    | bytes, {"b64": str}                       | an encoded image                                        |
-    | {"path": ndarray}                         | tensor of that dtype: pixels are not re-encoded         |
-    | list of str                               | string tensor                                           |
-    | [indices, values, shape] of numpy arrays  | sparse tensor; indices are (ndim, nnz)                  |
+    | value                                     | is sent as                                               |
+    |-------------------------------------------|----------------------------------------------------------|
+    | array of numpy, PyTorch, TensorFlow, JAX; | tensor of the same dtype; bfloat16, which numpy lacks,   |
+    | anything with `__array__`                 | as float32                                               |
+    | numpy or Python number                    | scalar of the same dtype (Python numbers: int64, float64)|
+    | nested lists of numbers                   | tensor of int64, float64 or bool                         |
+    | nested lists of str                       | string tensor                                            |
+    | str, Path, {"path": str}                  | the image file at that path, unchanged                   |
+    | bytes, {"b64": str}                       | an encoded image                                         |
+    | PIL image                                 | an image, encoded as PNG                                 |
+    | {"path": ndarray}                         | tensor of that dtype: pixels are not re-encoded          |
+    | [indices, values, shape] of numpy arrays  | sparse tensor; indices are (ndim, nnz)                   |
     """
-    if isinstance(value, (np.ndarray, SparseTensor, Image)):
+    if type(value) is np.ndarray and value.dtype.kind in "biufc":
+        return value
+    if isinstance(value, (SparseTensor, Image)):
         return value
     # Tested before numpy's values: elements of a numpy array of texts are both.
     if isinstance(value, (str, PathLike)):
         return _read_image(name, value)
     if isinstance(value, (bytes, bytearray, memoryview)):
         return Image(bytes(value))
-    if isinstance(value, (bool, int, float, np.generic)):
-        return np.asarray(value)
+    if isinstance(value, (bool, int, float, complex)):
+        return _to_array(name, value)
     if isinstance(value, Mapping):
         return _from_mapping(name, value)
-    if isinstance(value, (list, tuple)):
+    if _is_a(value, "PIL.Image", "Image"):
+        return _to_png(name, value)
+    if hasattr(value, "__array__"):
+        return _to_array(name, value)
+    if isinstance(value, Sequence):
         return _from_list(name, value)
     raise InvalidInput(f"input {name!r} is of type {type(value).__name__}; expected {_ACCEPTED}")
+
+
+def _is_a(value: object, module: str, kind: str) -> bool:
+    """Return True for an instance of a class of a package, which is not imported for the test."""
+    loaded = sys.modules.get(module)
+    return loaded is not None and isinstance(value, getattr(loaded, kind, ()))
+
+
+def _to_png(name: str, image: Any) -> Image:
+    file = io.BytesIO()
+    try:
+        image.save(file, "PNG")
+    except Exception as error:
+        raise InvalidInput(f"input {name!r} ({type(image).__name__}) cannot be encoded as PNG: {error}") from None
+    return Image(file.getvalue())
+
+
+def _to_array(name: str, value: Any) -> Array:
+    """Return an array of numbers or of str.
+
+    Raises:
+        InvalidInput: If the value cannot be read as such an array.
+    """
+    try:
+        if isinstance(value, np.ma.MaskedArray):
+            raise TypeError("a mask cannot be sent; fill it with its method filled")
+        array = np.asarray(_on_cpu(value) if _is_a(value, "torch", "Tensor") else value)
+    except Exception as error:
+        raise InvalidInput(f"input {name!r} ({_kind(value)}) cannot be read as an array: {error}") from None
+    if array.dtype.kind in "OSU":
+        return _texts(name, _kind(value), array)
+    return array.astype("f4") if array.dtype.name == "bfloat16" else array
+
+
+def _kind(value: Any) -> str:
+    """Return the type of a value, and the shape and dtype that it has."""
+    facts = [type(value).__name__]
+    facts += [f"{fact} {getattr(value, fact)}" for fact in ("dtype", "shape") if hasattr(value, fact)]
+    return ", ".join(facts)
+
+
+def _on_cpu(tensor: Any) -> Any:
+    """Return a PyTorch tensor that numpy can read."""
+    torch = sys.modules["torch"]
+    tensor = tensor.detach().cpu()
+    if tensor.layout is not torch.strided:
+        tensor = tensor.to_dense()
+    return (tensor.float() if tensor.dtype is torch.bfloat16 else tensor).resolve_conj().resolve_neg()
+
+
+def _texts(name: str, kind: str, array: Array) -> Array:
+    """Return an array of str as objects. Bytes, which TensorFlow's arrays hold, are read as UTF-8."""
+    objects = array.astype(object)
+    try:
+        flat = [item.decode() if isinstance(item, bytes) else item for item in objects.ravel()]
+    except UnicodeDecodeError:
+        raise InvalidInput(f"input {name!r} ({kind}) holds bytes that are no UTF-8 text") from None
+    others = {type(item).__name__ for item in flat if not isinstance(item, str)}
+    if others:
+        raise InvalidInput(
+            f"input {name!r} ({kind}) holds items of type {', '.join(sorted(others))}; expected numbers of 64 bits at "
+            "most, or str"
+        )
+    objects.reshape(-1)[:] = flat
+    return objects
 
 
 def _read_image(name: str, path: str | PathLike[str]) -> Image:
@@ -103,11 +186,7 @@ def _from_mapping(name: str, value: Mapping[object, object]) -> Input:
     raise InvalidInput(f"input {name!r} is a dict with the keys {list(value)}; expected 'path' or 'b64'")
 
 
-def _from_list(name: str, value: list[object] | tuple[object, ...]) -> Input:
-    if not value:
-        raise InvalidInput(f"input {name!r} is an empty list; expected {_ACCEPTED}")
-    if all(isinstance(item, str) for item in value):
-        return np.array(value, object)
+def _from_list(name: str, value: Sequence[Any]) -> Input:
     if len(value) == 3 and all(isinstance(item, np.ndarray) for item in value):
         indices, values, shape = (np.asarray(item) for item in value)
         if indices.ndim != 2 or values.ndim != 1 or shape.ndim != 1 or indices.shape != (shape.size, values.size):
@@ -121,5 +200,15 @@ def _from_list(name: str, value: list[object] | tuple[object, ...]) -> Input:
                 "expected integers"
             )
         return SparseTensor(indices.astype("i8"), values, tuple(int(d) for d in shape))
-    kinds = sorted({type(item).__name__ for item in value})
-    raise InvalidInput(f"input {name!r} is a list of {', '.join(kinds)}; expected {_ACCEPTED}")
+    if len(value) and hasattr(value[0], "__array__") and not isinstance(value[0], np.generic):
+        value = [_to_array(f"{name}[{index}]", item) for index, item in enumerate(value)]
+    try:
+        array = np.asarray(value)
+    except (ValueError, OverflowError) as error:
+        raise InvalidInput(f"input {name!r} (list of {len(value)}) is no tensor: {error}") from None
+    if not array.size:
+        raise InvalidInput(f"input {name!r} is an empty list, which has no dtype; send a numpy array")
+    if array.dtype.kind not in "OSU":
+        return array
+    # numpy turns numbers among texts into texts.
+    return _texts(name, f"list of shape {list(array.shape)}", np.array(value, object))

@@ -23,9 +23,15 @@ from cluster_serving.client.connection import DedicatedConnection
 from cluster_serving.client.enqueue import RequestOptions, add_call, refusal
 from cluster_serving.client.subscription import RECONNECT_PAUSE, AsyncSubscription, new_channel, replies_in
 from cluster_serving.protocol.compat import timeout as time_limit
-from cluster_serving.protocol.connection import request_lost, result_timeout_async, translated
+from cluster_serving.protocol.connection import (
+    is_lost_connection,
+    persistent,
+    request_lost,
+    result_timeout_async,
+    translated,
+)
 from cluster_serving.protocol.entry import RESULT, request_fields
-from cluster_serving.protocol.errors import ServingError
+from cluster_serving.protocol.errors import RequestLost, ServingError
 from cluster_serving.protocol.inputs import Input
 from cluster_serving.protocol.keys import NORMAL, native_result_key, stream_of
 from cluster_serving.protocol.payload_files import PayloadFolder, PayloadFolders
@@ -80,6 +86,8 @@ class Dispatcher:
         observe: Gets durations in seconds: `put` of sending requests, `get` of fetching results that were only
             announced, and `wait` from sending a request to its result.
         channels: Further channels on which results are announced.
+        reconnect: True to wait out a lost connection, and to send again what Redis has lost, until the timeout of each
+            request; False to fail requests that cannot be sent at once.
     """
 
     def __init__(
@@ -90,6 +98,7 @@ class Dispatcher:
         window_count: int = 1,
         observe: Callable[[str, float], None] = lambda name, seconds: None,
         channels: Sequence[str] = (),
+        reconnect: bool = False,
     ) -> None:
         self.db = db
         self._sending, self._fetching = DedicatedConnection(db), DedicatedConnection(db)
@@ -101,6 +110,8 @@ class Dispatcher:
         self._window_count = window_count
         self._window_full = asyncio.Event()
         self._observe = observe
+        self._reconnect = reconnect
+        self._reached = False
         self._pending: dict[bytes, Pending] = {}
         self._to_send: dict[bytes, Pending] = {}
         self._to_fetch: dict[bytes, None] = {}
@@ -122,20 +133,30 @@ class Dispatcher:
 
         If the coroutine is cancelled or times out, the request is withdrawn, in the background. The timeout, in
         seconds, is also the request's deadline. `client.convert.to_inputs` makes the inputs, and
-        `protocol.results.decode_result` reads the result. The errors are those of `client.queues.InputQueue.predict`.
+        `client.result.read_result` reads the result. The errors are those of `client.queues.InputQueue.predict`.
         """
         deadline_ms = RequestOptions.waiting(timeout, priority).deadline_ms
         pending = Pending(job, uuid.uuid4().hex, asyncio.get_running_loop().create_future(), priority)
         name = pending.uri.encode()
         try:
             async with time_limit(timeout):
-                await self._subscribe()
-                await self._compose(pending, inputs, self._reply_channel, deadline_ms=deadline_ms, reply_with=RESULT)
-                self._pending[name] = pending
-                self._queue(name, pending)
-                if self._watcher is None or self._watcher.done():
-                    self._watcher = asyncio.create_task(self._watch())
-                return await pending.result
+                with persistent(timeout if self._persists else 0.0):
+                    await self._subscribe()
+                    await self._compose(
+                        pending, inputs, self._reply_channel, deadline_ms=deadline_ms, reply_with=RESULT
+                    )
+                while True:
+                    self._pending[name] = pending
+                    self._queue(name, pending)
+                    if self._watcher is None or self._watcher.done():
+                        self._watcher = asyncio.create_task(self._watch())
+                    try:
+                        return await pending.result
+                    except RequestLost:
+                        if not self._persists:
+                            raise
+                        pending.entry_id = None
+                        pending.result = asyncio.get_running_loop().create_future()
         except asyncio.TimeoutError:
             raise await result_timeout_async(self.db, job, timeout) from None
         finally:
@@ -160,6 +181,11 @@ class Dispatcher:
             await connection.close()
         await self.db.aclose()
         self._closing = False
+
+    @property
+    def _persists(self) -> bool:
+        """True if a lost connection is waited out. A Redis that was never reached may have another address."""
+        return self._reconnect and self._reached and not self._closing
 
     async def _subscribe(self) -> None:
         for channel in self._channels:
@@ -188,7 +214,12 @@ class Dispatcher:
             try:
                 with translated(self.db):
                     replies = await self._add(batch)
+                self._reached = True
             except ServingError as unsent:
+                if self._persists and is_lost_connection(unsent):
+                    self._to_send.update((p.uri.encode(), p) for p in batch if not p.result.done())
+                    await asyncio.sleep(RECONNECT_PAUSE)
+                    continue
                 replies = [(pending, unsent) for pending in batch]
             self._observe("put", time.perf_counter() - started)
             for pending, reply in replies:

@@ -8,6 +8,8 @@ import random
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import lru_cache
 from numbers import Real
 from typing import Any
 
@@ -15,6 +17,7 @@ import numpy as np
 from redis.exceptions import RedisError, ResponseError
 
 from cluster_serving.client.cancel import Place
+from cluster_serving.client.convert import inputs_of
 from cluster_serving.protocol.connection import Client, is_out_of_memory, translated
 from cluster_serving.protocol.entry import request_fields
 from cluster_serving.protocol.errors import InvalidInput, QueueFull, ServingError
@@ -30,11 +33,7 @@ _MAX_DEADLINE_MS = 10**14
 
 @dataclass(frozen=True)
 class RequestOptions:
-    """The options of one request: keyword arguments of `enqueue` that are not inputs of the model.
-
-    A model may have inputs of the same names, so options differ from inputs by type. A plain Python value (None, bool,
-    int, float or str) is the option; anything else, such as an array, is an input. A plain value that an option cannot
-    have is refused, never sent as an input. `predict` takes its inputs as one argument and needs no such rule.
+    """The options of one request: keyword arguments of `enqueue` that are not inputs of the model; see `split`.
 
     Attributes:
         deadline: Seconds that the request may wait before it is computed; None for the job's `requestDeadline`, `inf`
@@ -89,12 +88,44 @@ DEFAULTS = RequestOptions()
 _NAMES = frozenset(RequestOptions.__dataclass_fields__)
 
 
-def split(keywords: Mapping[str, object]) -> tuple[RequestOptions, Mapping[str, object]]:
-    """Split keyword arguments into options and inputs; the inputs keep their order."""
-    if _NAMES.isdisjoint(keywords):
+def split(inputs: object, keywords: Mapping[str, object]) -> tuple[RequestOptions, Mapping[str, object]]:
+    """Split the arguments of `enqueue` into options and inputs.
+
+    Inputs in an argument of their own cannot collide with options: all keywords are options then. Inputs as keywords
+    differ from options by type. A plain Python value (None, bool, int, float or str) under the name of an option, or
+    under a similar name, is never an input; anything else, such as an array, is one.
+
+    Args:
+        inputs: Inputs in one of the forms that `predict` takes; None if the inputs are keywords.
+        keywords: Options, and perhaps inputs, which keep their order.
+
+    Raises:
+        InvalidInput: If a keyword is neither; or see `RequestOptions`.
+    """
+    if inputs is not None:
+        for name in keywords.keys() - _NAMES:
+            hint = f"; is it {_nearest(name)!r}?" if _nearest(name) else "."
+            raise InvalidInput(
+                f"there is no option {name!r}{hint} Beside a dict of inputs, the keywords are "
+                f"{', '.join(RequestOptions.__dataclass_fields__)}"
+            )
+        options: Any = keywords
+        return RequestOptions(**options) if options else DEFAULTS, inputs_of(inputs)
+    options = {name: value for name, value in keywords.items() if _plain(value) and _nearest(name)}
+    if not options:
         return DEFAULTS, keywords
-    options: dict[str, Any] = {name: keywords[name] for name in keywords if name in _NAMES and _plain(keywords[name])}
+    for name in options.keys() - _NAMES:
+        raise InvalidInput(
+            f"{name!r} is no option; is it {_nearest(name)!r}? An input of that name is sent in a dict: "
+            f"enqueue(uri, {{{name!r}: …}})"
+        )
     return RequestOptions(**options), {name: value for name, value in keywords.items() if name not in options}
+
+
+@lru_cache(maxsize=256)
+def _nearest(name: str) -> str:
+    """Return the option that a name resembles; empty if there is none."""
+    return next(iter(get_close_matches(name, _NAMES, 1)), "")
 
 
 def _plain(value: object) -> bool:
@@ -103,13 +134,13 @@ def _plain(value: object) -> bool:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def _refused(name: str, value: object, expected: str) -> InvalidInput:
     return InvalidInput(
         f"option {name!r} is {str(value)[:64]!r} ({type(value).__name__}); expected {expected}. "
-        "An input of that name is sent as an array"
+        f"An input of that name is sent in a dict: enqueue(uri, {{{name!r}: …}})"
     )
 
 
@@ -175,7 +206,7 @@ def enqueue(
 
 def _add_in_time(job: str, call: Call, patience: float) -> Procedure[bytes]:
     give_up = time.monotonic() + patience
-    pauses = _pauses()
+    waits = pauses()
     while True:
         try:
             (reply,) = yield call
@@ -191,7 +222,7 @@ def _add_in_time(job: str, call: Call, patience: float) -> Procedure[bytes]:
                 left = give_up - time.monotonic()
                 if left <= 0:
                     raise
-                yield Pause(min(next(pauses), left))
+                yield Pause(min(next(waits), left))
                 length, limit = yield Call(QUEUE_LENGTH, call.keys[:4])
 
 
@@ -202,7 +233,7 @@ def _queue_full(job: str, reply: Sequence[int]) -> QueueFull:
     )
 
 
-def _pauses() -> Iterator[float]:
+def pauses() -> Iterator[float]:
     """Yield growing pauses, with a random part so that clients do not try at the same time."""
     pause = _MIN_PAUSE
     while True:

@@ -11,22 +11,34 @@ import threading
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from redis.exceptions import RedisError
 
 from cluster_serving.client.cancel import Place, RecentEntries, cancel
 from cluster_serving.client.convert import inputs_of, to_inputs
+from cluster_serving.client.dispatcher import Dispatcher
 from cluster_serving.client.enqueue import RequestOptions, enqueue, split
 from cluster_serving.client.fetch import fetch
+from cluster_serving.client.many import IN_FLIGHT, TIMEOUT, Batch, check, results_in_thread
+from cluster_serving.client.result import Result, read_outcome, read_result
 from cluster_serving.client.subscription import Subscription
-from cluster_serving.protocol.connection import connect, request_lost, result_timeout, translated
-from cluster_serving.protocol.errors import ServingError
+from cluster_serving.protocol.connection import (
+    Client,
+    connect,
+    connect_async,
+    persistent,
+    request_lost,
+    result_timeout,
+    translated,
+)
+from cluster_serving.protocol.errors import RequestLost
+from cluster_serving.protocol.inputs import Input
 from cluster_serving.protocol.keys import DEFAULT_JOB, NORMAL, result_key, result_pattern, uri_of
 from cluster_serving.protocol.payload_files import PayloadFolders
-from cluster_serving.protocol.results import Fields, Result, decode_result
+from cluster_serving.protocol.results import Fields
 from cluster_serving.protocol.scripts import HAS_ENTRY, Call, call, run
 
 if TYPE_CHECKING:
@@ -36,7 +48,38 @@ SCAN_COUNT = 500
 """Number of keys that Redis scans, or deletes, in one command."""
 
 
-class _Queue:
+RECONNECT_SECONDS = 10.0
+"""Seconds for which calls without a timeout wait out a lost connection."""
+
+
+class Reconnecting:
+    """Base of all queues: waits out lost connections.
+
+    Args:
+        db: Client of Redis.
+        name: The job's `jobName`.
+        reconnect: See `OutputQueue`.
+    """
+
+    def __init__(self, db: Client, name: str, reconnect: float) -> None:
+        self.name = name
+        self._client = db
+        self._reconnect = reconnect
+        self._reached = False
+
+    @contextmanager
+    def _using_redis(self, timeout: float | None = None) -> Iterator[None]:
+        """Wait out a lost connection, for the timeout if there is one, and translate errors of Redis.
+
+        A Redis that was never reached may have another address, so its error is raised soon.
+        """
+        seconds = self._reconnect if timeout is None else timeout
+        with translated(self._client), persistent(seconds if self._reached and self._reconnect else 0.0):
+            yield
+        self._reached = True
+
+
+class _Queue(Reconnecting):
     """Base of both queues: the job's name and a thread-safe client of its Redis."""
 
     def __init__(
@@ -46,12 +89,14 @@ class _Queue:
         name: str = DEFAULT_JOB,
         *,
         url: str | None = None,
+        reconnect: float = RECONNECT_SECONDS,
         **redis_options: Any,
     ) -> None:
-        self.name = name
         self.host = host or "localhost"
         self.port = str(port or 6379)
-        self.db = connect(self.host, self.port, url, name, **redis_options)
+        self._address = {"host": self.host, "port": self.port, "url": url, "job": name, **redis_options}
+        self.db = connect(**self._address)
+        super().__init__(self.db, name, reconnect)
         self._threads = threading.local()
 
     def __enter__(self) -> Self:
@@ -87,6 +132,8 @@ class OutputQueue(_Queue):
         name: The job's `jobName`, default `serving_stream`.
         url: Instead of host and port: `redis://[user:password@]host:port/db`, `rediss://` for TLS, or one of
             Sentinels or of a cluster (`protocol.failover.FailoverUrl`).
+        reconnect: Seconds for which a call without a timeout waits out a lost connection; a call with a timeout waits
+            that long. 0 raises the error of a lost connection soon, in all calls.
         redis_options: Further arguments of `redis.Redis`, such as `password` or `ssl_ca_certs`.
     """
 
@@ -99,39 +146,39 @@ class OutputQueue(_Queue):
             timeout: Seconds to wait for the result. None does not wait.
 
         Returns:
-            An ndarray, or a list of them for a model with several outputs, or (class, value) pairs if the job filters
-            by `topN`. None if there is no result and no timeout was given.
+            The result; None if there is none and no timeout was given.
 
         Raises:
             ResultTimeout: If no result came in time.
             ServingError: If the request failed; class and message give the reason.
             RedisUnavailable: If Redis cannot be reached.
         """
-        with translated(self.db):
+        with self._using_redis(timeout):
             fields = self._fetch(uri, delete)
-            if fields is None and timeout is not None:
+        if fields is None and timeout is not None:
+            with self._using_redis(timeout):
                 fields = self._wait(uri, delete, timeout)
         if fields is None:
             if timeout is None:
                 return None
             raise result_timeout(self.db, self.name, timeout, uri)
-        return decode_result(fields)
+        return read_result(fields)
 
     def query_and_delete(self, uri: str, timeout: float | None = None) -> Result | None:
         """Return the result of a request as `query` does, and delete the result from Redis."""
         return self.query(uri, delete=True, timeout=timeout)
 
-    def dequeue(self) -> dict[str, Result | ServingError]:
+    def dequeue(self) -> dict[str, Result]:
         """Return all results in Redis and delete them.
 
         Returns:
-            uri → result, or the error (not raised) if the request failed.
+            uri → result. The result of a request that failed has the error as `error`.
 
         Raises:
             RedisUnavailable: If Redis cannot be reached.
         """
         results: dict[bytes, Fields] = {}
-        with translated(self.db):
+        with self._using_redis():
             scan: Any = self.db.scan_iter(match=result_pattern(self.name), count=SCAN_COUNT, _type="HASH")
             for keys in batched([key for key in scan if uri_of(self.name, key) is not None], SCAN_COUNT):
                 with self.db.pipeline(transaction=False) as pipeline:
@@ -166,27 +213,44 @@ class InputQueue(_Queue):
         self._recent = RecentEntries()
         self._folders = PayloadFolders()
 
-    def enqueue(self, uri: str, **data: object) -> str:
+    @overload
+    def enqueue(
+        self,
+        uri: str,
+        inputs: object,
+        /,
+        *,
+        deadline: float | None = None,
+        priority: str | None = None,
+        block: bool | None = None,
+        timeout: float | None = None,
+    ) -> str: ...
+
+    @overload
+    def enqueue(self, uri: str, /, **data: object) -> str: ...
+
+    def enqueue(self, uri: str, inputs: object = None, /, **data: object) -> str:
         """Queue a request and return at once.
 
         Args:
             uri: Name of the request and its result; an earlier result of the same name is removed.
-            data: The model's inputs by name; `client.convert.to_input` lists the types. Plain Python values under these
-                names are options (`client.enqueue.RequestOptions`): `deadline`, the seconds that the request may wait
-                before it is computed, after which it is answered with `DeadlineExceeded`; `priority`, which is `high`,
-                `normal` or `low`; `block=True` and `timeout`, to wait so many seconds for room in a full queue
-                (without `timeout`, without limit).
+            inputs: The model's inputs, as `predict` takes them.
+            data: Options; and without `inputs` the model's inputs by name (`client.enqueue.split` tells them apart).
+                The options are `deadline`, the seconds that the request may wait before it is computed, after which it
+                is answered with `DeadlineExceeded`; `priority`, which is `high`, `normal` or `low`; `block=True` and
+                `timeout`, to wait so many seconds for room in a full queue (without `timeout`, without limit).
 
         Returns:
             The uri.
 
         Raises:
-            InvalidInput: If the uri or an input cannot be sent; nothing was queued.
+            InvalidInput: If the uri or an input cannot be sent, or an option is misspelt; nothing was queued.
             QueueFull: If the queue is full, or Redis has reached its memory limit; nothing was queued.
             RedisUnavailable: If Redis cannot be reached.
         """
-        options, inputs = split(data)
-        self._recent.remember(uri, self._add(uri, inputs, options))
+        options, values = split(inputs, data)
+        with self._using_redis(options.timeout):
+            self._recent.remember(uri, self._add(uri, to_inputs(values), options))
         return uri
 
     def cancel(self, uri: str) -> bool:
@@ -203,15 +267,16 @@ class InputQueue(_Queue):
         Raises:
             RedisUnavailable: If Redis cannot be reached.
         """
-        with translated(self.db):
+        with self._using_redis():
             return run(self.db, cancel(self.name, uri, self._recent.find(uri)))
 
     def predict(self, request_data: object, timeout: float = 5, *, priority: str = NORMAL) -> Result:
         """Queue a request, wait for its result and delete it from Redis.
 
         Args:
-            request_data: A dict of inputs by name; or JSON text `{"instances": [{name: numbers}]}`, of which the
-                first instance is used; or any single value that `enqueue` takes, which is sent under the name `t`.
+            request_data: A dict of inputs by name (`client.convert.to_input` lists the types); or JSON text
+                `{"instances": [{name: numbers}]}`, of which the first instance is used; or one input, which is sent
+                under the name `t`.
             priority: `high`, `normal` or `low`.
             timeout: Seconds to wait; also the request's deadline, so that no abandoned request is computed.
 
@@ -221,20 +286,38 @@ class InputQueue(_Queue):
         Raises:
             ResultTimeout: If no result came in time.
             DeadlineExceeded: If no result came in time, and the job has dropped the request.
-            RequestLost: If the request has gone from Redis without a result, as after FLUSHALL.
+            RequestLost: If the request has gone from Redis without a result, and `reconnect` is 0. Otherwise `predict`
+                sends it again.
             ServingError: If the request failed, or could not be queued; see `enqueue`.
         """
         options = RequestOptions.waiting(timeout, priority)
+        deadline = time.monotonic() + timeout
         uri = uuid.uuid4().hex
-        subscription = self._subscription
-        channel = subscription.reply_channel
-        with translated(self.db):
-            subscription.subscribe(channel)
-            place = self._add(uri, inputs_of(request_data), options, channel)
-            fields = subscription.wait(channel, uri, lambda: self._fetch_of(uri, place), timeout)
+        inputs = to_inputs(inputs_of(request_data))
+        with self._using_redis(timeout):
+            self._subscription.subscribe(self._subscription.reply_channel)
+        while True:
+            with self._using_redis(deadline - time.monotonic()):
+                try:
+                    fields = self._exchange(uri, inputs, options, deadline)
+                    break
+                except RequestLost:
+                    left = deadline - time.monotonic()
+                    if left <= 0 or not self._reconnect:
+                        raise
+            options = RequestOptions.waiting(left, priority)
         if fields is None:
             raise result_timeout(self.db, self.name, timeout)
-        return decode_result(fields)
+        return read_result(fields)
+
+    def _exchange(
+        self, uri: str, inputs: Mapping[str, Input], options: RequestOptions, deadline: float
+    ) -> Fields | None:
+        """Queue a request and wait for its result until the deadline."""
+        channel = self._subscription.reply_channel
+        place = self._add(uri, inputs, options, channel)
+        left = deadline - time.monotonic()
+        return self._subscription.wait(channel, uri, lambda: self._fetch_of(uri, place), left)
 
     def _fetch_of(self, uri: str, place: Place) -> Fields | None:
         """Return the result of a queued request, and delete it; None while the request waits."""
@@ -245,9 +328,40 @@ class InputQueue(_Queue):
             return fields
         raise request_lost(self.name)
 
-    def _add(self, uri: str, data: Mapping[str, object], options: RequestOptions, reply_to: str = "") -> Place:
-        with translated(self.db):
-            return run(self.db, enqueue(self.name, uri, to_inputs(data), options, self._folders, reply_to))
+    def predict_many(
+        self,
+        items: Iterable[object],
+        in_flight: int = IN_FLIGHT,
+        timeout: float = TIMEOUT,
+        *,
+        priority: str = NORMAL,
+        raise_errors: bool = False,
+    ) -> Iterator[Result]:
+        """Yield the result of each item, in order.
+
+        Items are taken as results are, so any number of them needs little memory, and `tqdm(queue.predict_many(items))`
+        shows the progress. Requests without a result are withdrawn when the iterator is closed.
+
+        Args:
+            items: Requests in any form that `predict` takes.
+            in_flight: Number of requests that wait for a result, or for their turn to be yielded.
+            timeout: Seconds in which each result has to come; they may pass while a full queue has no room.
+            priority: `high`, `normal` or `low`.
+            raise_errors: True to raise the first error. False yields a result with that `error`, and goes on.
+
+        Raises:
+            InvalidInput: If an option has an invalid value.
+        """
+
+        def make() -> Batch:
+            dispatcher = Dispatcher(connect_async(**self._address), self.name, reconnect=self._reconnect > 0)
+            return Batch(dispatcher, self.name, in_flight, timeout, priority, raise_errors)
+
+        check(in_flight, timeout, priority)
+        return results_in_thread(make, items)
+
+    def _add(self, uri: str, inputs: Mapping[str, Input], options: RequestOptions, reply_to: str = "") -> Place:
+        return run(self.db, enqueue(self.name, uri, inputs, options, self._folders, reply_to))
 
 
 def batched(keys: Iterable[bytes], size: int) -> Iterator[list[bytes]]:
@@ -257,15 +371,6 @@ def batched(keys: Iterable[bytes], size: int) -> Iterator[list[bytes]]:
         yield batch
 
 
-def results_of(job: str, hashes: Mapping[bytes, Fields]) -> dict[str, Result | ServingError]:
-    """Read result hashes, given by key. Return results by uri, with errors as values."""
-    return {uri_of(job, key) or "": _result_or_error(fields) for key, fields in hashes.items()}
-
-
-def _result_or_error(fields: Fields) -> Result | ServingError:
-    try:
-        return decode_result(fields)
-    except ServingError as error:
-        return error
-    except Exception as error:
-        return ServingError(f"the result cannot be read: {type(error).__name__}: {error}")
+def results_of(job: str, hashes: Mapping[bytes, Fields]) -> dict[str, Result]:
+    """Read result hashes, given by key. Return results by uri."""
+    return {uri_of(job, key) or "": read_outcome(fields) for key, fields in hashes.items()}

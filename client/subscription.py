@@ -166,6 +166,11 @@ class Subscription:
                 return
 
 
+async def _soon(confirmed: asyncio.Event) -> None:
+    async with time_limit(_SUBSCRIBE_TIMEOUT):
+        await confirmed.wait()
+
+
 class AsyncSubscription:
     """One subscription connection for all coroutines of an event loop; connects again after a lost connection."""
 
@@ -206,12 +211,15 @@ class AsyncSubscription:
         if confirmed.is_set():
             return
         try:
-            async with time_limit(_SUBSCRIBE_TIMEOUT):
-                await confirmed.wait()
+            await _soon(confirmed)
         except asyncio.TimeoutError:
             with translated(self._client):
                 await self._client.ping()
-            raise RedisUnavailable(f"Redis did not confirm a subscription within {_SUBSCRIBE_TIMEOUT:g} s") from None
+            try:
+                # The ping may have waited out a lost connection.
+                await _soon(confirmed)
+            except asyncio.TimeoutError:
+                raise RedisUnavailable("Redis does not confirm a subscription") from None
         if key in self._handlers and self._confirmed.get(key) is not confirmed:
             # The subscriber that sent the command was cancelled.
             await self.subscribe(channel, handle)

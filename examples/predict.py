@@ -17,11 +17,11 @@ def main() -> int:
     arguments = parser.parse_args()
     with InputQueue(port=arguments.port, name=arguments.name) as queue:
         try:
-            ranking = queue.predict({"image": {"path": arguments.image}}, timeout=10)
+            result = queue.predict({"image": {"path": arguments.image}}, timeout=10)
         except ServingError as error:
             print(f"{type(error).__name__}: {error}", file=sys.stderr)
             return 1
-    for class_index, probability in ranking:
+    for class_index, probability in result.top_n:
         print(f"class {class_index}: {probability:.3f}")
     return 0
 

@@ -92,9 +92,9 @@ def predict_all(port: int) -> list[Prediction]:
         def one(row: tuple[str, int]) -> Prediction:
             name, label = row
             started = time.perf_counter()
-            ranking = queue.predict({"image": {"path": str(FOLDER / "images" / name)}}, timeout=30)
+            result = queue.predict({"image": {"path": str(FOLDER / "images" / name)}}, timeout=30)
             milliseconds = (time.perf_counter() - started) * 1000
-            predicted, probability = ranking[0]
+            predicted, probability = result.top_n[0]
             return Prediction(name, label, predicted, probability, milliseconds)
 
         return list(track(pool.map(one, rows), "Sending images", len(rows), console=console, transient=True))

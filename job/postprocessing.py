@@ -38,7 +38,7 @@ def make_encoder(filter_text: str) -> Encoder:
     if match[1] != "pickTopN":
         text_of = ranking_json if match[1] == "top_n" else ranking_text
         return lambda native, names, outputs: encode_ranked(
-            native, [top_n(name, output, count) for name, output in zip(names, outputs, strict=True)], text_of
+            native, names, [top_n(name, output, count) for name, output in zip(names, outputs, strict=True)], text_of
         )
     return lambda native, names, outputs: encode_rows(
         native, names, [pick_top_n(name, output, count) for name, output in zip(names, outputs, strict=True)]

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
+from difflib import get_close_matches
+from inspect import signature
 from typing import Any, Union
 
 import redis
 import redis.asyncio
 from redis.asyncio.retry import Retry as AsyncRetry
-from redis.backoff import ExponentialBackoff
+from redis.backoff import EqualJitterBackoff
 from redis.connection import HiredisRespSerializer
 from redis.exceptions import (
     AuthenticationError,
@@ -46,6 +51,7 @@ _RETRIES = 3
 _FAILOVER_RETRIES = 6
 _ASYNC_CONNECTIONS = 16
 _EXISTS_TIMEOUT = 1.0
+_give_up: ContextVar[float] = ContextVar("give_up", default=0.0)
 _SCRIPT_LINE = re.compile(r"^@user_script: ?\d+: -?")
 # A full disk, too few replicas, or a cluster or a replica without its master. redis-py 5 has no classes for them.
 _UNWRITABLE = ("MISCONF", "NOREPLICAS", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN")
@@ -74,9 +80,9 @@ def connect(host: str, port: int | str, url: str | None, job: str = "", **option
         InvalidInput: See `open_redis`; or if an argument of the original has no meaning here.
     """
     settings = _settings(host, url, Retry, options)
-    if url:
-        return open_redis(url, job, **settings)
-    return redis.Redis(host=host, port=int(port), **settings)
+    client = open_redis(url, job, **settings) if url else redis.Redis(host=host, port=int(port), **settings)
+    _mix_in(_Persistent, client.connection_pool)
+    return client
 
 
 def connect_async(
@@ -86,18 +92,39 @@ def connect_async(
     # Thousands of coroutines share a few connections, and wait for a free one.
     settings = _settings(host, url, AsyncRetry, options) | {"max_connections": _ASYNC_CONNECTIONS, "timeout": None}
     if not url:
-        pool = redis.asyncio.BlockingConnectionPool(host=host, port=int(port), **settings)
+        kind = redis.asyncio.SSLConnection if settings.pop("ssl", False) else redis.asyncio.Connection
+        pool = redis.asyncio.BlockingConnectionPool(connection_class=kind, host=host, port=int(port), **settings)
     elif failover.is_failover_url(url):
         pool = redis.asyncio.BlockingConnectionPool(**_failover_settings(url, job, settings, asynchronous=True))
     else:
         pool = redis.asyncio.BlockingConnectionPool.from_url(url, **settings)
-    packed_in_c = (_PackedInC, pool.connection_class)
-    pool.connection_class = type(pool.connection_class.__name__, packed_in_c, {})
+    _mix_in(_AsyncPersistent, pool)
     return redis.asyncio.Redis.from_pool(pool)
 
 
-class _PackedInC:
-    """Packs commands in C. Asyncio connections of redis-py pack them in Python, which takes ten times as long."""
+def _mix_in(base: type, pool: Any) -> None:
+    pool.connection_class = type(pool.connection_class.__name__, (base, pool.connection_class), {})
+
+
+class _Persistent:
+    """Connects again within `persistent` if the handshake fails; redis-py repeats only what is before."""
+
+    def connect(self) -> None:
+        connect = super().connect  # type: ignore[misc]
+        _HANDSHAKE.call_with_retry(connect, lambda _: self.disconnect())  # type: ignore[attr-defined]
+
+
+class _AsyncPersistent:
+    """The asyncio variant of `_Persistent`.
+
+    It packs commands in C. Asyncio connections of redis-py pack them in Python, which takes ten times as long.
+    """
+
+    async def connect(self) -> None:
+        await _ASYNC_HANDSHAKE.call_with_retry(super().connect, self._failed)  # type: ignore[misc]
+
+    async def _failed(self, error: Exception) -> None:
+        await self.disconnect(nowait=True)  # type: ignore[attr-defined]
 
     _pack = HiredisRespSerializer().pack
 
@@ -121,6 +148,10 @@ def _settings(host: str, url: str | None, retry: Any, options: dict[str, Any]) -
         )
     if "sync" in options:
         raise InvalidInput("there is no sync=; cluster_serving.client.original takes all arguments of the original")
+    known = {*signature(redis.Redis).parameters, *signature(redis.connection.AbstractConnection).parameters}
+    for name in options.keys() - known:
+        near = get_close_matches(name, {*known, "name", "url", "reconnect"}, 1)
+        raise InvalidInput(f"there is no option {name!r}{f'; is it {near[0]!r}?' if near else ''}")
     retries = _FAILOVER_RETRIES if url and failover.is_failover_url(url) else _RETRIES
     return {
         # XADD is not idempotent, but a request that is queued twice keeps its uri and gets the same result twice.
@@ -131,8 +162,43 @@ def _settings(host: str, url: str | None, retry: Any, options: dict[str, Any]) -
         # Newer redis-py releases default to RESP3, and then negotiate features that are not used here.
         "protocol": 2,
         **options,
-        "retry": retry(ExponentialBackoff(cap=1, base=0.05), retries),
+        # The pauses end the attempts.
+        "retry": retry(_Backoff(retries), -1),
     }
+
+
+class _Backoff(EqualJitterBackoff):
+    """Pauses between attempts to use Redis; after the last attempt, raises its error.
+
+    `retries` is the number of further attempts outside of `persistent`.
+    """
+
+    def __init__(self, retries: int) -> None:
+        super().__init__(cap=1, base=0.05)
+        self._retries = retries
+
+    def compute(self, failures: int) -> float:
+        """Return the pause in seconds after so many failures."""
+        error = sys.exc_info()[1]
+        left = _give_up.get() - time.monotonic()
+        if isinstance(error, AuthenticationError) or (failures > self._retries and left <= 0):
+            raise error or ConnectionError("Redis cannot be used")
+        pause: float = super().compute(min(failures, 10))
+        return min(pause, left) if left > 0 else pause
+
+
+_HANDSHAKE = Retry(_Backoff(0), -1)
+_ASYNC_HANDSHAKE = AsyncRetry(_Backoff(0), -1)
+
+
+@contextmanager
+def persistent(seconds: float) -> Iterator[None]:
+    """Let commands in the block repeat attempts to use Redis for so many seconds, after a lost connection."""
+    token = _give_up.set(time.monotonic() + seconds)
+    try:
+        yield
+    finally:
+        _give_up.reset(token)
 
 
 @contextmanager
@@ -154,6 +220,12 @@ def translated(client: Client) -> Iterator[None]:
         if isinstance(error, _UNWRITABLE_ERRORS) or any(code in str(error) for code in _UNWRITABLE):
             raise RedisUnavailable(f"Redis at {address(client)} takes no writes: {text}") from error
         raise ServingError(f"Redis at {address(client)} refused a command: {error}") from error
+
+
+def is_lost_connection(error: ServingError) -> bool:
+    """Return True for an error of `translated` that a new connection may mend."""
+    cause = error.__cause__
+    return isinstance(cause, (ConnectionError, TimeoutError)) and not isinstance(cause, AuthenticationError)
 
 
 def is_out_of_memory(error: ResponseError) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import islice
 from typing import Union
 
 import numpy as np
@@ -23,13 +22,8 @@ Fields = dict[bytes, bytes]
 RankedClasses = list[tuple[int, float]]
 """An output filtered by `topN`: (class index, value), best first."""
 
-Result = Union[Array, list[Array], RankedClasses, list[RankedClasses], str]
-"""One output, several outputs in the model's order, their `topN` rankings, or the text of the original's filter."""
-
 Outputs = Union[dict[str, Array], list[RankedClasses]]
 """All outputs by name in the model's order, or their `topN` rankings."""
-
-_RANKING = ("topN.classes", "topN.values", "topN.counts")
 
 
 def result_key_of(job: str, request: Entry) -> bytes:
@@ -69,21 +63,21 @@ def ranking_json(ranking: RankedClasses) -> str:
 
 
 def encode_ranked(
-    native: bool, ranked: Sequence[RankedClasses], text_of: Callable[[RankedClasses], str] = ranking_text
+    native: bool,
+    names: Sequence[str],
+    ranked: Sequence[RankedClasses],
+    text_of: Callable[[RankedClasses], str] = ranking_text,
 ) -> dict[str, str | bytes]:
     """Return the fields of the result hash for outputs filtered by `topN`, one ranking per output.
 
-    The original wrote a text as `value`, on which its own Python client fails. Here `value` is an array (n, 2) of class
-    and value, and the text, which `text_of` writes, is in the field `topN`.
+    A ranking is an array (n, 2) of class and value, and the field `topN` marks it. The original wrote a text as
+    `value`, on which its own Python client fails. For its clients that text, which `text_of` writes, is in that field.
     """
+    # A float64 holds every class index.
+    fields = encode_result(native, names, [np.array(ranking, "f8").reshape(-1, 2) for ranking in ranked])
     if native:
-        pairs = [pair for ranking in ranked for pair in ranking]
-        classes = np.array([index for index, _ in pairs], "i8")
-        values = np.array([value for _, value in pairs], "f4")
-        counts = np.array([len(ranking) for ranking in ranked], "i8")
-        return {"value": tensors.encode(dict(zip(_RANKING, (classes, values, counts)))), "serde": NATIVE}
-    arrays = [np.array(ranking, "f4") for ranking in ranked]
-    return {"value": original_arrow.encode_result(arrays), "topN": "".join(map(text_of, ranked))}
+        return fields | {"topN": ""}
+    return fields | {"topN": "".join(map(text_of, ranked))}
 
 
 def encode_rows(native: bool, names: Sequence[str], outputs: Sequence[Array]) -> dict[str, str | bytes]:
@@ -105,22 +99,8 @@ def encode_error(error: ServingError) -> dict[str, str | bytes]:
     return {"value": original_arrow.ERROR_VALUE, "error": error.message, "code": error.code}
 
 
-def decode_result(fields: Mapping[bytes, bytes]) -> Result:
-    """Read a result hash.
-
-    Raises:
-        ServingError: If the request failed: the error from the job, as its own class.
-    """
-    value = fields.get(b"value", b"")
-    if b"code" not in fields and fields.get(b"serde") != NATIVE and value.startswith(b"["):
-        return value.decode()
-    outputs = decode_outputs(fields)
-    values = outputs if isinstance(outputs, list) else list(outputs.values())
-    return values[0] if len(values) == 1 else values
-
-
-def decode_outputs(fields: Mapping[bytes, bytes]) -> Outputs:
-    """Read a result hash and keep the names of the outputs.
+def decode_arrays(fields: Mapping[bytes, bytes]) -> dict[str, Array]:
+    """Read the outputs in a result hash by name, in the model's order; for rankings see `encode_ranked`.
 
     Raises:
         ServingError: If the request failed: the error from the job, as its own class.
@@ -129,18 +109,26 @@ def decode_outputs(fields: Mapping[bytes, bytes]) -> Outputs:
         raise from_wire(fields[b"code"].decode(), fields.get(b"error", b"").decode("utf8", "replace"))
     value = fields.get(b"value", b"")
     if fields.get(b"serde") != NATIVE:
-        arrays = original_arrow.decode_result(value)
-        if b"topN" in fields:
-            return [list(zip(array[:, 0].astype(int).tolist(), _shortest(array[:, 1]))) for array in arrays]
-        return {str(index): array for index, array in enumerate(arrays)}
-    _, outputs = tensors.decode(value)
-    if tuple(outputs) == _RANKING:
-        classes, values, counts = map(np.asarray, outputs.values())
-        pairs = iter(zip(classes.tolist(), _shortest(values)))
-        return [list(islice(pairs, count)) for count in counts.tolist()]
-    return {name: np.asarray(output) for name, output in outputs.items()}
+        return {str(index): array for index, array in enumerate(original_arrow.decode_result(value))}
+    return {name: np.asarray(output) for name, output in tensors.decode(value)[1].items()}
 
 
-def _shortest(values: Array) -> list[float]:
-    """Return float32 numbers as floats with no more digits than they have: 0.1, not 0.10000000149011612."""
-    return [float(str(value)) for value in values]
+def decode_outputs(fields: Mapping[bytes, bytes]) -> Outputs:
+    """Read a result hash: outputs by name, or their rankings.
+
+    Raises:
+        ServingError: See `decode_arrays`.
+    """
+    arrays = decode_arrays(fields)
+    return [ranking_of(array) for array in arrays.values()] if is_ranked(fields) else arrays
+
+
+def is_ranked(fields: Mapping[bytes, bytes]) -> bool:
+    """Return True for a result that `topN` has filtered."""
+    return b"topN" in fields
+
+
+def ranking_of(pairs: Array) -> RankedClasses:
+    """Return the ranking in an array (n, 2) of class and value. Values get no more digits than float32 has."""
+    values = (float(str(value)) for value in pairs[:, 1].astype("f4"))
+    return list(zip(pairs[:, 0].astype(int).tolist(), values))

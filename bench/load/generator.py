@@ -227,7 +227,7 @@ def _closed_sync(endpoint: Endpoint, callers: int, recorder: Recorder) -> None:
                 started = time.perf_counter()
                 try:
                     result = queue.predict(endpoint.records[variant], timeout=endpoint.timeout)
-                    recorder.answered(name, started, variant, lambda result=result: payload.numbers(result))  # type: ignore[misc]
+                    recorder.answered(name, started, variant, lambda result=result: payload.numbers(result.outputs))  # type: ignore[misc]
                 except ResultTimeout:
                     recorder.lost(name)
                 except ServingError as error:

@@ -12,7 +12,7 @@ from cluster_serving.client.dispatcher import Dispatcher
 from cluster_serving.protocol.connection import connect_async
 from cluster_serving.protocol.errors import ResultTimeout, ServingError
 from cluster_serving.protocol.inputs import Array
-from cluster_serving.protocol.results import Fields, decode_result
+from cluster_serving.protocol.results import Fields, decode_outputs
 
 
 class Lost(Exception):
@@ -93,7 +93,7 @@ def read_result(fields: Fields) -> Array:
         Failed: If the result is an error.
     """
     try:
-        return payload.numbers(decode_result(fields))
+        return payload.numbers(decode_outputs(fields))
     except ServingError as error:
         raise Failed(error.code) from None
 

@@ -121,7 +121,7 @@ class OutputQueue(API):
         uris = [to_text(key).removeprefix(prefix) for key in keys]
         images = {uri: self._image_result(uri, delete=False) for uri in uris}
         results = {
-            uri: failed(result) if isinstance(result, ServingError) else as_original(result)
+            uri: failed(result.error) if result.error else as_original(result)
             for uri, result in self._results.dequeue().items()
         }
         # Deleted last, so that a failure loses no results.

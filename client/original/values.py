@@ -5,15 +5,15 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Mapping
-from typing import Any, Union
+from typing import Union
 
 import numpy as np
 
 from cluster_serving.client.convert import to_input
+from cluster_serving.client.result import Result
 from cluster_serving.protocol.errors import InvalidInput, ServingError
 from cluster_serving.protocol.inputs import Array, Image, Input, SparseTensor
 from cluster_serving.protocol.original.arrow import ERROR_VALUE
-from cluster_serving.protocol.results import Result
 
 MISSING = "[]"
 """The original's value for a missing result."""
@@ -66,18 +66,9 @@ def as_original(result: Result | None) -> OriginalResult:
     """Convert a result to the original's types: float32 arrays, and rankings as rows of class and value."""
     if result is None:
         return MISSING
-    if isinstance(result, str):
-        return result
-    if isinstance(result, list):
-        if all(isinstance(item, tuple) for item in result):
-            return np.array(result, "f4").reshape(-1, 2)
-        return [np.array(item, "f4").reshape(-1, 2) if isinstance(item, list) else _float(item) for item in result]
-    return _float(result)
-
-
-def _float(output: Any) -> Array:
-    array = np.asarray(output)
-    return array.astype("f4", copy=False) if array.dtype.kind in "biuf" else array
+    outputs = result.outputs.values()
+    arrays = [array.astype("f4", copy=False) if array.dtype.kind in "biuf" else array for array in outputs]
+    return arrays[0] if len(arrays) == 1 else arrays
 
 
 def failed(error: ServingError) -> str:

@@ -28,6 +28,21 @@ def test_lists_of_strings_and_numbers():
     assert to_input("s", ["one"]).tolist() == ["one"]
     assert to_input("n", 3).dtype == np.int64
     assert to_input("n", np.float32(3)).dtype == np.float32
+    assert to_input("n", 3j).dtype == np.complex128
+    for value, dtype in (
+        ([[1, 2], [3, 4]], "i8"),
+        ([(1, 2.5)], "f8"),
+        ([True], "?"),
+        (range(3), "i8"),
+        ([2**63], "u8"),
+    ):
+        converted = to_input("n", value)
+        assert converted.dtype == np.dtype(dtype)
+        np.testing.assert_array_equal(converted, value)
+    assert to_input("n", [np.ones(2, "f4")] * 2).dtype == np.float32
+    assert to_input("s", [["one", "two"], ["zwölf", ""]]).tolist() == [["one", "two"], ["zwölf", ""]]
+    assert to_input("s", np.array(["one", "zwölf"])).tolist() == ["one", "zwölf"]
+    assert to_input("s", np.array([b"one"])).tolist() == ["one"]
 
 
 def test_three_arrays_are_a_sparse_tensor():
@@ -45,7 +60,14 @@ def test_three_arrays_are_a_sparse_tensor():
         ({"b64": "%%%"}, "not base64"),
         ({"other": 1}, "keys .'other'.; expected 'path' or 'b64'"),
         ([], "empty list"),
-        ([1, 2], "list of int"),
+        ([[1], [2, 3]], r"'x' \(list of 2\) is no tensor: .*inhomogeneous shape .* detected shape was \(2,\)"),
+        ([1, "a"], r"'x' \(list of shape \[2\]\) holds items of type int"),
+        ([[1, None]], r"'x' \(list of shape \[1, 2\]\) holds items of type NoneType, int"),
+        ([2**70], "holds items of type int; expected numbers of 64 bits at most, or str"),
+        (np.array([[1], [2, 3]], object), r"'x' \(ndarray, dtype object, shape \(2,\)\) holds items of type list"),
+        (np.array([b"\xff"]), r"'x' \(ndarray, dtype \|S1, shape \(1,\)\) holds bytes that are no UTF-8 text"),
+        (np.ma.masked_array([1, 2], [True, False]), "'x' .MaskedArray, .* a mask cannot be sent"),
+        ({1, 2}, "'x' is of type set; expected an array of numpy, PyTorch"),
         ([np.zeros((1, 2)), np.zeros(2), np.zeros(1)], "expected integers"),
         ([np.zeros((2, 2), int), np.zeros(3), np.zeros(2, int)], r"expected indices \(ndim, nnz\)"),
     ],

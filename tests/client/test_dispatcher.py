@@ -7,17 +7,17 @@ import pytest
 
 from cluster_serving.client import dispatcher as dispatcher_module
 from cluster_serving.client.dispatcher import Dispatcher
+from cluster_serving.client.result import read_result
 from cluster_serving.connectors.answer import MAX_PUBLISHED_BYTES
 from cluster_serving.protocol.compat import timeout as time_limit
 from cluster_serving.protocol.connection import connect_async
 from cluster_serving.protocol.errors import InvalidInput, QueueFull, RedisUnavailable, RequestLost, ResultTimeout
 from cluster_serving.protocol.keys import limits_key, native_result_key
-from cluster_serving.protocol.results import decode_result
 
 
 async def echoed(dispatcher, job, number, timeout=30):
     fields = await dispatcher.request(job, {"x": np.array([number])}, timeout)
-    return decode_result(fields).item()
+    return read_result(fields).item()
 
 
 async def until_deleted(dispatcher, job):
@@ -52,7 +52,7 @@ def test_small_results_come_with_the_news_of_them_and_large_ones_are_fetched(red
         assert fetched() == before
         large = np.arange(MAX_PUBLISHED_BYTES)
         fields = await dispatcher.request(job, {"x": large}, 30)
-        assert np.array_equal(decode_result(fields), large)
+        assert np.array_equal(read_result(fields), large)
         assert fetched() == before + 1
         await until_deleted(dispatcher, job)
         await dispatcher.close()
@@ -89,7 +89,7 @@ def test_requests_that_are_queued_together_may_be_of_several_jobs_and_sizes(redi
 
     async def large(dispatcher, number):
         fields = await dispatcher.request(job, {"x": np.full(300_000, number)}, 30)
-        return decode_result(fields)
+        return read_result(fields)
 
     async def main():
         dispatcher = Dispatcher(connect_async(url=redis_server.url))

@@ -17,6 +17,7 @@ from cluster_serving.client.enqueue import DEFAULTS, RequestOptions, split
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.reporting import publish_limits
 from cluster_serving.protocol.connection import connect_async
+from cluster_serving.protocol.entry import parse_entry
 from cluster_serving.protocol.keys import PRIORITIES, limits_key, result_keys, streams_of
 
 
@@ -234,14 +235,14 @@ def test_predictions_of_all_priorities_are_answered(redis_server, job, requests)
 
 
 def test_plain_values_are_options_and_the_inputs_keep_their_order():
-    options, inputs = split({"b": np.zeros(1), "deadline": 1.5, "a": 3})
+    options, inputs = split(None, {"b": np.zeros(1), "deadline": 1.5, "a": 3})
     assert options == RequestOptions(deadline=1.5)
     assert list(inputs) == ["b", "a"]
 
 
 @pytest.mark.parametrize("value", [np.zeros(1), np.float64(3), np.array(3), ["text"], b"image", Path("x.jpg")])
 def test_what_is_no_plain_value_is_an_input(value):
-    options, inputs = split({"deadline": value})
+    options, inputs = split(None, {"deadline": value})
     assert options == DEFAULTS
     assert inputs["deadline"] is value
 
@@ -249,7 +250,7 @@ def test_what_is_no_plain_value_is_an_input(value):
 @pytest.mark.parametrize("value", [0, -1, "5", True, math.nan])
 def test_a_plain_value_that_is_no_deadline_is_refused_and_not_sent_as_an_input(value):
     with pytest.raises(InvalidInput, match=r"option 'deadline' is .* expected seconds, more than 0"):
-        split({"deadline": value})
+        split(None, {"deadline": value})
 
 
 @pytest.mark.parametrize(("deadline", "sent"), [(None, None), (2, 2000), (0.0001, 1), (math.inf, 0), (1e300, 0)])
@@ -268,13 +269,42 @@ def test_a_deadline_is_sent_as_whole_milliseconds(deadline, sent):
     ],
 )
 def test_only_who_asks_for_it_waits_for_room(options, patience):
-    assert split(options)[0].patience == patience
+    assert split(None, options)[0].patience == patience
 
 
 @pytest.mark.parametrize("options", [{"block": 1}, {"block": "yes"}, {"timeout": -1}, {"timeout": "3"}])
 def test_other_options_are_checked_too(options):
     with pytest.raises(InvalidInput, match=f"option '{next(iter(options))}' is"):
-        split(options)
+        split(None, options)
+
+
+def test_a_dict_of_inputs_has_room_for_every_name(requests, db, job):
+    named = {name: np.zeros(1) for name in ("deadline", "inputs", "self", "uri", "prioity")} | {"timeout": 3}
+    requests.enqueue("a", named, priority="high", deadline=1.5)
+    entry = parse_entry(*db.xrange(f"{job}:high")[0])
+    assert entry.deadline == b"1500"
+    assert list(entry.decode()[1]) == list(named)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda q: q.enqueue("a", x=1.0, prioity="high"), r"'prioity' is no option; is it 'priority'\? .* in a dict"),
+        (lambda q: q.enqueue("a", x=1.0, Timeout=3), "'Timeout' is no option; is it 'timeout'"),
+        (lambda q: q.enqueue("a", x=1.0, blocks=None), "'blocks' is no option; is it 'block'"),
+        (lambda q: q.enqueue("a", {"x": 1.0}, prioity=1), r"no option 'prioity'; is it 'priority'\? Beside a dict"),
+        (lambda q: q.enqueue("a", {"x": 1.0}, y=np.ones(1)), r"no option 'y'\. .* deadline, priority, block, timeout"),
+        (lambda q: q.enqueue("a", {"x": 1.0}, priority=np.ones(1)), "option 'priority' is .* expected high or normal"),
+    ],
+)
+def test_a_misspelt_option_is_refused_with_the_nearest_one(db, job, requests, call, message):
+    with pytest.raises(InvalidInput, match=message):
+        call(requests)
+    assert not any(db.xlen(stream) for stream in streams_of(job))
+
+
+def test_a_name_that_resembles_an_option_is_an_input_if_it_holds_an_array():
+    assert split(None, {"blocks": np.zeros(1), "times": [1, 2]})[0] == DEFAULTS
 
 
 @pytest.mark.parametrize("timeout", [0, -1, np.float32(0.001)])

@@ -258,9 +258,9 @@ def test_results_of_every_shape_can_be_read(run, redis_server, db, job):
 def test_all_that_our_job_writes_can_be_dequeued(run, redis_server, db, job):
     ranking = [(3, 0.75), (0, 0.125)]
     written = {
-        "topN": encode_ranked(False, [ranking]),
-        "topN(1)": encode_ranked(False, [ranking[:1]]),
-        "topN of two outputs": encode_ranked(False, [ranking, ranking]),
+        "topN": encode_ranked(False, ["y"], [ranking]),
+        "topN(1)": encode_ranked(False, ["y"], [ranking[:1]]),
+        "topN of two outputs": encode_ranked(False, ["y", "z"], [ranking, ranking]),
         "pickTopN": encode_rows(False, ["y"], [np.eye(2)]),
         "error": encode_error(InvalidInput("what was wrong")),
     }

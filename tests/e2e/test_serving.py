@@ -89,7 +89,8 @@ def test_images_are_decoded_resized_and_ranked(models, started, tmp_path):
         encoded = cv2.imencode(".png", image)[1].tobytes()
         path = tmp_path / f"{number}.png"
         path.write_bytes(encoded)
-        ranking = queue.predict({"image": {"path": str(path)}} if number % 2 else {"image": encoded}, timeout=30)
+        result = queue.predict({"image": {"path": str(path)}} if number % 2 else {"image": encoded}, timeout=30)
+        ranking = result.top_n
         assert len(ranking) == 3
         assert ranking[0][1] >= ranking[1][1] >= ranking[2][1]
         right += ranking[0][0] == label
@@ -274,7 +275,7 @@ def test_filters_rank_for_both_kinds_of_client(models, started, cluster_db):
     queue, _ = started(jobName="ranked", modelPath=models / "openvino", postProcessing="topN(2)")
     digit = model_zoo.digits_data()[0][0]
     expected = model_zoo.digits_mlp(digit[np.newaxis])[0]
-    ranking = queue.predict({"x": digit}, timeout=30)
+    ranking = queue.predict({"x": digit}, timeout=30).top_n
     assert [index for index, _ in ranking] == np.argsort(-expected)[:2].tolist()
     cluster_db.xadd("ranked", {"uri": "text", "data": original_arrow.encode_request({"x": digit})})
     key = result_key("ranked", "text")

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from cluster_serving.client.result import read_result
 from cluster_serving.protocol import tensors
 from cluster_serving.protocol.errors import ERRORS, MAX_MESSAGE_BYTES
 from cluster_serving.protocol.inputs import Image, SparseTensor
 from cluster_serving.protocol.original import arrow as original_arrow
 from cluster_serving.protocol.original import image_stream
-from cluster_serving.protocol.results import decode_result
 from tests.support import hostile
 from tests.support.predictor import predictor, save_doubling
 from tests.support.serving_path import answers
@@ -35,7 +35,7 @@ def check(model, *entries):
     good = {b"uri": b"before", b"serde": b"arrow", b"data": tensors.encode({"x": VECTOR})}
     found = answers(model, [good, *entries, good | {b"uri": b"after"}])
     for uri in ("before", "after"):
-        result = decode_result({key.encode(): as_bytes(value) for key, value in found.pop(uri).fields.items()})
+        result = read_result({key.encode(): as_bytes(value) for key, value in found.pop(uri).fields.items()})
         np.testing.assert_array_equal(result, VECTOR * 2)
     codes = []
     for entry in entries:

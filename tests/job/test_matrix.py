@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 from cluster_serving.client.convert import to_input
+from cluster_serving.client.result import read_result
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.job.models import load_model
 from cluster_serving.job.options import JobOptions, ModelOptions
@@ -24,7 +25,6 @@ from cluster_serving.protocol.entry import parse_entry, request_fields
 from cluster_serving.protocol.inputs import Array, Image, Input, SparseTensor
 from cluster_serving.protocol.original import arrow as original_arrow
 from cluster_serving.protocol.original import image_stream
-from cluster_serving.protocol.results import decode_result
 from tests.support.compatibility import CLIENTS, FILTERS, IMAGES, KINDS, Excluded, document, excluded
 from tests.support.early_arrow import reframed
 from tests.support.engines import ENGINES, HEIGHT, WIDTH
@@ -169,7 +169,8 @@ def answered(client: str, fields: dict[str, str | bytes]) -> Any:
     raw = {name.encode(): value.encode() if isinstance(value, str) else value for name, value in fields.items()}
     if client == "ours" or b"code" in raw:
         assert client == "ours" or raw[b"value"] == b"NaN"
-        return decode_result(raw)
+        result = read_result(raw)
+        return result.top_n if b"topN" in raw else result.value
     if client == "image_stream":
         return json.loads(image_stream.result_fields(fields)["value"].replace("][", "],["))
     # As the original's `OutputQueue` does.

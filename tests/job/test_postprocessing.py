@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from cluster_serving.client.original.values import as_original
+from cluster_serving.client.result import read_result
 from cluster_serving.job.postprocessing import make_encoder, pick_top_n, top_n
 from cluster_serving.protocol.errors import InferenceFailed, ModelError
 from cluster_serving.protocol.original import image_stream
-from cluster_serving.protocol.results import decode_result
 
 
 def test_top_n_is_descending_and_keeps_the_order_of_equals():
@@ -36,7 +36,7 @@ def test_clients_of_0_7_and_0_8_read_different_texts():
     for text, expected in (("topN(2)", "[[2,37.4][0,0.1]]"), ("top_n(2)", '{"2":"37.4","0":"0.1"}')):
         fields = make_encoder(text)(False, ["y"], [np.array([0.1, 0, 37.4], "f4")])
         assert image_stream.result_fields(fields) == {"value": expected}
-        assert as_original(decode_result({b"topN": b"", b"value": fields["value"].encode()})).shape == (2, 2)
+        assert as_original(read_result({b"topN": b"", b"value": fields["value"].encode()})).shape == (2, 2)
 
 
 @pytest.mark.parametrize("text", ["topN", "topN()", "topN(0)", "topN(1,2)", "softmax(1)", "topN(-1)"])

@@ -9,7 +9,7 @@ from cluster_serving.job.request import Request
 from cluster_serving.protocol.entry import NATIVE, Entry
 from cluster_serving.protocol.errors import ModelError
 from cluster_serving.protocol.inputs import Image
-from cluster_serving.protocol.results import decode_result
+from cluster_serving.protocol.results import decode_arrays
 from tests.support import model_zoo
 from tests.support.predictor import predictor, save_doubling
 
@@ -96,9 +96,8 @@ def test_openvino_takes_single_images_as_in_2_x(tmp_path, already_batched):
 
 
 def _output(fields):
-    return decode_result(
-        {key.encode(): getattr(value, "encode", lambda value=value: value)() for key, value in fields.items()}
-    )
+    fields = {key.encode(): getattr(value, "encode", lambda value=value: value)() for key, value in fields.items()}
+    return next(iter(decode_arrays(fields).values()))
 
 
 def test_a_record_on_which_an_overlapping_model_fails_is_an_error_of_its_request(tmp_path):

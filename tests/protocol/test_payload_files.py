@@ -189,7 +189,7 @@ def test_asyncio_clients_and_front_ends_use_it_too(db, shared, folder, requests)
 
 
 def test_while_redis_is_away_files_do_not_pile_up(redis_server, shared, folder, db):
-    with InputQueue(port=redis_server.port, name=shared) as queue:
+    with InputQueue(port=redis_server.port, name=shared, reconnect=0) as queue:
         queue.enqueue("a", x=LARGE)
         redis_server.stop()
         try:

@@ -79,7 +79,7 @@ def check_encodings():
 def check_queues(url, job):
     with InputQueue(name=job, url=url) as requests, OutputQueue(name=job, url=url) as results:
         requests.enqueue("a", x=np.arange(3, dtype="i2"), words=["b", "c"])
-        first, second = results.query_and_delete("a", timeout=30)
+        first, second = results.query_and_delete("a", timeout=30).outputs.values()
         assert first.dtype == np.int16
         assert second.tolist() == ["b", "c"]
         assert results.query("a") is None

@@ -40,6 +40,15 @@ class RedisServer:
                     time.sleep(0.02)
         raise AssertionError("redis-server did not start")
 
+    def kill(self):
+        self._process.kill()
+        self._process.wait(10)
+
+    def forget(self):
+        """Delete the data while the server is stopped."""
+        for file in self.folder.rglob("*.aof*"):
+            file.unlink()
+
     def stop(self):
         self._process.terminate()
         self._process.wait(10)

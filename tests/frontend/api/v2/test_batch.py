@@ -76,8 +76,8 @@ def test_a_model_that_does_not_say_its_shape_takes_any_batch():
 
 
 def test_rankings_become_classes():
-    fields = encode_ranked(True, [[(4, 0.1), (1, 0.05)]])
-    answer = decode_outputs({key.encode(): value for key, value in fields.items()})
+    fields = encode_ranked(True, ["y"], [[(4, 0.1), (1, 0.05)]])
+    answer = decode_outputs({b"serde": b"arrow", b"value": fields["value"], b"topN": b""})
     ranked = report(post_processing="topN(2)")
     assert Batch([], False).merge([answer, answer], ranked, {})["y"].tolist() == [["0.1:4", "0.05:1"]] * 2
     assert Batch([], False).merge([answer], ranked, {"y": 1})["y"].tolist() == [["0.1:4"]]

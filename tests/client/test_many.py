@@ -1,0 +1,106 @@
+"""`predict_many` of both clients, on a real Redis with an echoing consumer."""
+
+import asyncio
+import itertools
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from cluster_serving.client import AsyncInputQueue, InputQueue, InvalidInput, ResultTimeout
+from cluster_serving.connectors.options import RedisOptions
+from cluster_serving.connectors.reporting import publish_limits
+from cluster_serving.protocol.keys import native_result_key
+from tests.support.waiting import wait_until
+
+
+def both(redis_server, job):
+    """The two clients, each as a function from arguments of `predict_many` to the list of results."""
+
+    def sync(*arguments, **options):
+        with InputQueue(port=redis_server.port, name=job) as queue:
+            return list(queue.predict_many(*arguments, **options))
+
+    def by_asyncio(*arguments, **options):
+        async def main():
+            async with AsyncInputQueue(port=redis_server.port, name=job) as queue:
+                return [result async for result in queue.predict_many(*arguments, **options)]
+
+        return asyncio.run(main())
+
+    return sync, by_asyncio
+
+
+@pytest.mark.usefixtures("echo")
+def test_results_are_in_order_and_errors_in_their_place(redis_server, db, job):
+    items = [{"x": np.array([n])} if n % 10 else {"x": {n}} for n in range(300)]
+    for predict_many in both(redis_server, job):
+        found = predict_many(iter(items), in_flight=32)
+        assert [n for n, result in enumerate(found) if result.error] == list(range(0, 300, 10))
+        assert "input 'x' is of type set" in str(found[0].error)
+        assert [result.item() for result in found if not result.error] == [n for n in range(300) if n % 10]
+        assert not list(db.scan_iter(native_result_key(job, "*")))
+        assert predict_many([]) == []
+
+
+@pytest.mark.usefixtures("echo")
+def test_an_error_ends_the_iteration_if_asked_to(redis_server, job):
+    for predict_many in both(redis_server, job):
+        with pytest.raises(InvalidInput, match="input 'x' is of type set"):
+            predict_many([{"x": 1.0}, {"x": {1}}, {"x": 2.0}], raise_errors=True)
+
+
+@pytest.mark.usefixtures("echo")
+def test_items_are_taken_as_results_are(redis_server, job):
+    taken = itertools.count()
+    items = (np.array([next(taken)]) for _ in itertools.count())
+    with InputQueue(port=redis_server.port, name=job) as queue:
+        found = queue.predict_many(items, in_flight=5, priority="high")
+        for number in range(50):
+            assert next(found).item() == number
+        found.close()
+    assert next(taken) == 54
+
+    async def endless():
+        for number in itertools.count():
+            yield np.array([number])
+
+    async def main():
+        async with AsyncInputQueue(port=redis_server.port, name=job) as queue:
+            found = queue.predict_many(endless(), in_flight=5)
+            assert [(await found.__anext__()).item() for _ in range(50)] == list(range(50))
+            await found.aclose()
+
+    asyncio.run(main())
+
+
+def test_a_closed_iterator_withdraws_its_requests(redis_server, db, job):
+    with InputQueue(port=redis_server.port, name=job) as queue:
+        found = queue.predict_many(iter([np.zeros(1)] * 5), in_flight=5, timeout=0.5)
+        assert isinstance(next(found).error, ResultTimeout)
+        found.close()
+    wait_until(lambda: db.xlen(job) == 0)
+
+
+@pytest.mark.usefixtures("echo")
+def test_a_full_queue_is_waited_for(redis_server, db, job):
+    publish_limits(db, RedisOptions("", job, max_queue_length=3))
+    for predict_many in both(redis_server, job):
+        assert [result.item() for result in predict_many(range(100), in_flight=20)] == list(range(100))
+
+
+@pytest.mark.parametrize("options", [{"in_flight": 0}, {"in_flight": 1.5}, {"timeout": "3"}, {"priority": "urgent"}])
+def test_options_are_checked_at_once(redis_server, job, options):
+    with InputQueue(port=redis_server.port, name=job) as queue, pytest.raises(InvalidInput, match=next(iter(options))):
+        queue.predict_many([], **options)
+
+
+@pytest.mark.usefixtures("echo")
+def test_a_program_may_end_with_an_iterator_in_use(redis_server, job):
+    program = (
+        "from cluster_serving.client import InputQueue\n"
+        f"found = InputQueue(port={redis_server.port}, name={job!r}).predict_many(range(100))\n"
+        "print(next(found).item())"
+    )
+    assert subprocess.check_output([sys.executable, "-c", program], text=True, timeout=60) == "0\n"

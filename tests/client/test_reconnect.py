@@ -1,0 +1,143 @@
+"""Lost connections: a real Redis is killed and started again while clients work."""
+
+import asyncio
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import redis
+
+from cluster_serving.client import AsyncInputQueue, AsyncOutputQueue, InputQueue, OutputQueue, RedisUnavailable
+from cluster_serving.protocol.keys import streams_of
+from tests.support.echo import Echo
+from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_until
+
+
+@pytest.fixture
+def server(tmp_path):
+    server = RedisServer(tmp_path)
+    yield server
+    server.stop()
+
+
+def test_killing_redis_costs_nobody_a_request(server):
+    """Four kinds of clients work while Redis is killed three times."""
+    stopped = threading.Event()
+    done = dict.fromkeys(["predict", "query", "predict_many", "asyncio"], 0)
+
+    def until_stopped(kind, ask):
+        number = 0
+        while not stopped.is_set():
+            assert ask(number).item() == number
+            number += 1
+            done[kind] = number
+
+    def predict():
+        with InputQueue(port=server.port, name="j") as requests:
+            until_stopped("predict", lambda number: requests.predict(np.array([number]), timeout=60))
+
+    def query():
+        with InputQueue(port=server.port, name="j") as requests, OutputQueue(port=server.port, name="j") as results:
+            until_stopped(
+                "query", lambda number: results.query_and_delete(requests.enqueue(f"r{number}", number), timeout=60)
+            )
+
+    def predict_many():
+        def numbers():
+            while not stopped.is_set():
+                yield np.array([len(found)])
+
+        found = []
+        with InputQueue(port=server.port, name="j") as requests:
+            for result in requests.predict_many(numbers(), in_flight=1):
+                assert result.item() == len(found)
+                found.append(result)
+                done["predict_many"] += 1
+
+    async def by_asyncio():
+        async with (
+            AsyncInputQueue(port=server.port, name="j") as requests,
+            AsyncOutputQueue(port=server.port, name="j") as results,
+        ):
+            while not stopped.is_set():
+                number = done["asyncio"]
+                calls = [requests.predict(np.array([number + n]), timeout=60) for n in range(8)]
+                assert [answer.item() for answer in await asyncio.gather(*calls)] == list(range(number, number + 8))
+                await requests.enqueue("queued", {"x": number})
+                assert (await results.query_and_delete("queued", timeout=60)).item() == number
+                done["asyncio"] += 8
+
+    with Echo(server.url, "j"), ThreadPoolExecutor(4) as pool:
+        try:
+            clients = [
+                pool.submit(client) for client in (predict, query, predict_many, lambda: asyncio.run(by_asyncio()))
+            ]
+            for _ in range(3):
+                goal = {kind: count + 20 for kind, count in done.items()}
+                wait_until(
+                    lambda goal=goal: any(client.done() for client in clients) or all(done[k] > goal[k] for k in goal)
+                )
+                server.kill()
+                server.start()
+        finally:
+            stopped.set()
+        for client in clients:
+            client.result()
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_request_that_redis_has_lost_is_sent_again(server, asynchronous):
+    def predict():
+        with InputQueue(port=server.port, name="j") as requests:
+            return requests.predict(np.array([7]), timeout=60)
+
+    async def predict_async():
+        async with AsyncInputQueue(port=server.port, name="j") as requests:
+            return await requests.predict(np.array([7]), timeout=60)
+
+    with redis.Redis(port=server.port) as db, ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(lambda: asyncio.run(predict_async()) if asynchronous else predict())
+        wait_until(lambda: db.xlen("j") == 1)
+        server.kill()
+        server.forget()
+        server.start()
+        with Echo(server.url, "j"):
+            assert waiting.result(60).item() == 7
+        assert not any(db.xlen(stream) for stream in streams_of("j"))
+
+
+def test_the_timeout_bounds_the_attempts(server):
+    with (
+        InputQueue(port=server.port, name="j") as requests,
+        OutputQueue(port=server.port, name="j") as results,
+        InputQueue(port=server.port, name="j", reconnect=0) as impatient,
+    ):
+        for queue in (requests, impatient):
+            queue.enqueue("a", x=1.0)
+        assert results.query("a") is None
+        server.stop()
+        for call in (
+            lambda: requests.predict({"x": 1.0}, timeout=1),
+            lambda: requests.enqueue("b", {"x": 1.0}, timeout=1),
+            lambda: results.query("a", timeout=1),
+        ):
+            started = time.monotonic()
+            with pytest.raises(RedisUnavailable):
+                call()
+            assert time.monotonic() - started >= 0.9
+        with pytest.raises(RedisUnavailable):
+            impatient.predict({"x": 1.0}, timeout=3600)
+
+
+def test_a_result_is_read_once_redis_is_back(server):
+    with OutputQueue(port=server.port, name="j") as results, ThreadPoolExecutor(2) as pool:
+        assert results.dequeue() == {}
+        server.kill()
+        query, dequeue = pool.submit(results.query, "a"), pool.submit(results.dequeue)
+        time.sleep(0.5)
+        assert not query.done()
+        server.start()
+        assert (query.result(30), dequeue.result(30)) == (None, {})
