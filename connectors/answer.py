@@ -8,7 +8,15 @@ import redis
 from cluster_serving.protocol.dead_letters import DeadLetter
 from cluster_serving.protocol.entry import RESULT, Entry
 from cluster_serving.protocol.errors import ServingError
-from cluster_serving.protocol.keys import GROUP, answered_key, dead_letters_key, result_key, stream_of, to_bytes
+from cluster_serving.protocol.keys import (
+    GROUP,
+    answered_key,
+    dead_letters_key,
+    native_result_key,
+    result_key,
+    stream_of,
+    to_bytes,
+)
 from cluster_serving.protocol.original import image_stream
 from cluster_serving.protocol.payload_files import remove
 from cluster_serving.protocol.results import encode_error, result_key_of
@@ -65,17 +73,21 @@ def write_answers(client: redis.Redis, job: str, ttl_s: int, answers: Sequence[A
     Raises:
         redis.RedisError: If not all answers were written; write them again.
     """
+    # Once for all answers, which are many thousands per second.
+    channels, natives = result_key(job, "").encode(), native_result_key(job, "").encode()
     keys: list[str | bytes] = [dead_letters_key(job), answered_key(job)]
     arguments: list[Argument] = [GROUP, ttl_s, MAX_DEAD_LETTERS]
     for entry, _, fields, letter in answers:
         if image_stream.sent(job, entry):
             fields = image_stream.result_fields(fields)
-        uri, channel = to_bytes(entry.uri), to_bytes(entry.reply_to or result_key(job, entry.uri))
+        uri = to_bytes(entry.uri)
+        key = natives + uri if entry.native else result_key_of(job, entry)
+        channel = to_bytes(entry.reply_to) or channels + uri
         announcement = "line"
         if entry.reply_with == RESULT:
             announcement = "result" if sum(map(len, fields.values())) <= MAX_PUBLISHED_BYTES else "uri"
         parts, letter_parts = flat(fields), flat(letter.fields()) if letter else []
-        keys += [stream_of(job, entry.priority), result_key_of(job, entry)]
+        keys += [stream_of(job, entry.priority), key]
         arguments += [entry.id, channel, uri, announcement, len(parts), len(letter_parts), *parts, *letter_parts]
     written = int(call(client, Call(ANSWER, keys, arguments)))
     for entry, *_ in answers:
