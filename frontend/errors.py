@@ -43,6 +43,12 @@ class MethodNotAllowed(ServingError):
     code, http_status, grpc_status = "METHOD_NOT_ALLOWED", 405, "UNIMPLEMENTED"
 
 
+class NotSupported(ServingError):
+    """The call belongs to a protocol of this front end, but not to the parts that are served."""
+
+    code, http_status, grpc_status = "NOT_SUPPORTED", 501, "UNIMPLEMENTED"
+
+
 class MalformedHttp(ServingError):
     """The bytes on a connection are not HTTP."""
 

@@ -65,6 +65,16 @@ def sync():
     refused(lambda: client.infer(job, inputs, model_version="9"), "NOT_FOUND", "version '9'")
     refused(lambda: client.infer(job, inputs[:1]), "INVALID_ARGUMENT", "has the inputs 'x'; the model expects")
     refused(lambda: client.infer(job, inputs, timeout=1), "DEADLINE_EXCEEDED", "no result")
+    assert not client.is_model_ready("another") and not client.is_model_ready(job, "9")
+    for call in (
+        lambda: client.load_model(job),
+        lambda: client.unload_model(job),
+        client.get_log_settings,
+        client.get_trace_settings,
+        client.get_system_shared_memory_status,
+        client.unregister_cuda_shared_memory,
+    ):
+        refused(call, "UNIMPLEMENTED", "is not supported here")
     refused(lambda: client.get_model_metadata("another"), "NOT_FOUND", "no model")
     stats = client.get_inference_statistics(job, as_json=True)["model_stats"][0]
     assert stats["name"] == job and {"queue", "compute_infer"} <= stats["inference_stats"].keys(), stats

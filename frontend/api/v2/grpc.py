@@ -13,7 +13,8 @@ from cluster_serving.frontend import proto
 from cluster_serving.frontend.api.original import predictions
 from cluster_serving.frontend.api.v2 import messages as v2_messages
 from cluster_serving.frontend.api.v2 import metadata as v2_metadata
-from cluster_serving.frontend.api.v2.service import InferRequest, InferResponse, V2Service, text_bytes
+from cluster_serving.frontend.api.v2.service import InferRequest, InferResponse, V2Service, text_bytes, unsupported
+from cluster_serving.frontend.errors import ModelNotFound
 from cluster_serving.frontend.proto import inference
 from cluster_serving.frontend.server.grpc import Call, Method, Service
 from cluster_serving.frontend.server.metrics import Metrics
@@ -21,6 +22,11 @@ from cluster_serving.frontend.server.offload import LARGE, Offload
 from cluster_serving.protocol.errors import ServingError
 
 NAME = "inference.GRPCInferenceService"
+
+_UNSUPPORTED = (
+    *("RepositoryModelLoad", "RepositoryModelUnload", "TraceSetting", "LogSettings"),
+    *(f"{kind}SharedMemory{call}" for kind in ("System", "Cuda") for call in ("Status", "Register", "Unregister")),
+)
 
 _MOST_AHEAD = 64
 """Most requests of one stream that are in flight at a time."""
@@ -42,6 +48,7 @@ def service(v2: V2Service, offload: Offload, metrics: Metrics) -> Service:
             "RepositoryIndex": Method(api.repository_index, inference.RepositoryIndexRequest),
             "ModelInfer": Method(api.model_infer, limited=True),
             "ModelStreamInfer": Method(api.model_stream_infer, limited=True, streams=True),
+            **{name: Method(partial(_refuse, name)) for name in _UNSUPPORTED},
         },
     )
 
@@ -61,7 +68,10 @@ class _Methods:
         return inference.ServerReadyResponse(ready=await self._service.ready())
 
     async def model_ready(self, message: Any, call: Call) -> Any:
-        ready = await self._service.model_ready(message.name, message.version)
+        try:
+            ready = await self._service.model_ready(message.name, message.version)
+        except ModelNotFound:
+            ready = False
         return inference.ModelReadyResponse(ready=ready)
 
     async def server_metadata(self, message: Any, call: Call) -> Any:
@@ -151,6 +161,10 @@ class _Methods:
             return inference.ModelStreamInferResponse(error_message=str(error), infer_response=failed)
         finally:
             self._metrics.answered("grpc", call.model, status, time.perf_counter() - began)
+
+
+async def _refuse(name: str, message: bytes, call: Call) -> Any:
+    raise unsupported(name)
 
 
 def _opened(text: bytes) -> tuple[Any, int]:

@@ -9,12 +9,23 @@ from starlette.routing import Route
 from cluster_serving.frontend.api.original import instances
 from cluster_serving.frontend.api.v2 import body as v2_body
 from cluster_serving.frontend.api.v2 import metadata as v2_metadata
-from cluster_serving.frontend.api.v2.service import V2Service, text_bytes
+from cluster_serving.frontend.api.v2.service import V2Service, text_bytes, unsupported
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.server.disconnect import unless_disconnected
 from cluster_serving.frontend.server.middleware import note
 from cluster_serving.frontend.server.offload import LARGE
 from cluster_serving.frontend.server.responses import Json, read_body
+
+UNSUPPORTED = (
+    "/v2/repository/models/{name}/load",
+    "/v2/repository/models/{name}/unload",
+    "/v2/trace/setting",
+    "/v2/models/{name}/trace/setting",
+    "/v2/logging",
+    "/v2/systemsharedmemory/{path:path}",
+    "/v2/cudasharedmemory/{path:path}",
+)
+"""Paths of Triton's clients that are answered with `NotSupported`."""
 
 
 def routes(front: FrontEnd, v2: V2Service) -> list[Route]:
@@ -35,7 +46,7 @@ def routes(front: FrontEnd, v2: V2Service) -> list[Route]:
             Route(f"{path}/stats", api.statistics, methods=["GET"]),
             Route(f"{path}/infer", api.infer, methods=["POST"]),
         ]
-    return made
+    return [*made, *(Route(path, api.unsupported, methods=["GET", "POST"]) for path in UNSUPPORTED)]
 
 
 class _V2Routes:
@@ -65,6 +76,9 @@ class _V2Routes:
 
     async def statistics(self, request: Request) -> Response:
         return Json(await self._service.statistics(*_model(request)))
+
+    async def unsupported(self, request: Request) -> Response:
+        raise unsupported(request.url.path)
 
     async def infer(self, request: Request) -> Response:
         options, offload = self._front.options, self._front.offload

@@ -13,7 +13,7 @@ from cluster_serving.frontend.api.original import predictions
 from cluster_serving.frontend.api.v2 import batch as v2_batch
 from cluster_serving.frontend.api.v2 import metadata as v2_metadata
 from cluster_serving.frontend.context import FrontEnd
-from cluster_serving.frontend.errors import ModelNotFound, ModelNotReady
+from cluster_serving.frontend.errors import ModelNotFound, ModelNotReady, NotSupported
 from cluster_serving.frontend.models.registry import ServedModel
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.inputs import Array
@@ -78,6 +78,14 @@ def refuse_shared_memory(name: str, parameters: Container[str]) -> None:
     """Refuse a tensor whose parameters name a region of shared memory."""
     if "shared_memory_region" in parameters:
         raise InvalidInput(f"tensor {name!r} lies in shared memory, which is not supported")
+
+
+def unsupported(call: str) -> NotSupported:
+    """Return the error for a call of Triton's clients that is not served: its path, or its gRPC method."""
+    return NotSupported(
+        f"{call[:200]} is not supported here: models are jobs, loaded by cluster-serving-start and unloaded by "
+        "cluster-serving-stop, and there are no shared memory and no settings of traces and logs"
+    )
 
 
 def text_bytes(arrays: Iterable[Array]) -> int:

@@ -14,8 +14,9 @@ from cluster_serving.frontend import app
 from cluster_serving.frontend.api import docs, page
 from cluster_serving.frontend.api.v2.body import HEADER_LENGTH
 from cluster_serving.frontend.api.v2.datatypes import BYTES, DTYPES
+from cluster_serving.frontend.api.v2.http import UNSUPPORTED
 from cluster_serving.frontend.api.v2.service import V2Service
-from cluster_serving.frontend.errors import ERRORS, MethodNotAllowed
+from cluster_serving.frontend.errors import ERRORS, MethodNotAllowed, NotSupported
 from cluster_serving.frontend.options import ResponseFormat
 from cluster_serving.protocol.keys import PRIORITIES
 from cluster_serving.protocol.results import encode_result
@@ -37,7 +38,7 @@ def zeros(db, job):
 # Requests with random names would never reach the model.
 CONFIG = """
 [[operations]]
-include-path-regex = "/(infer|predict)$"
+include-path-regex = "[/:](infer|predict)$"
 parameters = {{ "path.name" = "{job}", "path.version" = "1" }}
 """
 
@@ -49,12 +50,14 @@ def test_nothing_is_answered_that_is_not_documented(serve, report, job, tmp_path
     url = serve().url
     command = [sys.executable, "-m", "schemathesis.cli", "run", f"{url}/openapi.json", "--checks", TRUTHS]
     command += ["--max-examples", "5", "--phases", "examples,coverage,fuzzing", "--mode", "all", "--no-color"]
+    # Another path does the same without a version.
+    command += ["--exclude-path-regex", "^/v1/.*/versions/"]
     # A random timeout of a millisecond would be answered with 504, as documented.
     command += ["--header", "X-Timeout-Ms: 20000"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     counts = httpx.get(f"{url}/metrics", headers={"accept": "text/plain"}).text
-    for protocol, status in (("original", 200), ("v2", 200), ("v2", 400)):
+    for protocol, status in (("original", 200), ("kserve_v1", 200), ("v2", 200), ("v2", 400)):
         assert f'model="{job}",protocol="{protocol}",status="{status}"' in counts
 
 
@@ -64,9 +67,9 @@ def test_every_path_is_documented(serve):
     served = {(route.path, method.lower()) for route in routes for method in route.methods - {"HEAD"}}
     paths = docs.document(keys=False)["paths"]
     described = {(path, method) for path, methods in paths.items() for method in methods}
-    # Scripts and styles of the page are no API.
-    parts_of_the_page = {(path, "get") for path in page.PATHS - {"/ui"}}
-    assert served - parts_of_the_page == described
+    # Scripts and styles of the page are no API, nor is what is answered with "not supported".
+    others = {(path, method) for path in {*page.PATHS, *UNSUPPORTED} - {"/ui"} for method in ("get", "post")}
+    assert served - others == described
 
 
 @pytest.mark.parametrize("kind", ["parameters", "responses", "schemas"])
@@ -81,8 +84,11 @@ def test_the_errors_of_the_document_are_those_of_the_table():
     assert document["components"]["schemas"]["Error"]["properties"]["code"]["enum"] == sorted(ERRORS)
     operations = [operation for methods in document["paths"].values() for operation in methods.values()]
     documented = {int(status) for operation in operations for status in operation["responses"]}
-    # A method that a path does not have is in no document.
-    statuses = {error.http_status for error in ERRORS.values()} - {MethodNotAllowed.http_status}
+    # A method that a path does not have is in no document, nor is what is not supported.
+    statuses = {error.http_status for error in ERRORS.values()} - {
+        MethodNotAllowed.http_status,
+        NotSupported.http_status,
+    }
     assert {status for status in documented if status >= 400} == statuses
 
 

@@ -120,9 +120,11 @@ def test_other_errors_have_the_status_of_the_table(channel, infer, job):
     with pytest.raises(grpc.RpcError, match="no model 'another'") as raised:
         call("ModelMetadata", inference.ModelMetadataRequest(name="another"), inference.ModelMetadataResponse)
     assert raised.value.code() == grpc.StatusCode.NOT_FOUND
-    with pytest.raises(grpc.RpcError) as raised:
-        call("SystemSharedMemoryStatus", inference.ServerLiveRequest(), inference.ServerLiveResponse)
-    assert raised.value.code() == grpc.StatusCode.UNIMPLEMENTED
+    assert not call("ModelReady", inference.ModelReadyRequest(name="another"), inference.ModelReadyResponse).ready
+    for method in ("SystemSharedMemoryStatus", "RepositoryModelLoad"):
+        with pytest.raises(grpc.RpcError, match=f"{method} is not supported here") as raised:
+            call(method, inference.ServerLiveRequest(), inference.ServerLiveResponse)
+        assert raised.value.code() == grpc.StatusCode.UNIMPLEMENTED
     slow = typed("FP32", "fp32_contents", [1, 2], [1, 2])
     slow.parameters["sequence_id"].int64_param = 5
     with pytest.raises(grpc.RpcError, match="sequence_id"):

@@ -101,6 +101,20 @@ def test_metadata_is_the_models_own(client, job, report):
     assert rows == [{"name": job, "version": "1", "state": "READY", "reason": ""}]
 
 
+def test_what_is_not_supported_is_said(client, job):
+    for call in (
+        lambda: client.load_model(job),
+        lambda: client.unload_model(job),
+        client.get_trace_settings,
+        lambda: client.update_log_settings({"log_verbose_level": 1}),
+        client.get_system_shared_memory_status,
+        client.unregister_cuda_shared_memory,
+    ):
+        with pytest.raises(InferenceServerException, match="is not supported here: models are jobs") as raised:
+            call()
+        assert raised.value.status() == "501"
+
+
 def test_filtered_outputs_are_described_as_they_are(serve, report, job):
     front = serve()
     for text, expected in {
