@@ -21,6 +21,7 @@ from cluster_serving.frontend.api.v2 import http as v2_http
 from cluster_serving.frontend.api.v2.service import V2Service
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.errors import MethodNotAllowed, PathNotFound
+from cluster_serving.frontend.server.access_log import AccessLog
 from cluster_serving.frontend.server.grpc import GrpcServer
 from cluster_serving.frontend.server.http import HttpServer
 from cluster_serving.frontend.server.middleware import AccessMiddleware
@@ -40,7 +41,8 @@ def make(front: FrontEnd, ready: Callable[[list[str]], None]) -> HttpServer:
     v2 = V2Service(front)
     services = [v2_grpc.service(v2, front.offload, front.metrics), original_grpc.service(front)]
     services += standard.services(v2, services)
-    grpc = GrpcServer(options, services, front.admission, front.metrics) if options.grpc_enabled else None
+    log = AccessLog(options.access_log)
+    grpc = GrpcServer(options, services, front.admission, front.metrics, log) if options.grpc_enabled else None
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -59,7 +61,7 @@ def make(front: FrontEnd, ready: Callable[[list[str]], None]) -> HttpServer:
             Exception: _unexpected_error,
         },
     )
-    app = FormatPrefix(AccessMiddleware(app, front.admission, front.metrics, _OPEN_PATHS, options.access_log))
+    app = FormatPrefix(AccessMiddleware(app, front.admission, front.metrics, _OPEN_PATHS, log))
     if options.cors_origins:
         # Outermost: a browser sends no key with the question whether a page may send requests.
         app = CORSMiddleware(
@@ -69,7 +71,7 @@ def make(front: FrontEnd, ready: Callable[[list[str]], None]) -> HttpServer:
             allow_headers=["*"],
             expose_headers=["X-Request-Id", "Retry-After"],
         )
-    return HttpServer(app, options, ready, grpc)
+    return HttpServer(app, options, ready, front.health.begin_stop, grpc)
 
 
 def routes(front: FrontEnd, v2: V2Service) -> list[Route]:

@@ -1,5 +1,6 @@
 """Context that all APIs of a front end share: options, models, the way to their jobs, admission and metrics."""
 
+import logging
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -14,7 +15,12 @@ from cluster_serving.frontend.server import tls
 from cluster_serving.frontend.server.admission import Admission, ConcurrencyLimit
 from cluster_serving.frontend.server.metrics import Metrics
 from cluster_serving.frontend.server.offload import Offload
+from cluster_serving.protocol.compat import timeout as time_limit
 from cluster_serving.protocol.errors import InvalidInput, from_wire
+
+log = logging.getLogger(__name__)
+
+_CLOSE_TIMEOUT = 2.0
 
 
 class FrontEnd:
@@ -56,11 +62,13 @@ class FrontEnd:
 
     async def close(self) -> None:
         """Close the connections."""
-        for close in self.on_close:
-            await close()
-        await self.health.close()
-        await self.dispatch.close()
-        await self.offload.close()
+        for close in (*self.on_close, self.health.close, self.dispatch.close, self.offload.close):
+            # None of them may keep the process from its end.
+            try:
+                async with time_limit(_CLOSE_TIMEOUT):
+                    await close()
+            except Exception:
+                log.exception("the front end ends nevertheless")
 
     def check(self, model: ServedModel) -> None:
         """Refuse requests for a model that no slot can load.

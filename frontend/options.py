@@ -94,7 +94,10 @@ class HttpOptions(Settings):
     header_timeout: float = _option(10.0, "Seconds within which the headers of a request must arrive.", gt=0)
     body_timeout: float = _option(60.0, "Seconds within which the body of a request must arrive.", gt=0)
     keep_alive_timeout: int = _option(75, "Seconds that an idle connection is kept.", ge=0)
-    shutdown_timeout: int = _option(20, "Seconds to answer the accepted requests after a signal to stop.", ge=1)
+    drain_seconds: float = _option(
+        1.0, "Seconds after a signal to stop in which requests are still accepted, though it is not ready.", ge=0
+    )
+    shutdown_timeout: int = _option(20, "Seconds to answer the accepted requests after these.", ge=1)
 
     api_keys_file: str = _option("", "File of hashed API keys, from `cluster-serving-http hash-key`; empty: no keys.")
     model_secure_enabled: bool | None = _option(

@@ -1,7 +1,6 @@
 """Health of the jobs: shown by their answers to clients, or to a canary request while no client asks."""
 
 import asyncio
-import contextlib
 import time
 from dataclasses import dataclass
 
@@ -53,6 +52,7 @@ class Health:
         self._interval = interval
         self._timeout = timeout
         self._states: dict[str, State] = {}
+        self._stopping = False
 
     def note_answer(self, job: str) -> None:
         """Note that a job has answered a request."""
@@ -68,6 +68,8 @@ class Health:
 
     async def problems(self) -> list[str]:
         """Return the reasons why this front end cannot answer requests; empty if it can."""
+        if self._stopping:
+            return ["the front end is stopping"]
         try:
             models = await self._registry.required()
         except ServingError as error:
@@ -89,13 +91,16 @@ class Health:
             state.watcher = asyncio.create_task(self._watch(model.job, state))
         return f"model {model.name}: {state.problem}" if state.problem else ""
 
+    def begin_stop(self) -> None:
+        """Be not ready any more."""
+        self._stopping = True
+
     async def close(self) -> None:
         """Stop watching."""
-        for state in self._states.values():
-            if state.watcher is not None:
-                state.watcher.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await state.watcher
+        watchers = [state.watcher for state in self._states.values() if state.watcher is not None]
+        for watcher in watchers:
+            watcher.cancel()
+        await asyncio.gather(*watchers, return_exceptions=True)
 
     async def _watch(self, job: str, state: State) -> None:
         while time.monotonic() - state.asked_at < _FORGET:

@@ -14,6 +14,7 @@ from cluster_serving.frontend.errors import StartError
 from cluster_serving.frontend.options import HttpOptions
 from cluster_serving.frontend.proto import parse
 from cluster_serving.frontend.server import tls
+from cluster_serving.frontend.server.access_log import AccessLog
 from cluster_serving.frontend.server.admission import Admission
 from cluster_serving.frontend.server.metrics import Metrics
 from cluster_serving.protocol.errors import ServingError
@@ -21,6 +22,7 @@ from cluster_serving.protocol.errors import ServingError
 log = logging.getLogger(__name__)
 
 _MAX_STATUS_BYTES = 2000
+_CANCEL_TIMEOUT = 2.0
 
 _IDENTITY = 1
 """The set of compression algorithms that holds no compression alone."""
@@ -79,13 +81,19 @@ class GrpcServer:
     """
 
     def __init__(
-        self, options: HttpOptions, services: Sequence[Service], admission: Admission, metrics: Metrics
+        self,
+        options: HttpOptions,
+        services: Sequence[Service],
+        admission: Admission,
+        metrics: Metrics,
+        access_log: AccessLog,
     ) -> None:
         self.url = ""
         self._options = options
         self._services = services
         self._admission = admission
         self._metrics = metrics
+        self._access_log = access_log
         self._credentials: Any = None
         if options.https_enabled:
             self._credentials = grpc.ssl_server_credentials([tls.server_pem(options)])
@@ -131,42 +139,44 @@ class GrpcServer:
     async def stopped(self) -> None:
         """Wait for the end of all calls after `begin_stop`."""
         if self._stop is not None:
-            await self._stop
+            # gRPC waits without a limit for calls that it has cancelled.
+            await asyncio.wait({self._stop}, timeout=self._options.shutdown_timeout + _CANCEL_TIMEOUT)
 
     def _handler(self, service: Service) -> Any:
         handlers = {
-            name: (self._stream if method.streams else self._unary)(name, method)
+            name: (self._stream if method.streams else self._unary)(f"/{service.name}/{name}", method)
             for name, method in service.methods.items()
         }
         return grpc.method_handlers_generic_handler(service.name, handlers)
 
     # gRPC itself does not parse the messages: parsing costs time and memory, and comes after admission.
 
-    def _unary(self, name: str, method: Method) -> Any:
+    def _unary(self, path: str, method: Method) -> Any:
         async def answer(text: bytes, context: Any) -> Any:
-            async with self._around(name, method, context) as call:
+            async with self._around(path, method, context) as call:
                 return await method.answer(parse(method.message, text) if method.message else text, call)
 
         return grpc.unary_unary_rpc_method_handler(answer, None, _serialized)
 
-    def _stream(self, name: str, method: Method) -> Any:
+    def _stream(self, path: str, method: Method) -> Any:
         async def answer(messages: AsyncIterator[bytes], context: Any) -> AsyncIterator[Any]:
-            async with self._around(name, method, context) as call:
+            async with self._around(path, method, context) as call:
                 async for reply in method.answer(messages, call):
                     yield reply
 
         return grpc.stream_stream_rpc_method_handler(answer, None, _serialized)
 
     @asynccontextmanager
-    async def _around(self, name: str, method: Method, context: Any) -> AsyncIterator[Call]:
+    async def _around(self, path: str, method: Method, context: Any) -> AsyncIterator[Call]:
         """Admit a call, end it with the status of its error, and count it."""
         began = time.perf_counter()
         call = Call(context.time_remaining(), self._stopping)
         status = 499
+        client = ""
         try:
             # Metadata is read only where a key counts.
             key = _key(context) if self._admission.has_keys else ""
-            await self._admission.admit(key, method.limited, method.needs_key)
+            client = await self._admission.admit(key, method.limited, method.needs_key)
             yield call
             status = 200
         except ServingError as error:
@@ -174,17 +184,25 @@ class GrpcServer:
             await _abort(context, error)
         except Exception as error:
             status = ServingError.http_status
-            log.exception("gRPC method %s", name)
+            log.exception("gRPC method %s", path)
             await _abort(context, ServingError(f"unexpected {type(error).__name__}"))
         finally:
-            self._metrics.answered("grpc", call.model, status, time.perf_counter() - began)
+            seconds = time.perf_counter() - began
+            self._metrics.answered("grpc", call.model, status, seconds)
+            if self._access_log.enabled:
+                request_id = self._access_log.request_id(_metadata(context).get("x-request-id", "").encode())
+                self._access_log.write("GRPC", path, status, seconds, request_id, client)
 
 
 def _key(context: Any) -> str:
-    metadata = dict(context.invocation_metadata() or ())
+    metadata = _metadata(context)
     bearer = metadata.get("authorization", "")
     key: str = bearer[7:].strip() if bearer[:7].lower() == "bearer " else metadata.get("x-api-key", "")
     return key
+
+
+def _metadata(context: Any) -> dict[str, Any]:
+    return dict(context.invocation_metadata() or ())
 
 
 def _serialized(message: Any) -> bytes:

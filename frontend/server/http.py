@@ -4,6 +4,7 @@ import asyncio
 import gc
 import socket
 import sys
+import time
 from collections.abc import Callable
 
 import uvicorn
@@ -14,26 +15,33 @@ from cluster_serving.frontend.errors import StartError
 from cluster_serving.frontend.options import HttpOptions
 from cluster_serving.frontend.server import tls
 from cluster_serving.frontend.server.grpc import GrpcServer
-from cluster_serving.frontend.server.protocol import limited
+from cluster_serving.frontend.server.protocol import drain, limited
 
 
 class HttpServer(Server):
     """Serves an application on all ports of the options; answers all accepted requests before it stops.
 
-    The server calls `ready` with its URLs when it listens, and starts and stops the gRPC server, if there is one.
+    The server calls `ready` with its URLs when it listens, and `stopping` when it begins to stop. It starts and stops
+    the gRPC server, if there is one.
 
     Attributes:
         urls: URLs of all ports; empty until the server listens.
     """
 
     def __init__(
-        self, app: ASGIApp, options: HttpOptions, ready: Callable[[list[str]], None], grpc: GrpcServer | None
+        self,
+        app: ASGIApp,
+        options: HttpOptions,
+        ready: Callable[[list[str]], None],
+        stopping: Callable[[], None],
+        grpc: GrpcServer | None,
     ) -> None:
+        self._connections = limited(options)
         super().__init__(
             uvicorn.Config(
                 app,
                 loop="uvloop",
-                http=limited(options),
+                http=self._connections,
                 ws="none",
                 lifespan="on",
                 log_config=None,
@@ -46,6 +54,7 @@ class HttpServer(Server):
         self.urls: list[str] = []
         self._options = options
         self._ready = ready
+        self._stopping = stopping
         self._grpc = grpc
         self._tls = tls.server_context(options) if options.https_enabled else None
 
@@ -70,7 +79,15 @@ class HttpServer(Server):
         self._ready(self.urls)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept no more requests and answer those in progress, over HTTP and gRPC at the same time."""
+        """Drain for `drainSeconds`; then accept no more requests, and answer those in progress.
+
+        During the drain, requests are answered, and each answer asks its client to close the connection.
+        """
+        self._stopping()
+        drain(self._connections, self.server_state.connections)
+        drained_at = time.monotonic() + self._options.drain_seconds
+        while (left := drained_at - time.monotonic()) > 0 and not self.force_exit:
+            await asyncio.sleep(min(left, 0.1))
         if self._grpc is not None:
             self._grpc.begin_stop()
         # The last step is the end of the lifespan, which waits for gRPC and closes the front end.

@@ -1,9 +1,5 @@
 """ASGI middleware around all HTTP requests: admission, request id, metrics and access log."""
 
-import itertools
-import logging
-import re
-import secrets
 import time
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -11,14 +7,11 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from cluster_serving.frontend.server.access_log import AccessLog
 from cluster_serving.frontend.server.admission import Admission
 from cluster_serving.frontend.server.metrics import Metrics
 from cluster_serving.frontend.server.responses import error_response
 from cluster_serving.protocol.errors import ServingError
-
-log = logging.getLogger("cluster_serving.access")
-
-_REQUEST_ID = re.compile(rb"[A-Za-z0-9_.:@/+=-]{1,128}")
 
 
 @dataclass(slots=True)
@@ -55,16 +48,14 @@ class AccessMiddleware:
     """
 
     def __init__(
-        self, app: ASGIApp, admission: Admission, metrics: Metrics, open_paths: Collection[str], access_log: bool
+        self, app: ASGIApp, admission: Admission, metrics: Metrics, open_paths: Collection[str], log: AccessLog
     ) -> None:
         self._app = app
         self._admission = admission
         self._metrics = metrics
         self._open_paths = frozenset(open_paths)
         self._open_folders = tuple(path for path in open_paths if path.endswith("/") and path != "/")
-        self._access_log = access_log
-        self._start = secrets.token_hex(6).encode()
-        self._numbers = itertools.count(1)
+        self._log = log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
@@ -75,7 +66,7 @@ class AccessMiddleware:
         labels = scope["note"] = Note()
         metrics, path = self._metrics, scope["path"]
         key, request_id = _headers(scope)
-        request_id = request_id or b"%b-%x" % (self._start, next(self._numbers))
+        request_id = self._log.request_id(request_id)
         status = 499
 
         async def reply(message: Message) -> None:
@@ -98,18 +89,17 @@ class AccessMiddleware:
             metrics.open_requests -= 1
             seconds = time.perf_counter() - began
             metrics.answered(labels.protocol, labels.model, status, seconds)
-            if self._access_log:
+            if self._log.enabled:
                 # Escaped as it was sent, so that no line can be forged, and without the query, which may hold anything.
                 sent = scope.get("raw_path", b"").partition(b"?")[0].decode("latin1")[:200]
-                words = (scope["method"], sent, status, f"{1000 * seconds:.1f} ms", request_id.decode())
-                log.info("%s %s %d %s id=%s client=%s", *words, labels.client or "-")
+                self._log.write(scope["method"], sent, status, seconds, request_id, labels.client)
 
 
 def _headers(scope: Scope) -> tuple[str, bytes]:
     """Return the API key and the request id of a request, each empty if there is none."""
     key, request_id = "", b""
     for name, value in scope["headers"]:
-        if name == b"x-request-id" and _REQUEST_ID.fullmatch(value):
+        if name == b"x-request-id":
             request_id = value
         elif name == b"x-api-key":
             key = value.decode("latin1")

@@ -45,9 +45,12 @@ class Offload:
         return await asyncio.to_thread(work) if sharing_gil >= LARGE else work()
 
     async def close(self) -> None:
-        """End the processes."""
+        """End the processes; nobody waits for their work any more."""
         if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
+            processes = list(self._pool._processes.values())
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            for process in processes:
+                process.kill()
 
     async def _in_process(self, work: Callable[[], T]) -> T:
         if self._pool is None:

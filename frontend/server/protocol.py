@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from collections.abc import Iterable
 
 from starlette.responses import Response
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -20,13 +21,9 @@ _HOST_NAME = re.compile(rb"[A-Za-z0-9._~%!$&'()*+,;=:\[\]-]*")
 _REASONS = {400: b"Bad Request", 431: b"Request Header Fields Too Large"}
 
 
-def limited(options: HttpOptions) -> type[asyncio.Protocol]:
-    """Return a protocol class for uvicorn, with the limits of the options."""
-    return type("Limited", (_LimitedProtocol,), {"limits": options})
-
-
 class _LimitedProtocol(HttpToolsProtocol):
     limits: HttpOptions
+    draining = False
     _timer: asyncio.TimerHandle | None = None
     _unused_bytes = 0
     _progressed = False
@@ -76,6 +73,8 @@ class _LimitedProtocol(HttpToolsProtocol):
             self.app = _refused(error)
         super().on_headers_complete()
         self.app = served
+        if self.draining:
+            self.cycle.keep_alive = False
 
     def send_400_response(self, msg: str) -> None:
         self._refuse(_MALFORMED)
@@ -132,3 +131,18 @@ def _refused(error: ServingError) -> Response:
     response = error_response(error)
     response.headers["connection"] = "close"
     return response
+
+
+def limited(options: HttpOptions) -> type[asyncio.Protocol]:
+    """Return a protocol class for a server of uvicorn, with the limits of the options."""
+    return type("Limited", (_LimitedProtocol,), {"limits": options})
+
+
+def drain(protocol: type[asyncio.Protocol], connections: Iterable[object]) -> None:
+    """Let all further answers of a class from `limited` ask their clients to close the connection."""
+    if issubclass(protocol, _LimitedProtocol):
+        protocol.draining = True
+    for connection in connections:
+        if isinstance(connection, _LimitedProtocol) and connection.cycle is not None:
+            # Without effect on an answer whose headers are sent already: the connection is closed after it.
+            connection.cycle.keep_alive = False

@@ -24,7 +24,7 @@ SERVICE = "http"
 _RECORD = "process.json"
 _LOG = "http.log"
 _REDIS = "redis"
-_SHUTDOWN_TIMEOUT = "CLUSTER_SERVING_HTTP_SHUTDOWN_TIMEOUT"
+_STOPPING = {"CLUSTER_SERVING_HTTP_DRAIN_SECONDS": "1", "CLUSTER_SERVING_HTTP_SHUTDOWN_TIMEOUT": "5"}
 
 
 def ensure(config: Config, config_path: Path, say: Callable[[str], None] = lambda _: None, again: bool = False) -> str:
@@ -64,7 +64,7 @@ def ensure(config: Config, config_path: Path, say: Callable[[str], None] = lambd
         say(f"Starting the HTTP front end on port {port}")
         command = python_command("cluster_serving.frontend.main", "-c", str(config_path.absolute()))
         # Less than its supervisor waits before it kills the front end.
-        environment = {_SHUTDOWN_TIMEOUT: "6"} | os.environ
+        environment = _STOPPING | os.environ
         process = spawn(command, home / _RECORD, home / _LOG, config_path.absolute().parent, environment)
         wait_until_listening(process, listening, config.start_timeout, "the front end", home / _LOG)
     return url

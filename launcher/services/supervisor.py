@@ -21,6 +21,7 @@ import time
 from collections.abc import Sequence
 from types import FrameType
 
+from cluster_serving.launcher.services import log_file
 from cluster_serving.launcher.services.process_table import members, start_time
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
@@ -31,6 +32,9 @@ SOON = 10.0
 
 GRACE = 8.0
 """Seconds until a process that was told to end is killed; fewer than the launcher gives the supervisor."""
+
+LOG_CHECK = 5.0
+"""Seconds between two looks at the size of the log."""
 
 _PR_SET_PDEATHSIG = 1
 _NOT_STARTED = 127  # The exit code of a shell for a command that it cannot run.
@@ -68,6 +72,7 @@ class Supervisor:
     def run(self, first: bool = True) -> int:
         """Keep the process alive. Return its exit code after `stop`, or after a `first` start that failed."""
         threading.Thread(target=self._keep_standby, daemon=True).start()
+        threading.Thread(target=_keep_log_small, daemon=True).start()
         try:
             return self._keep_alive(first)
         finally:
@@ -159,6 +164,13 @@ def _say(text: str) -> None:
     # A full disk must not end the supervisor.
     with contextlib.suppress(OSError):
         print(f"supervisor: {text}", flush=True)
+
+
+def _keep_log_small() -> None:
+    while True:
+        with contextlib.suppress(OSError):
+            log_file.rotate(sys.stdout.fileno())
+        time.sleep(LOG_CHECK)
 
 
 def _run_beside(command: Sequence[str]) -> None:

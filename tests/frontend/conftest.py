@@ -47,6 +47,7 @@ def serve(redis_server, job):
             "--port=0",
             "--securePort=0",
             "--grpcPort=0",
+            "--drainSeconds=0",
             *options,
         ]
         running.append(Running(arguments.read(words, {})))

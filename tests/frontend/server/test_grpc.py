@@ -1,5 +1,6 @@
 """The gRPC server: admission, sizes, compression, errors, deadlines and stopping."""
 
+import logging
 import threading
 import time
 
@@ -121,6 +122,7 @@ def test_a_taken_port_is_said(front, serve):
     import asyncio
 
     from cluster_serving.frontend import arguments
+    from cluster_serving.frontend.server.access_log import AccessLog
     from cluster_serving.frontend.server.admission import Admission
     from cluster_serving.frontend.server.grpc import GrpcServer
     from cluster_serving.frontend.server.metrics import Metrics
@@ -130,7 +132,7 @@ def test_a_taken_port_is_said(front, serve):
     async def main():
         options = arguments.read([f"--grpcPort={port}"], {})
         with pytest.raises(StartError, match=f"port {port} for gRPC"):
-            await GrpcServer(options, [], Admission(options), Metrics()).start()
+            await GrpcServer(options, [], Admission(options), Metrics(), AccessLog(False)).start()
 
     asyncio.run(main())
 
@@ -186,3 +188,21 @@ def test_stopping_takes_no_longer_for_two_protocols_than_for_one(serve, report, 
         assert future.exception(60) is not None
     over_http.join()
     assert [answer.status_code for answer in answers] == [500]
+
+
+@pytest.mark.usefixtures("echo", "vectors")
+def test_the_access_log_has_a_line_per_call(serve, keys, caplog):
+    file, key = keys
+    front = serve("--accessLog=true", f"--apiKeysFile={file}")
+    with caplog.at_level(logging.INFO, "cluster_serving.access"), grpc.insecure_channel(front.grpc) as channel:
+        live = channel.unary_unary("/inference.GRPCInferenceService/ServerLive", None, None)
+        live(b"", metadata=[("x-request-id", "mine-1"), ("x-api-key", key)])
+        with pytest.raises(grpc.RpcError):
+            channel.unary_unary(INFER, None, None)(b"", metadata=[("x-request-id", "not valid")])
+        wait_until(lambda: len(caplog.messages) == 2)
+    first, second = caplog.messages
+    assert first.startswith("GRPC /inference.GRPCInferenceService/ServerLive 200 ")
+    assert first.endswith(" ms id=mine-1 client=alice")
+    assert second.startswith(f"GRPC {INFER} 401 ")
+    assert second.endswith("client=-")
+    assert "not valid" not in second

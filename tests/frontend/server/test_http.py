@@ -6,9 +6,13 @@ import subprocess
 import sys
 import threading
 
+import grpc
 import httpx
+import pytest
 
+from cluster_serving.frontend.proto import inference
 from tests.support.echo import failing
+from tests.support.grpc_calls import caller
 from tests.support.waiting import wait_until
 
 BODY = json.dumps({"instances": [{"x": [1, 2]}, {"x": [3, 4]}]})
@@ -36,6 +40,35 @@ def test_what_was_accepted_is_answered_before_the_process_ends(redis_server, rep
             thread.join()
         assert process.wait(30) in (0, -signal.SIGTERM)
     assert [prediction["code"] for prediction in answers[0].json()["predictions"]] == ["INTERNAL"] * 2
+
+
+@pytest.mark.usefixtures("echo")
+def test_a_draining_front_end_is_not_ready_but_answers_and_asks_its_clients_to_leave(redis_server, report, job):
+    report(("x", "float32", (None, None)))
+    command = [sys.executable, "-m", "cluster_serving.frontend.main", f"--redisUrl={redis_server.url}", "--port=0"]
+    command += ["--grpcPort=0", f"--models={job}", "--drainSeconds=1000"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        http, grpc_ = (address for address in process.stdout.readline().split() if "://" in address)
+        with (
+            httpx.Client(base_url=http, timeout=30) as ask,
+            grpc.insecure_channel(grpc_.partition("://")[2]) as channel,
+        ):
+            call = caller(channel, "inference.GRPCInferenceService")
+            infer = ("ModelInfer", inference.ModelInferRequest(model_name=job, raw_input_contents=[bytes(8)]))
+            infer[1].inputs.add(name="x", datatype="FP32", shape=[1, 2])
+            ready = ("ServerReady", inference.ServerReadyRequest(), inference.ServerReadyResponse)
+            assert "connection" not in ask.post("/predict", content=BODY).headers
+            assert call(*ready).ready
+            process.send_signal(signal.SIGTERM)
+            wait_until(lambda: httpx.get(f"{http}/health/ready", timeout=30).status_code == 503)
+            assert "stopping" in httpx.get(f"{http}/health/ready").json()["error"]
+            answer = ask.post("/predict", content=BODY)
+            assert (answer.status_code, answer.headers["connection"]) == (200, "close")
+            assert not call(*ready).ready
+            assert call(*infer, inference.ModelInferResponse).model_name == job
+            # Ctrl-C ends the drain.
+            process.send_signal(signal.SIGINT)
+            assert process.wait(30) != 0
 
 
 def accepts(url):

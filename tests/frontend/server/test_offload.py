@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
@@ -45,6 +46,19 @@ def test_only_what_is_large_is_done_elsewhere():
         with pytest.raises(InvalidInput, match="as if it were here"):
             await offload.run(functools.partial(fail, "as if it were here"), holding_gil=LARGE)
         await offload.close()
+
+    asyncio.run(main())
+
+
+def test_closing_does_not_wait_for_work():
+    async def main():
+        offload = Offload()
+        work = asyncio.create_task(offload.run(functools.partial(time.sleep, 1000), holding_gil=LARGE))
+        while not multiprocessing.active_children():
+            await asyncio.sleep(0.05)
+        await asyncio.wait_for(offload.close(), 30)
+        with pytest.raises(Overloaded):
+            await asyncio.wait_for(work, 30)
 
     asyncio.run(main())
 

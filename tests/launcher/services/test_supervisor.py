@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
+from cluster_serving.launcher.services import log_file
 from cluster_serving.launcher.services.process_table import start_time
 from tests.support.supervised import children, kept, supervisors
 from tests.support.waiting import wait_until
@@ -64,7 +65,8 @@ def supervising(command, stdout=None):
     """A supervisor whose first start has not failed, however soon the process dies."""
     code = (
         f"import sys; sys.argv = ['supervisor', *{command!r}]\n"
-        "from cluster_serving.launcher.services import supervisor\nsupervisor.SOON = 0.0\nsupervisor.main()"
+        "from cluster_serving.launcher.services import supervisor\nsupervisor.SOON = 0.0\n"
+        "supervisor.LOG_CHECK = 0.1\nsupervisor.main()"
     )
     supervisor = subprocess.Popen([sys.executable, "-c", code], stdout=stdout, start_new_session=True)
     try:
@@ -82,6 +84,14 @@ def test_a_killed_process_comes_back(output):
         os.kill(first, signal.SIGKILL)
         assert is_gone(first)
         assert child(supervisor) != first
+
+
+def test_the_log_of_a_process_stays_small(tmp_path):
+    log = tmp_path / "log"
+    code = f"import time\nwhile True:\n print('x' * {log_file.LARGEST // 10}, flush=True)\n time.sleep(0.01)"
+    with log.open("ab") as stdout, supervising([sys.executable, "-c", code], stdout):
+        wait_until((tmp_path / f"log.{log_file.KEPT}").exists)
+    assert log.stat().st_size < 10 * log_file.LARGEST
 
 
 def test_a_process_that_cannot_be_started_for_a_while_comes_back(tmp_path):
