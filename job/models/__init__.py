@@ -1,6 +1,7 @@
 """Loading a model from its folder with the engine that the model needs."""
 
 import importlib
+from collections.abc import Sequence
 from dataclasses import replace
 
 from cluster_serving.job.models.base import Layout, Model, TensorSpec, cause, dummy_inputs
@@ -41,7 +42,7 @@ def _load(files: ModelFiles, options: ModelOptions) -> Model:
         raise
     except Exception as error:
         raise ModelError(f"{files.format.engine} cannot load {files.paths[0]}: {cause(error)}") from error
-    problem = _problem(model)
+    problem = _problem(model) or _contradiction(model, options.input_shapes)
     if problem:
         model.close()
         raise ModelError(f"the model {files.paths[0]} cannot be served: {problem}")
@@ -58,3 +59,22 @@ def _problem(model: Model) -> str | None:
         if spec.dtype not in {*DTYPES, "str", ""}:
             return f"{spec.name!r} is of type {spec.dtype}, which has no counterpart in numpy"
     return None
+
+
+def _contradiction(model: Model, shapes: Sequence[Sequence[int]]) -> str | None:
+    """Return how the configured shapes of records differ from those of the model, or None."""
+    if not shapes:
+        return None
+    if len(shapes) != len(model.inputs):
+        return f"inputShapes has {len(shapes)} shapes, and {model.describe()}"
+    for spec, shape in zip(model.inputs, shapes, strict=True):
+        known = spec.record_shape
+        if known is not None and not _agree(shape, known):
+            return f"inputShapes has {list(shape)} for the input {spec}, whose first dimension is the batch"
+    return None
+
+
+def _agree(configured: Sequence[int], known: Sequence[int | None]) -> bool:
+    if len(configured) != len(known):
+        return False
+    return all(size is None or own < 0 or own == size for own, size in zip(configured, known, strict=True))

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnxruntime
 
 from cluster_serving.job.models.base import Model, TensorSpec, choose, choose_inputs, common_batch
@@ -21,6 +22,12 @@ _DTYPES = {
     **{f"{sign}int{bits}": f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
 }
 """ONNX element type → numpy name. A type that is missing here cannot be sent."""
+
+_ZIPMAP = re.compile(r"seq\(map\((int64|string),tensor\(float\)\)\)")
+"""Type of the probabilities of a classifier that skl2onnx converted: for each record a map from label to number."""
+
+_LABELS = "{}_labels"
+"""Name of the output that has the keys of maps."""
 
 _EXTERNAL = re.compile(rb"\n\x08location\x12(.)", re.DOTALL)
 """Key of the protobuf map entry that names a file of external data, and the length of the name."""
@@ -42,16 +49,30 @@ class OnnxModel(Model):
         self._loaded = onnxruntime.InferenceSession(str(files.paths[0]), settings, providers=["CPUExecutionProvider"])
         del buffers
         self.inputs = choose_inputs(options.inputs, {port.name: _spec(port) for port in self._loaded.get_inputs()})
-        self.outputs = choose(
-            "output", options.outputs, {port.name: _spec(port) for port in self._loaded.get_outputs()}
-        )
-        self._output_names = [spec.name for spec in self.outputs]
+        ports = {port.name: port for port in self._loaded.get_outputs()}
+        # An output of maps is two outputs of ours; `_read_from` has the port of each.
+        self._read_from = {_LABELS.format(name): name for name, port in ports.items() if _ZIPMAP.fullmatch(port.type)}
+        available = {name: _spec(port) for name, port in ports.items()}
+        available |= {labels: _labels_spec(labels, ports[name]) for labels, name in self._read_from.items()}
+        self.outputs = choose("output", options.outputs, available)
+        self._output_names = list(dict.fromkeys(self._read_from.get(spec.name, spec.name) for spec in self.outputs))
         self.fixed_batch = common_batch(self.inputs)
 
     def _run(self, inputs: Sequence[Array]) -> list[Array]:
         feeds = {spec.name: array for spec, array in zip(self.inputs, inputs, strict=True)}
-        outputs: list[Array] = self._loaded.run(self._output_names, feeds)
-        return outputs
+        outputs: list[Any] = self._loaded.run(self._output_names, feeds)
+        return self._without_maps(outputs) if self._read_from else outputs
+
+    def _without_maps(self, outputs: Sequence[Any]) -> list[Array]:
+        named = dict(zip(self._output_names, outputs, strict=True))
+        for labels, name in self._read_from.items():
+            if name in named:
+                # The maps of all records have the same keys.
+                maps = named[name]
+                named[name] = np.array([[row[key] for key in maps[0]] for row in maps], np.float32)
+                keys = np.array(list(maps[0]), object if isinstance(next(iter(maps[0])), str) else np.int64)
+                named[labels] = np.tile(keys, (len(maps), 1))
+        return [named[spec.name] for spec in self.outputs]
 
 
 def _add_external_data(settings: Any, path: Path) -> list[bytes]:
@@ -69,7 +90,13 @@ def _add_external_data(settings: Any, path: Path) -> list[bytes]:
     return buffers
 
 
+def _labels_spec(name: str, port: Any) -> TensorSpec:
+    return TensorSpec(name, "str" if "(string" in port.type else "int64", (None, None))
+
+
 def _spec(port: Any) -> TensorSpec:
+    if _ZIPMAP.fullmatch(port.type):
+        return TensorSpec(port.name, "float32", (None, None))
     kind = re.fullmatch(r"tensor\((\w+)\)", port.type)
     dtype = _DTYPES.get(kind.group(1), port.type) if kind else port.type
     # An empty list stands for a scalar, and for a shape that is not known.

@@ -50,6 +50,14 @@ def test_a_loaded_model_says_what_it_takes(digits_folder):
     assert [spec.dtype for spec in model.outputs] == ["float32"]
 
 
+def test_a_contradiction_to_the_options_is_refused(digits_folder):
+    with pytest.raises((ModelError, InferenceFailed), match="63"):
+        # A job does the second at its start, too; the files of BigDL have no shapes to compare with.
+        load_model(ModelOptions(str(digits_folder), input_shapes=((63,),))).warm_up(1)
+    with pytest.raises(ModelError, match="no input 'pixels'.* x"):
+        load_model(ModelOptions(str(digits_folder), inputs=("pixels",)))
+
+
 def test_later_calls_do_not_change_an_answer(digits_folder):
     model = load_model(ModelOptions(str(digits_folder)))
     (first,) = model.predict([X])

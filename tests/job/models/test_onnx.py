@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 
 import numpy as np
+import onnx
 import pytest
 from onnx import helper
 
@@ -80,3 +81,56 @@ def test_strings_go_in_and_come_out(tmp_path):
     assert list(map(str, model.inputs)) == ["x: str[?]"]
     assert model.predict([np.array(["", "zwölf"], object)])[0].tolist() == ["", "zwölf"]
     assert model.warm_up(2) is not None
+
+
+@pytest.mark.parametrize(("kind", "labels"), [("int64s", [3, 5]), ("strings", ["cat", "dog"])])
+def test_the_maps_of_a_classifier_become_an_array_and_its_labels(tmp_path, kind, labels):
+    # As skl2onnx converts a classifier.
+    keys = {f"classlabels_{kind}": labels}
+    nodes = [
+        helper.make_node("ArgMax", ["x"], ["output_label"], axis=1, keepdims=0),
+        helper.make_node("ZipMap", ["x"], ["output_probability"], domain="ai.onnx.ml", **keys),
+    ]
+    key = onnx.TensorProto.INT64 if kind == "int64s" else onnx.TensorProto.STRING
+    number = helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, [])
+    maps = helper.make_sequence_type_proto(helper.make_map_type_proto(key, number))
+    graph = helper.make_graph(
+        nodes,
+        "classifier",
+        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n", 2])],
+        [
+            helper.make_tensor_value_info("output_label", onnx.TensorProto.INT64, ["n"]),
+            helper.make_value_info("output_probability", maps),
+        ],
+    )
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)]
+    onnx.save_model(helper.make_model(graph, opset_imports=imports, ir_version=9), str(tmp_path / "model.onnx"))
+    probabilities = np.array([[0.25, 0.75], [1, 0], [0.5, 0.5]], np.float32)
+    model = load(tmp_path)
+    assert list(map(str, model.outputs)) == [
+        "output_label: int64[?]",
+        "output_probability: float32[?, ?]",
+        f"output_probability_labels: {'str' if kind == 'strings' else 'int64'}[?, ?]",
+    ]
+    label, values, names = model.predict([probabilities])
+    assert label.tolist() == [1, 0, 0]
+    np.testing.assert_array_equal(values, probabilities)
+    assert names.tolist() == [labels] * 3
+    (only,) = load(tmp_path, outputs=("output_probability_labels",)).predict([probabilities[:1]])
+    assert only.tolist() == [labels]
+
+
+@pytest.mark.parametrize(
+    ("shapes", "problem"),
+    [
+        (((3,),), r"inputShapes has \[3\] for the input x: float32\[\?, 64\], whose first dimension is the batch"),
+        (((64, 1),), r"inputShapes has \[64, 1\] for the input x"),
+        (((64,), (2,)), r"inputShapes has 2 shapes, and the model expects x: float32\[\?, 64\]"),
+    ],
+)
+def test_shapes_that_are_not_those_of_the_model_are_refused(tmp_path, shapes, problem):
+    model_zoo.save_onnx_digits(tmp_path)
+    load(tmp_path, input_shapes=((64,),))
+    load(tmp_path, input_shapes=((-1,),))
+    with pytest.raises(ModelError, match=problem):
+        load(tmp_path, input_shapes=shapes)
