@@ -275,6 +275,17 @@ def test_all_that_our_job_writes_can_be_dequeued(run, redis_server, db, job):
     assert found["error"] == "NaN"
 
 
+@pytest.mark.usefixtures("echo")
+@pytest.mark.parametrize("client", ORIGINALS[:1], indirect=True)
+def test_a_uri_of_any_length_is_answered(run, redis_server, job):
+    body = """
+        for uri in ("", "x" * 5000):
+            requests.enqueue(uri, x=np.zeros(1))
+            answers[uri] = wait(uri)
+        """
+    assert run(redis_server.port, job, body) == {"": "NaN", "x" * 5000: "NaN"}
+
+
 @pytest.mark.parametrize("client", ORIGINALS[:1], indirect=True)
 def test_what_is_queued_before_the_first_start_is_answered(run, started, cluster, tmp_path):
     """The original client makes the group at the end of the stream, behind what it has queued."""
