@@ -15,6 +15,7 @@ from cluster_serving.frontend.api.v2.datatypes import MAX_DIMENSIONS
 from cluster_serving.frontend.api.v2.service import V2Service
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.errors import without_errors
+from cluster_serving.frontend.server.compression import compressed
 from cluster_serving.frontend.server.disconnect import unless_disconnected
 from cluster_serving.frontend.server.middleware import note
 from cluster_serving.frontend.server.responses import Json, dumps, read_body
@@ -81,7 +82,7 @@ class _V1Routes:
         content = await front.offload.run(
             partial(write, answers, by_column, report.already_batched), holding_gil=predictions.size(answers)
         )
-        return Response(content, media_type=Json.media_type)
+        return await compressed(request, Response(content, media_type=Json.media_type))
 
 
 def read(body: bytes, most: int, report: SlotReport) -> tuple[bool, list[instances.Record]]:

@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from cluster_serving.frontend.errors import BodyTimeout, RateLimited
 from cluster_serving.frontend.options import HttpOptions
+from cluster_serving.frontend.server.compression import decompress
 from cluster_serving.protocol.compat import timeout
 from cluster_serving.protocol.errors import RequestTooLarge, ServingError
 
@@ -19,14 +20,22 @@ _RETRY_AFTER = {"QUEUE_FULL": 1, "OVERLOADED": 1, "REDIS_UNAVAILABLE": 1, "MODEL
 
 
 async def read_body(request: Request, options: HttpOptions, most: int | None = None) -> bytes:
-    """Read the body of a request.
+    """Read the body of a request, and undo its Content-Encoding.
 
     Raises:
-        RequestTooLarge: If the body is larger than `maxBodyBytes`, or than `most` bytes.
+        RequestTooLarge: If the body is larger than `maxBodyBytes`, or than `most` bytes, before or after that.
+        InvalidInput: If the body does not have its Content-Encoding.
         BodyTimeout: If the body does not arrive in time.
         ClientDisconnect: If the client closes the connection.
     """
     limit = options.max_body_bytes if most is None else min(most, options.max_body_bytes)
+    body = await _received(request, options, limit)
+    encoding = request.headers.get("content-encoding", "").lower()
+    # A small body may become a large one.
+    return await asyncio.to_thread(decompress, body, encoding, limit) if encoding else body
+
+
+async def _received(request: Request, options: HttpOptions, limit: int) -> bytes:
     message = f"the body is larger than {limit} bytes{' (maxBodyBytes)' if limit == options.max_body_bytes else ''}"
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and int(declared) > limit:

@@ -16,6 +16,7 @@ from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.errors import Forbidden
 from cluster_serving.frontend.models.registry import ServedModel
 from cluster_serving.frontend.options import ResponseFormat
+from cluster_serving.frontend.server.compression import compressed
 from cluster_serving.frontend.server.disconnect import unless_disconnected
 from cluster_serving.frontend.server.middleware import note
 from cluster_serving.frontend.server.responses import Json, error_headers, read_body, worst_error
@@ -102,7 +103,7 @@ class _OriginalRoutes:
             holding_gil=predictions.size(outcomes),
         )
         if error is None:
-            return Response(content, media_type=Json.media_type)
+            return await compressed(request, Response(content, media_type=Json.media_type))
         return Response(content, error.http_status, error_headers(error), Json.media_type)
 
     async def _outcomes(

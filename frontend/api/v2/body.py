@@ -5,7 +5,6 @@ A body that does not follow the protocol raises `InvalidInput`; one that holds t
 
 import base64
 import binascii
-import zlib
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -22,32 +21,13 @@ from cluster_serving.frontend.api.v2.service import (
     classes_of,
     refuse_shared_memory,
 )
-from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
+from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.inputs import Array
 
 HEADER_LENGTH = "Inference-Header-Content-Length"
 """HTTP header: number of bytes of JSON in a body with binary tensor data."""
 
 _MAX_NUMBER_CHARACTERS = 20
-
-
-def decompress(body: bytes, encoding: str, max_bytes: int) -> bytes:
-    """Undo the Content-Encoding of a body: `gzip`, `deflate`, `identity` or none."""
-    if encoding in ("", "identity"):
-        return body
-    if encoding not in ("gzip", "deflate"):
-        raise InvalidInput(f"the body has Content-Encoding {encoding[:32]!r}; expected gzip or deflate")
-    # 32: gzip or zlib, recognized by the first bytes.
-    stream = zlib.decompressobj(wbits=32 + zlib.MAX_WBITS)
-    try:
-        data = stream.decompress(body, max_bytes + 1)
-    except zlib.error as error:
-        raise InvalidInput(f"the body is not {encoding}: {error}") from None
-    if len(data) > max_bytes:
-        raise RequestTooLarge(f"the body has more than {max_bytes} bytes when it is decompressed")
-    if not stream.eof:
-        raise InvalidInput(f"the body is not {encoding}: it ends early")
-    return data
 
 
 def json_length(body: bytes, header_length: str | None) -> int:

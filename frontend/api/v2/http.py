@@ -11,9 +11,9 @@ from cluster_serving.frontend.api.v2 import body as v2_body
 from cluster_serving.frontend.api.v2 import metadata as v2_metadata
 from cluster_serving.frontend.api.v2.service import V2Service, text_bytes, unsupported
 from cluster_serving.frontend.context import FrontEnd
+from cluster_serving.frontend.server.compression import compressed
 from cluster_serving.frontend.server.disconnect import unless_disconnected
 from cluster_serving.frontend.server.middleware import note
-from cluster_serving.frontend.server.offload import LARGE
 from cluster_serving.frontend.server.responses import Json, read_body
 
 UNSUPPORTED = (
@@ -85,12 +85,6 @@ class _V2Routes:
         model = await self._service.model(*_model(request))
         note(request, "v2", model.name)
         body = await read_body(request, options)
-        encoding = request.headers.get("content-encoding", "").lower()
-        if encoding:
-            # A small body may become a large one.
-            body = await offload.run(
-                partial(v2_body.decompress, body, encoding, options.max_body_bytes), sharing_gil=LARGE
-            )
         length = v2_body.json_length(body, request.headers.get(v2_body.HEADER_LENGTH))
         # A process gets only JSON that is large: binary tensors would be copied on their way, and need no parsing.
         asked = await offload.run(partial(v2_body.decode, body, length), holding_gil=length, sharing_gil=len(body))
@@ -104,9 +98,9 @@ class _V2Routes:
             sharing_gil=text_bytes(response.outputs.values()),
         )
         if json_length is None:
-            return Response(content, media_type="application/json")
+            return await compressed(request, Response(content, media_type="application/json"))
         headers = {v2_body.HEADER_LENGTH: str(json_length)}
-        return Response(content, media_type="application/octet-stream", headers=headers)
+        return await compressed(request, Response(content, 200, headers, "application/octet-stream"))
 
 
 def _model(request: Request) -> tuple[str, str]:

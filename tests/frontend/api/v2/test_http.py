@@ -145,10 +145,15 @@ def test_statistics_are_those_of_the_job(client, job, db):
 
 
 @pytest.mark.parametrize("algorithm", ["gzip", "deflate"])
-def test_compressed_requests_are_read(client, job, algorithm):
-    inputs, _ = record(np.ones((2, 3)))
-    result = client.infer(job, inputs, request_compression_algorithm=algorithm)
-    np.testing.assert_array_equal(result.as_numpy("x"), np.ones((2, 3)))
+@pytest.mark.parametrize("binary", [True, False])
+def test_bodies_are_compressed_in_both_directions(client, job, algorithm, binary):
+    inputs, _ = record(np.ones((20, 300)))
+    algorithms = {"request_compression_algorithm": algorithm, "response_compression_algorithm": algorithm}
+    outputs = [triton.InferRequestedOutput("x", binary_data=binary)]
+    result = client.infer(job, inputs, outputs=outputs, **algorithms)
+    np.testing.assert_array_equal(result.as_numpy("x"), np.ones((20, 300)))
+    with pytest.raises(InferenceServerException, match="has the inputs"):
+        client.infer(job, inputs[:1], **algorithms)
 
 
 @pytest.mark.parametrize(
@@ -240,9 +245,12 @@ def test_the_asyncio_client_is_answered(front, job):
             assert await client.is_server_ready() and await client.is_model_ready(job)
             assert (await client.get_model_metadata(job))["name"] == job
 
-            async def one(number):
-                inputs, _ = record(np.full((1 + number % 3, 3), number))
-                return (await client.infer(job, inputs)).as_numpy("x")
+            async def one(number, width=3, **options):
+                inputs, _ = record(np.full((1 + number % 3, width), number))
+                return (await client.infer(job, inputs, **options)).as_numpy("x")
+
+            for algorithm in (None, "gzip", "deflate"):
+                assert (await one(0, 3000, response_compression_algorithm=algorithm)).shape == (1, 3000)
 
             for number, answer in enumerate(await asyncio.gather(*(one(number) for number in range(200)))):
                 np.testing.assert_array_equal(answer, np.full((1 + number % 3, 3), number))

@@ -1,0 +1,73 @@
+"""Compression of HTTP bodies: `gzip` and `deflate`, which is zlib."""
+
+import asyncio
+import zlib
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
+
+_WINDOWS = {"gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
+
+_FASTEST = 1
+
+_SMALL = 1024
+"""Bytes below which a body is compressed only for clients that name one coding: others name several in any request."""
+
+_IN_THREAD = 1 << 16
+
+
+def decompress(body: bytes, encoding: str, max_bytes: int) -> bytes:
+    """Undo the Content-Encoding of a body.
+
+    Raises:
+        InvalidInput: If the body is not of this encoding, or the encoding is another one than gzip or deflate.
+        RequestTooLarge: If the result has more than `max_bytes`.
+    """
+    if encoding == "identity":
+        return body
+    if encoding not in _WINDOWS:
+        raise InvalidInput(f"the body has Content-Encoding {encoding[:32]!r}; expected gzip or deflate")
+    # 32: gzip or zlib, recognized by the first bytes.
+    stream = zlib.decompressobj(wbits=32 + zlib.MAX_WBITS)
+    try:
+        data = stream.decompress(body, max_bytes + 1)
+    except zlib.error as error:
+        raise InvalidInput(f"the body is not {encoding}: {error}") from None
+    if len(data) > max_bytes:
+        raise RequestTooLarge(f"the body has more than {max_bytes} bytes when it is decompressed")
+    if not stream.eof:
+        raise InvalidInput(f"the body is not {encoding}: it ends early")
+    return data
+
+
+async def compressed(request: Request, response: Response) -> Response:
+    """Compress the body of a response if the request accepts that."""
+    accepted = request.headers.get("accept-encoding")
+    if not accepted:
+        return response
+    coding = _preferred(accepted)
+    body = bytes(response.body)
+    if not coding or (len(body) < _SMALL and "," in accepted):
+        return response
+    work = zlib.compressobj(_FASTEST, wbits=_WINDOWS[coding])
+    parts = await asyncio.to_thread(work.compress, body) if len(body) >= _IN_THREAD else work.compress(body)
+    response.body = parts + work.flush()
+    response.headers.update(
+        {"content-length": str(len(response.body)), "content-encoding": coding, "vary": "accept-encoding"}
+    )
+    return response
+
+
+def _preferred(accepted: str) -> str:
+    """Return the coding that a header Accept-Encoding prefers; empty for none."""
+    weights: dict[str, float] = {}
+    for part in accepted.lower().split(","):
+        name, _, weight = part.replace(" ", "").partition(";q=")
+        try:
+            weights[name] = float(weight or 1)
+        except ValueError:
+            weights[name] = 0.0
+    best = max(_WINDOWS, key=lambda coding: weights.get(coding, 0.0))
+    return best if weights.get(best, 0.0) > 0 else ""
