@@ -20,7 +20,7 @@ from cluster_serving.connectors.flow_control import SlotFlowControl
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.payloads import Payloads
 from cluster_serving.connectors.redis import Backoff, connect
-from cluster_serving.connectors.runtime import SelfClosing, count_records_out, subtask_index
+from cluster_serving.connectors.runtime import SelfClosing, count_records_out, end_with_flink, subtask_index
 from cluster_serving.connectors.stream import StreamReader
 from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.errors import PoisonRequest
@@ -59,6 +59,8 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
 
     def open(self, runtime_context: RuntimeContext) -> None:
         """Connect; nothing is read yet."""
+        if self._process_mode:
+            end_with_flink()
         index = subtask_index(runtime_context)
         self._slot_key = self._slot_keys[index]
         # Two batches: one is in the model while the next is read. More would be kept from idle slots.
