@@ -1,36 +1,60 @@
 """Entry point of the job, for `flink run -pym cluster_serving.job.main` and for the launcher."""
 
 import argparse
+import json
+import sys
+import traceback
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 from cluster_serving.job.models import check as check_model
 from cluster_serving.job.options import JobOptions
 
-__all__ = ["check_model", "main"]
+__all__ = ["SUBMITTED", "check_model", "main"]
+
+SUBMITTED = "submitted"
+"""Field of a line of output: the name of a job that Flink has accepted; the field `id` has Flink's id."""
 
 
 def main() -> None:
-    """Submit the job of an options file."""
+    """Submit the jobs of options files; a job that cannot be submitted keeps no other from it."""
     parser = argparse.ArgumentParser(prog="cluster_serving.job.main", description=main.__doc__)
-    parser.add_argument("--options-file", type=Path, required=True, help="JSON of JobOptions")
-    options = JobOptions.from_json(parser.parse_args().options_file.read_text("utf8"))
+    parser.add_argument("--options-file", type=Path, required=True, action="append", help="JSON of JobOptions")
+    jobs = [JobOptions.from_json(file.read_text("utf8")) for file in parser.parse_args().options_file]
 
     # Imported here, so that the launcher can check a model without loading Flink.
     from pyflink.datastream import StreamExecutionEnvironment
 
+    from cluster_serving.job.topology import build
+
+    failed = False
+    with ThreadPoolExecutor(len(jobs)) as pool:
+        prepared = {pool.submit(_prepare, options): options for options in jobs}
+        for future in as_completed(prepared):
+            options = prepared[future]
+            try:
+                future.result()
+                env = StreamExecutionEnvironment.get_execution_environment()
+                build(env, options)
+                job = env.execute_async(options.redis.job)
+                print(json.dumps({SUBMITTED: options.redis.job, "id": str(job.get_job_id())}), flush=True)
+            except Exception:
+                failed = True
+                traceback.print_exc()
+    sys.exit(failed)
+
+
+def _prepare(options: JobOptions) -> None:
+    """Write to Redis what the job and its clients need."""
     from cluster_serving.connectors.redis import Backoff, connect
     from cluster_serving.connectors.reporting import publish_limits
     from cluster_serving.connectors.stream import create_groups
-    from cluster_serving.job.topology import build
 
     with connect(options.redis) as client:
         # A Redis that has just started may still be loading its data.
         backoff = Backoff(f"job {options.redis.job}")
         backoff.persist(lambda: create_groups(client, options.redis.job))
         backoff.persist(lambda: publish_limits(client, options.redis))
-    env = StreamExecutionEnvironment.get_execution_environment()
-    build(env, options)
-    env.execute_async(options.redis.job)
 
 
 if __name__ == "__main__":

@@ -92,6 +92,10 @@ class BatchOptions:
     input_already_batched: bool = False
 
 
+MARK = "cluster-serving"
+"""Job parameter that marks our jobs on a shared cluster; its value is the submission."""
+
+
 @dataclass(frozen=True, slots=True)
 class JobOptions:
     """All options of a job.

@@ -10,7 +10,7 @@ from cluster_serving.connectors.sink import RedisHashSink
 from cluster_serving.connectors.source import RedisStreamsSource, from_redis
 from cluster_serving.job import inference, window
 from cluster_serving.job.inference import Inference
-from cluster_serving.job.options import JobOptions
+from cluster_serving.job.options import MARK, JobOptions
 from cluster_serving.job.window import BatchingWindow
 
 _MAX_PARALLELISM = 1 << 12
@@ -43,6 +43,9 @@ def build(env: StreamExecutionEnvironment, options: JobOptions) -> None:
 def _configuration(options: JobOptions) -> Configuration:
     settings = {
         "pipeline.name": options.redis.job,
+        "pipeline.global-job-parameters": f"{MARK}:{options.submission}",
+        # The jar that `flink run` would add, 42 MB for each job and each TaskManager, is in the lib/ of the cluster.
+        "pipeline.jars": "",
         "python.execution-mode": options.execution_mode,
         # Each record leaves its operator at once. The defaults wait for 1000 records or 1 s, and for 100 ms per hop.
         "python.fn-execution.bundle.size": "1",

@@ -15,15 +15,14 @@ from pathlib import Path
 
 from cluster_serving.job.options import JobOptions
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.jobs.submission import submit
+from cluster_serving.launcher.jobs.submission import submit_all
 from cluster_serving.launcher.services import flink_cluster
 from cluster_serving.launcher.services.flink_home import FlinkHome
 from cluster_serving.launcher.services.flink_rest import FlinkRest
-from cluster_serving.launcher.services.process import wait_until
 from cluster_serving.settings.addresses import Address
 
 PATIENCE = 120.0
-"""Seconds that the cluster may take to have slots for a job."""
+"""Seconds that the cluster may take to accept the jobs."""
 
 
 def remember(home: Path, options: JobOptions) -> None:
@@ -45,46 +44,36 @@ def forget(home: Path, job: str) -> None:
 def resubmit(address: Address) -> tuple[list[str], dict[str, str]]:
     """Submit all remembered jobs that the JobManager of a cluster that was started here does not know.
 
+    The JobManager may still be starting: `flink run` waits for it, and the jobs wait for slots.
+
     Return the names of the submitted jobs, and the causes of failures by the names of jobs.
     """
     home = FlinkHome(flink_cluster.folder(address))
-    submitted, failed = [], {}
+    jobs: dict[Path, JobOptions] = {}
+    submitted: list[str] = []
+    failed: dict[str, str] = {}
     with flink_cluster.submitting(address), FlinkRest(f"http://{address}") as rest:
         for record in sorted(_folder(home.path).glob("*.json")):
             try:
-                options = JobOptions.from_json(record.read_text("utf8"))
-                if _resubmit(home, rest, address, options, record):
-                    submitted.append(options.redis.job)
+                jobs[record] = JobOptions.from_json(record.read_text("utf8"))
             except Exception as error:
-                # The other jobs come back all the same. A job that was stopped meanwhile is no failure.
-                if record.exists():
-                    failed[record.stem] = f"{type(error).__name__}: {error}"
-    return submitted, failed
-
-
-def _resubmit(home: FlinkHome, rest: FlinkRest, address: Address, options: JobOptions, record: Path) -> bool:
-    def is_needless() -> bool:
-        return not record.exists() or bool(rest.jobs(options.redis.job))
-
-    def is_settled() -> bool:
+                failed[record.stem] = f"{type(error).__name__}: {error}"
         try:
-            overview = rest.overview()
-            return overview is not None and (is_needless() or overview.free >= options.model_parallelism)
-        except LaunchError:
-            # A JobManager that has just started does not answer all requests.
-            return False
-
-    if not wait_until(is_settled, PATIENCE):
-        raise LaunchError(
-            f"no {options.model_parallelism} free slots for job {options.redis.job} within {PATIENCE:.0f} s"
-        )
-    if is_needless():
-        return False
-    job_id = submit(home, address, options, PATIENCE)
-    if not record.exists():
-        rest.cancel(job_id)
-        return False
-    return True
+            if rest.overview() is not None:
+                jobs = {record: options for record, options in jobs.items() if not rest.jobs(options.redis.job)}
+            log = home.logs / "resubmission.log"
+            ids = submit_all(home, address, list(jobs.values()), log, PATIENCE)[0] if jobs else {}
+            for record, options in jobs.items():
+                if (job_id := ids.get(options.redis.job)) is None:
+                    failed[record.stem] = f"the job was not accepted (output: {log})"
+                elif record.exists():
+                    submitted.append(options.redis.job)
+                else:
+                    rest.cancel(job_id)
+        except LaunchError as error:
+            failed |= dict.fromkeys((record.stem for record in jobs), str(error))
+    # A job that was stopped meanwhile is no failure.
+    return submitted, {name: error for name, error in failed.items() if (_folder(home.path) / f"{name}.json").exists()}
 
 
 def _folder(home: Path) -> Path:

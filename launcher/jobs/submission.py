@@ -1,21 +1,21 @@
-"""Submission of a job to Flink, with `flink run`."""
+"""Submission of jobs to Flink, with `flink run`."""
 
 import contextlib
+import json
 import os
-import re
 import signal
 import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from cluster_serving.job.main import SUBMITTED
 from cluster_serving.job.options import JobOptions
 from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.services import flink_jvm
 from cluster_serving.launcher.services.flink_home import FlinkHome
-from cluster_serving.launcher.services.flink_rest import MARK, cause
+from cluster_serving.launcher.services.flink_rest import cause
 from cluster_serving.settings.addresses import Address
-
-_JOB_ID = re.compile(r"JobID ([0-9a-f]{32})")
 
 
 def submit(home: FlinkHome, address: Address, options: JobOptions, timeout: float) -> str:
@@ -25,20 +25,37 @@ def submit(home: FlinkHome, address: Address, options: JobOptions, timeout: floa
         LaunchError: If Flink does not accept the job within `timeout` seconds; the message has the cause and the file
             with the whole output.
     """
-    home.logs.mkdir(parents=True, exist_ok=True)
     log = home.logs / f"submission-{options.redis.job}.log"
-    # The options may hold a password, and all users can see a command line.
-    with tempfile.NamedTemporaryFile("w", encoding="utf8", suffix=".json", dir=home.work) as file:
-        file.write(options.to_json())
-        file.flush()
-        command: list[str | Path] = [home.path / "bin" / "flink", "run", "-d", "-m", str(address)]
-        command += [f"-Dpipeline.global-job-parameters={MARK}:{options.submission}", "-pyclientexec", home.python]
-        if address.is_local:
-            command += ["-pyexec", home.python]
-        # A module instead of a file, whose folder would come first on sys.path.
-        command += ["-pym", "cluster_serving.job.main", "--options-file", file.name]
+    ids, output = submit_all(home, address, [options], log, timeout)
+    if not ids:
+        raise LaunchError(f"the job was not accepted: {cause(output)} (output: {log})")
+    return ids[options.redis.job]
+
+
+def submit_all(
+    home: FlinkHome, address: Address, jobs: Sequence[JobOptions], log: Path, timeout: float
+) -> tuple[dict[str, str], str]:
+    """Submit jobs in one run of `flink run`, which starts a JVM and a Python, and write its output to the file `log`.
+
+    Return the ids of the jobs that Flink has accepted, by their names, and the output.
+
+    Raises:
+        LaunchError: If the run does not end within `timeout` seconds.
+    """
+    home.logs.mkdir(parents=True, exist_ok=True)
+    command = flink_jvm.command(home, "client", home.logs / "flink-client.log", "run", "-d", "-m", str(address))
+    command += ["-pyclientexec", home.python, *(["-pyexec", home.python] if address.is_local else [])]
+    # A module instead of a file, whose folder would come first on sys.path.
+    command += ["-pym", "cluster_serving.job.main"]
+    with contextlib.ExitStack() as files:
+        for options in jobs:
+            # The options may hold a password, and all users can see a command line.
+            file = files.enter_context(tempfile.NamedTemporaryFile("w", encoding="utf8", suffix=".json", dir=home.work))
+            file.write(options.to_json())
+            file.flush()
+            command += ["--options-file", file.name]
         try:
-            code, printed = _run(command, home, timeout)
+            printed = _run(command, home, timeout)
         except subprocess.TimeoutExpired as error:
             log.write_bytes(error.stdout or b"")
             raise LaunchError(
@@ -46,15 +63,13 @@ def submit(home: FlinkHome, address: Address, options: JobOptions, timeout: floa
             ) from None
     output = printed.decode("utf8", "replace")
     log.write_text(output, "utf8")
-    match = _JOB_ID.search(output)
-    if code or not match:
-        raise LaunchError(f"the job was not accepted: {cause(output)} (output: {log})")
-    return match[1]
+    accepted = [json.loads(line) for line in output.splitlines() if line.startswith(f'{{"{SUBMITTED}"')]
+    return {job[SUBMITTED]: job["id"] for job in accepted}, output
 
 
-def _run(command: Sequence[str | Path], home: FlinkHome, timeout: float) -> tuple[int, bytes]:
+def _run(command: Sequence[str], home: FlinkHome, timeout: float) -> bytes:
     # In a session of its own: all its processes end together, and Ctrl-C ends only this command, which undoes the rest.
-    with subprocess.Popen(  # noqa: S603 - Flink's own script, no shell
+    with subprocess.Popen(  # noqa: S603 - Flink's own program, no shell
         command,
         cwd=home.work,
         env=home.environment(),
@@ -69,4 +84,4 @@ def _run(command: Sequence[str | Path], home: FlinkHome, timeout: float) -> tupl
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             raise
-    return process.returncode, output
+    return output

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.services import state
+from cluster_serving.launcher.services import flink_jvm, state
 from cluster_serving.launcher.services.flink_home import PACKAGES, VERSION, FlinkHome, python_path
 from cluster_serving.launcher.services.flink_rest import FlinkRest, Overview
 from cluster_serving.launcher.services.process import Process, is_listening, locked, spawn, wait_until
@@ -130,7 +130,10 @@ class FlinkCluster:
         while Process.read(self.home.path / f"taskmanager-{number}.json"):
             number += 1
         # A flag of each TaskManager, as the jobs of a cluster may be configured differently.
-        self._spawn("taskmanager", number, f"-Dtaskmanager.numberOfTaskSlots={self._config.slots_per_task_manager}")
+        slots = self._config.slots_per_task_manager
+        self._spawn(
+            "taskmanager", number, f"-Dtaskmanager.numberOfTaskSlots={slots}", f"-Dtaskmanager.cpu.cores={slots}"
+        )
 
     def _taskmanagers(self) -> list[Path]:
         return list(self.home.path.glob("taskmanager-*.json"))
@@ -138,15 +141,11 @@ class FlinkCluster:
     def _spawn(self, role: str, number: int | None = None, *arguments: str) -> Process:
         name = f"{role}-{number}" if number else role
         home = self.home
-        host = socket.gethostname()
-        environment = home.environment() | {"FLINK_IDENT_STRING": name, "HOSTNAME": host}
-        # Log messages are in a file already. Other output is appended to the supervisor's log: Flink's own redirection
-        # would begin a new file with each start, without the last words of a process. Flink's UI looks for this name.
-        log = home.logs / f"flink-{name}-{_SERVICES[role]}-0-{host}.out"
-        environment["JVM_ARGS"] += " -Dconsole.log.level=OFF"
-        command = [str(home.path / "bin" / f"{role}.sh"), "start-foreground", *arguments]
+        # Names that Flink's UI looks for. Output that is no log message is appended to the supervisor's log.
+        log = home.logs / f"flink-{name}-{_SERVICES[role]}-0-{socket.gethostname()}.log"
+        command = flink_jvm.command(home, role, log, *arguments)
         after = ["cluster_serving.launcher.jobs.resubmit", str(self.address.port)] if role == "jobmanager" else []
-        return spawn(command, home.path / f"{name}.json", log, home.work, environment, after)
+        return spawn(command, home.path / f"{name}.json", log.with_suffix(".out"), home.work, home.environment(), after)
 
     def _wait(self, condition: Callable[[Overview], bool]) -> None:
         def is_ready() -> bool:

@@ -8,14 +8,12 @@ from typing import Any
 
 import httpx
 
+from cluster_serving.job.options import MARK
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services.process import wait_until
 
 ENDED = {"FINISHED", "CANCELED", "FAILED", "SUSPENDED"}
 """States of jobs that use no slots any more."""
-
-MARK = "cluster-serving"
-"""Job parameter that marks our jobs on a shared cluster; its value is the submission."""
 
 _CANCEL_TIMEOUT = 60.0
 # A job has no parameters while it initializes, and Flink caches its answers for web.refresh-interval, 3 s by default.

@@ -40,7 +40,7 @@ def test_a_job_that_cannot_come_back_keeps_no_other_from_it_and_is_tried_again(c
     double("thread", 1)
     (records,) = cluster.state.glob("flink-*/jobs")
     options = json.loads((records / "recovery.json").read_text())
-    other = options | {"name": "another", "redis": options["redis"] | {"job": "another"}}
+    other = options | {"redis": options["redis"] | {"job": "another"}}
     wrong = other | {"redis": other["redis"] | {"url": "nonsense"}}
     (records / "another.json").write_text(json.dumps(wrong))
     kill_all(kept_processes(cluster, "jobmanager"))

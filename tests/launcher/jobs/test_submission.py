@@ -17,10 +17,12 @@ from cluster_serving.settings.addresses import Address
 def test_a_submission_that_takes_too_long_ends_with_all_its_processes(tmp_path):
     home = FlinkHome(tmp_path)
     home.work.mkdir()
-    (tmp_path / "bin").mkdir()
-    flink = tmp_path / "bin" / "flink"
-    flink.write_text("#!/bin/sh\necho submitting\nsleep 1000 &\necho $! > child\nwait")
-    flink.chmod(0o700)
+    for folder in ("conf", "java/bin"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "conf" / "config.yaml").write_text("{}")
+    java = tmp_path / "java" / "bin" / "java"
+    java.write_text("#!/bin/sh\necho submitting\nsleep 1000 &\necho $! > child\nwait")
+    java.chmod(0o700)
     options = JobOptions("start-1", ModelOptions("m"), RedisOptions("redis://localhost:1", "slow"))
     with pytest.raises(LaunchError, match="within 1 s"):
         submit(home, Address("localhost", 1), options, timeout=1)
