@@ -87,6 +87,19 @@ def sync():
         assert error is None, error
         assert result.get_response().id == str(number)
         np.testing.assert_array_equal(result.as_numpy("x"), np.full((2, 3), number))
+    for number in range(5):
+        inputs = inputs_of(np.full((2, 3), number))[0][: 2 - number % 2]
+        client.async_stream_infer(job, inputs, request_id=str(number), enable_empty_final_response=True)
+    for number in range(5):
+        result, error = answers.get(timeout=60)
+        if number % 2:
+            assert "has the inputs 'x'" in error.message()
+            continue
+        np.testing.assert_array_equal(result.as_numpy("x"), np.full((2, 3), number))
+        assert not result.get_response().parameters["triton_final_response"].bool_param
+        final = answers.get(timeout=60)[0].get_response()
+        assert (final.id, len(final.outputs)) == (str(number), 0)
+        assert final.parameters["triton_final_response"].bool_param
     client.stop_stream()
     client.close()
 

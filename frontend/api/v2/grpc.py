@@ -28,6 +28,9 @@ _UNSUPPORTED = (
     *(f"{kind}SharedMemory{call}" for kind in ("System", "Cuda") for call in ("Status", "Register", "Unregister")),
 )
 
+_ENDS = "triton_enable_empty_final_response"
+"""Parameter of a request in a stream: true if an empty response is to follow its answer."""
+
 _MOST_AHEAD = 64
 """Most requests of one stream that are in flight at a time."""
 
@@ -123,7 +126,8 @@ class _Methods:
         reader = asyncio.create_task(self._read(messages, call, tasks))
         try:
             while (task := await tasks.get()) is not None:
-                yield await task
+                for reply in await task:
+                    yield reply
             await reader
         finally:
             reader.cancel()
@@ -146,7 +150,8 @@ class _Methods:
         finally:
             await tasks.put(None)
 
-    async def _answer(self, text: bytes, stream: Call) -> Any:
+    async def _answer(self, text: bytes, stream: Call) -> list[Any]:
+        """Return the replies to a request of a stream: an empty one ends them if the request asks for it."""
         began = time.perf_counter()
         call, status = replace(stream), 499
         message = inference.ModelInferRequest()
@@ -154,11 +159,19 @@ class _Methods:
             message, tensors = _opened(text)
             response = await self._infer(message, tensors, text, call)
             status = 200
-            return inference.ModelStreamInferResponse(infer_response=response)
+            responses = [response]
+            if _ENDS in message.parameters and message.parameters[_ENDS].bool_param:
+                last = inference.ModelInferResponse(
+                    model_name=response.model_name, model_version=response.model_version, id=response.id
+                )
+                responses.append(last)
+                for made in responses:
+                    made.parameters["triton_final_response"].bool_param = made is last
+            return [inference.ModelStreamInferResponse(infer_response=made) for made in responses]
         except ServingError as error:
             status = error.http_status
             failed = inference.ModelInferResponse(model_name=message.model_name, id=message.id)
-            return inference.ModelStreamInferResponse(error_message=str(error), infer_response=failed)
+            return [inference.ModelStreamInferResponse(error_message=str(error), infer_response=failed)]
         finally:
             self._metrics.answered("grpc", call.model, status, time.perf_counter() - began)
 
