@@ -3,8 +3,8 @@ PYTHON ?= $(firstword $(foreach version,3.11 3.12 3.10,$(shell command -v python
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-# Processes that run tests.
-WORKERS ?= 2
+# Processes that run tests; tests of Flink wait for half of their time.
+WORKERS ?= 3
 
 .PHONY: help quickstart stop test test-fast coverage chaos pythons check fuzz bench bench-guard format proto clean
 
@@ -21,7 +21,7 @@ stop:  ## Stop what quickstart started
 test-fast: .venv/dev  ## Run the tests that need no Flink, engine, browser or fuzzer (under 3 minutes)
 	@$(BIN)/python -m pytest -n $(WORKERS) --fast $(TESTS)
 
-# One worker runs the tests of the Flink cluster while another runs those of the engines (tests/support/markers.py).
+# Each worker has a Flink cluster, and one has the engines (tests/support/markers.py).
 test: .venv/dev  ## Run all tests, against a real Redis and a real Flink cluster
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --cov --cov-report= $(TESTS)
 	@echo "Lines covered: $$($(BIN)/coverage report --format=total) % (each file: make coverage)"

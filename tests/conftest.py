@@ -103,7 +103,7 @@ def echo(redis_server, job):
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory):
-    """The one Flink of all tests, with its Redis."""
+    """The Flink of all tests of a worker, with its Redis."""
     # Short names and a space: the path itself is a test.
     cluster = Cluster(tmp_path_factory.mktemp("a b"))
     yield cluster

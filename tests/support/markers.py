@@ -21,8 +21,8 @@ _SUPPORT = re.compile(r"\btests\.support(?:\.(\w+)| import ([\w, ]+))")
 def mark(item):
     """Add the markers `flink`, `browser`, `engine` and `fuzz` where they apply.
 
-    With `pytest --dist loadgroup`, one worker runs all tests of the shared Flink cluster, and one all tests of the
-    engines, so that each is started once.
+    With `pytest --dist loadgroup`, one worker runs all tests of the engines, which take long to load. Files with tests
+    of the shared Flink cluster stay together, and go to any worker; each worker has a cluster of its own.
     """
     for fixture in FIXTURES.keys() & set(item.fixturenames):
         item.add_marker(FIXTURES[fixture])
@@ -31,7 +31,7 @@ def mark(item):
     if is_hypothesis_test(item.obj) or "schemathesis.cli" in item.obj.__code__.co_consts:
         item.add_marker("fuzz")
     if "cluster" in item.fixturenames:
-        item.add_marker(pytest.mark.xdist_group("cluster"))
+        item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
     elif item.get_closest_marker("engine") and not item.get_closest_marker("flink"):
         item.add_marker(pytest.mark.xdist_group("engine"))
 
