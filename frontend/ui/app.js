@@ -2,7 +2,7 @@ import { call } from "./api.js";
 import { Chart } from "./chart.js";
 import { byId, setText } from "./dom.js";
 import { History } from "./history.js";
-import { idOf, showList, showModel } from "./models.js";
+import { idOf, linkOf, showList, showModel } from "./models.js";
 import { Tryout } from "./tryout.js";
 
 const INTERVAL = 1000;
@@ -16,10 +16,11 @@ const charts = [
 const histories = new Map();
 const tryout = new Tryout();
 let models = [];
-let chosen = decodeURIComponent(location.hash.slice(1)) || null;
+let chosen = null;
 
 function show() {
-  const model = models.find((one) => idOf(one) === chosen) ?? models[0];
+  const named = models.find((one) => linkOf(one, models) === location.hash.slice(1));
+  const model = models.find((one) => idOf(one) === chosen) ?? named ?? models[0];
   chosen = model ? idOf(model) : chosen;
   showList(models, chosen, choose);
   byId("model").hidden = !model;
@@ -34,7 +35,7 @@ function show() {
 
 function choose(id) {
   chosen = id;
-  history.replaceState(null, "", `#${encodeURIComponent(id)}`);
+  history.replaceState(null, "", `#${linkOf(models.find((one) => idOf(one) === id), models)}`);
   show();
 }
 
@@ -83,6 +84,10 @@ function setUpTheme() {
   name();
 }
 
+addEventListener("hashchange", () => {
+  chosen = null;
+  show();
+});
 byId("charts").append(...charts.map((chart) => chart.element));
 setUpTheme();
 refresh();

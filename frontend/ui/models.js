@@ -5,6 +5,12 @@ const WORDS = { ready: "Ready", loading: "Loading", failed: "Failed", stopped: "
 /** Name and version, by which the page tells models apart. */
 export const idOf = (model) => `${model.modelName}\n${model.modelVersion}`;
 
+/** The part of the page's address that names a model; with the version where a model has several. */
+export function linkOf(model, models) {
+  const several = models.filter((other) => other.modelName === model.modelName).length > 1;
+  return encodeURIComponent(model.modelName) + (several ? `/${encodeURIComponent(model.modelVersion)}` : "");
+}
+
 /** The state of a model, as a word that the page has. */
 export function stateOf(model) {
   return model.state in WORDS ? model.state : "unknown";
@@ -93,8 +99,9 @@ function fact(name, value) {
   return [make("dt", {}, name), make("dd", {}, value)];
 }
 
+/** "8 ready"; "6 ready, 1 loading, 1 failed" where their states differ. */
 function slots(reports) {
-  return make("span", { class: "slots" }, ...reports.map((slot) =>
-    make("span", { class: "slot", "data-state": slot.state, title: `slot ${slot.index}: ${slot.state}` },
-      make("span", { class: "hidden" }, `slot ${slot.index}: ${slot.state} `), make("span", { "aria-hidden": "true" }, String(slot.index)))));
+  const counts = new Map();
+  for (const { state } of reports) counts.set(state, (counts.get(state) ?? 0) + 1);
+  return [...counts].map(([state, count]) => `${count} ${state}`).join(", ") || "none";
 }

@@ -2,6 +2,7 @@ import { make, number } from "./dom.js";
 
 const MOST_BARS = 5;
 const MOST_CHARACTERS = 20_000;
+const MOST_NUMBERS = 2_000;
 
 /** Show the predictions of a response, and how long it took. */
 export function showPredictions(place, predictions, milliseconds) {
@@ -32,10 +33,8 @@ function outcome(value) {
   if (Array.isArray(value) && value.length && value.every(isRanking)) {
     return value.flatMap((ranking, index) => [make("h4", {}, `Output ${index + 1}`), ...outcome(ranking)]);
   }
-  if (isVector(value)) {
-    const pairs = value.map((item, index) => [index, item ?? NaN]);
-    return [...ranked(pairs.sort((one, other) => other[1] - one[1])), raw("output", value)];
-  }
+  if (isVector(value)) return [plot(value), raw("output", value, true)];
+  if (typeof value === "string") return [make("pre", { class: "text", tabindex: 0, "aria-label": "Text" }, value)];
   if (value !== null && typeof value === "object" && !Array.isArray(value)) {
     return Object.entries(value).flatMap(([name, output]) => [make("h4", {}, name), ...outcome(output)]);
   }
@@ -45,7 +44,7 @@ function outcome(value) {
 const isRanking = (value) =>
   Array.isArray(value) && value.length > 0 && value.every((item) => item !== null && typeof item === "object" && "class" in item && "prob" in item);
 const isVector = (value) =>
-  Array.isArray(value) && value.length > 1 && value.every((item) => typeof item === "number" || item === null);
+  Array.isArray(value) && value.length > 1 && value.length <= MOST_NUMBERS && value.every((item) => typeof item === "number" || item === null);
 
 function ranked(pairs) {
   const shown = pairs.slice(0, MOST_BARS);
@@ -59,6 +58,21 @@ function ranked(pairs) {
       make("span", { class: "track", "aria-hidden": "true" }, bar), make("span", { class: "share" }, score(value)));
   });
   return [make("ol", { class: "bars", "aria-label": "Classes, best first" }, ...rows)];
+}
+
+/** Bars of a vector's numbers in their order, from the zero line up or down. */
+function plot(values) {
+  const numbers = values.map((value) => value ?? 0);
+  const top = Math.max(...numbers, 0);
+  const height = top - Math.min(...numbers, 0) || 1;
+  const bars = numbers.map((value, index) => make("svg:rect", {
+    x: index, width: 0.8, y: (top - Math.max(value, 0)) / height, height: Math.abs(value) / height,
+  }, make("svg:title", {}, `${index}: ${values[index]}`)));
+  const range = `from ${score(Math.min(...numbers))} to ${score(Math.max(...numbers))}`;
+  return make("svg:svg", {
+    class: "vector", viewBox: `0 0 ${numbers.length} 1`, preserveAspectRatio: "none", role: "img",
+    "aria-label": `${numbers.length} numbers ${range}`,
+  }, ...bars);
 }
 
 function score(value) {

@@ -1,5 +1,5 @@
 import { call } from "./api.js";
-import { byId, make, typeText } from "./dom.js";
+import { byId, make, setText, typeText } from "./dom.js";
 import { exampleBody, takesImages } from "./example.js";
 import { idOf } from "./models.js";
 import { showError, showPredictions } from "./result.js";
@@ -45,6 +45,9 @@ export class Tryout {
   show(model) {
     const key = JSON.stringify([idOf(model), model.inputs, model.inputAlreadyBatched]);
     this.#model = model;
+    const failed = model.state === "failed";
+    byId("send").disabled = failed;
+    setText(byId("send-hint"), failed ? "The model has failed; it answers nothing." : "");
     if (key === this.#shown) return;
     const other = !this.#shown || JSON.parse(this.#shown)[0] !== idOf(model);
     this.#shown = key;
@@ -120,7 +123,7 @@ export class Tryout {
   }
 
   async #send() {
-    if (this.form.ariaBusy === "true") return;
+    if (this.form.ariaBusy === "true" || byId("send").disabled) return;
     const { modelName, modelVersion } = this.#model;
     const path = `models/${encodeURIComponent(modelName)}/versions/${encodeURIComponent(modelVersion)}/predict?responseFormat=json`;
     this.#busy(true);
