@@ -18,9 +18,10 @@ const tryout = new Tryout();
 let models = [];
 let chosen = null;
 
+const named = () => models.find((one) => linkOf(one, models) === location.hash.slice(1));
+
 function show() {
-  const named = models.find((one) => linkOf(one, models) === location.hash.slice(1));
-  const model = models.find((one) => idOf(one) === chosen) ?? named ?? models[0];
+  const model = models.find((one) => idOf(one) === chosen) ?? named() ?? models[0];
   chosen = model ? idOf(model) : chosen;
   showList(models, chosen, choose);
   byId("model").hidden = !model;
@@ -84,8 +85,10 @@ function setUpTheme() {
   name();
 }
 
+// Other links of the page, as the one to the form, name no model.
 addEventListener("hashchange", () => {
-  chosen = null;
+  if (!named()) return;
+  chosen = idOf(named());
   show();
 });
 byId("charts").append(...charts.map((chart) => chart.element));
