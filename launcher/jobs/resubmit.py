@@ -14,7 +14,6 @@ from itertools import chain, repeat
 from pathlib import Path
 
 from cluster_serving.job.options import JobOptions
-from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs.submission import submit_all
 from cluster_serving.launcher.services import flink_cluster
 from cluster_serving.launcher.services.flink_home import FlinkHome
@@ -70,8 +69,8 @@ def resubmit(address: Address) -> tuple[list[str], dict[str, str]]:
                     submitted.append(options.redis.job)
                 else:
                     rest.cancel(job_id)
-        except LaunchError as error:
-            failed |= dict.fromkeys((record.stem for record in jobs), str(error))
+        except Exception as error:
+            failed |= dict.fromkeys((record.stem for record in jobs), f"{type(error).__name__}: {error}")
     # A job that was stopped meanwhile is no failure.
     return submitted, {name: error for name, error in failed.items() if (_folder(home.path) / f"{name}.json").exists()}
 
