@@ -20,6 +20,9 @@ from cluster_serving.protocol.original.json import NUMBERS, leaf_types
 
 BYTES = "BYTES"
 
+BF16 = "BF16"
+"""The upper halves of FP32, in raw bytes only. numpy does not have it, so it becomes float32, without loss."""
+
 _NAMES = {
     "bool": "BOOL",
     **{f"{kind}{bits}": f"{kind.upper()}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)},
@@ -29,6 +32,9 @@ _NAMES = {
 }
 DTYPES = {datatype: np.dtype(name).newbyteorder("<") for name, datatype in _NAMES.items() if name not in ("str", "")}
 """Datatype → numpy dtype, of the datatypes that are numbers."""
+
+INPUTS = (*DTYPES, BF16, BYTES)
+"""Datatypes of inputs."""
 
 _NUMBERS = NUMBERS | {type(None)}
 
@@ -51,10 +57,8 @@ def of_output(name: str, array: Array) -> str:
 
 def check(name: str, datatype: object, shape: object) -> tuple[str, tuple[int, ...]]:
     """Check the datatype and the shape of an input, and return both."""
-    if datatype == "BF16":
-        raise InvalidInput(f"input {name!r} has datatype BF16, which is not supported; send FP16 or FP32")
-    if not isinstance(datatype, str) or (datatype != BYTES and datatype not in DTYPES):
-        known = ", ".join((*DTYPES, BYTES))
+    if datatype not in INPUTS:
+        known = ", ".join(INPUTS)
         raise InvalidInput(f"input {name!r} has datatype {str(datatype)[:32]!r}; expected one of {known}")
     if (
         not isinstance(shape, Sequence)
@@ -67,7 +71,7 @@ def check(name: str, datatype: object, shape: object) -> tuple[str, tuple[int, .
     # An empty tensor has no bytes, but numpy refuses it if the product of its other sizes is too large.
     if 0 in shape and math.prod(size for size in shape if size) > _MAX_ELEMENTS:
         raise InvalidInput(f"input {name!r} has shape {str(shape)[:64]}, which no tensor can have")
-    return datatype, tuple(shape)
+    return str(datatype), tuple(shape)
 
 
 def check_count(name: str, count: int) -> None:
@@ -82,7 +86,7 @@ def from_raw(name: str, datatype: str, shape: tuple[int, ...], data: bytes | mem
     if datatype == BYTES:
         check_count(name, count)
         return _object_array(_split(name, shape, count, bytes(data)), shape)
-    dtype = DTYPES[datatype]
+    dtype = np.dtype("<u2") if datatype == BF16 else DTYPES[datatype]
     if len(data) != count * dtype.itemsize:
         raise InvalidInput(
             f"input {name!r} has {len(data)} bytes; {datatype} of shape {list(shape)} needs {count * dtype.itemsize}"
@@ -90,7 +94,8 @@ def from_raw(name: str, datatype: str, shape: tuple[int, ...], data: bytes | mem
     if datatype == "BOOL":
         # In the protocol any byte but 0 is true; in numpy only 1 is.
         return np.not_equal(np.frombuffer(data, np.uint8), 0).reshape(shape)
-    return np.frombuffer(data, dtype).reshape(shape)
+    array = np.frombuffer(data, dtype).reshape(shape)
+    return (array.astype("<u4") << 16).view("<f4") if datatype == BF16 else array
 
 
 def to_raw(array: Array, datatype: str) -> bytes:
@@ -114,8 +119,11 @@ def from_bytes(name: str, shape: tuple[int, ...], items: Sequence[bytes]) -> Arr
 def from_numbers(name: str, datatype: str, shape: tuple[int, ...], values: Any) -> Array:
     """Read numbers of JSON or of protobuf: a flat sequence in C order, or nested lists of the shape.
 
-    Datatype and shape are those that `check` returned; BYTES is no number. For floating point, null is NaN.
+    Datatype and shape are those that `check` returned; BYTES is no number, and BF16 has no such form. For floating
+    point, null is NaN.
     """
+    if datatype == BF16:
+        raise InvalidInput(f"input {name!r} is BF16, for which only binary data can be used")
     dtype = DTYPES[datatype]
     if isinstance(values, list) and not leaf_types(values) <= _NUMBERS:
         raise InvalidInput(f"input {name!r} is {datatype} and has values that are not numbers")

@@ -3,7 +3,6 @@
 import io
 import json
 import zipfile
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +33,7 @@ class ExportedProgram(TorchModel):
                     f"an input of the exported program is no Tensor but {name}; only Tensors can be served"
                 )
         self.inputs = choose_inputs(options.inputs, {name: _spec(name, examples[name]) for name in names})
+        self._dtypes = [examples[name].dtype for name in names]
         self._order = [[spec.name for spec in self.inputs].index(name) for name in names]
         self._structure = program.call_spec.in_spec
         self.fixed_batch = common_batch(self.inputs)
@@ -41,7 +41,9 @@ class ExportedProgram(TorchModel):
         self._loaded = program.module()
 
     def _call(self, tensors: list[torch.Tensor]) -> Any:
-        arguments, keywords = pytree.tree_unflatten([tensors[index] for index in self._order], self._structure)
+        # numpy has no bfloat16: its inputs come as float32.
+        given = [tensors[index].to(dtype) for index, dtype in zip(self._order, self._dtypes, strict=True)]
+        arguments, keywords = pytree.tree_unflatten(given, self._structure)
         return self._loaded(*arguments, **keywords)
 
 
@@ -59,12 +61,11 @@ def _outputs(program: Any) -> dict[str, TensorSpec]:
         names = list(fields or [f"output_{index}" for index in range(len(tensors))])
     if len(names) != len(tensors) or not all(isinstance(tensor, torch.Tensor) for tensor in tensors):
         raise ModelError("the exported program has to return a Tensor, or a list, tuple or dict of Tensors")
-    specs = {name: _spec(name, tensor) for name, tensor in zip(names, tensors, strict=True)}
-    return {n: replace(spec, dtype="float32") if spec.dtype == "bfloat16" else spec for n, spec in specs.items()}
+    return {name: _spec(name, tensor) for name, tensor in zip(names, tensors, strict=True)}
 
 
 def _spec(name: str, example: torch.Tensor) -> TensorSpec:
-    dtype = str(example.dtype).removeprefix("torch.")
+    dtype = "float32" if example.dtype == torch.bfloat16 else str(example.dtype).removeprefix("torch.")
     return TensorSpec(name, dtype, tuple(size if isinstance(size, int) else None for size in example.shape))
 
 

@@ -13,7 +13,7 @@ import pytest
 from cluster_serving.frontend import app
 from cluster_serving.frontend.api import docs, page
 from cluster_serving.frontend.api.v2.body import HEADER_LENGTH
-from cluster_serving.frontend.api.v2.datatypes import BYTES, DTYPES
+from cluster_serving.frontend.api.v2.datatypes import INPUTS
 from cluster_serving.frontend.api.v2.http import UNSUPPORTED
 from cluster_serving.frontend.api.v2.service import V2Service
 from cluster_serving.frontend.errors import ERRORS, MethodNotAllowed, NotSupported
@@ -110,7 +110,7 @@ def test_the_choices_of_the_document_are_those_of_the_code():
     assert sorted(parameters["Priority"]["schema"]["enum"]) == sorted(PRIORITIES)
     assert parameters["JsonLength"]["name"] == HEADER_LENGTH
     tensor = schemas["V2InferRequest"]["properties"]["inputs"]["items"]
-    assert tensor["properties"]["datatype"]["enum"] == [*DTYPES, BYTES]
+    assert tensor["properties"]["datatype"]["enum"] == list(INPUTS)
 
 
 def test_the_page_needs_nothing_from_elsewhere(serve):

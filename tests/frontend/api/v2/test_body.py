@@ -107,7 +107,7 @@ WORDS = {"name": "x", "datatype": "BYTES", "shape": [2], "parameters": {"binary_
 @pytest.mark.parametrize(
     ("tensor", "binary", "message"),
     [
-        (X | {"datatype": "BF16"}, b"", "BF16, which is not supported"),
+        (X | {"datatype": "BF16"}, b"", "'x' is BF16, for which only binary data"),
         (X | {"datatype": "FLOAT"}, b"", "expected one of BOOL, INT8"),
         (X | {"datatype": ["FP32"]}, b"", "expected one of"),
         (X | {"shape": [3]}, b"", "has 2 elements; FP32 of shape .3. needs 3"),

@@ -2,6 +2,7 @@
 
 import grpc
 import httpx
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -72,6 +73,13 @@ def test_raw_contents_are_answered_raw(infer, datatype):
     assert (reply.outputs[0].datatype, list(reply.outputs[0].shape)) == (datatype, [3, 2])
 
 
+def test_bfloat16_becomes_float32_without_loss(infer):
+    values = np.array([[1.0, -0.5], [3e38, np.inf]]).astype(ml_dtypes.bfloat16)
+    reply = infer(raw([values.tobytes()], (2, 2), "BF16"))
+    assert reply.outputs[0].datatype == "FP32"
+    assert list(reply.raw_output_contents) == [values.astype("<f4").tobytes()]
+
+
 def mixed():
     request = typed("FP32", "fp32_contents", [1, 2], [1, 2])
     request.raw_input_contents.append(b"12345678")
@@ -90,7 +98,8 @@ def mixed():
         (inference.ModelInferRequest(inputs=[{}] * 1025), "more than 1024 inputs"),
         (inference.ModelInferRequest(outputs=[{}] * 1025), "more than 1024 inputs or outputs"),
         (raw([b"\xff\xff\xff\xff1"], (1, 1), "BYTES"), "element 0 reaches beyond"),
-        (raw([b"1234"], (1, 2), "BF16"), "BF16, which is not supported"),
+        (raw([b"12345678"], (1, 2), "BF16"), "'x' has 8 bytes; BF16 of shape .1, 2. needs 4"),
+        (typed("BF16", "fp32_contents", [1, 2], [1, 2]), "'x' is BF16, for which only raw_input_contents"),
         (raw([]), "0 elements"),
         (mixed(), "contents beside raw_input_contents"),
         (typed("FP16", "fp32_contents", [1, 2], [1, 2]), "only raw_input_contents"),

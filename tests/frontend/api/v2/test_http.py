@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 
 import httpx
+import ml_dtypes
 import numpy as np
 import pytest
 import tritonclient.http as triton
@@ -64,6 +65,12 @@ def test_tensors_of_every_dtype_come_back(client, job, dtype, binary, count=7):
     response = result.get_response()
     assert (response["id"], response["model_name"], response["model_version"]) == ("id 7", job, "1")
     assert ["data" in output for output in response["outputs"]] == [not binary] * 3
+
+
+def test_bfloat16_is_taken_as_tritons_client_sends_it(client, job):
+    x = np.arange(6).reshape(2, 3).astype(ml_dtypes.bfloat16)
+    inputs, _ = record(np.ones((2, 3)))
+    np.testing.assert_array_equal(client.infer(job, [tensor("x", x), *inputs[1:]]).as_numpy("x"), x.astype("f4"))
 
 
 def test_outputs_are_binary_by_default_and_selected_by_name(client, job):

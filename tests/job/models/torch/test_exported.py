@@ -26,6 +26,11 @@ class Two(torch.nn.Module):
         return {"sum": a + b, "half": (b / 2).to(torch.bfloat16)}
 
 
+class Halves(torch.nn.Module):
+    def forward(self, x):
+        return x / 2
+
+
 class Explosive:
     """Leaves a trace when it is unpickled."""
 
@@ -43,6 +48,14 @@ def two(tmp_path_factory):
     program = torch.export.export(Two(), example[:1], {"b": example[1]}, dynamic_shapes={"a": BATCH, "b": BATCH})
     torch.export.save(program, folder / "model.pt2")
     return folder
+
+
+def test_inputs_of_bfloat16_are_given_as_float32(tmp_path):
+    program = torch.export.export(Halves(), (torch.zeros(2, 3, dtype=torch.bfloat16),), dynamic_shapes={"x": BATCH})
+    torch.export.save(program, tmp_path / "model.pt2")
+    model = load(tmp_path)
+    assert model.inputs[0].dtype == model.outputs[0].dtype == "float32"
+    np.testing.assert_array_equal(model.predict([np.ones((4, 3), "f4")])[0], np.full((4, 3), 0.5))
 
 
 def test_names_dtypes_and_shapes_are_those_of_the_export(two):
