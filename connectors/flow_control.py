@@ -14,9 +14,28 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from weakref import WeakValueDictionary
 
 from cluster_serving.protocol.entry import Entry
+
+_STALLED = 0.5
+"""Seconds of a batch from which on its slot may count as stalled."""
+
+
+class Surplus:
+    """Requests that a slot has read and leaves to the other slots of its job in this process."""
+
+    def __init__(self) -> None:
+        self.entries: deque[Entry] = deque()
+
+    def take(self, count: int) -> list[Entry]:
+        """Remove and return up to `count` requests, the oldest first."""
+        taken: list[Entry] = []
+        with suppress(IndexError):
+            while len(taken) < count:
+                taken.append(self.entries.popleft())
+        return taken
 
 
 class SlotFlowControl:
@@ -27,15 +46,19 @@ class SlotFlowControl:
     Args:
         limit: Most unanswered requests that the source may hand over.
         pause: Seconds that the source waits between two reads while requests are being computed.
+        job: `jobName`; the slots of a job in this process share one `Surplus`.
 
     Attributes:
         id: Random id, by which `find_flow_control` finds it.
         attached: True once the window has shown that it shares this process.
         seconds_per_request: Duration of the latest batch divided by its size; 0 before the first batch.
+        surplus: Requests of slots that are stalled.
     """
 
-    def __init__(self, limit: int, pause: float = 0.005) -> None:
+    def __init__(self, limit: int, pause: float = 0.005, job: str = "") -> None:
         self.id = uuid.uuid4().hex
+        with _opening:
+            self.surplus = _surpluses.setdefault(job, Surplus())
         self._limit = limit
         self._pause = pause
         self._next_hand_over = 0.0
@@ -45,6 +68,7 @@ class SlotFlowControl:
         self._answered = 0
         self._entries: deque[Sequence[Entry]] = deque()
         self._began = 0.0
+        self._longest = 0.0
         self.attached = False
         self.seconds_per_request = 0.0
         _flow_controls[self.id] = self
@@ -95,7 +119,23 @@ class SlotFlowControl:
 
     def take(self) -> Sequence[Entry]:
         """Window: take the requests of the next `hand_over`."""
-        return self._entries.popleft()
+        with self._changed:
+            return self._entries.popleft()
+
+    def take_back(self) -> bool:
+        """Source: if the model takes unusually long, leave what the window has not taken to the other slots.
+
+        Return True if so; the source then reads nothing.
+        """
+        with self._changed:
+            if not self.unanswered or time.monotonic() - self._began < max(_STALLED, 4 * self._longest):
+                return False
+            left = [entry for entries in self._entries for entry in entries]
+            # The window still takes as many times.
+            self._entries = deque(() for _ in self._entries)
+            self._announced -= len(left)
+            self.surplus.entries += left
+            return True
 
     def arrive(self, count: int) -> bool:
         """Window: report that `count` requests came; return True if more are on their way."""
@@ -108,13 +148,18 @@ class SlotFlowControl:
         """Sink: report that `count` requests were answered."""
         with self._changed:
             now = time.monotonic()
-            self.seconds_per_request = (now - self._began) / count
+            seconds = now - self._began
+            self.seconds_per_request = seconds / count
+            # One unusual batch is soon forgotten.
+            self._longest = max(seconds, 0.8 * self._longest)
             self._began = now
             self._answered += count
             self._changed.notify()
 
 
 _flow_controls: WeakValueDictionary[str, SlotFlowControl] = WeakValueDictionary()
+_surpluses: WeakValueDictionary[str, Surplus] = WeakValueDictionary()
+_opening = threading.Lock()
 
 
 def find_flow_control(flow_id: str) -> SlotFlowControl | None:

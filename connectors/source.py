@@ -64,7 +64,7 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
         index = subtask_index(runtime_context)
         self._slot_key = self._slot_keys[index]
         # Two batches: one is in the model while the next is read. More would be kept from idle slots.
-        self._flow = SlotFlowControl(2 * self._read_size)
+        self._flow = SlotFlowControl(2 * self._read_size, job=self._options.job)
         self._client = connect(self._options)
         self.close_with(self._client.close)
         consumer = f"{self._options.job}-{index}"
@@ -128,6 +128,13 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
         return entries
 
     def _read_new(self, patience: float, block_ms: int | None) -> list[Entry]:
+        if len(self._slot_keys) > 1:
+            if self._flow.take_back():
+                self._flow.wait_idle(patience)
+                self._reader.heartbeat()
+                return []
+            if surplus := self._flow.surplus.take(self._read_size):
+                return surplus
         room = self._flow.capacity(patience, self._ahead)
         if room and len(self._slot_keys) > 1 and self._flow.seconds_per_request > _SHARED_SECONDS:
             room = min(room, self._share(patience))

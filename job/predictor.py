@@ -208,7 +208,9 @@ class Predictor:
 
     def _run(self, batched: bool, records: Sequence[Arrays]) -> list[Arrays]:
         rows = [record[0].shape[0] if batched else 1 for record in records]
-        outputs = self.model.predict(merge(records, self._memories, batched))
+        inputs = merge(records, self._memories, batched)
+        model, count = self.model, len(records)
+        outputs = model.predict(inputs, count) if isinstance(model, WatchedModel) else model.predict(inputs)
         return split(outputs, rows, batched)
 
     def _to_answer(self, request: Request, result: Arrays | ServingError) -> Answer:

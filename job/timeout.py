@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Sequence
 from concurrent import futures
@@ -25,10 +26,18 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-MAX_HUNG = 3
-"""Number of calls that hang at the same time, in all slots of a process, at which the process has to end."""
+MAX_HUNG = 6
+"""Number of calls that hang at the same time, in all slots of a process, at which the process has to end.
+
+A request that hangs leaves two of them, unless it was alone in its batch.
+"""
 
 _RELOAD_PATIENCE = 600.0
+# A call takes unusually long after so many times its usual duration, and not before so many seconds.
+_PATIENCE = 10.0
+_LEAST_PATIENCE = 1.0
+# Weight of the latest call in the usual duration.
+_WEIGHT = 0.1
 
 _hung: list[threading.Thread] = []
 
@@ -48,52 +57,76 @@ class WatchedModel(Model):
     def __init__(self, load: Callable[[], Model], timeout: float) -> None:
         self._load = load
         self._timeout = timeout
-        self._copy: _Copy | None = _Copy()
-        self._model = self._copy.load(load)
+        self._usual = 0.0
+        self._copy: _Copy | None = _Copy(load)
+        self._spare: _Copy | None = None
+        self._model = self._copy.model()
         self.engine, self.layout, self.fixed_batch = self._model.engine, self._model.layout, self._model.fixed_batch
         self.inputs, self.outputs = self._model.inputs, self._model.outputs
         self.exhausted = False
         """True if this process computes nothing any more, and has to end once it has written its answers."""
 
-    def predict(self, inputs: Sequence[Array]) -> list[Array]:
-        """See `Model.predict`; raise `NotComputed` if too many calls hang."""
+    def predict(self, inputs: Sequence[Array], requests: int = 1) -> list[Array]:
+        """See `Model.predict`; raise `NotComputed` if too many calls hang.
+
+        A batch of several `requests` is given up early if it takes unusually long: the caller then tries each of them
+        alone, with the whole timeout. Another copy of the model is loaded meanwhile.
+        """
         if self.exhausted:
             raise NotComputed("not computed")
         copy = self._copy or self._reload()
+        usual = self._usual * requests
+        patience = min(self._timeout, max(_LEAST_PATIENCE, _PATIENCE * usual)) if usual else self._timeout
+        began = time.monotonic()
+        call = copy.submit(lambda: self._model.predict(inputs))
         try:
-            outputs = copy.run(lambda: self._model.predict(inputs), self._timeout)
+            try:
+                outputs = copy.result(call, patience)
+            except _Hangs:
+                if requests > 1 or patience == self._timeout:
+                    raise
+                self._spare = self._spare or _Copy(self._load)
+                outputs = copy.result(call, self._timeout - patience)
         except _Hangs as error:
-            self._abandon(copy, len(inputs[0]), str(error))
+            self._abandon(copy, time.monotonic() - began, requests, str(error))
             message = f"the model has not answered within {self._timeout:g} s (inferenceTimeout)"
             raise InferenceTimeout(message) from None
+        finally:
+            if self._copy is copy and self._spare is not None:
+                self._spare.leave()
+                self._spare = None
+        seconds = (time.monotonic() - began) / requests
+        self._usual += (seconds - self._usual) * (_WEIGHT if usual else 1)
         self.outputs = self._model.outputs
         return outputs
 
     def close(self) -> None:
         """Free the model, but not the copies that hang."""
-        if self._copy is not None:
-            self._copy.leave(self._model.close)
+        for copy in (self._copy, self._spare):
+            if copy is not None:
+                copy.leave()
 
     def _run(self, inputs: Sequence[Array]) -> list[Array]:
         return self.predict(inputs)
 
-    def _abandon(self, copy: _Copy, batch: int, place: str) -> None:
-        copy.leave(self._model.close)
+    def _abandon(self, copy: _Copy, seconds: float, requests: int, place: str) -> None:
+        copy.leave()
         self._copy = None
         _hung[:] = [thread for thread in _hung if thread.is_alive()] + [copy.thread]
         self.exhausted = len(_hung) >= MAX_HUNG
         log.warning(
-            "the model has not answered within %g s for a batch of %d; %d calls hang in this process. It hangs at:\n%s",
-            self._timeout,
-            batch,
+            "the model has not answered within %.1f s for a batch of %d requests; %d calls hang in this process. It "
+            "hangs at:\n%s",
+            seconds,
+            requests,
             len(_hung),
             place,
         )
 
     def _reload(self) -> _Copy:
-        copy = _Copy()
+        copy, self._spare = self._spare or _Copy(self._load), None
         try:
-            self._model = copy.load(self._load, _RELOAD_PATIENCE)
+            self._model = copy.model(_RELOAD_PATIENCE)
         except Exception as error:
             # A new process reports the error where users look for it: at the start of the job.
             log.warning("the model cannot be loaded again: %s", error)
@@ -108,18 +141,31 @@ class _Hangs(Exception):
 
 
 class _Copy:
-    """Thread of one copy of the model; engines may tie their state to the thread that set it up."""
+    """A copy of the model, and its thread; engines may tie their state to the thread that set it up."""
 
-    def __init__(self) -> None:
+    def __init__(self, load: Callable[[], Model]) -> None:
         self._calls: SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = SimpleQueue()
         # Without daemon, the process would wait at its end for a call that hangs.
         self.thread = threading.Thread(target=self._serve, name="model", daemon=True)
         self.thread.start()
+        self._loading = self.submit(load)
 
-    def run(self, function: Callable[[], T], timeout: float | None = None) -> T:
-        """Call a function in the thread; raise its exception, or `_Hangs` after the timeout in seconds."""
+    def model(self, timeout: float | None = None) -> Model:
+        """Return the model once it is loaded; if that fails, end the thread."""
+        try:
+            return self.result(self._loading, timeout)
+        except BaseException:
+            self.leave()
+            raise
+
+    def submit(self, function: Callable[[], T]) -> Future[T]:
+        """Call a function in the thread, after those before it."""
         future: Future[T] = Future()
         self._calls.put((function, future))
+        return future
+
+    def result(self, future: Future[T], timeout: float | None = None) -> T:
+        """Return the result of a call; raise its exception, or `_Hangs` after the timeout in seconds."""
         try:
             return future.result(timeout)
         except futures.TimeoutError:  # the built-in TimeoutError only from Python 3.11 on
@@ -128,17 +174,9 @@ class _Copy:
             frame = sys._current_frames().get(self.thread.ident or 0)
             raise _Hangs("".join(traceback.format_stack(frame))) from None
 
-    def load(self, function: Callable[[], T], timeout: float | None = None) -> T:
-        """Load the model with `run`; if that fails, end the thread."""
-        try:
-            return self.run(function, timeout)
-        except BaseException:
-            self.leave(lambda: None)
-            raise
-
-    def leave(self, last: Callable[[], None]) -> None:
-        """Let the thread end once its current call returns, after a last function."""
-        self._calls.put((last, Future()))
+    def leave(self) -> None:
+        """Free the model and let the thread end, once its current call returns."""
+        self.submit(lambda: self._loading.result().close())
         self._calls.put(None)
 
     def _serve(self) -> None:

@@ -3,6 +3,7 @@
 import threading
 import time
 
+from cluster_serving.connectors import flow_control
 from cluster_serving.connectors.flow_control import SlotFlowControl, find_flow_control
 from cluster_serving.protocol.entry import Entry
 
@@ -90,3 +91,31 @@ def test_requests_are_taken_in_the_order_in_which_they_were_handed_over():
     for entries in requests:
         flow.hand_over(entries)
     assert [flow.take(), flow.take()] == requests
+
+
+def test_a_slot_that_is_stalled_leaves_what_it_has_not_begun_to_the_others_of_its_job(monkeypatch):
+    monkeypatch.setattr(flow_control, "_STALLED", 0.0)
+    first, second = Entry(b"1-0", "a", b""), Entry(b"2-0", "b", b"")
+    stalled, other, stranger = (SlotFlowControl(4, job=job) for job in ("one", "one", "another"))
+    assert not stalled.take_back()
+    for entry in (first, second):
+        stalled.announce(1)
+        stalled.hand_over([entry])
+    assert stalled.take() == [first]
+    stalled.arrive(1)
+    assert stalled.take_back()
+    assert (stranger.surplus.take(5), other.surplus.take(5), stalled.surplus.take(5)) == ([], [second], [])
+    assert list(stalled.take()) == []
+    assert not stalled.arrive(0)
+    stalled.answer(1)
+    assert not stalled.take_back()
+
+
+def test_a_slot_whose_batches_always_take_long_is_not_stalled(monkeypatch):
+    monkeypatch.setattr(flow_control, "_STALLED", 0.0)
+    flow = SlotFlowControl(4)
+    flow.announce(2)
+    flow.arrive(2)
+    time.sleep(0.2)
+    flow.answer(1)
+    assert not flow.take_back()

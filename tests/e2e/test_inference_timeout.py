@@ -1,5 +1,7 @@
 """A model that does not return for some inputs."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 import torch
@@ -48,3 +50,21 @@ def test_a_request_that_hangs_is_answered_with_an_error_and_the_job_goes_on(
     assert not cluster_db.exists(dead_letters_key(name))
     assert requests.predict({"x": np.ones(3, "f4")}, timeout=60).tolist() == [2] * 3
     wait_until(lambda: cluster.state_of(name) == "RUNNING")
+
+
+def test_a_slot_on_which_a_request_hangs_keeps_no_request_of_others(started, tmp_path):
+    model_zoo.save_torchscript(tmp_path, Looping())
+    requests, results = started(
+        jobName="hanging-beside", modelPath=tmp_path, inferenceTimeout=20, inputShapes=[[3]], modelParallelism=2
+    )
+
+    def ask(number):
+        # A request that the slot kept would wait for its timeout.
+        return requests.predict({"x": np.full(3, number, "f4")}, timeout=15).tolist() == [2 * number] * 3
+
+    assert ask(1)
+    requests.enqueue("hangs", x=np.full(3, -1, "f4"))
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(ask, range(400)))
+    with pytest.raises(InferenceTimeout):
+        results.query("hangs", timeout=60)

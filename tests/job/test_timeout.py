@@ -2,6 +2,7 @@
 
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from cluster_serving.job.models.base import Model
 from cluster_serving.job.timeout import MAX_HUNG, NotComputed, WatchedModel
 from cluster_serving.protocol.errors import InferenceFailed, InferenceTimeout, ModelError
 from cluster_serving.protocol.slots import TensorSpec
+from tests.support.waiting import wait_until
 
 
 class Hanging(Model):
@@ -41,20 +43,42 @@ def copies():
 
 
 @pytest.fixture
-def watched(copies, monkeypatch):
-    released = threading.Event()
+def released():
+    return threading.Event()
+
+
+@pytest.fixture
+def watch(copies, released, monkeypatch):
+    """Makes watched models."""
     monkeypatch.setattr(timeout, "_hung", [])
+    made = []
 
     def load():
         copies.append(Hanging(released))
         return copies[-1]
 
-    watched = WatchedModel(load, 0.5)
-    yield watched
-    watched.close()
+    def watch(seconds):
+        made.append(WatchedModel(load, seconds))
+        return made[-1]
+
+    yield watch
+    for model in made:
+        model.close()
     released.set()
     # An abandoned call that returns in the end frees its copy.
     assert all(copy.closed.wait(10) for copy in copies)
+
+
+@pytest.fixture
+def watched(watch):
+    return watch(0.5)
+
+
+@pytest.fixture
+def patient(watch, monkeypatch):
+    """A model whose timeout never comes."""
+    monkeypatch.setattr(timeout, "_LEAST_PATIENCE", 0.1)
+    return watch(3600)
 
 
 def batch(*numbers):
@@ -68,6 +92,27 @@ def test_a_call_that_hangs_is_an_error_and_the_next_one_has_a_fresh_copy(watched
     assert watched.predict(batch(3))[0].tolist() == [[6]]
     assert len(copies) == 2
     assert not watched.exhausted
+
+
+def test_a_batch_that_takes_unusually_long_is_given_up_early_and_its_requests_are_tried_alone(patient, copies):
+    assert patient.predict(batch(1))[0].tolist() == [[2]]
+    with pytest.raises(InferenceTimeout):
+        patient.predict(batch(1, -1), 2)
+    assert patient.predict(batch(3))[0].tolist() == [[6]]
+    assert len(copies) == 2
+
+
+def test_while_a_request_takes_unusually_long_another_copy_is_loaded(patient, copies, released):
+    patient.predict(batch(1))
+    slow = ThreadPoolExecutor(1).submit(patient.predict, batch(-1))
+    wait_until(lambda: len(copies) == 2)
+    assert not slow.done()
+    released.set()
+    # It was no hang, so the other copy is not needed.
+    assert slow.result(30)[0].tolist() == [[-2]]
+    assert copies[1].closed.wait(30)
+    assert patient.predict(batch(3))[0].tolist() == [[6]]
+    assert len(copies) == 2
 
 
 def test_only_the_records_that_hang_are_given_up(watched):
