@@ -294,8 +294,9 @@ class InputQueue(_Queue):
         deadline = time.monotonic() + timeout
         uri = uuid.uuid4().hex
         inputs = to_inputs(inputs_of(request_data))
-        with self._using_redis(timeout):
-            self._subscription.subscribe(self._subscription.reply_channel)
+        if not self._reached:
+            with self._using_redis():
+                self._subscription.subscribe(self._subscription.reply_channel)
         while True:
             with self._using_redis(deadline - time.monotonic()):
                 try:
@@ -315,6 +316,7 @@ class InputQueue(_Queue):
     ) -> Fields | None:
         """Queue a request and wait for its result until the deadline."""
         channel = self._subscription.reply_channel
+        self._subscription.subscribe(channel)
         place = self._add(uri, inputs, options, channel)
         left = deadline - time.monotonic()
         return self._subscription.wait(channel, uri, lambda: self._fetch_of(uri, place), left)

@@ -110,8 +110,10 @@ class _Persistent:
     """Connects again within `persistent` if the handshake fails; redis-py repeats only what is before."""
 
     def connect(self) -> None:
-        connect = super().connect  # type: ignore[misc]
-        _HANDSHAKE.call_with_retry(connect, lambda _: self.disconnect())  # type: ignore[attr-defined]
+        # Called before every command.
+        if self._sock is None:  # type: ignore[attr-defined]
+            connect = super().connect  # type: ignore[misc]
+            _HANDSHAKE.call_with_retry(connect, lambda _: self.disconnect())  # type: ignore[attr-defined]
 
 
 class _AsyncPersistent:
@@ -121,7 +123,8 @@ class _AsyncPersistent:
     """
 
     async def connect(self) -> None:
-        await _ASYNC_HANDSHAKE.call_with_retry(super().connect, self._failed)  # type: ignore[misc]
+        if not self.is_connected:  # type: ignore[attr-defined]
+            await _ASYNC_HANDSHAKE.call_with_retry(super().connect, self._failed)  # type: ignore[misc]
 
     async def _failed(self, error: Exception) -> None:
         await self.disconnect(nowait=True)  # type: ignore[attr-defined]
