@@ -1,5 +1,6 @@
 """The commands `cluster-serving-*`."""
 
+import json
 import signal
 import sys
 import traceback
@@ -8,16 +9,15 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from cluster_serving.job.main import check_model
 from cluster_serving.launcher import dead_commands, entry_points, report
 from cluster_serving.launcher.config import file as config_file
 from cluster_serving.launcher.config.job_options import model_options
 from cluster_serving.launcher.config.model import Config
-from cluster_serving.launcher.dead_commands import ConfigPath
+from cluster_serving.launcher.dead_commands import AsJson, ConfigPath
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.jobs import lifecycle
+from cluster_serving.launcher.jobs import job_status, lifecycle
 from cluster_serving.launcher.services import front_end, redis_server, state
 from cluster_serving.launcher.services.flink_rest import FlinkRest, Job
 from cluster_serving.launcher.terminal import Progress, console, errors
@@ -25,6 +25,9 @@ from cluster_serving.protocol.errors import ServingError
 from cluster_serving.settings.model import SettingsError
 
 _PATH = Path(config_file.FILE_NAME)
+_NOT_RUNNING = 3
+"""Exit code of `status`, as of systemctl, for a job that is known and does not run."""
+
 _EPILOG = "--version prints the version."
 JobName = Annotated[
     str | None, typer.Argument(help="jobName; default: that of the configuration file, or the only job.")
@@ -105,34 +108,38 @@ def _shutdown(config_path: ConfigPath = _PATH) -> None:
             console.print(f"Nothing is running {where}.")
 
 
-def _list(config_path: ConfigPath = _PATH) -> None:
-    """List the jobs that run."""
+def _list(config_path: ConfigPath = _PATH, as_json: AsJson = False) -> None:
+    """List the jobs that run, and those that have stopped or failed, with their last errors."""
     config = _config(config_path)
     _warn_of_killed(config)
     with FlinkRest(config.flink_rest_url) as rest:
-        jobs = rest.jobs()
-        if not jobs:
-            console.print(f"No job is running on {config.flink_rest_url}.")
-            return
-        table = Table("name", "state", "job id", "slots", "uptime", "answered", box=None, header_style="bold")
-        for job in jobs:
-            with redis_server.connect(config, job=job.name) as client:
-                slots, records = str(rest.parallelism(job.id)), report.answered(client, job.name)
-            table.add_row(job.name, job.state, job.id, slots, report.duration(job.seconds), records)
-    console.print(table)
+        jobs = job_status.read_all(config, rest)
+    if as_json:
+        print(json.dumps([job.summary() for job in jobs], indent=2))
+    elif jobs:
+        console.print(report.listed(jobs))
+    else:
+        console.print(f"No job is running on {config.flink_rest_url}.")
 
 
-def _status(job: JobName = None, config_path: ConfigPath = _PATH) -> None:
-    """Show the slots, the model and the queue of a job."""
+def _status(job: JobName = None, config_path: ConfigPath = _PATH, as_json: AsJson = False) -> None:
+    """Show the state, the slots, the model, the queue and the last error of a job.
+
+    The exit code is 0 if the job runs, 3 if it does not, and 1 if nothing is known of it.
+    """
     config = _config(config_path)
     _warn_of_killed(config)
     name = job or _default_job(config, config_path)
     with FlinkRest(config.flink_rest_url) as rest, redis_server.connect(config, job=name) as client:
-        jobs = rest.jobs(name)
-        if not jobs:
-            raise LaunchError(f"no job {name} is running on {config.flink_rest_url}")
+        found = job_status.read(config, rest, name)
         redis_server.check(config)
-        console.print(report.status(jobs[0], rest, client))
+        queued = job_status.queue(client, name)
+    if as_json:
+        print(json.dumps(found.details(queued), indent=2))
+    else:
+        console.print(report.status(found, queued))
+    if not found.job_id:
+        raise typer.Exit(_NOT_RUNNING)
 
 
 def _warn_of_killed(config: Config) -> None:

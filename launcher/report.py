@@ -1,16 +1,15 @@
 """Texts about jobs that the commands print."""
 
-from typing import cast
+import time
+from collections.abc import Mapping, Sequence
 
-import redis
-from redis.exceptions import RedisError, ResponseError
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from cluster_serving.launcher.jobs.job_status import JobStatus
 from cluster_serving.launcher.jobs.lifecycle import Started
-from cluster_serving.launcher.jobs.readiness import read_slots
-from cluster_serving.launcher.services.flink_rest import FlinkRest, Job
-from cluster_serving.protocol.keys import GROUP, PRIORITIES, answered_key, stream_of, streams_of
+from cluster_serving.launcher.terminal import printable
 from cluster_serving.protocol.slots import SlotReport
 
 
@@ -31,27 +30,31 @@ InputQueue(name="{config.job_name}"{where}).predict(...)""".replace("\n", "\n" +
     return Text("Ready\n") + Text("\n").join(Text(f"{key:>8}  {value}") for key, value in lines.items())
 
 
-def status(job: Job, rest: FlinkRest, client: redis.Redis) -> Table:
-    """Return a table with the state of a job, its slots and its queue."""
-    table = Table.grid(padding=(0, 2))
-    for key, value in (
-        ("job", f"{job.name} ({job.id})"),
-        ("state", f"{job.state} for {duration(job.seconds)}, {rest.restarts(job.id)} restarts"),
-        ("slots", str(rest.parallelism(job.id))),
-        *((f"slot {slot.index}", _slot(slot)) for slot in read_slots(client, job.name)),
-        ("queue", _queue(client, job.name)),
-        ("records", f"{answered(client, job.name)} answered since cluster-serving-start"),
-    ):
-        table.add_row(key, value)
-    return table
+def listed(jobs: Sequence[JobStatus]) -> Group:
+    """Return a table of jobs, and beneath it the last errors of those that do not run well."""
+    table = Table("name", "state", "job id", "slots", "for", "answered", box=None, header_style="bold")
+    for job in jobs:
+        table.add_row(job.name, job.state, job.job_id, str(job.slots or ""), _age(job), _answered(job))
+    return Group(table, *(f"{job.name}: {_error(job)}" for job in jobs if job.error and not job.is_well))
 
 
-def answered(client: redis.Redis, job: str) -> str:
-    """Return the number of requests answered since the last `cluster-serving-start`; `?` if Redis does not answer."""
-    try:
-        return str(client.get(answered_key(job)) or 0)
-    except RedisError:
-        return "?"
+def status(job: JobStatus, queued: Mapping[str, int]) -> Text:
+    """Return lines with the state of a job, its slots and its queue."""
+    lines = {"job": f"{job.name} ({job.job_id})" if job.job_id else job.name}
+    lines["state"] = f"{job.state} for {_age(job)}" if job.since else job.state
+    if job.job_id:
+        lines |= {"state": f"{lines['state']}, {job.restarts} restarts", "slots": str(job.slots)}
+    lines |= {f"slot {report.index}": _slot(report) for report in job.reports}
+    *waiting, pending = queued.items()
+    parts = ", ".join(f"{length} {priority}" for priority, length in waiting)
+    total = sum(length for _, length in waiting)
+    lines["queue"] = f"{total} requests ({parts}), {pending[1]} of them being worked on"
+    lines["records"] = f"{_answered(job)} answered since cluster-serving-start"
+    if job.error:
+        lines["last error"] = printable(job.error)
+    if job.log:
+        lines["log"] = job.log
+    return Text("\n").join(Text(f"{key:<10}  {value}") for key, value in lines.items())
 
 
 def duration(seconds: float) -> str:
@@ -68,16 +71,13 @@ def _slot(report: SlotReport) -> str:
     return report.model if report.state == "ready" else report.error or report.state
 
 
-def _queue(client: redis.Redis, job: str) -> str:
-    lengths = {priority: cast("int", client.xlen(stream_of(job, priority))) for priority in PRIORITIES}
-    parts = ", ".join(f"{length} {priority}" for priority, length in lengths.items())
-    pending = sum(_pending(client, stream) for stream in streams_of(job))
-    return f"{sum(lengths.values())} requests ({parts}), {pending} of them being worked on"
+def _age(job: JobStatus) -> str:
+    return duration(time.time() - job.since) if job.since else ""
 
 
-def _pending(client: redis.Redis, stream: str) -> int:
-    try:
-        return int(cast("dict[str, int]", client.xpending(stream, GROUP))["pending"])
-    except ResponseError:
-        # The stream or its group is gone, for instance after FLUSHALL.
-        return 0
+def _answered(job: JobStatus) -> str:
+    return "?" if job.answered is None else str(job.answered)
+
+
+def _error(job: JobStatus) -> str:
+    return printable(job.error) + (f" (log: {job.log})" if job.log else "")

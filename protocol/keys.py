@@ -107,6 +107,11 @@ def stats_key(job: str) -> str:
     return f"{job}:stats"
 
 
+def record_key(job: str) -> str:
+    """Return the hash in which the commands record the state of a job, its last error, and where the log is."""
+    return f"{job}:record"
+
+
 def limits_key(job: str) -> str:
     """Return the hash of the configuration that clients of a job need; the job writes it when it starts."""
     return f"{job}:limits"

@@ -4,7 +4,9 @@ import os
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from redis import Redis
 from redis.exceptions import RedisError
@@ -13,9 +15,9 @@ from cluster_serving.job.main import check_model
 from cluster_serving.launcher.config.job_options import job_options, model_options, sized_for
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.jobs import payload_folder, resubmit
+from cluster_serving.launcher.jobs import payload_folder, record, resubmit
 from cluster_serving.launcher.jobs.readiness import announce, note_stopped, wait_ready
-from cluster_serving.launcher.jobs.submission import submit
+from cluster_serving.launcher.jobs.submission import log_of, submit
 from cluster_serving.launcher.services import flink_cluster, front_end, redis_server, state
 from cluster_serving.launcher.services.flink_cluster import FlinkCluster
 from cluster_serving.launcher.services.flink_rest import FlinkRest, Job
@@ -31,7 +33,7 @@ from cluster_serving.protocol.keys import (
 
 Say = Callable[[str], None]
 
-_LISTED_WITHIN, _INITIALIZED_WITHIN = 2.0, 30.0
+_LISTED_WITHIN, _INITIALIZED_WITHIN, _TRACED_WITHIN = 2.0, 30.0, 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,17 +76,21 @@ def start(config: Config, say: Say = lambda _: None) -> Started:
         say(f"Submitting job {config.job_name}")
         earlier = os.fsdecode(client.hget(limits_key(config.job_name), PAYLOAD_FOLDER) or b"")
         options = job_options(config, submission, payload_folder.ensure(config, earlier))
-        job_id = ""
+        job_id, log = "", log_of(cluster.home, config.job_name)
         try:
+            record.note(client, config.job_name, "starting", error="", log=log)
             announce(client, config.job_name, submission, config.model_parallelism)
             job_id = submit(cluster.home, cluster.address, options, config.start_timeout)
             slot = wait_ready(client, rest, config, job_id, submission, say)
             if cluster.is_ours:
                 resubmit.remember(cluster.home.path, options)
-        except BaseException:
+            record.note(client, config.job_name, "running")
+        except BaseException as error:
             # Also after Ctrl-C: a half started job would be in the way of the next start.
             resubmit.forget(cluster.home.path, config.job_name)
-            _give_up(rest, config, job_id, submission, say)
+            if job_id and isinstance(error, LaunchError):
+                _log_failure(log, error, rest, job_id)
+            _give_up(rest, config, job_id, submission, say, error)
             raise
         return Started(config, rest.page(job_id), slot.model)
 
@@ -150,7 +156,16 @@ def shutdown(config: Config | None, say: Say = lambda _: None) -> bool:
     return stopped
 
 
-def _give_up(rest: FlinkRest, config: Config, job_id: str, submission: str, say: Say) -> None:
+def _log_failure(log: Path, error: LaunchError, rest: FlinkRest, job_id: str) -> None:
+    """Append the cause of a failed start to its log; a slot reports its error before Flink knows the stack trace."""
+    with suppress(LaunchError, OSError):
+        wait_until(lambda: rest.trace(job_id) is not None, _TRACED_WITHIN)
+        trace = rest.trace(job_id) or f"Flink has no stack trace; its logs are in {log.parent}"
+        with log.open("a", encoding="utf8") as file:
+            file.write(f"\n{time.strftime('%Y-%m-%d %H:%M:%S')} the start failed: {error}\n{trace}\n")
+
+
+def _give_up(rest: FlinkRest, config: Config, job_id: str, submission: str, say: Say, reason: BaseException) -> None:
     """Cancel the job of a start that failed; `job_id` is empty if `flink run` has not told it."""
     name = config.job_name
     say(f"Cancelling job {name}")
@@ -160,8 +175,9 @@ def _give_up(rest: FlinkRest, config: Config, job_id: str, submission: str, say:
     except LaunchError as error:
         # Not raised: the command ends with the reason why the start failed.
         say(f"job {name} may still run: {error}")
-    else:
-        _note_stopped(config, name, submission, say)
+        submission = ""
+    known = isinstance(reason, Exception)
+    _note_stopped(config, name, submission, say, str(reason) if known else "the start was interrupted")
 
 
 def _submitted(rest: FlinkRest, name: str, submission: str) -> list[str]:
@@ -192,11 +208,12 @@ def _cancel(rest: FlinkRest, job: Job, config: Config, say: Say) -> None:
     _note_stopped(config, job.name, job.submission, say)
 
 
-def _note_stopped(config: Config, job: str, submission: str, say: Say) -> None:
+def _note_stopped(config: Config, job: str, submission: str, say: Say, error: str | None = None) -> None:
     # The slots have ended, so they cannot write a later report.
     try:
         with redis_server.connect(config, job=job) as client:
             note_stopped(client, job, submission)
+            record.note(client, job, "failed" if error else "stopped", error)
     except (ServingError, RedisError, OSError) as error:
         say(f"front ends do not learn that job {job} is stopped, as Redis does not take it: {error}")
 

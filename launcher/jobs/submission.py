@@ -18,6 +18,11 @@ from cluster_serving.launcher.services.flink_rest import cause
 from cluster_serving.settings.addresses import Address
 
 
+def log_of(home: FlinkHome, job: str) -> Path:
+    """Return the file with the output of the last submission of a job."""
+    return home.logs / f"submission-{job}.log"
+
+
 def submit(home: FlinkHome, address: Address, options: JobOptions, timeout: float) -> str:
     """Submit a job to the cluster whose REST endpoint is `address`. Return Flink's id of the job.
 

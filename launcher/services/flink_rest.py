@@ -70,16 +70,16 @@ class FlinkRest(AbstractContextManager["FlinkRest"]):
         paths = [manager["path"] for manager in self._get("/taskmanagers")["taskmanagers"]]
         return {path.partition("@")[2].rpartition(":")[0] for path in paths}
 
-    def jobs(self, name: str | None = None) -> list[Job]:
-        """Return the serving jobs that have not ended, of one name or of all, the latest first.
+    def jobs(self, name: str | None = None, ended: bool = False) -> list[Job]:
+        """Return the serving jobs that have not ended, or those that have, of one name or of all, the latest first.
 
         Other jobs of the cluster are left out.
         """
         raw = sorted(self._listed(), key=lambda job: -job["start-time"])
         jobs = [Job(job["jid"], job["name"], job["state"], job["duration"] / 1000) for job in raw]
-        active = [job for job in jobs if job.state not in ENDED and name in (None, job.name)]
-        marks = [self._parameters(job.id).get(MARK) for job in active]
-        return [replace(job, submission=mark) for job, mark in zip(active, marks, strict=True) if mark is not None]
+        chosen = [job for job in jobs if (job.state in ENDED) == ended and name in (None, job.name)]
+        marks = [self._parameters(job.id).get(MARK) for job in chosen]
+        return [replace(job, submission=mark) for job, mark in zip(chosen, marks, strict=True) if mark is not None]
 
     def has_new(self, name: str) -> bool:
         """Return True if a job of that name is so new that `jobs` may leave it out although it is ours."""
@@ -92,8 +92,13 @@ class FlinkRest(AbstractContextManager["FlinkRest"]):
 
     def root_cause(self, job_id: str) -> str | None:
         """Return the cause of the latest exception of a job in one line; None if there was none."""
+        trace = self.trace(job_id)
+        return None if trace is None else cause(trace)
+
+    def trace(self, job_id: str) -> str | None:
+        """Return the stack trace of the latest exception of a job; None if there was none."""
         history = self._get(f"/jobs/{job_id}/exceptions").get("exceptionHistory", {}).get("entries", [])
-        return cause(history[0].get("stacktrace", "")) if history else None
+        return str(history[0].get("stacktrace", "")) if history else None
 
     def restarts(self, job_id: str) -> int:
         """Return the number of times that Flink has started a job again."""

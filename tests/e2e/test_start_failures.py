@@ -91,4 +91,4 @@ def test_a_start_that_is_ended_leaves_no_job(cluster, tmp_path, number, moment):
         assert process.wait(60) == 128 + number
     assert cluster.state_of(name) in (None, "CANCELED")
     listed = cluster.run("cluster-serving-cli", "list", cwd=cluster.folder / name).stdout
-    assert name not in listed
+    assert f"{name}: the start was interrupted" in listed

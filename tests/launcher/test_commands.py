@@ -1,12 +1,14 @@
 """The own_cluster, run as a user runs them, on a Redis and a Flink that they start."""
 
 import http.server
+import json
 import re
 import shutil
 import subprocess
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 
 import httpx
 import numpy as np
@@ -26,6 +28,8 @@ from cluster_serving.protocol.slots import read_reports
 from cluster_serving.settings.addresses import Address
 from tests.support.front_end import Running
 from tests.support.waiting import wait_until
+
+OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
 
 
 def test_init_writes_a_configuration_and_refuses_to_overwrite_it(own_cluster):
@@ -118,6 +122,14 @@ def asking_front_end(cluster, name):
     front.stop()
 
 
+def documented_fields():
+    """Fields of the JSON of `status`, as docs/operations.md lists them."""
+    section = OPERATIONS.read_text("utf8").partition("## Jobs")[2].partition("\n## ")[0]
+    return {
+        name for names in re.findall(r"^\| (`.*?) \|", section, re.MULTILINE) for name in re.findall(r"`(\w+)`", names)
+    }
+
+
 def test_a_job_from_its_start_to_its_stop(cluster, model):
     config = cluster.config(jobName="cycle", modelPath=model, modelParallelism=2)
     started = cluster.run("cluster-serving-start", "-c", config)
@@ -132,14 +144,19 @@ def test_a_job_from_its_start_to_its_stop(cluster, model):
     assert again.returncode == 1
     assert "cluster-serving-restart" in again.stderr
 
-    listed = cluster.run("cluster-serving-cli", "list", "-c", config)
-    header, row = map(str.split, listed.stdout.splitlines())
-    assert header == ["name", "state", "job", "id", "slots", "uptime", "answered"]
+    header, *rows = cluster.run("cluster-serving-cli", "list", "-c", config).stdout.splitlines()
+    assert header.split() == ["name", "state", "job", "id", "slots", "for", "answered"]
+    row = next(row.split() for row in rows if row.split()[0] == "cycle")
     # Whole, although this terminal would be narrow; and counted at the first look.
     assert row[:2] == ["cycle", "RUNNING"] and re.fullmatch("[0-9a-f]{32}", row[2]) and row[-1] == "1"
     status = cluster.run("cluster-serving-cli", "status", "-c", config)
     assert "slot 1" in status.stdout and "0 restarts" in status.stdout and "0 requests" in status.stdout
     assert "1 answered since cluster-serving-start" in status.stdout
+    details = json.loads(cluster.run("cluster-serving-cli", "status", "--json", "-c", config).stdout)
+    assert details.keys() == documented_fields()
+    assert (details["name"], details["state"], details["slots"], details["error"]) == ("cycle", "RUNNING", 2, "")
+    assert [slot["state"] for slot in details["models"]] == ["ready"] * 2
+    assert details["queue"] == {"high": 0, "normal": 0, "low": 0, "pending": 0}
 
     with asking_front_end(cluster, "cycle") as statuses:
         restarted = cluster.run("cluster-serving-restart", "-c", config)
@@ -150,7 +167,10 @@ def test_a_job_from_its_start_to_its_stop(cluster, model):
 
     stopped = cluster.run("cluster-serving-stop", "-c", config)
     assert stopped.returncode == 0
-    assert "No job is running" in cluster.run("cluster-serving-cli", "list", "-c", config).stdout
+    jobs = json.loads(cluster.run("cluster-serving-cli", "list", "--json", "-c", config).stdout)
+    (stopped,) = [job for job in jobs if job["name"] == "cycle"]
+    assert (stopped["state"], stopped["job_id"], stopped["error"]) == ("STOPPED", "", "")
+    assert stopped.keys() == documented_fields() - {"models", "queue"}
     with redis.Redis(port=cluster.redis_port) as db:
         assert [report.state for report in read_reports(db.hgetall(slots_key("cycle")))] == ["stopped"] * 2
     missing = cluster.run("cluster-serving-stop", "cycle", "-c", config)
@@ -167,7 +187,15 @@ def test_a_model_that_cannot_be_loaded_fails_the_start_with_its_cause(cluster, m
     assert ran.returncode == 1
     assert "model.xml" in ran.stderr
     assert len(ran.stderr.splitlines()) == 1
-    assert "broken" not in cluster.run("cluster-serving-cli", "list", "-c", config).stdout
+    status = cluster.run("cluster-serving-cli", "status", "-c", config)
+    assert status.returncode == 3
+    assert re.search(r"^state +FAILED for \d+ s$", status.stdout, re.MULTILINE)
+    assert re.search(r"^last error +OpenVINO cannot load .*model\.xml", status.stdout, re.MULTILINE)
+    log = Path(re.search(r"^log +(.*)$", status.stdout, re.MULTILINE)[1])
+    text = log.read_text()
+    assert "the start failed: OpenVINO cannot load" in text and "\tat org.apache.flink." in text
+    listed = cluster.run("cluster-serving-cli", "list", "-c", config).stdout
+    assert re.search(rf"^broken: OpenVINO cannot load .* \(log: {re.escape(str(log))}\)$", listed, re.MULTILINE)
 
 
 def test_a_job_that_flink_does_not_take_shows_the_error_and_not_the_trace(cluster, model, monkeypatch):
@@ -202,7 +230,7 @@ def test_other_jobs_of_the_cluster_are_left_alone(cluster, tmp_path, monkeypatch
     assert submitted.returncode == 0, submitted.stdout + submitted.stderr
     job_id = re.search(r"JobID (\w+)", submitted.stdout)[1]
     config = cluster.config(modelPath="model")
-    assert "No job is running" in cluster.run("cluster-serving-cli", "list", "-c", config).stdout
+    assert "other" not in cluster.run("cluster-serving-cli", "list", "-c", config).stdout
     assert "no job other is running" in cluster.run("cluster-serving-stop", "other", "-c", config).stderr
     with FlinkRest(cluster.rest) as rest:
         assert rest.state(job_id) == "RUNNING"

@@ -1,0 +1,184 @@
+"""State of jobs, as `cluster-serving-cli list` and `status` show it: what Flink knows, and what their Redis knows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timezone
+from typing import Any, cast
+
+import redis
+from redis.exceptions import RedisError, ResponseError
+
+from cluster_serving.launcher.config.model import Config
+from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.jobs import record
+from cluster_serving.launcher.jobs.readiness import read_slots
+from cluster_serving.launcher.jobs.record import JobRecord
+from cluster_serving.launcher.services import redis_server
+from cluster_serving.launcher.services.flink_rest import FlinkRest, Job
+from cluster_serving.protocol.errors import ServingError
+from cluster_serving.protocol.keys import GROUP, JOBS_KEY, PRIORITIES, answered_key, stream_of, streams_of
+from cluster_serving.protocol.slots import SlotReport
+
+# What Flink knows is shown all the same.
+_REDIS_ERRORS = (RedisError, ServingError, OSError)
+
+
+@dataclass(frozen=True, slots=True)
+class JobStatus:
+    """State of a job.
+
+    Attributes:
+        name: `jobName`.
+        state: Flink's state of a job that Flink has, such as `RUNNING`. Otherwise `STOPPED`, `FAILED`, `STARTING`, or
+            `LOST` for a job that no command has stopped.
+        since: Time at which the state began, in seconds since the epoch; for a job that Flink has, time of its start.
+            None if unknown.
+        job_id: Flink's id; empty if Flink does not have the job.
+        slots: Number of slots that the job uses.
+        restarts: Number of times that Flink has started the job again.
+        answered: Number of requests answered since `cluster-serving-start`; None if Redis does not tell.
+        error: The last error; empty if there was none since the last start that succeeded.
+        log: File with the output of the last start, and its machine if that is another one.
+        reports: Reports of the slots.
+    """
+
+    name: str
+    state: str
+    since: float | None
+    job_id: str
+    slots: int
+    restarts: int
+    answered: int | None
+    error: str
+    log: str
+    reports: tuple[SlotReport, ...]
+
+    @property
+    def is_known(self) -> bool:
+        """True if the job runs, or has run."""
+        return bool(self.job_id or self.since or self.reports)
+
+    @property
+    def is_well(self) -> bool:
+        """True if the job runs, and no slot reports that it has failed."""
+        return self.state == "RUNNING" and all(report.state != "failed" for report in self.reports)
+
+    def summary(self) -> dict[str, Any]:
+        """Return all but the reports, ready for JSON."""
+        values = asdict(self)
+        del values["reports"]
+        if self.since is not None:
+            values["since"] = datetime.fromtimestamp(self.since, timezone.utc).isoformat(timespec="seconds")
+        return values
+
+    def details(self, queued: Mapping[str, int]) -> dict[str, Any]:
+        """Return all, with the lengths of the queues, ready for JSON."""
+        models = [
+            {"slot": report.index, "state": report.state, "model": report.model, "error": report.error or ""}
+            for report in self.reports
+        ]
+        return self.summary() | {"models": models, "queue": dict(queued)}
+
+
+def read_all(config: Config, rest: FlinkRest) -> list[JobStatus]:
+    """Return the jobs that Flink has, and after them the others that its Redis knows.
+
+    Raises:
+        LaunchError: If Flink does not answer, and Redis knows no job either.
+    """
+    jobs, problem = _jobs(rest)
+    others = sorted(_known(config) - {job.name for job in jobs})
+    if problem and not others:
+        raise LaunchError(problem)
+    return [_read(config, rest, job.name, job, "") for job in jobs] + [
+        _read(config, rest, name, None, problem) for name in others
+    ]
+
+
+def read(config: Config, rest: FlinkRest, name: str) -> JobStatus:
+    """Return the state of one job.
+
+    Raises:
+        LaunchError: If nothing is known of the job.
+    """
+    jobs, problem = _jobs(rest, name)
+    status = _read(config, rest, name, jobs[0] if jobs else None, problem)
+    if not status.is_known:
+        raise LaunchError(problem or f"no job {name} is running on {rest.url}, and none is known to its Redis")
+    return status
+
+
+def queue(client: redis.Redis, job: str) -> dict[str, int]:
+    """Return the number of queued requests by priority, and as `pending` the number of those being worked on."""
+    lengths = {priority: cast("int", client.xlen(stream_of(job, priority))) for priority in PRIORITIES}
+    return lengths | {"pending": sum(_pending(client, stream) for stream in streams_of(job))}
+
+
+def _jobs(rest: FlinkRest, name: str | None = None) -> tuple[list[Job], str]:
+    """Return the jobs that Flink has, and why it does not tell them."""
+    try:
+        return rest.jobs(name), ""
+    except LaunchError as error:
+        return [], str(error)
+
+
+def _known(config: Config) -> set[str]:
+    # In a Redis Cluster, and for a user without the right, only the job of the configuration can be found by its name.
+    known: set[str] = set()
+    with suppress(*_REDIS_ERRORS), redis_server.connect(config) as client:
+        if record.read(client, config.job_name).state:
+            known.add(config.job_name)
+        known |= cast("set[str]", client.smembers(JOBS_KEY))
+    return known
+
+
+def _read(config: Config, rest: FlinkRest, name: str, job: Job | None, problem: str) -> JobStatus:
+    recorded, reports, answered = JobRecord(), [], None
+    with suppress(*_REDIS_ERRORS), redis_server.connect(config, job=name) as client:
+        recorded, reports = record.read(client, name), read_slots(client, name)
+        answered = int(cast("str | None", client.get(answered_key(name))) or 0)
+    failed = next((report.error for report in reports if report.state == "failed" and report.error), "")
+    status = JobStatus(
+        name=name,
+        state=recorded.state.upper() or "STOPPED",
+        since=recorded.since or None,
+        job_id="",
+        slots=0,
+        restarts=0,
+        answered=answered,
+        error=failed or recorded.error,
+        log=recorded.place,
+        reports=tuple(reports),
+    )
+    if job:
+        return replace(
+            status,
+            state=job.state,
+            since=time.time() - job.seconds,
+            job_id=job.id,
+            slots=rest.parallelism(job.id),
+            restarts=rest.restarts(job.id),
+            error=status.error or rest.root_cause(job.id) or "",
+        )
+    if status.state == "RUNNING":
+        lost = problem or _end(rest, name) or f"Flink at {rest.url} does not have the job any more"
+        return replace(status, state="LOST", since=None, error=status.error or lost)
+    return status
+
+
+def _end(rest: FlinkRest, name: str) -> str:
+    """Return why Flink ended a job that no command has stopped; empty if Flink does not know."""
+    ended = rest.jobs(name, ended=True)
+    return rest.root_cause(ended[0].id) or f"the job was {ended[0].state} in Flink, by no command" if ended else ""
+
+
+def _pending(client: redis.Redis, stream: str) -> int:
+    try:
+        return int(cast("dict[str, int]", client.xpending(stream, GROUP))["pending"])
+    except ResponseError:
+        # The stream or its group is gone, for instance after FLUSHALL.
+        return 0
