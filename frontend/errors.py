@@ -68,7 +68,10 @@ class BodyTimeout(ServingError):
 
 
 class Overloaded(ServingError):
-    """The front end has reached `parallelism`, `maxConnections`, or lost a process; nothing was queued."""
+    """The front end has reached a limit: `parallelism`, `maxConnections` or `maxBodyMemory`; nothing was queued.
+
+    Or it lost a process that worked on the body.
+    """
 
     code, http_status, grpc_status = "OVERLOADED", 503, "UNAVAILABLE"
 

@@ -88,11 +88,15 @@ class HttpOptions(Settings):
         30_000, "Milliseconds that a request may take; the header X-Timeout-Ms sets fewer.", ge=1
     )
     max_body_bytes: int = _option(64 << 20, "Most bytes in the body of a request.", ge=1)
+    max_body_memory: int = _option(
+        0, "Most bytes of the bodies of all requests that are not answered; 0: eight times maxBodyBytes.", ge=0
+    )
     max_instances: int = _option(1000, "Most instances in a request.", ge=1)
     max_connections: int = _option(10_000, "Most connections at a time.", ge=1)
     max_header_bytes: int = _option(64 << 10, "Most bytes in the address and the headers of a request.", ge=1024)
     header_timeout: float = _option(10.0, "Seconds within which the headers of a request must arrive.", gt=0)
     body_timeout: float = _option(60.0, "Seconds within which the body of a request must arrive.", gt=0)
+    write_timeout: float = _option(30.0, "Seconds in which a client must read something of its answer.", gt=0)
     keep_alive_timeout: int = _option(75, "Seconds that an idle connection is kept.", ge=0)
     drain_seconds: float = _option(
         1.0, "Seconds after a signal to stop in which requests are still accepted, though it is not ready.", ge=0
@@ -135,6 +139,11 @@ class HttpOptions(Settings):
         return self.interface in LOOPBACK
 
     @property
+    def body_memory(self) -> int:
+        """`maxBodyMemory`, or its default."""
+        return self.max_body_memory or 8 * self.max_body_bytes
+
+    @property
     def most_records(self) -> int:
         """Most instances of a request that is not asynchronous: those that can be in flight, and as many that wait."""
         return min(self.max_instances, 2 * self.parallelism)
@@ -148,6 +157,8 @@ class HttpOptions(Settings):
                 f"redisOutputQueue is {self.redis_output_queue!r}, but job {job} writes its results to "
                 f"{result_key(job, '')!r}; leave it out"
             )
+        if self.body_memory < self.max_body_bytes:
+            return f"maxBodyMemory is {self.max_body_memory}, less than one body may have (maxBodyBytes)"
         if urlsplit(self.redis_address).scheme not in _SCHEMES:
             return (
                 "redisUrl is not an address such as redis://host:port/db, redis+sentinel://host:port/service or "

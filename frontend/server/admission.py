@@ -10,6 +10,7 @@ from pathlib import Path
 
 from cluster_serving.frontend.errors import Overloaded, RateLimited, Unauthenticated
 from cluster_serving.frontend.options import HttpOptions
+from cluster_serving.frontend.server.body_memory import BodyMemory
 from cluster_serving.frontend.server.keys import Keys
 from cluster_serving.protocol.compat import timeout as time_limit
 
@@ -19,12 +20,14 @@ class Admission:
 
     Attributes:
         has_keys: True if callers need an API key.
+        bodies: Memory for the bodies of their requests.
     """
 
     def __init__(self, options: HttpOptions) -> None:
         self._options = options
         self._keys = Keys(Path(options.api_keys_file)) if options.api_keys_file else None
         self.has_keys = self._keys is not None
+        self.bodies = BodyMemory(options.body_memory)
         self._buckets: dict[str, TokenBucket] = {}
 
     async def admit(self, key: str, limited: bool, needs_key: bool = True) -> str:

@@ -1,8 +1,12 @@
 """The gRPC server: the services of all APIs on one port."""
 
+from __future__ import annotations
+
 import asyncio
 import logging
+import sys
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -10,12 +14,13 @@ from typing import Any
 
 import grpc
 
-from cluster_serving.frontend.errors import StartError
+from cluster_serving.frontend.errors import BodyTimeout, StartError
 from cluster_serving.frontend.options import HttpOptions
 from cluster_serving.frontend.proto import parse
 from cluster_serving.frontend.server import tls
 from cluster_serving.frontend.server.access_log import AccessLog
 from cluster_serving.frontend.server.admission import Admission
+from cluster_serving.frontend.server.body_memory import Share
 from cluster_serving.frontend.server.metrics import Metrics
 from cluster_serving.protocol.errors import ServingError
 
@@ -23,6 +28,8 @@ log = logging.getLogger(__name__)
 
 _MAX_STATUS_BYTES = 2000
 _CANCEL_TIMEOUT = 2.0
+_SLOW = 1.0
+"""Seconds after which the reception of a message is slow."""
 
 _IDENTITY = 1
 """The set of compression algorithms that holds no compression alone."""
@@ -35,11 +42,13 @@ class Call:
     Attributes:
         timeout: Seconds until its deadline; None if it has none.
         stopping: Set when the server stops: a stream without an end of its own ends then.
+        body: Memory of its messages.
         model: Name of its model, for metrics; empty until the model is known to exist.
     """
 
     timeout: float | None
     stopping: asyncio.Event
+    body: Share
     model: str = ""
 
 
@@ -152,17 +161,22 @@ class GrpcServer:
     # gRPC itself does not parse the messages: parsing costs time and memory, and comes after admission.
 
     def _unary(self, path: str, method: Method) -> Any:
-        async def answer(text: bytes, context: Any) -> Any:
-            async with self._around(path, method, context) as call:
+        # As a stream of one message: its bytes are received only once the call is admitted.
+        async def answer(messages: AsyncIterator[bytes], context: Any) -> Any:
+            async with self._around(path, method, context) as call, _Reception(call.body, self._options) as reception:
+                text = await anext(messages, b"")
+                reception.end(len(text))
                 return await method.answer(parse(method.message, text) if method.message else text, call)
 
-        return grpc.unary_unary_rpc_method_handler(answer, None, _serialized)
+        return grpc.stream_unary_rpc_method_handler(answer, None, _serialized)
 
     def _stream(self, path: str, method: Method) -> Any:
         async def answer(messages: AsyncIterator[bytes], context: Any) -> AsyncIterator[Any]:
             async with self._around(path, method, context) as call:
-                async for reply in method.answer(messages, call):
+                stream = _MeteredStream(messages, call.body)
+                async for reply in method.answer(stream.messages(), call):
                     yield reply
+                    stream.answered()
 
         return grpc.stream_stream_rpc_method_handler(answer, None, _serialized)
 
@@ -170,7 +184,7 @@ class GrpcServer:
     async def _around(self, path: str, method: Method, context: Any) -> AsyncIterator[Call]:
         """Admit a call, end it with the status of its error, and count it."""
         began = time.perf_counter()
-        call = Call(context.time_remaining(), self._stopping)
+        call = Call(context.time_remaining(), self._stopping, self._admission.bodies.share())
         status = 499
         client = ""
         try:
@@ -188,6 +202,7 @@ class GrpcServer:
             await _abort(context, ServingError(f"unexpected {type(error).__name__}"))
         finally:
             seconds = time.perf_counter() - began
+            call.body.release()
             self._metrics.answered("grpc", call.model, status, seconds)
             if self._access_log.enabled:
                 request_id = self._access_log.request_id(_metadata(context).get("x-request-id", "").encode())
@@ -199,6 +214,84 @@ def _key(context: Any) -> str:
     bearer = metadata.get("authorization", "")
     key: str = bearer[7:].strip() if bearer[:7].lower() == "bearer " else metadata.get("x-api-key", "")
     return key
+
+
+class _Reception:
+    """The reception of a message, whose size is not known before it has arrived.
+
+    One that takes long counts as the largest: many slow senders would take any amount of memory.
+    """
+
+    def __init__(self, body: Share, options: HttpOptions) -> None:
+        self._body = body
+        self._options = options
+        self._task = asyncio.current_task()
+        self._error: ServingError | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def __aenter__(self) -> _Reception:
+        self._timer = asyncio.get_running_loop().call_later(_SLOW, self._is_slow)
+        return self
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._stop_timer()
+        if self._error is not None and isinstance(error, asyncio.CancelledError):
+            # Before 3.11, Python does not count cancellations.
+            if sys.version_info >= (3, 11) and self._task is not None:
+                self._task.uncancel()
+            raise self._error from None
+
+    def end(self, size: int) -> None:
+        """Hold a message of this size, which has arrived."""
+        self._stop_timer()
+        self._body.release()
+        self._body.take(size)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _is_slow(self) -> None:
+        try:
+            self._body.take(self._options.max_body_bytes)
+        except ServingError as error:
+            self._fail(error)
+        else:
+            limit = self._options.body_timeout
+            late = BodyTimeout(f"the message did not arrive within {limit:g} s (bodyTimeout)")
+            self._timer = asyncio.get_running_loop().call_later(limit - _SLOW, self._fail, late)
+
+    def _fail(self, error: ServingError) -> None:
+        self._error = error
+        if self._task is not None:
+            self._task.cancel()
+
+
+class _MeteredStream:
+    """The messages of a stream, of which only as many are taken as there is memory for those without a reply."""
+
+    def __init__(self, messages: AsyncIterator[bytes], body: Share) -> None:
+        self._messages = messages
+        self._body = body
+        self._sizes: deque[int] = deque()
+        self._freed = asyncio.Event()
+
+    async def messages(self) -> AsyncIterator[bytes]:
+        """Yield the messages."""
+        async for text in self._messages:
+            while self._sizes and not self._body.fits(len(text)):
+                self._freed.clear()
+                await self._freed.wait()
+            self._body.take(len(text))
+            self._sizes.append(len(text))
+            yield text
+
+    def answered(self) -> None:
+        """Give back the memory of the oldest message."""
+        if self._sizes:
+            self._body.give(self._sizes.popleft())
+            self._freed.set()
 
 
 def _metadata(context: Any) -> dict[str, Any]:

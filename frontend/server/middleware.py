@@ -9,6 +9,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cluster_serving.frontend.server.access_log import AccessLog
 from cluster_serving.frontend.server.admission import Admission
+from cluster_serving.frontend.server.body_memory import Share
 from cluster_serving.frontend.server.metrics import Metrics
 from cluster_serving.frontend.server.responses import error_response
 from cluster_serving.protocol.errors import ServingError
@@ -19,11 +20,13 @@ class Note:
     """Notes about a request.
 
     Attributes:
+        body: Memory of its body.
         protocol: Its API, for the metrics.
         model: Name of its model, for the metrics; empty for none.
         client: Name of its API key; empty for none.
     """
 
+    body: Share
     protocol: str = "other"
     model: str = ""
     client: str = ""
@@ -63,7 +66,7 @@ class AccessMiddleware:
             await self._app(scope, receive, send)
             return
         began = time.perf_counter()
-        labels = scope["note"] = Note()
+        labels = scope["note"] = Note(self._admission.bodies.share())
         metrics, path = self._metrics, scope["path"]
         key, request_id = _headers(scope)
         request_id = self._log.request_id(request_id)
@@ -87,6 +90,7 @@ class AccessMiddleware:
                 await self._app(scope, receive, reply)
         finally:
             metrics.open_requests -= 1
+            labels.body.release()
             seconds = time.perf_counter() - began
             metrics.answered(labels.protocol, labels.model, status, seconds)
             if self._log.enabled:

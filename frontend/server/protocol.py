@@ -1,7 +1,11 @@
 """Limits that uvicorn lacks: time, size and form of headers, number of connections; errors in the form of others."""
 
 import asyncio
+import fcntl
 import re
+import socket
+import struct
+import termios
 from collections.abc import Iterable
 
 from starlette.responses import Response
@@ -17,6 +21,9 @@ _MALFORMED = MalformedHttp("the request is not HTTP/1.1")
 _HOST = MalformedHttp("the request needs one header Host with the name of a host")
 _CODING = MalformedHttp("the header Transfer-Encoding is not 'chunked', or the request is HTTP/1.0")
 _FULL = Overloaded("the front end has no room for another connection (maxConnections)")
+_BYTES_ACKED = 120
+"""Place of `tcpi_bytes_acked` in the `tcp_info` of Linux."""
+
 _HOST_NAME = re.compile(rb"[A-Za-z0-9._~%!$&'()*+,;=:\[\]-]*")
 _REASONS = {400: b"Bad Request", 431: b"Request Header Fields Too Large"}
 
@@ -25,6 +32,9 @@ class _LimitedProtocol(HttpToolsProtocol):
     limits: HttpOptions
     draining = False
     _timer: asyncio.TimerHandle | None = None
+    _reader_timer: asyncio.TimerHandle | None = None
+    _read = (0, 0)
+    _answered = False
     _unused_bytes = 0
     _progressed = False
 
@@ -34,6 +44,8 @@ class _LimitedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end()
+        if self._reader_timer is not None:
+            self._reader_timer.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -76,8 +88,35 @@ class _LimitedProtocol(HttpToolsProtocol):
         if self.draining:
             self.cycle.keep_alive = False
 
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._watch_reader()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._answered = True
+        self._watch_reader()
+
     def send_400_response(self, msg: str) -> None:
         self._refuse(_MALFORMED)
+
+    def _watch_reader(self) -> None:
+        if self._reader_timer is None:
+            self._answered = False
+            self._read = _bytes_read(self.transport)
+            self._reader_timer = self.loop.call_later(self.limits.write_timeout, self._look_at_reader)
+
+    def _look_at_reader(self) -> None:
+        """Abort the connection if something is left to read, and its client has read nothing since the last look."""
+        self._reader_timer = None
+        count, left = _bytes_read(self.transport)
+        if left and count == self._read[0] and not self._answered:
+            # Else the kernel would keep the rest for the client.
+            with self.transport.get_extra_info("socket").dup() as sock:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.transport.abort()
+        elif left:
+            self._watch_reader()
 
     def _fault(self) -> ServingError | None:
         """Return why a request is refused. A request that a proxy may understand differently is (RFC 9112)."""
@@ -124,6 +163,20 @@ class _LimitedProtocol(HttpToolsProtocol):
             )
             self.transport.write(head % (error.http_status, _REASONS[error.http_status], len(body)) + body)
             self.transport.close()
+
+
+def _bytes_read(transport: asyncio.BaseTransport) -> tuple[int, int]:
+    """Return the number of bytes that a client's machine has taken, and of those that it has to take.
+
+    The buffer of a transport does not tell: with TLS it is empty, and a slow client may leave it as it was.
+    """
+    pseudo = transport.get_extra_info("socket")
+    if pseudo is None or pseudo.fileno() < 0 or not hasattr(socket, "TCP_INFO"):
+        return 0, 0
+    with pseudo.dup() as sock:
+        info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 192)
+        left = fcntl.ioctl(sock, termios.TIOCOUTQ, bytes(4))
+    return struct.unpack_from("Q", info, _BYTES_ACKED)[0], struct.unpack("i", left)[0]
 
 
 def _refused(error: ServingError) -> Response:

@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from cluster_serving.frontend.errors import BodyTimeout, RateLimited
 from cluster_serving.frontend.options import HttpOptions
+from cluster_serving.frontend.server.body_memory import Share
 from cluster_serving.frontend.server.compression import decompress
 from cluster_serving.protocol.compat import timeout
 from cluster_serving.protocol.errors import RequestTooLarge, ServingError
@@ -25,14 +26,20 @@ async def read_body(request: Request, options: HttpOptions, most: int | None = N
     Raises:
         RequestTooLarge: If the body is larger than `maxBodyBytes`, or than `most` bytes, before or after that.
         InvalidInput: If the body does not have its Content-Encoding.
+        Overloaded: If all bodies together are larger than `maxBodyMemory`.
         BodyTimeout: If the body does not arrive in time.
         ClientDisconnect: If the client closes the connection.
     """
     limit = options.max_body_bytes if most is None else min(most, options.max_body_bytes)
     body = await _received(request, options, limit)
     encoding = request.headers.get("content-encoding", "").lower()
-    # A small body may become a large one.
-    return await asyncio.to_thread(decompress, body, encoding, limit) if encoding else body
+    if encoding:
+        # A small body may become a large one.
+        text, body = body, await asyncio.to_thread(decompress, body, encoding, limit)
+        memory: Share = request.scope["note"].body
+        memory.give(len(text))
+        memory.take(len(body))
+    return body
 
 
 async def _received(request: Request, options: HttpOptions, limit: int) -> bytes:
@@ -40,6 +47,7 @@ async def _received(request: Request, options: HttpOptions, limit: int) -> bytes
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and int(declared) > limit:
         raise RequestTooLarge(message)
+    memory: Share = request.scope["note"].body
     chunks: list[bytes] = []
     size = 0
     try:
@@ -52,6 +60,7 @@ async def _received(request: Request, options: HttpOptions, limit: int) -> bytes
                 size += len(chunk)
                 if size > limit:
                     raise RequestTooLarge(message)
+                memory.take(len(chunk))
                 chunks.append(chunk)
                 if not part.get("more_body", False):
                     return chunk if len(chunks) == 1 else b"".join(chunks)

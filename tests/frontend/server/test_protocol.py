@@ -1,6 +1,7 @@
 """Limits of HTTP connections: headers, trailers, time and number."""
 
 import json
+import socket
 import time
 from http.client import HTTPResponse
 
@@ -8,6 +9,7 @@ import httpx
 import pytest
 
 from tests.support.front_end import connect
+from tests.support.waiting import wait_until
 
 BODY = json.dumps({"instances": [{"x": [1, 2]}]}).encode()
 CHUNKED = b"POST /predict HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -142,3 +144,53 @@ def test_a_request_of_http_1_0_needs_no_host(serve):
     with connect(serve().url) as connection:
         connection.sendall(b"GET /health/live HTTP/1.0\r\n\r\n")
         assert connection.recv(1000).startswith(b"HTTP/1.1 200")
+
+
+@pytest.fixture
+def large(serve, job):
+    """A front end, and a connection that has asked for an answer of 20 MB, more than the kernel takes for a client."""
+    front = serve("--writeTimeout=1")
+    with connect(front.url) as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+        head = json.dumps(
+            {
+                "inputs": [
+                    {
+                        "name": "x",
+                        "datatype": "FP32",
+                        "shape": [1, 5_000_000],
+                        "parameters": {"binary_data_size": 20_000_000},
+                    }
+                ],
+                "parameters": {"binary_data_output": True},
+            }
+        ).encode()
+        connection.sendall(
+            b"POST /v2/models/%b/infer HTTP/1.1\r\nhost: a\r\ninference-header-content-length: %d\r\n"
+            b"content-length: %d\r\n\r\n" % (job.encode(), len(head), len(head) + 20_000_000)
+        )
+        connection.sendall(head + bytes(20_000_000))
+        yield front, connection
+
+
+@pytest.mark.usefixtures("echo", "vectors")
+def test_a_client_that_reads_nothing_is_hung_up_on(large):
+    front, connection = large
+    assert connection.recv(100).startswith(b"HTTP/1.1 200")
+    wait_until(lambda: not front.server.server_state.connections)
+    with pytest.raises(ConnectionResetError):
+        while connection.recv(1 << 20):
+            pass
+
+
+@pytest.mark.usefixtures("echo", "vectors")
+def test_a_client_that_reads_slowly_gets_its_answer(large):
+    _, connection = large
+    size = len(connection.recv(100))
+    for _ in range(15):
+        time.sleep(0.2)
+        size += len(connection.recv(1 << 18))
+    while size < 20_000_000:
+        part = connection.recv(1 << 20)
+        assert part
+        size += len(part)
