@@ -111,7 +111,7 @@ class _Persistent:
 
     def connect(self) -> None:
         # Called before every command.
-        if self._sock is None:  # type: ignore[attr-defined]
+        if getattr(self, "_sock", None) is None:
             connect = super().connect  # type: ignore[misc]
             _HANDSHAKE.call_with_retry(connect, lambda _: self.disconnect())  # type: ignore[attr-defined]
 
