@@ -1,5 +1,6 @@
 """The v1 protocol of KServe, which is the REST API of TensorFlow Serving: the paths below `/v1/models`."""
 
+import reprlib
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -128,7 +129,8 @@ def _rows(columns: Any, specs: Sequence[TensorSpec]) -> list[Any]:
         columns = {_only(specs, "'inputs'"): columns}
     sizes = {name: len(column) if isinstance(column, list) else None for name, column in columns.items()}
     if len(set(sizes.values())) != 1 or not all(sizes.values()):
-        raise InvalidInput(f"'inputs' has columns of the sizes {sizes}; expected lists of one length, the batch")
+        shown = reprlib.repr(sizes)
+        raise InvalidInput(f"'inputs' has columns of the sizes {shown}; expected lists of one length, the batch")
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 

@@ -39,7 +39,7 @@ def zeros(db, job):
 CONFIG = """
 [[operations]]
 include-path-regex = "[/:](infer|predict)$"
-parameters = {{ "path.name" = "{job}", "path.version" = "1" }}
+parameters = {{ "path.name" = "{job}" }}
 """
 
 
@@ -51,7 +51,7 @@ def test_nothing_is_answered_that_is_not_documented(serve, report, job, tmp_path
     command = [sys.executable, "-m", "schemathesis.cli", "run", f"{url}/openapi.json", "--checks", TRUTHS]
     command += ["--max-examples", "5", "--phases", "examples,coverage,fuzzing", "--mode", "all", "--no-color"]
     # Another path does the same without a version.
-    command += ["--exclude-path-regex", "^/v1/.*/versions/"]
+    command += ["--exclude-path-regex", "/versions/"]
     # A random timeout of a millisecond would be answered with 504, as documented.
     command += ["--header", "X-Timeout-Ms: 20000"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=280, check=False)
