@@ -62,6 +62,20 @@ def test_an_authority_of_ones_own_is_named_in_the_url(behind_tls, certificates):
     assert exchange(url, "job") == [b"a", b"b"]
 
 
+def test_tls_may_be_an_option_beside_host_and_port(behind_tls, certificates):
+    server, port = behind_tls()
+    options = {"host": "127.0.0.1", "port": port, "name": "job", "ssl": True, "ssl_ca_certs": certificates / "ca.pem"}
+    with InputQueue(**options) as requests:
+        requests.enqueue("a", x=np.zeros(1))
+
+    async def enqueue():
+        async with AsyncInputQueue(**options) as queue:
+            await queue.enqueue("b", x=np.ones(1))
+
+    asyncio.run(enqueue())
+    assert server.client.xlen("job") == 2
+
+
 def test_an_authority_that_is_not_trusted_is_refused(behind_tls):
     _, port = behind_tls()
     with (
