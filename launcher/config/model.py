@@ -113,8 +113,8 @@ class Config(Settings):
     input_already_batched: bool = _key(
         False,
         _SWITCH,
-        "Whether inputs carry a batch dimension of their own, where their number of dimensions does not tell; "
-        "true also takes batches larger than maxBatchSize.",
+        "true: inputs carry a batch dimension of their own where their number of dimensions does not tell, and a batch "
+        "may be larger than maxBatchSize.",
     )
     image_resize: Pair = _key(
         "",
