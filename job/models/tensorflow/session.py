@@ -49,7 +49,8 @@ class SessionModel(Model):
                 input_keys, output_keys = self._build(self._session, files, options)
                 inputs = _tensors(self._session.graph, "input", options.inputs, input_keys)
                 outputs = _tensors(self._session.graph, "output", options.outputs, output_keys)
-                # numpy has no bfloat16.
+                # numpy has no bfloat16: such inputs come, and such outputs leave, as float32.
+                self._halves = [index for index, t in enumerate(inputs.values()) if t.dtype == tf.bfloat16]
                 fetches = [tf.cast(t, tf.float32) if t.dtype == tf.bfloat16 else t for t in outputs.values()]
             self.inputs = [_spec(name, tensor) for name, tensor in inputs.items()]
             self.fixed_batch = common_batch(self.inputs)
@@ -75,7 +76,10 @@ class SessionModel(Model):
         """
 
     def _run(self, inputs: Sequence[Array]) -> list[Array]:
-        outputs = self._call(*inputs, options=self._options)
+        given = list(inputs)
+        for index in self._halves:
+            given[index] = given[index].astype(tf.bfloat16.as_numpy_dtype)
+        outputs = self._call(*given, options=self._options)
         return [_text(array) if array.dtype.kind in "OS" else array for array in map(np.asarray, outputs)]
 
 
@@ -107,7 +111,7 @@ def _tensors(graph: Any, kind: str, wanted: Sequence[str], keys: Mapping[str, st
 def _spec(name: str, tensor: Any) -> TensorSpec:
     dtype = tensor.dtype.base_dtype
     shape = None if tensor.shape.rank is None else tuple(tensor.shape.as_list())
-    return TensorSpec(name, "str" if dtype == tf.string else dtype.name, shape)
+    return TensorSpec(name, {tf.string: "str", tf.bfloat16: "float32"}.get(dtype, dtype.name), shape)
 
 
 def _text(array: Array) -> Array:

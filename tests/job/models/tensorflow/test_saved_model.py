@@ -85,13 +85,12 @@ def test_strings_go_in_and_come_out(tmp_path):
     assert model.warm_up(2) is not None
 
 
-def test_bfloat16_comes_out_as_float32(tmp_path):
-    model_zoo.save_savedmodel(
-        tmp_path, lambda x: {"y": tf.cast(x, tf.bfloat16)}, tf.TensorSpec([None, 2], tf.float32, "x")
-    )
+def test_bfloat16_comes_and_leaves_as_float32(tmp_path):
+    model_zoo.save_savedmodel(tmp_path, lambda x: {"y": x / 2}, tf.TensorSpec([None, 2], tf.bfloat16, "x"))
     model = load(tmp_path)
-    assert [spec.dtype for spec in model.outputs] == ["float32"]
-    assert model.predict([np.ones((1, 2), np.float32)])[0].dtype == np.float32
+    assert [spec.dtype for spec in (*model.inputs, *model.outputs)] == ["float32", "float32"]
+    (y,) = model.predict([np.ones((1, 2), np.float32)])
+    assert (y.dtype, y.tolist()) == (np.float32, [[0.5, 0.5]])
 
 
 def test_control_flow_runs_in_the_calling_thread(tmp_path):
