@@ -128,7 +128,7 @@ class SlotReporter:
             pipeline.hget(slots_key(job), self._subtask)
             pipeline.exists(limits_key(job))
             report, has_limits = pipeline.execute()
-        reports = [report] if report else self._client.hvals(slots_key(job))
+        reports = [report] if report else self._client.hgetall(slots_key(job)).values()
         if any(SlotReport.from_json(text).submission != self._submission for text in reports):
             self._closed.set()
             return
