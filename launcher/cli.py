@@ -1,6 +1,7 @@
 """The commands `cluster-serving-*`."""
 
 import json
+import shlex
 import signal
 import sys
 import traceback
@@ -65,7 +66,7 @@ def _start(
     if http and lifecycle.is_running(config):
         console.print(f"Job {config.job_name} runs already.")
     else:
-        _start_job(config)
+        _start_job(config, config_path)
     if http:
         _start_front_end(config, config_path)
 
@@ -91,7 +92,7 @@ def _restart(
         if lifecycle.is_running(config):
             progress(f"Stopping job {config.job_name}")
             lifecycle.stop(config, config.job_name, _warn)
-    _start_job(config)
+    _start_job(config, config_path)
     if http:
         _start_front_end(config, config_path, again=True)
 
@@ -150,10 +151,22 @@ def _warn_of_killed(config: Config) -> None:
         )
 
 
-def _start_job(config: Config) -> None:
+def _start_job(config: Config, config_path: Path) -> None:
     with Progress() as progress:
         started = lifecycle.start(config, progress)
-    console.print(report.started(started))
+    console.print(report.started(started, _stop_command(config, config_path)))
+
+
+def _stop_command(config: Config, path: Path) -> str:
+    """Return the command that stops a job, with the file if the command would not find the job without it."""
+    words = ["cluster-serving-stop", config.job_name]
+    try:
+        found = config_file.read(_PATH, missing_ok=True)
+    except SettingsError:
+        found = None
+    if found is None or (found.flink_rest_url, found.redis_url) != (config.flink_rest_url, config.redis_url):
+        words += ["-c", str(path)]
+    return shlex.join(words)
 
 
 def _start_front_end(config: Config, config_path: Path, again: bool = False) -> None:

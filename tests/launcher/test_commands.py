@@ -3,6 +3,7 @@
 import http.server
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import threading
@@ -134,7 +135,8 @@ def test_a_job_from_its_start_to_its_stop(cluster, model):
     config = cluster.config(jobName="cycle", modelPath=model, modelParallelism=2)
     started = cluster.run("cluster-serving-start", "-c", config)
     assert started.returncode == 0, started.stderr
-    for expected in ("Ready", "cycle", "OpenVINO", f"{cluster.rest}/#/job/running/", "predict"):
+    stop = f"cluster-serving-stop cycle -c {shlex.quote(str(config))}"
+    for expected in ("Ready", "cycle", "OpenVINO", f"{cluster.rest}/#/job/running/", "predict", stop):
         assert expected in started.stdout
 
     answer = InputQueue(port=cluster.redis_port, name="cycle").predict({"x": np.arange(4, dtype=np.float32)})
