@@ -84,6 +84,11 @@ def test_images_and_tensors_give_the_right_classes(addresses, tmp_path):
     answer = json.loads(subprocess.run(curl, cwd=tmp_path, capture_output=True, check=True).stdout)
     assert np.argmax(answer["outputs"][0]["data"]) == expected[0]
 
+    body = """'{"instances": [{"b64": "'$(base64 -w0 digit.png)'"}]}'"""
+    curl = ["bash", "-c", f"curl -sS {addresses[0]}/v1/models/kserve:predict -d {body}"]
+    answer = json.loads(subprocess.run(curl, cwd=tmp_path, capture_output=True, check=True).stdout)
+    assert [np.argmax(values) for values in answer["predictions"]] == [expected[0]]
+
     request = inference.ModelInferRequest(model_name="kserve")
     tensor = request.inputs.add(name=name, datatype="BYTES", shape=[COUNT])
     tensor.contents.bytes_contents.extend(files)
