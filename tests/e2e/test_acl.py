@@ -17,9 +17,10 @@ from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.redis import connect
 from cluster_serving.connectors.stream import StreamReader, create_group
 from cluster_serving.protocol.errors import PoisonRequest, RequestCancelled, ServingError
-from cluster_serving.protocol.keys import DEFAULT_JOB, dead_letters_key
+from cluster_serving.protocol.keys import DEFAULT_JOB, dead_letters_key, limits_key, slots_key
 from tests.support import model_zoo
 from tests.support.redis_topologies import Server, servers
+from tests.support.waiting import wait_until
 
 DOCS = Path(__file__).parents[2] / "docs" / "operations.md"
 JOB = "restricted"
@@ -85,6 +86,11 @@ def test_a_job_serves_clients_and_operators_under_these_rules(nothing_denied, jo
         assert asyncio.run(ask()).shape == (10,)
         with pytest.raises(ServingError, match="64"):
             requests.predict({"x": np.zeros(3, "f4")}, timeout=60)
+
+    # What a job has written once comes back if Redis has lost it.
+    with redis.Redis.from_url(url("job")) as db:
+        db.delete(slots_key(JOB), limits_key(JOB))
+        wait_until(lambda: db.exists(slots_key(JOB), limits_key(JOB)) == 2)
 
     operator = copy.copy(job)
     operator._environment = job._environment | {"CLUSTER_SERVING_REDIS_URL": url("operator")}
