@@ -3,9 +3,11 @@
 import asyncio
 import gc
 import socket
+import ssl
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -15,7 +17,10 @@ from cluster_serving.frontend.errors import StartError
 from cluster_serving.frontend.options import HttpOptions
 from cluster_serving.frontend.server import tls
 from cluster_serving.frontend.server.grpc import GrpcServer
-from cluster_serving.frontend.server.protocol import drain, limited
+from cluster_serving.frontend.server.protocol import drain, is_any_new, limited
+
+_NEW = 1.0
+"""Seconds in which a new connection brings its first request."""
 
 
 class HttpServer(Server):
@@ -52,6 +57,7 @@ class HttpServer(Server):
             )
         )
         self.urls: list[str] = []
+        self._listening: list[tuple[socket.socket, ssl.SSLContext | None]] = []
         self._options = options
         self._ready = ready
         self._stopping = stopping
@@ -73,6 +79,7 @@ class HttpServer(Server):
                 await loop.create_server(self._protocol, sock=bound[-1], ssl=self._tls, backlog=self.config.backlog)
             )
         for (scheme, _), sock in zip(wanted, bound, strict=True):
+            self._listening.append((sock, self._tls if scheme == "https" else None))
             self.urls.append(f"{scheme}://{options.url_host}:{sock.getsockname()[1]}")
         if self._grpc is not None:
             self.urls.append(self._grpc.url)
@@ -90,8 +97,34 @@ class HttpServer(Server):
             await asyncio.sleep(min(left, 0.1))
         if self._grpc is not None:
             self._grpc.begin_stop()
+        accepted = self._close_listeners()
+        # The requests of new connections are on their way.
+        new_until = time.monotonic() + _NEW
+        while not all(task.done() for task in accepted) or is_any_new(self.server_state.connections):
+            if time.monotonic() > new_until:
+                break
+            await asyncio.sleep(0.01)
         # The last step is the end of the lifespan, which waits for gRPC and closes the front end.
         await super().shutdown(sockets)
+
+    def _close_listeners(self) -> list[asyncio.Task[object]]:
+        """Take no more connections but those that wait to be taken, whose clients would see a reset."""
+        loop = asyncio.get_running_loop()
+        # The sockets of the servers would be closed with them.
+        kept = [(sock.dup(), context) for sock, context in self._listening]
+        for server in self.servers:
+            server.close()
+        accepted: list[asyncio.Task[object]] = []
+        for sock, context in kept:
+            with sock, suppress(OSError):
+                sock.setblocking(False)
+                while True:
+                    connection, _ = sock.accept()
+                    taken = loop.connect_accepted_socket(self._protocol, connection, ssl=context)
+                    accepted.append(loop.create_task(taken))
+                    # A handshake of TLS may fail.
+                    accepted[-1].add_done_callback(lambda task: task.cancelled() or task.exception())
+        return accepted
 
     def _protocol(self) -> asyncio.Protocol:
         return self.config.http_protocol_class(  # type: ignore[call-arg]

@@ -199,3 +199,8 @@ def drain(protocol: type[asyncio.Protocol], connections: Iterable[object]) -> No
         if isinstance(connection, _LimitedProtocol) and connection.cycle is not None:
             # Without effect on an answer whose headers are sent already: the connection is closed after it.
             connection.cycle.keep_alive = False
+
+
+def is_any_new(connections: Iterable[object]) -> bool:
+    """Return True if a connection has brought no request yet."""
+    return any(isinstance(connection, _LimitedProtocol) and connection.cycle is None for connection in connections)

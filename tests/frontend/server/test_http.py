@@ -71,6 +71,33 @@ def test_a_draining_front_end_is_not_ready_but_answers_and_asks_its_clients_to_l
             assert process.wait(30) != 0
 
 
+@pytest.mark.usefixtures("echo")
+def test_a_stop_resets_no_connection_that_was_made(redis_server, report, job):
+    report(("x", "float32", (None, None)))
+    command = [sys.executable, "-m", "cluster_serving.frontend.main", f"--redisUrl={redis_server.url}", "--port=0"]
+    command += ["--grpcPort=0", f"--models={job}", f"--redisInputQueue={job}", "--drainSeconds=0.5"]
+    outcomes = []
+
+    def ask(url):
+        with httpx.Client(timeout=60) as client:
+            while httpx.ConnectError not in outcomes[-16:]:
+                try:
+                    outcomes.append(client.post(f"{url}/predict", content=BODY).status_code)
+                except httpx.TransportError as error:
+                    outcomes.append(type(error))
+
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        url = next(word for word in process.stdout.readline().split() if word.startswith("http:"))
+        threads = [threading.Thread(target=ask, args=(url,)) for _ in range(16)]
+        for thread in threads:
+            thread.start()
+        wait_until(lambda: len(outcomes) > 100)
+        process.send_signal(signal.SIGTERM)
+        for thread in threads:
+            thread.join()
+    assert set(outcomes) == {200, httpx.ConnectError}
+
+
 def accepts(url):
     try:
         httpx.get(f"{url}/health/live")
