@@ -42,7 +42,8 @@ class Prediction(NamedTuple):
 def usable_port(preferred: int, setting: str, service: str) -> int:
     """Return the preferred port if it is free or our own service uses it; otherwise print and return the next one."""
     for port in range(preferred, preferred + 100):
-        if not (state.root() / f"{service}-{port}").exists():
+        # The records of processes; logs stay after cluster-serving-shutdown.
+        if not any((state.root() / f"{service}-{port}").glob("*.json")):
             with socket.socket() as probe:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 try:

@@ -11,10 +11,8 @@ from typing import Annotated
 
 import typer
 
-from cluster_serving.job.main import check_model
 from cluster_serving.launcher import dead_commands, entry_points, report
 from cluster_serving.launcher.config import file as config_file
-from cluster_serving.launcher.config.job_options import model_options
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.dead_commands import AsJson, ConfigPath
 from cluster_serving.launcher.errors import LaunchError
@@ -77,7 +75,7 @@ def _stop(job: JobName = None, config_path: ConfigPath = _PATH) -> None:
     name = job or _default_job(config, config_path)
     with Progress() as progress:
         progress(f"Stopping job {name}")
-        stopped = lifecycle.stop(config, name, _warn)
+        stopped = lifecycle.stop(config, name, progress, _warn)
     console.print(f"Stopped job {stopped.name}. Its queued requests stay in Redis; Redis and Flink go on.")
 
 
@@ -87,24 +85,31 @@ def _restart(
 ) -> None:
     """Start the job again, with the model and the configuration as they are now."""
     config = _read(config_path)
-    check_model(model_options(config))
-    with Progress() as progress:
-        if lifecycle.is_running(config):
-            progress(f"Stopping job {config.job_name}")
-            lifecycle.stop(config, config.job_name, _warn)
-    _start_job(config, config_path)
+    _start_job(config, config_path, lifecycle.restart)
     if http:
         _start_front_end(config, config_path, again=True)
 
 
-def _shutdown(config_path: ConfigPath = _PATH) -> None:
+def _shutdown(
+    config_path: ConfigPath = _PATH,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask before requests and results are lost.")] = False,
+    keep_data: Annotated[bool, typer.Option("--keep-data", help="Keep the data of Redis for the next start.")] = False,
+) -> None:
     """Stop all jobs, and the Redis and Flink that were started here; the data of that Redis is removed.
 
-    Without a configuration file, stop all that was started here.
+    Asks first if requests, results or dead letters would be lost. Logs stay. Without a configuration file, stop all
+    that was started here.
     """
     config = None if config_path == _PATH and not config_path.exists() else _read(config_path)
+    if not (yes or keep_data) and (lost := lifecycle.lost_by_shutdown(config)):
+        if not sys.stdin.isatty():
+            raise LaunchError(
+                f"nothing was stopped, because this would be lost: {lost}. Use --yes to remove it, or --keep-data to "
+                "keep it for the next start"
+            )
+        typer.confirm(f"This would be lost (--keep-data keeps it): {lost}. Stop all, and remove it?", abort=True)
     with Progress() as progress:
-        if not lifecycle.shutdown(config, progress):
+        if not lifecycle.shutdown(config, progress, keep_data):
             where = f"at {config.flink_address} and {config.redis_address}" if config else "that was started here"
             console.print(f"Nothing is running {where}.")
 
@@ -151,9 +156,9 @@ def _warn_of_killed(config: Config) -> None:
         )
 
 
-def _start_job(config: Config, config_path: Path) -> None:
+def _start_job(config: Config, config_path: Path, start: Callable[..., lifecycle.Started] = lifecycle.start) -> None:
     with Progress() as progress:
-        started = lifecycle.start(config, progress)
+        started = start(config, progress, _warn)
     console.print(report.started(started, _stop_command(config, config_path)))
 
 

@@ -132,6 +132,11 @@ def ticket_key(job: str, secret: str) -> str:
     return f"{job}:http:{secret}"
 
 
+def command_key(job: str) -> str:
+    """Return the hash of the command that is starting or stopping a job."""
+    return f"{job}:command"
+
+
 def answered_key(job: str) -> str:
     """Return the counter of the requests that a job has answered since its start."""
     return f"{job}:answered"

@@ -65,6 +65,19 @@ local length = redis.call('XLEN', KEYS[2]) + redis.call('XLEN', KEYS[3]) + redis
 return {length, tonumber(redis.call('HGET', KEYS[1], 'maxQueueLength') or length + 1)}
 """)
 
+# Deletes the hash first: after its first write a script may fill a Redis that has reached its memory limit.
+# KEYS: lock. ARGV: token, seconds until the lock expires (0 releases it), text about the holder. Reply: nil if the lock
+# is that of the token, else the text about its holder.
+HOLD = Script("""
+local token = redis.call('HGET', KEYS[1], 'token')
+if token and token ~= ARGV[1] then return redis.call('HGET', KEYS[1], 'holder') end
+redis.call('DEL', KEYS[1])
+if tonumber(ARGV[2]) > 0 then
+  redis.call('HSET', KEYS[1], 'token', ARGV[1], 'holder', ARGV[3])
+  redis.call('EXPIRE', KEYS[1], ARGV[2])
+end
+""")
+
 # An entry is being computed if it is pending in the group. Without a group, no job has ever read the stream.
 # KEYS: stream, limits, result in our encoding, result in the original's, result of 0.7 and 0.8 (optional). ARGV: group,
 # entry id, uri, seconds to keep the result, its fields and values (optional). Reply: 0 if the request is not waiting,

@@ -60,7 +60,7 @@ class Stack:
         self._front_ends.close()
         for config in list(self.folder.glob("*/config.yaml"))[:1]:
             with suppress(Unavailable):
-                self._command("cluster-serving-shutdown", config.parent.name)
+                self._command("cluster-serving-shutdown", config.parent.name, "--yes")
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def start(self, job: str, model: Path, **settings: Any) -> float:

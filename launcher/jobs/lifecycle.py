@@ -3,22 +3,23 @@
 import os
 import time
 import uuid
-from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from redis import Redis
 from redis.exceptions import RedisError
 
 from cluster_serving.job.main import check_model
+from cluster_serving.job.options import JobOptions
 from cluster_serving.launcher.config.job_options import job_options, model_options, sized_for
-from cluster_serving.launcher.config.model import Config
+from cluster_serving.launcher.config.model import NO_FOLDER, Config
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.jobs import payload_folder, record, resubmit
+from cluster_serving.launcher.jobs import capacity, lock, payload_folder, record, rehearsal, resubmit
 from cluster_serving.launcher.jobs.readiness import announce, note_stopped, wait_ready
 from cluster_serving.launcher.jobs.submission import log_of, submit
-from cluster_serving.launcher.services import flink_cluster, front_end, redis_server, state
+from cluster_serving.launcher.services import flink_cluster, front_end, redis_data, redis_server, state
 from cluster_serving.launcher.services.flink_cluster import FlinkCluster
 from cluster_serving.launcher.services.flink_rest import FlinkRest, Job
 from cluster_serving.launcher.services.process import Process, is_listening, wait_until
@@ -30,8 +31,14 @@ from cluster_serving.protocol.keys import (
     missing_secret,
     secret_key,
 )
+from cluster_serving.settings.addresses import Address
 
 Say = Callable[[str], None]
+
+
+def _ignore(_: str) -> None:
+    pass
+
 
 _LISTED_WITHIN, _INITIALIZED_WITHIN, _TRACED_WITHIN = 2.0, 30.0, 2.0
 
@@ -45,74 +52,100 @@ class Started:
     model: str
 
 
-def start(config: Config, say: Say = lambda _: None) -> Started:
+@dataclass(frozen=True, slots=True)
+class _Services:
+    """Flink and Redis of a job, and the functions that tell a person what happens, and what may be wrong."""
+
+    cluster: FlinkCluster
+    rest: FlinkRest
+    client: Any  # redis-py types its commands as if they might be awaitable.
+    say: Say
+    warn: Say
+
+
+def start(config: Config, say: Say = _ignore, warn: Say = _ignore) -> Started:
     """Start a job, and Redis and Flink before it if needed; return when the model is loaded in every slot.
 
     Raises:
         LaunchError: If the job cannot be started, or runs already.
         ModelError: If the model folder does not hold exactly one model whose engine is installed.
     """
-    config = sized_for(config, check_model(model_options(config)).format.engine)
-    cluster = FlinkCluster(config, say)
-    cluster.check_usable()
-    redis_server.ensure(config, say)
-    cluster.ensure()
-    with (
-        flink_cluster.submitting(cluster.address),
-        FlinkRest(config.flink_rest_url) as rest,
-        redis_server.connect(config) as client,
-    ):
-        running = rest.jobs(config.job_name)
-        if running:
+    config = _checked(config)
+    with _services(config, say, warn) as services:
+        if running := services.rest.jobs(config.job_name):
             raise LaunchError(
                 f"job {config.job_name} is {running[0].state} already; use cluster-serving-restart, "
                 f"cluster-serving-stop {config.job_name}, or another jobName"
             )
-        cluster.ensure_slots(config.model_parallelism)
-        if config.model_encrypted:
-            _store_secret(client, config, say)
-        submission = uuid.uuid4().hex
-        client.delete(answered_key(config.job_name))
-        say(f"Submitting job {config.job_name}")
-        earlier = os.fsdecode(client.hget(limits_key(config.job_name), PAYLOAD_FOLDER) or b"")
-        options = job_options(config, submission, payload_folder.ensure(config, earlier))
-        job_id, log = "", log_of(cluster.home, config.job_name)
+        return _start(services, config, _options(services, config))
+
+
+def restart(config: Config, say: Say = _ignore, warn: Say = _ignore) -> Started:
+    """Start a job, after stopping it if it runs.
+
+    Before a job is stopped, its new model is loaded in a process of its own. If the job does not start all the same, it
+    is started again as it was.
+
+    Raises:
+        LaunchError: If the job cannot be started as configured now; the message says if it runs as it was.
+        ModelError: As for `start`.
+    """
+    config = _checked(config)
+    with _services(config, say, warn) as services:
+        running = services.rest.jobs(config.job_name)
+        if running:
+            _rehearse(services, config)
+        home = services.cluster.home.path
+        earlier = resubmit.recall(home, config.job_name)
+        resubmit.forget(home, config.job_name)
+        for job in running:
+            say(f"Stopping job {job.name}")
+            _cancel(services.rest, job, config, warn)
+        options = None
         try:
-            record.note(client, config.job_name, "starting", error="", log=log)
-            announce(client, config.job_name, submission, config.model_parallelism)
-            job_id = submit(cluster.home, cluster.address, options, config.start_timeout)
-            slot = wait_ready(client, rest, config, job_id, submission, say)
-            if cluster.is_ours:
-                resubmit.remember(cluster.home.path, options)
-            record.note(client, config.job_name, "running")
-        except BaseException as error:
-            # Also after Ctrl-C: a half started job would be in the way of the next start.
-            resubmit.forget(cluster.home.path, config.job_name)
-            if job_id and isinstance(error, LaunchError):
-                _log_failure(log, error, rest, job_id)
-            _give_up(rest, config, job_id, submission, say, error)
-            raise
-        return Started(config, rest.page(job_id), slot.model)
+            options = _options(services, config)
+            return _start(services, config, options)
+        except (LaunchError, RedisError) as error:
+            if not running or earlier is None or earlier.submission != running[0].submission:
+                raise
+            outcome = "runs again as it was"
+            try:
+                _start_again(services, config, earlier, (options or earlier).redis.payload_folder)
+            except (LaunchError, RedisError) as second:
+                outcome = f"does not start as it was, either: {second}"
+            raise LaunchError(f"{error}; job {config.job_name} {outcome}") from None
 
 
-def stop(config: Config, job: str, say: Say = lambda _: None) -> Job:
+def stop(config: Config, job: str, say: Say = _ignore, warn: Say = _ignore) -> Job:
     """Stop a job, and return it; its queued requests stay in Redis and wait for the next start.
 
-    `say` receives a message if Redis does not take that the job is stopped.
+    `warn` receives a message if Redis does not take that the job is stopped.
 
     Raises:
         LaunchError: If no such job runs.
     """
-    # Even if it does not run: after a death of the JobManager it may be about to come back.
-    resubmit.forget(flink_cluster.folder(config.flink_address), job)
-    with FlinkRest(config.flink_rest_url) as rest:
+    with _locked(config, job, say, warn), FlinkRest(config.flink_rest_url) as rest:
+        # Even if it does not run: after a death of the JobManager it may be about to come back.
+        resubmit.forget(flink_cluster.folder(config.flink_address), job)
         active = rest.jobs(job)
         if not active:
             names = ", ".join(other.name for other in rest.jobs()) or "none"
             raise LaunchError(f"no job {job} is running on {config.flink_rest_url}; running: {names}")
         for running in active:
-            _cancel(rest, running, config, say)
+            _cancel(rest, running, config, warn)
     return active[0]
+
+
+@contextmanager
+def _locked(config: Config, job: str, say: Say, warn: Say) -> Iterator[None]:
+    """Let one command at a time start or stop a job."""
+    with ExitStack() as stack:
+        try:
+            client = stack.enter_context(redis_server.connect(config, job=job))
+            stack.enter_context(lock.locked(client, job, say))
+        except (ServingError, RedisError, OSError) as error:
+            warn(f"let no other command start or stop job {job} now, as its Redis takes no lock: {error}")
+        yield
 
 
 def is_running(config: Config) -> bool:
@@ -133,27 +166,165 @@ def unsupervised(config: Config) -> list[str]:
     return [f"{record.parent.name}/{record.stem}" for record in records if Process.read(record) is None]
 
 
-def shutdown(config: Config | None, say: Say = lambda _: None) -> bool:
+def _checked(config: Config) -> Config:
+    """Check the model's files, and that the slots of the job fit on this machine if they are to run here."""
+    files = check_model(model_options(config))
+    config = sized_for(config, files.format.engine)
+    flink = config.flink_address
+    if flink_cluster.is_ours(flink) or (flink.is_local and not is_listening(flink)):
+        capacity.check(config, files.paths)
+    return config
+
+
+@contextmanager
+def _services(config: Config, say: Say, warn: Say) -> Iterator[_Services]:
+    """Provide Redis and Flink, and keep other commands from starting or stopping the job."""
+    cluster = FlinkCluster(config, say)
+    with ExitStack() as stack:
+        stack.enter_context(flink_cluster.submitting(cluster.address, say))
+        cluster.check_usable()
+        redis_server.ensure(config, say, warn)
+        stack.enter_context(_locked(config, config.job_name, say, warn))
+        cluster.ensure()
+        rest = stack.enter_context(FlinkRest(config.flink_rest_url))
+        yield _Services(cluster, rest, stack.enter_context(redis_server.connect(config)), say, warn)
+
+
+def _options(services: _Services, config: Config) -> JobOptions:
+    """Return the options of a new submission, for which the model's secret and the folder for inputs are ready."""
+    _store_secret(services, config)
+    earlier = os.fsdecode(services.client.hget(limits_key(config.job_name), PAYLOAD_FOLDER) or b"")
+    return job_options(config, uuid.uuid4().hex, payload_folder.ensure(config, earlier))
+
+
+def _start(services: _Services, config: Config, options: JobOptions) -> Started:
+    cluster, rest, client, say = services.cluster, services.rest, services.client, services.say
+    job_id, log = "", log_of(cluster.home, config.job_name)
+    with cluster.slots(config.model_parallelism):
+        client.delete(answered_key(config.job_name))
+        say(f"Submitting job {config.job_name}")
+        try:
+            record.note(client, config.job_name, "starting", error="", log=log)
+            announce(client, config.job_name, options.submission, config.model_parallelism)
+            job_id = submit(cluster.home, cluster.address, options, config.start_timeout)
+            slot = wait_ready(client, rest, config, job_id, options.submission, say)
+            resubmit.remember(cluster.home.path, options)
+            record.note(client, config.job_name, "running")
+        except BaseException as error:
+            # Also after Ctrl-C: a half started job would be in the way of the next start.
+            resubmit.forget(cluster.home.path, config.job_name)
+            if job_id and isinstance(error, LaunchError):
+                _log_failure(log, error, rest, job_id)
+            _give_up(rest, config, job_id, options.submission, say, error)
+            raise
+    return Started(config, rest.page(job_id), slot.model)
+
+
+def _rehearse(services: _Services, config: Config) -> None:
+    """Check that the model of a job can be loaded, where that is possible beside the job that runs.
+
+    Raises:
+        LaunchError: If the model cannot be loaded.
+    """
+    secret = ("", "")
+    if config.model_encrypted:
+        stored = services.client.hmget(secret_key(config.job_name), ["secret", "salt"])
+        secret = config.model_secret or tuple(stored)
+    options = job_options(config, "rehearsal")
+    if not services.cluster.is_ours or None in secret:
+        return
+    if not rehearsal.fits(options):
+        services.warn("the new model is not loaded before the old one is stopped: both may not fit into memory")
+        return
+    services.say("Loading the new model, before the old one is stopped")
+    try:
+        rehearsal.rehearse(services.cluster.home, options, secret, config.start_timeout)
+    except LaunchError as error:
+        raise LaunchError(f"{error}; job {config.job_name} goes on as it was") from None
+
+
+def _start_again(services: _Services, config: Config, options: JobOptions, folder: str) -> None:
+    """Start a job with the options that it had before; the inputs of waiting requests are in `folder`."""
+    services.say(f"Starting job {config.job_name} again as it was")
+    place = options.redis.payload_folder
+    before = {
+        "model_parallelism": options.model_parallelism,
+        "start_timeout": max(config.start_timeout, int(resubmit.PATIENCE)),
+        "payload_folder": str(Path(place).parent) if place else NO_FOLDER,
+    }
+    config = config.model_copy(update=before)
+    redis = replace(options.redis, payload_folder=payload_folder.ensure(config, folder))
+    _start(services, config, replace(options, submission=uuid.uuid4().hex, redis=redis))
+
+
+def lost_by_shutdown(config: Config | None) -> str:
+    """Return in words what `shutdown` without `keep_data` would lose, and the jobs that it would stop.
+
+    The result is empty if nothing would be lost.
+    """
+    lost = [text for redis in _redis_servers(config) if (text := redis_data.describe(redis))]
+    if not lost:
+        return ""
+    jobs = []
+    for url in _flink_urls(config):
+        with suppress(LaunchError), FlinkRest(url) as rest:
+            jobs += [job.name for job in rest.jobs()]
+    return f"{'; '.join(lost)}; running jobs: {', '.join(jobs) or 'none'}"
+
+
+def shutdown(config: Config | None, say: Say = _ignore, keep_data: bool = False) -> bool:
     """Stop all jobs, and the Redis and Flink that were started here; the data of that Redis is removed.
 
-    Return True if there was anything to stop. Without a configuration, all that was started here is stopped.
+    Return True if there was anything to stop. Without a configuration, all that was started here is stopped. With
+    `keep_data`, the data of Redis wait for the next start.
     """
+    with ExitStack() as stack:
+        for flink in _flink_clusters(config):
+            # A resubmission that waits for slots ends when there is nothing left to submit.
+            resubmit.forget_all(flink_cluster.folder(flink))
+            stack.enter_context(flink_cluster.submitting(flink, say))
+        return _shutdown(config, say, keep_data)
+
+
+def _shutdown(config: Config | None, say: Say, keep_data: bool) -> bool:
     stopped = False
     for server in state.addresses(front_end.SERVICE):
         if front_end.stop(server, config.redis_address if config else None):
             say(f"Stopped the HTTP front end on port {server.port}")
             stopped = True
-    for flink in [config.flink_address] if config else state.addresses(flink_cluster.SERVICE):
-        if is_listening(flink):
-            stopped |= _stop_all(config.flink_rest_url if config else f"http://{flink}", config, say)
+    for url in _flink_urls(config):
+        stopped |= _stop_all(url, config, say)
+    for flink in _flink_clusters(config):
         if flink_cluster.stop(flink):
             say(f"Stopped Flink on port {flink.port}")
             stopped = True
-    for redis in [config.redis_address] if config else state.addresses(redis_server.SERVICE):
-        if redis_server.stop(redis):
-            say(f"Stopped Redis on port {redis.port} and removed its data: queued requests and results")
+    for redis in _redis_servers(config):
+        had_data = redis_server.size_on_disk(redis) > 0
+        if redis_server.stop(redis, keep_data):
+            fate = "kept its data" if keep_data else "removed its data: queued requests and results"
+            say(f"Stopped Redis on port {redis.port} and {fate}")
+            stopped = True
+        elif had_data and not keep_data:
+            say(f"Removed the data of Redis on port {redis.port}, which did not run")
             stopped = True
     return stopped
+
+
+def _redis_servers(config: Config | None) -> list[Address]:
+    return [config.redis_address] if config else state.addresses(redis_server.SERVICE)
+
+
+def _flink_clusters(config: Config | None) -> list[Address]:
+    return [config.flink_address] if config else state.addresses(flink_cluster.SERVICE)
+
+
+def _flink_urls(config: Config | None) -> list[str]:
+    """Return the URLs of the clusters whose jobs are stopped by `shutdown`."""
+    if config:
+        return [config.flink_rest_url] if is_listening(config.flink_address) else []
+    # Logs may be all that is left of a cluster that was started here, and another one may have its port.
+    ours = filter(flink_cluster.is_ours, _flink_clusters(config))
+    return [f"http://{address}" for address in ours if is_listening(address)]
 
 
 def _log_failure(log: Path, error: LaunchError, rest: FlinkRest, job_id: str) -> None:
@@ -194,13 +365,15 @@ def _submitted(rest: FlinkRest, name: str, submission: str) -> list[str]:
     return ids
 
 
-def _store_secret(client: Redis, config: Config, say: Say) -> None:
+def _store_secret(services: _Services, config: Config) -> None:
     """Store the secret of an encrypted model for its slots, or say that they wait for it."""
     key = secret_key(config.job_name)
+    if not config.model_encrypted:
+        return
     if config.model_secret:
-        client.hset(key, mapping=dict(zip(("secret", "salt"), config.model_secret, strict=True)))
-    elif not client.exists(key):
-        say(f"{missing_secret(config.job_name)}, within a minute; or set CLUSTER_SERVING_MODEL_SECRET")
+        services.client.hset(key, mapping=dict(zip(("secret", "salt"), config.model_secret, strict=True)))
+    elif not services.client.exists(key):
+        services.say(f"{missing_secret(config.job_name)}, within a minute; or set CLUSTER_SERVING_MODEL_SECRET")
 
 
 def _cancel(rest: FlinkRest, job: Job, config: Config, say: Say) -> None:
@@ -228,7 +401,8 @@ def _stop_all(flink_rest_url: str, config: Config | None, say: Say) -> bool:
                     # The Redis of the job is removed too, so it needs no note there.
                     rest.cancel(job.id)
                 else:
-                    _cancel(rest, job, config, say)
+                    with _locked(config, job.name, say, say):
+                        _cancel(rest, job, config, say)
         except LaunchError as error:
             # Not raised: a cluster that was started here is stopped all the same.
             say(str(error))

@@ -7,6 +7,7 @@ Redis meanwhile.
 """
 
 import json
+import shutil
 import sys
 import time
 from contextlib import suppress
@@ -35,9 +36,22 @@ def remember(home: Path, options: JobOptions) -> None:
     unfinished.replace(record)
 
 
+def recall(home: Path, job: str) -> JobOptions | None:
+    """Return the options of a job that runs; None if they are not known, or are those of another version."""
+    try:
+        return JobOptions.from_json((_folder(home) / f"{job}.json").read_text("utf8"))
+    except (OSError, ValueError):
+        return None
+
+
 def forget(home: Path, job: str) -> None:
     """Remove the options of a job that was stopped, so that it is not submitted again."""
     (_folder(home) / f"{job}.json").unlink(missing_ok=True)
+
+
+def forget_all(home: Path) -> None:
+    """Remove the options of all jobs of a cluster, whose jobs end with it."""
+    shutil.rmtree(_folder(home), ignore_errors=True)
 
 
 def resubmit(address: Address) -> tuple[list[str], dict[str, str]]:

@@ -4,8 +4,9 @@ import hashlib
 import math
 import shutil
 import socket
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from cluster_serving.launcher.config.model import Config
@@ -13,7 +14,7 @@ from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services import flink_jvm, state
 from cluster_serving.launcher.services.flink_home import PACKAGES, VERSION, FlinkHome, python_path
 from cluster_serving.launcher.services.flink_rest import FlinkRest, Overview
-from cluster_serving.launcher.services.process import Process, is_listening, locked, spawn, wait_until
+from cluster_serving.launcher.services.process import Process, is_listening, locked, remove_files, spawn, wait_until
 from cluster_serving.settings.addresses import Address
 
 SERVICE = "flink"
@@ -41,7 +42,7 @@ class FlinkCluster:
         self.home = FlinkHome(folder(self.address))
 
     def ensure(self) -> None:
-        """Use the cluster, or start one."""
+        """Use the cluster, or start one; `submitting` keeps other commands from using its folder."""
         self.check_usable()
         with locked(self.home.path):
             if self.is_ours:
@@ -49,12 +50,22 @@ class FlinkCluster:
                 self._wait(lambda overview: overview.slots > 0 or not any(map(Process.read, self._taskmanagers())))
                 if self._is_outdated():
                     self._replace()
-            elif not is_listening(self.address):
+                else:
+                    self._introduce("started")
+            elif is_listening(self.address):
+                self._introduce("not started")
+            else:
                 self._start()
         if not self.is_ours:
-            # `flink run` needs a home here, too, for a cluster elsewhere; another command may be using that home.
-            with submitting(self.address):
-                self._prepare({})
+            # `flink run` needs a home here, too, for a cluster elsewhere.
+            self._prepare({})
+
+    def _introduce(self, origin: str) -> None:
+        found = self.check()
+        self._say(
+            f"Using Flink at {self.address}, {origin} by these commands: version {found.version}, "
+            f"{found.running} job{'s' * (found.running != 1)}, {found.free} of {found.slots} slots free"
+        )
 
     def check_usable(self) -> None:
         """Check, before anything is started, that the cluster can be used, or started."""
@@ -87,8 +98,9 @@ class FlinkCluster:
             )
         return overview
 
-    def ensure_slots(self, needed: int) -> None:
-        """Provide free task slots for a job; a cluster that was started here gets further TaskManagers.
+    @contextmanager
+    def slots(self, needed: int) -> Iterator[None]:
+        """Provide free task slots for a job; if the body fails, stop the TaskManagers that were started for them.
 
         Raises:
             LaunchError: If a cluster that was not started here has too few.
@@ -98,6 +110,7 @@ class FlinkCluster:
         dead = sum(Process.read(record) is None for record in self._taskmanagers())
         missing = needed - overview.free
         if missing <= 0 and not (dead and self.is_ours):
+            yield
             return
         if not self.is_ours:
             raise LaunchError(
@@ -106,10 +119,16 @@ class FlinkCluster:
             )
         more = max(dead, math.ceil(missing / self._config.slots_per_task_manager))
         self._say(f"Starting {more} more TaskManager{'s' if more > 1 else ''} for {needed} slots")
-        with locked(self.home.path):
-            for _ in range(more):
-                self._start_taskmanager()
-        self._wait(lambda overview: overview.free >= needed)
+        started: list[Path] = []
+        try:
+            with locked(self.home.path):
+                for _ in range(more):
+                    started.append(self._start_taskmanager())
+            self._wait(lambda overview: overview.free >= needed)
+            yield
+        except BaseException:
+            self._return(started[dead:])
+            raise
 
     def _start(self) -> None:
         self._say(f"Starting Flink on port {self.address.port}")
@@ -125,15 +144,21 @@ class FlinkCluster:
         local = {} if self.address.is_local else {"python.executable": "python"}
         self.home.prepare(local | settings)
 
-    def _start_taskmanager(self) -> None:
+    def _return(self, taskmanagers: list[Path]) -> None:
+        if taskmanagers:
+            self._say(f"Stopping {len(taskmanagers)} TaskManager{'s' if len(taskmanagers) > 1 else ''} of this start")
+            _stop_all(taskmanagers)
+
+    def _start_taskmanager(self) -> Path:
         number = 1
-        while Process.read(self.home.path / f"taskmanager-{number}.json"):
+        while Process.read(record := self.home.path / f"taskmanager-{number}.json"):
             number += 1
         # A flag of each TaskManager, as the jobs of a cluster may be configured differently.
         slots = self._config.slots_per_task_manager
         self._spawn(
             "taskmanager", number, f"-Dtaskmanager.numberOfTaskSlots={slots}", f"-Dtaskmanager.cpu.cores={slots}"
         )
+        return record
 
     def _taskmanagers(self) -> list[Path]:
         return list(self.home.path.glob("taskmanager-*.json"))
@@ -175,8 +200,8 @@ class FlinkCluster:
 
     @property
     def is_ours(self) -> bool:
-        """True if the cluster was started here and the supervisor of its JobManager runs."""
-        return Process.read(self.home.path / _JOBMANAGER) is not None
+        """As the function `is_ours`."""
+        return is_ours(self.address)
 
     def _is_outdated(self) -> bool:
         """Return True if the cluster is ours and runs other code: Python modules stay loaded in a TaskManager."""
@@ -196,17 +221,25 @@ class FlinkCluster:
 
 
 def stop(address: Address) -> bool:
-    """Stop the cluster that was started here, and remove its files. Return True if there was one."""
-    home = folder(address)
-    with locked(home):
-        stopped = _stop_processes(home)
-        shutil.rmtree(home, ignore_errors=True)
+    """Stop the cluster that was started here, and remove its files but the logs. Return True if there was one."""
+    home = FlinkHome(folder(address))
+    with locked(home.path):
+        stopped = _stop_processes(home.path)
+        remove_files(home.path, keep={home.logs.name})
     return stopped
 
 
-def submitting(address: Address) -> AbstractContextManager[None]:
-    """Let one command at a time submit to a cluster: two could count on the same slots, or start the same job twice."""
-    return locked(state.folder("submission", address))
+def is_ours(address: Address) -> bool:
+    """Return True if the cluster was started here and the supervisor of its JobManager runs."""
+    return Process.read(folder(address) / _JOBMANAGER) is not None
+
+
+def submitting(address: Address, say: Callable[[str], None] = lambda _: None) -> AbstractContextManager[None]:
+    """Let one command of this machine at a time submit jobs to a cluster, or shut the cluster down.
+
+    Two could count on the same slots. `say` receives the command that this one waits for.
+    """
+    return locked(state.folder("submission", address), say)
 
 
 def folder(address: Address) -> Path:
@@ -216,15 +249,21 @@ def folder(address: Address) -> Path:
 
 def _stop_processes(home: Path) -> bool:
     # The JobManager comes last: TaskManagers sign off from it.
-    records = [*home.glob("taskmanager-*.json"), home / _JOBMANAGER]
-    processes = [process for record in records if (process := Process.read(record))]
-    for process in processes:
-        process.stop()
-    for record in records:
-        record.unlink(missing_ok=True)
+    stopped = _stop_all(home.glob("taskmanager-*.json")) + _stop_all([home / _JOBMANAGER])
     # Its jobs end with it: the next JobManager, after a reboot say, must not bring back jobs that nobody started again.
     shutil.rmtree(home / JOBS, ignore_errors=True)
-    return bool(processes)
+    return stopped > 0
+
+
+def _stop_all(records: Iterable[Path]) -> int:
+    """Stop the processes of records at the same time; return their number."""
+    records = list(records)
+    processes = [process for record in records if (process := Process.read(record))]
+    with ThreadPoolExecutor(len(records) or 1) as pool:
+        list(pool.map(Process.stop, processes))
+    for record in records:
+        record.unlink(missing_ok=True)
+    return len(processes)
 
 
 def _free_port() -> int:

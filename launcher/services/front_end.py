@@ -79,7 +79,7 @@ def stop(address: Address, redis: Address | None = None) -> bool:
     with locked(home):
         if redis is not None and Process.read(home / _RECORD) and not _serves(home, redis):
             return False
-        return stop_recorded(home, _RECORD)
+        return stop_recorded(home, _RECORD, keep={f"{_LOG}*"})
 
 
 def _serves(home: Path, redis: Address) -> bool:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import json
 import os
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from cluster_serving.launcher.errors import LaunchError
@@ -105,16 +108,26 @@ def spawn(
     return process
 
 
-def stop_recorded(home: Path, record: str) -> bool:
-    """Stop the process of a service, and remove the folder of the service, which `locked` holds.
+def stop_recorded(home: Path, record: str, keep: Collection[str]) -> bool:
+    """Stop the process of a service, and remove its files; `locked` holds their folder. Patterns of names are kept.
 
     Return True if there was a process.
     """
     process = Process.read(home / record)
     if process:
         process.stop()
-    shutil.rmtree(home, ignore_errors=True)
+    remove_files(home, keep)
     return process is not None
+
+
+def remove_files(home: Path, keep: Collection[str]) -> None:
+    """Remove the files and folders in the folder of a service, except those of some patterns."""
+    for path in home.glob("*"):
+        if not any(fnmatchcase(path.name, pattern) for pattern in keep):
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
 
 
 def wait_until_listening(process: Process, address: Address, timeout: float, name: str, log: Path) -> None:
@@ -158,10 +171,29 @@ def wait_until(condition: Callable[[], bool], timeout: float) -> bool:
 
 
 @contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Let one command at a time start or stop the service of a folder, which need not exist."""
+def locked(folder: Path, say: Callable[[str], None] = lambda _: None) -> Iterator[None]:
+    """Let one command at a time start or stop the service of a folder, which need not exist.
+
+    `say` receives the command that this one waits for.
+    """
     folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     # Beside the folder: a lock in it would be gone when it is removed.
-    with folder.with_name(f"{folder.name}.lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    with folder.with_name(f"{folder.name}.lock").open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            say(f"Waiting for {file.read() or 'another command'}")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        file.truncate(0)
+        file.write(this_command())
+        file.flush()
         yield
+
+
+@functools.cache
+def this_command() -> str:
+    """Return command line, process and start of this command, for those that wait for it."""
+    name, *arguments = sys.argv
+    words = " ".join([Path(name).name, *arguments])[:100]
+    return f"'{words}' (process {os.getpid()} on {socket.gethostname()}, since {time.strftime('%H:%M:%S')})"

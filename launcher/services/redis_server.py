@@ -4,7 +4,9 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
+from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 
 import redis
@@ -36,6 +38,10 @@ SERVICE = "redis"
 _MAX_MEMORY = 8 << 30
 _RECORD = "process.json"
 _LOG = "redis.log"
+_SETTINGS = "redis.conf"
+_PASSWORD = "requirepass "  # noqa: S105 - the word before it
+_PATIENCE = 30.0
+"""Seconds to wait for a Redis that is counted: it may be saving, or may answer others."""
 
 
 def connect(config: Config, decode: bool = True, job: str | None = None) -> redis.Redis:
@@ -54,12 +60,47 @@ def connect(config: Config, decode: bool = True, job: str | None = None) -> redi
     )
 
 
-def ensure(config: Config, say: Callable[[str], None]) -> None:
-    """Use the Redis of `redisUrl`, or start one there."""
+def ensure(config: Config, say: Callable[[str], None], warn: Callable[[str], None]) -> None:
+    """Use the Redis of `redisUrl`, and say whose it is, or start one there.
+
+    `warn` receives settings of a Redis that was not started here by which requests and results may be lost.
+    """
     check_usable(config)
-    if not config.redis_has_failover and not is_listening(config.redis_address):
+    if config.redis_has_failover or is_listening(config.redis_address):
+        _introduce(config, say, warn)
+    else:
         _start(config, say)
         check(config)
+
+
+def _introduce(config: Config, say: Callable[[str], None], warn: Callable[[str], None]) -> None:
+    address = config.redis_address
+    ours = not config.redis_has_failover and is_ours(address)
+    name = f"Redis at {config.redis_shown if config.redis_has_failover else address}"
+    try:
+        with connect(config) as client:
+            info = cast("dict[str, Any]", client.info())
+            database = client.connection_pool.connection_kwargs.get("db") or 0
+    except ResponseError:
+        # As in `check`.
+        say(f"Using {name}")
+        return
+    keys = info.get(f"db{database}", {}).get("keys", 0)
+    origin = "started" if ours else "not started"
+    say(f"Using {name}, {origin} by these commands: version {info['redis_version']}, {keys} keys")
+    if ours:
+        return
+    cli = "" if config.redis_has_failover else f"redis-cli -h {address.host} -p {address.port} "
+    if not info.get("aof_enabled"):
+        warn(
+            f"{name} has appendonly no: waiting requests are lost when it ends. To keep them, run "
+            f"{cli}CONFIG SET appendonly yes, and set it in redis.conf"
+        )
+    if (policy := info.get("maxmemory_policy", "noeviction")) != "noeviction":
+        warn(
+            f"{name} has maxmemory-policy {policy}: it may drop requests or results when its memory is full. To refuse "
+            f"new requests instead, run {cli}CONFIG SET maxmemory-policy noeviction, and set it in redis.conf"
+        )
 
 
 def check_usable(config: Config) -> None:
@@ -111,16 +152,39 @@ def _has_loaded(client: redis.Redis) -> bool:
         return False
 
 
-def stop(address: Address) -> bool:
-    """Stop the Redis that was started here, and remove its data. Return True if there was one."""
+def stop(address: Address, keep_data: bool = False) -> bool:
+    """Stop the Redis that was started here, and remove its data but the log. Return True if there was one.
+
+    With `keep_data`, the next start finds the data again.
+    """
     home = folder(address)
     with locked(home):
-        return stop_recorded(home, _RECORD)
+        kept = {path.name for path in home.glob("*")} - {_RECORD} if keep_data else {f"{_LOG}*"}
+        return stop_recorded(home, _RECORD, kept)
 
 
 def is_ours(address: Address) -> bool:
     """Return True if the Redis at an address was started here and runs."""
     return Process.read(folder(address) / _RECORD) is not None
+
+
+def connect_own(address: Address, database: int = 0) -> redis.Redis:
+    """Return a client of the Redis that was started here, with the password of its start; replies are bytes."""
+    passwords = [
+        json.loads(words.removeprefix(_PASSWORD))
+        for words in (folder(address) / _SETTINGS).read_text("utf8").splitlines()
+        if words.startswith(_PASSWORD)
+    ]
+    return redis.Redis(
+        address.host, address.port, db=database, password=passwords[0] if passwords else None, socket_timeout=_PATIENCE
+    )
+
+
+def size_on_disk(address: Address) -> int:
+    """Return the number of bytes in the append-only file of a Redis that was started here."""
+    # A folder of that name from Redis 7 on.
+    files = folder(address).glob("appendonly*/*.aof"), folder(address).glob("appendonly*.aof")
+    return sum(file.stat().st_size for file in chain(*files))
 
 
 def folder(address: Address) -> Path:
@@ -141,7 +205,7 @@ def _start(config: Config, say: Callable[[str], None]) -> None:
             return
         home.mkdir(mode=0o700, exist_ok=True)
         say(f"Starting Redis on port {address.port}")
-        conf = home / "redis.conf"
+        conf = home / _SETTINGS
         conf.touch(0o600)
         conf.write_text(_settings(config, home), "utf8")
         process = spawn([_executable(), conf], home / _RECORD, home / _LOG, home, os.environ)
@@ -166,7 +230,7 @@ def _settings(config: Config, home: Path) -> str:
         "dir": str(home),
     }
     if password:
-        settings["requirepass"] = unquote(password)
+        settings[_PASSWORD.strip()] = unquote(password)
     return "".join(f"{key} {_quoted(value)}\n" for key, value in settings.items())
 
 

@@ -59,7 +59,7 @@ class System:
         return waiting, sum(1 for name in JOBS for _ in self.redis.scan_iter(native_result_key(name, "*")))
 
     def close(self):
-        self.cluster.run("cluster-serving-shutdown", cwd=self.cluster.folder / "workers")
+        self.cluster.run("cluster-serving-shutdown", "--yes", cwd=self.cluster.folder / "workers")
         self.proxy.close()
         self.redis.close()
         if self.disk:

@@ -19,7 +19,9 @@ import redis
 from cluster_serving.client import InputQueue
 from cluster_serving.frontend import arguments
 from cluster_serving.job.options import JobOptions, ModelOptions, RedisOptions
+from cluster_serving.launcher.config import file as config_file
 from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.jobs import lifecycle, rehearsal
 from cluster_serving.launcher.jobs.submission import submit
 from cluster_serving.launcher.services import flink_cluster
 from cluster_serving.launcher.services.flink_home import FlinkHome
@@ -131,16 +133,21 @@ def documented_fields():
     }
 
 
-def test_a_job_from_its_start_to_its_stop(cluster, model):
-    config = cluster.config(jobName="cycle", modelPath=model, modelParallelism=2)
+def assert_answers(cluster):
+    answer = InputQueue(port=cluster.redis_port, name="cycle").predict({"x": np.arange(4, dtype=np.float32)})
+    np.testing.assert_array_equal(answer, [0, 2, 4, 6])
+
+
+def test_a_job_from_its_start_to_its_stop(cluster, model, tmp_path, monkeypatch):
+    settings = {"jobName": "cycle", "modelPath": shutil.copytree(model, tmp_path / "model"), "modelParallelism": 2}
+    config = cluster.config(**settings)
     started = cluster.run("cluster-serving-start", "-c", config)
     assert started.returncode == 0, started.stderr
     stop = f"cluster-serving-stop cycle -c {shlex.quote(str(config))}"
     for expected in ("Ready", "cycle", "OpenVINO", f"{cluster.rest}/#/job/running/", "predict", stop):
         assert expected in started.stdout
 
-    answer = InputQueue(port=cluster.redis_port, name="cycle").predict({"x": np.arange(4, dtype=np.float32)})
-    np.testing.assert_array_equal(answer, [0, 2, 4, 6])
+    assert_answers(cluster)
 
     again = cluster.run("cluster-serving-start", "-c", config)
     assert again.returncode == 1
@@ -160,15 +167,48 @@ def test_a_job_from_its_start_to_its_stop(cluster, model):
     assert [slot["state"] for slot in details["models"]] == ["ready"] * 2
     assert details["queue"] == {"high": 0, "normal": 0, "low": 0, "pending": 0}
 
-    with asking_front_end(cluster, "cycle") as statuses:
-        restarted = cluster.run("cluster-serving-restart", "-c", config)
-    assert restarted.returncode == 0, restarted.stderr
-    assert "Stopping job cycle" in restarted.stdout
-    # Those that came meanwhile have waited.
+    # A damaged model does not replace the one that serves.
+    network = tmp_path / "model" / "model.xml"
+    network.rename(tmp_path / "kept.xml")
+    network.write_text("<net")
+    refused = cluster.run("cluster-serving-restart", "-c", config)
+    assert refused.returncode == 1
+    assert "model.xml" in refused.stderr and "job cycle goes on as it was" in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1
+    assert_answers(cluster)
+    shutil.copytree(tmp_path / "model", tmp_path / "damaged")
+    (tmp_path / "kept.xml").rename(network)
+
+    # If no copy is loaded beforehand, the start fails; then the earlier job is back, and what the start took is free.
+    monkeypatch.setenv("CLUSTER_SERVING_HOME", str(cluster.folder / "state"))
+    monkeypatch.setattr(rehearsal, "fits", lambda options: False)
+    with FlinkRest(cluster.rest) as rest:
+        wanted = rest.overview().free + 3
+        damaged = cluster.config(**settings | {"modelPath": tmp_path / "damaged", "modelParallelism": wanted})
+        said = []
+        with pytest.raises(LaunchError, match=r"model\.xml.*; job cycle runs again as it was"):
+            lifecycle.restart(config_file.read(damaged), said.append)
+        assert "Stopping 1 TaskManager of this start" in said
+        wait_until(lambda: rest.overview().free == wanted - 3)
+        assert rest.parallelism(rest.jobs("cycle")[0].id) == 2
+    assert_answers(cluster)
+
+    config = cluster.config(**settings)
+    with (
+        asking_front_end(cluster, "cycle") as statuses,
+        cluster.running("cluster-serving-restart", config.parent) as restarting,
+    ):
+        assert any(line.startswith("Submitting") for line in restarting.stdout)
+        waited = cluster.run("cluster-serving-start", "-c", config)
+        assert "Ready" in restarting.stdout.read()
+        assert restarting.wait(60) == 0
+    assert re.search(r"Waiting for 'cluster-serving-restart' \(process \d+ on", waited.stdout)
+    assert "job cycle is RUNNING already" in waited.stderr
+    # Requests that came meanwhile have waited.
     assert statuses == {200}
 
     stopped = cluster.run("cluster-serving-stop", "-c", config)
-    assert stopped.returncode == 0
+    assert stopped.returncode == 0, stopped.stderr
     jobs = json.loads(cluster.run("cluster-serving-cli", "list", "--json", "-c", config).stdout)
     (stopped,) = [job for job in jobs if job["name"] == "cycle"]
     assert (stopped["state"], stopped["job_id"], stopped["error"]) == ("STOPPED", "", "")

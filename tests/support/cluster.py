@@ -42,11 +42,12 @@ class Cluster:
         with mock.patch.dict(os.environ, self._environment):
             return state.root()
 
-    def run(self, command, *arguments, cwd=None):
+    def run(self, command, *arguments, cwd=None, stdin=subprocess.DEVNULL):
         return subprocess.run(
             [str(BIN / command), *arguments],
             cwd=cwd or self.folder,
             env=self._environment,
+            stdin=stdin,
             capture_output=True,
             text=True,
             timeout=150,
@@ -65,18 +66,20 @@ class Cluster:
         """Write the configuration of a job; returns its file."""
         return self.configure(**settings) / "config.yaml"
 
-    @contextmanager
     def starting(self, **settings):
         """The command that starts a job, while it runs."""
-        command = [BIN / "cluster-serving-start"]
-        folder = self.configure(**settings)
+        return self.running("cluster-serving-start", self.configure(**settings))
+
+    @contextmanager
+    def running(self, command, folder):
+        """A command while it runs."""
         options = {
             "stdout": subprocess.PIPE,
             "stderr": subprocess.STDOUT,
             # Of a shell's background processes, as tests may be, Ctrl-C is ignored.
             "preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         }
-        with subprocess.Popen(command, cwd=folder, env=self._environment, text=True, **options) as process:
+        with subprocess.Popen([BIN / command], cwd=folder, env=self._environment, text=True, **options) as process:
             try:
                 yield process
             finally:
@@ -95,7 +98,7 @@ class Cluster:
     def shutdown(self):
         """Stop all that was started; returns the finished command."""
         # Where no config.yaml is: it would name one Redis and one Flink.
-        return self.run("cluster-serving-shutdown", cwd=self.folder.parent)
+        return self.run("cluster-serving-shutdown", "--yes", cwd=self.folder.parent)
 
     def queues(self, name):
         return InputQueue(port=self.redis_port, name=name), OutputQueue(port=self.redis_port, name=name)

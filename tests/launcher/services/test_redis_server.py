@@ -4,12 +4,14 @@ import socket
 import threading
 
 import pytest
+import redis
 
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services import redis_server
 from cluster_serving.launcher.services.process import Process, is_listening, spawn
 from cluster_serving.settings.addresses import LOOPBACK, Address
+from tests.support.redis_server import RedisServer
 
 
 @pytest.fixture
@@ -22,15 +24,19 @@ def config(monkeypatch, own_cluster):
     return config
 
 
+OURS = "started by these commands: version"
+
+
 def ensure(config):
     said = []
-    redis_server.ensure(config, said.append)
+    redis_server.ensure(config, said.append, said.append)
     return said
 
 
 def test_a_redis_that_is_missing_is_started_once(config):
     assert ensure(config(redisMaxMemory="64m")) == [f"Starting Redis on port {config().redis_address.port}"]
-    assert ensure(config()) == []
+    (said,) = ensure(config())
+    assert said.startswith(f"Using Redis at localhost:{config().redis_address.port}, {OURS}") and "0 keys" in said
     with redis_server.connect(config()) as client:
         settings = client.config_get("*")
     assert settings["maxmemory"] == str(64 << 20)
@@ -38,6 +44,25 @@ def test_a_redis_that_is_missing_is_started_once(config):
     assert settings["appendonly"] == "yes"
     assert settings["auto-aof-rewrite-min-size"] == str(256 << 20)
     assert settings["bind"] == "127.0.0.1 -::1"
+
+
+def test_a_redis_of_somebody_else_is_introduced_with_what_it_may_lose(config, tmp_path):
+    server = RedisServer(tmp_path)
+    try:
+        with redis.Redis(port=server.port) as client:
+            client.config_set("maxmemory-policy", "allkeys-lru")
+            client.config_set("appendonly", "no")
+            client.set("theirs", 1)
+            version = client.info()["redis_version"]
+        said = ensure(config(f"localhost:{server.port}"))
+    finally:
+        server.stop()
+    assert said[0] == (
+        f"Using Redis at localhost:{server.port}, not started by these commands: version {version}, 1 keys"
+    )
+    command = f"redis-cli -h localhost -p {server.port} CONFIG SET"
+    assert "appendonly no" in said[1] and f"{command} appendonly yes" in said[1]
+    assert "allkeys-lru" in said[2] and f"{command} maxmemory-policy noeviction" in said[2]
 
 
 def test_all_names_of_this_machine_mean_the_same_redis(config, own_cluster):
@@ -48,17 +73,17 @@ def test_all_names_of_this_machine_mean_the_same_redis(config, own_cluster):
         assert client.config_get("maxmemory")["maxmemory"] == str(min(8 << 30, half))
     for host in LOOPBACK if socket.has_dualstack_ipv6() else ("localhost", "127.0.0.1"):
         address = config(str(Address(host, own_cluster.redis_port)))
-        assert ensure(address) == []
+        assert OURS in ensure(address)[0]
         assert redis_server.is_ours(address.redis_address)
 
 
-def test_stopping_redis_removes_its_data(config):
+def test_stopping_redis_removes_its_data_and_keeps_its_log(config):
     ensure(config())
     folder = redis_server.folder(config().redis_address)
-    assert folder.is_dir()
+    assert len(list(folder.iterdir())) > 1
     assert redis_server.stop(config().redis_address)
     assert not is_listening(config().redis_address)
-    assert not folder.exists()
+    assert [path.name for path in folder.iterdir()] == ["redis.log"]
     assert not redis_server.stop(config().redis_address)
 
 
@@ -88,7 +113,7 @@ def test_a_redis_that_is_being_started_again_is_waited_for(config, own_cluster):
 
 def test_a_redis_that_does_not_come_back_is_replaced(config):
     supervisor, record = supervise(config(), "sleep", "1000")
-    redis_server.ensure(config(startTimeout=3), lambda _: None)
+    ensure(config(startTimeout=3))
     assert not supervisor.is_alive
     assert Process.read(record)
 

@@ -1,0 +1,58 @@
+"""Lock of a job in its Redis: one command at a time starts or stops the job, from whatever machine."""
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+import redis
+from redis.exceptions import RedisError
+
+from cluster_serving.launcher.services.process import this_command
+from cluster_serving.protocol.keys import command_key
+from cluster_serving.protocol.scripts import HOLD, Call, call
+
+EXPIRES_S = 15
+"""Seconds after which the lock of a command that was killed is free."""
+
+_POLL_S = 0.2
+
+
+@contextmanager
+def locked(client: redis.Redis, job: str, say: Callable[[str], None]) -> Iterator[None]:
+    """Hold the lock of a job, after waiting for the command that holds it; `say` receives who that is.
+
+    The client has replies as text.
+
+    Raises:
+        RedisError: If Redis does not take the lock.
+    """
+    token = uuid.uuid4().hex
+
+    def hold(seconds: int) -> str:
+        """Take or renew the lock, or release it with 0 seconds; return the command that holds it instead."""
+        return str(call(client, Call(HOLD, [command_key(job)], [token, seconds, this_command()])) or "")
+
+    told = ""
+    while holder := hold(EXPIRES_S):
+        if holder != told:
+            say(f"Waiting for {holder}, which works on job {job}")
+            told = holder
+        time.sleep(_POLL_S)
+    ended = threading.Event()
+
+    def renew() -> None:
+        while not ended.wait(EXPIRES_S / 3):
+            with suppress(RedisError, OSError):
+                hold(EXPIRES_S)
+
+    renewer = threading.Thread(target=renew, daemon=True)
+    renewer.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        renewer.join()
+        with suppress(RedisError, OSError):
+            hold(0)

@@ -1,0 +1,44 @@
+"""Rehearsal of a restart: the new model is loaded in a process of its own while the old one goes on serving."""
+
+import json
+import signal
+import subprocess
+from pathlib import Path
+
+from cluster_serving.job.options import JobOptions
+from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.services import machine
+from cluster_serving.launcher.services.flink_home import FlinkHome
+from cluster_serving.launcher.services.supervisor import python_command
+
+_ENGINE_BYTES = 1 << 30
+_COPIES = 4
+
+
+def fits(options: JobOptions) -> bool:
+    """Return True if a further copy of the model surely fits into the free memory of this machine.
+
+    Engines need a multiple of the files' size while they load a model.
+    """
+    size = machine.size_of(Path(options.model.path))
+    return _ENGINE_BYTES + _COPIES * size < machine.available_memory()
+
+
+def rehearse(home: FlinkHome, options: JobOptions, secret: tuple[str, str], timeout: float) -> None:
+    """Load the model of a job, with the environment of the cluster's TaskManagers.
+
+    Raises:
+        LaunchError: If a slot could not serve the model; the message has the cause.
+    """
+    command = python_command("cluster_serving.job.rehearsal")
+    given = json.dumps({"options": options.to_json(), "secret": secret})
+    try:
+        ran = subprocess.run(  # noqa: S603 - our own module, no shell
+            command, input=given, cwd=home.work, env=home.environment(), capture_output=True, timeout=timeout, text=True
+        )
+    except subprocess.TimeoutExpired:
+        raise LaunchError(f"the model was not loaded within {timeout:.0f} s (startTimeout)") from None
+    if ran.returncode < 0:
+        raise LaunchError(f"loading the model ended the process ({signal.Signals(-ran.returncode).name})")
+    if ran.returncode:
+        raise LaunchError(ran.stdout or next(reversed(ran.stderr.strip().splitlines()), "the model cannot be loaded"))

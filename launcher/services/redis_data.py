@@ -1,0 +1,43 @@
+"""The data of a Redis that was started here: requests, results and dead letters, which would be lost with it."""
+
+import re
+from typing import cast
+
+from redis.exceptions import RedisError
+
+from cluster_serving.launcher.services import redis_server
+from cluster_serving.settings.addresses import Address
+
+_SCANNED = 1000
+# Results in the original's encoding, in our own, and for clients of 0.7 and 0.8.
+_RESULT = re.compile(rb"cluster-serving_|.+:result:|result:")
+
+
+def describe(address: Address) -> str:
+    """Return in words what somebody may still want of the data, over all jobs and databases; empty for nothing."""
+    if redis_server.is_ours(address):
+        try:
+            found = _counted(address)
+        except (RedisError, OSError) as error:
+            found = f"data that cannot be counted ({error})"
+    else:
+        size = redis_server.size_on_disk(address)
+        found = f"{size} bytes of data, while it does not run" if size else ""
+    return found and f"Redis on port {address.port}: {found}"
+
+
+def _counted(address: Address) -> str:
+    requests = dead_letters = results = 0
+    with redis_server.connect_own(address) as client:
+        databases = [int(name.removeprefix("db")) for name in cast("dict[str, object]", client.info("keyspace"))]
+    for database in databases:
+        with redis_server.connect_own(address, database) as client:
+            for stream in client.scan_iter(count=_SCANNED, _type="STREAM"):
+                length = cast("int", client.xlen(stream))
+                if stream.endswith(b":dead"):
+                    dead_letters += length
+                else:
+                    requests += length
+            results += sum(bool(_RESULT.match(key)) for key in client.scan_iter(count=_SCANNED, _type="HASH"))
+    counts = {"waiting request": requests, "unread result": results, "dead letter": dead_letters}
+    return ", ".join(f"{count} {name}{'s' * (count != 1)}" for name, count in counts.items() if count)
