@@ -101,6 +101,11 @@ def _introduce(config: Config, say: Callable[[str], None], warn: Callable[[str],
             f"{name} has maxmemory-policy {policy}: it may drop requests or results when its memory is full. To refuse "
             f"new requests instead, run {cli}CONFIG SET maxmemory-policy noeviction, and set it in redis.conf"
         )
+    if not info.get("maxmemory"):
+        warn(
+            f"{name} has no maxmemory: it may fill the memory of its machine, and clients of Analytics Zoo 0.7 to 0.9 "
+            f"drop every request. To set one, run {cli}CONFIG SET maxmemory 8gb, and set it in redis.conf"
+        )
 
 
 def check_usable(config: Config) -> None:

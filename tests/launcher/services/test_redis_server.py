@@ -63,6 +63,7 @@ def test_a_redis_of_somebody_else_is_introduced_with_what_it_may_lose(config, tm
     command = f"redis-cli -h localhost -p {server.port} CONFIG SET"
     assert "appendonly no" in said[1] and f"{command} appendonly yes" in said[1]
     assert "allkeys-lru" in said[2] and f"{command} maxmemory-policy noeviction" in said[2]
+    assert "no maxmemory" in said[3] and f"{command} maxmemory 8gb" in said[3]
 
 
 def test_all_names_of_this_machine_mean_the_same_redis(config, own_cluster):
