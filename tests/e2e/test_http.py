@@ -32,7 +32,8 @@ def served(cluster):
         "postProcessing": "topN(1)",
         "redisUrl": f"127.0.0.1:{cluster.redis_port}",
         "flinkRestUrl": cluster.rest.removeprefix("http://"),
-        "http": {"port": port, "grpcPort": free_port()},
+        # Other tests leave jobs behind.
+        "http": {"port": port, "grpcPort": free_port(), "requiredModels": ["http-digits"]},
     }
     (folder / "config.yaml").write_text(yaml.safe_dump(config))
     done = cluster.run("cluster-serving-start", "--http", cwd=folder)

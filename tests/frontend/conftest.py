@@ -44,6 +44,7 @@ def serve(redis_server, job):
         words = [
             f"--redisUrl={redis_server.url}",
             f"--redisInputQueue={job}",
+            f"--requiredModels={job}",
             "--port=0",
             "--securePort=0",
             "--grpcPort=0",
