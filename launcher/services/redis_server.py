@@ -16,7 +16,7 @@ from redis.retry import Retry
 
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.services import state
+from cluster_serving.launcher.services import machine, state
 from cluster_serving.launcher.services.flink_home import installed_package
 from cluster_serving.launcher.services.process import (
     Process,
@@ -230,17 +230,13 @@ def _settings(config: Config, home: Path) -> str:
         # under large tensors. To read 256 MiB at a restart takes two or three seconds.
         "auto-aof-rewrite-min-size": "256mb",
         "save": "",
-        "maxmemory": config.redis_max_memory or min(_MAX_MEMORY, _machine_memory() // 2),
+        "maxmemory": config.redis_max_memory or min(_MAX_MEMORY, machine.total_memory() // 2),
         "maxmemory-policy": "noeviction",
         "dir": str(home),
     }
     if password:
         settings[_PASSWORD.strip()] = unquote(password)
     return "".join(f"{key} {_quoted(value)}\n" for key, value in settings.items())
-
-
-def _machine_memory() -> int:
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def _quoted(value: object) -> str:
