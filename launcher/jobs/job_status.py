@@ -20,7 +20,15 @@ from cluster_serving.launcher.jobs.record import JobRecord
 from cluster_serving.launcher.services import redis_server
 from cluster_serving.launcher.services.flink_rest import FlinkRest, Job
 from cluster_serving.protocol.errors import ServingError
-from cluster_serving.protocol.keys import GROUP, JOBS_KEY, PRIORITIES, answered_key, stream_of, streams_of
+from cluster_serving.protocol.keys import (
+    GROUP,
+    JOBS_KEY,
+    PRIORITIES,
+    answered_key,
+    command_key,
+    stream_of,
+    streams_of,
+)
 from cluster_serving.protocol.slots import SlotReport
 
 # What Flink knows is shown all the same.
@@ -140,6 +148,8 @@ def _read(config: Config, rest: FlinkRest, name: str, job: Job | None, problem: 
     recorded, reports, answered = JobRecord(), [], None
     with suppress(*_REDIS_ERRORS), redis_server.connect(config, job=name) as client:
         recorded, reports = record.read(client, name), read_slots(client, name)
+        if recorded.state == "starting" and not client.exists(command_key(name)):
+            recorded = replace(recorded, state="failed", error="the command that started the job was killed")
         answered = int(cast("str | None", client.get(answered_key(name))) or 0)
     failed = next((report.error for report in reports if report.state == "failed" and report.error), "")
     status = JobStatus(

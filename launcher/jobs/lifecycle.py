@@ -111,6 +111,7 @@ def restart(config: Config, say: Say = _ignore, warn: Say = _ignore) -> Started:
             outcome = "runs again as it was"
             try:
                 _start_again(services, config, earlier, (options or earlier).redis.payload_folder)
+                record.note(services.client, config.job_name, "running", error=str(error))
             except (LaunchError, RedisError) as second:
                 outcome = f"does not start as it was, either: {second}"
             raise LaunchError(f"{error}; job {config.job_name} {outcome}") from None

@@ -192,6 +192,9 @@ def test_a_job_from_its_start_to_its_stop(cluster, model, tmp_path, monkeypatch)
         wait_until(lambda: rest.overview().free == wanted - 3)
         assert rest.parallelism(rest.jobs("cycle")[0].id) == 2
     assert_answers(cluster)
+    status = cluster.run("cluster-serving-cli", "status", "-c", config)
+    assert status.returncode == 0
+    assert re.search(r"^last error +OpenVINO cannot load .*model\.xml", status.stdout, re.MULTILINE)
 
     config = cluster.config(**settings)
     with (

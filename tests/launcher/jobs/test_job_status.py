@@ -8,6 +8,7 @@ import pytest
 import redis
 
 from cluster_serving.launcher.jobs import record
+from cluster_serving.launcher.jobs.lock import locked
 from cluster_serving.protocol.keys import JOBS_KEY, record_key, slots_key
 from cluster_serving.protocol.slots import SlotReport
 
@@ -48,6 +49,15 @@ def test_a_start_that_failed_shows_its_error_and_its_log(client, run, job):
     assert f"{job}: no slots\\x1b[2J (log: /a/submission.log)" in run("list").stdout
     client.hset(record_key(job), "host", f"not-{socket.gethostname()}")
     assert f"/a/submission.log on not-{socket.gethostname()}" in run("status").stdout
+
+
+def test_a_start_that_was_killed_has_failed(client, run, job):
+    record.note(client, job, "starting", error="")
+    with locked(client, job, lambda _: None):
+        assert json.loads(run("status", "--json").stdout)["state"] == "STARTING"
+    details = json.loads(run("status", "--json").stdout)
+    assert details["state"] == "FAILED"
+    assert "killed" in details["error"]
 
 
 def test_a_job_that_disappeared_is_lost(client, run, job):
