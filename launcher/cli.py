@@ -17,6 +17,7 @@ from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.dead_commands import AsJson, ConfigPath
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs import job_status, lifecycle
+from cluster_serving.launcher.jobs.shutdown import losses, shut_down
 from cluster_serving.launcher.services import front_end, redis_server, state
 from cluster_serving.launcher.services.flink_rest import FlinkRest, Job
 from cluster_serving.launcher.terminal import Progress, console, errors
@@ -101,7 +102,7 @@ def _shutdown(
     that was started here.
     """
     config = None if config_path == _PATH and not config_path.exists() else _read(config_path)
-    if not (yes or keep_data) and (lost := lifecycle.lost_by_shutdown(config)):
+    if not (yes or keep_data) and (lost := losses(config)):
         if not sys.stdin.isatty():
             raise LaunchError(
                 f"nothing was stopped, because this would be lost: {lost}. Use --yes to remove it, or --keep-data to "
@@ -109,7 +110,7 @@ def _shutdown(
             )
         typer.confirm(f"This would be lost (--keep-data keeps it): {lost}. Stop all, and remove it?", abort=True)
     with Progress() as progress:
-        if not lifecycle.shutdown(config, progress, keep_data):
+        if not shut_down(config, progress, keep_data):
             where = f"at {config.flink_address} and {config.redis_address}" if config else "that was started here"
             console.print(f"Nothing is running {where}.")
 

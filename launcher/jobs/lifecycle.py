@@ -1,4 +1,4 @@
-"""Lifecycle of jobs: start, stop, and shutdown of all that was started."""
+"""Lifecycle of a job: start, restart and stop."""
 
 import os
 import time
@@ -19,7 +19,7 @@ from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs import capacity, lock, payload_folder, record, rehearsal, resubmit
 from cluster_serving.launcher.jobs.readiness import announce, note_stopped, wait_ready
 from cluster_serving.launcher.jobs.submission import log_of, submit
-from cluster_serving.launcher.services import flink_cluster, front_end, redis_data, redis_server, state
+from cluster_serving.launcher.services import flink_cluster, front_end, redis_server, state
 from cluster_serving.launcher.services.flink_cluster import FlinkCluster
 from cluster_serving.launcher.services.flink_rest import FlinkRest, Job
 from cluster_serving.launcher.services.process import Process, is_listening, wait_until
@@ -31,7 +31,6 @@ from cluster_serving.protocol.keys import (
     missing_secret,
     secret_key,
 )
-from cluster_serving.settings.addresses import Address
 
 Say = Callable[[str], None]
 
@@ -100,7 +99,7 @@ def restart(config: Config, say: Say = _ignore, warn: Say = _ignore) -> Started:
         resubmit.forget(home, config.job_name)
         for job in running:
             say(f"Stopping job {job.name}")
-            _cancel(services.rest, job, config, warn)
+            cancel(services.rest, job, config, warn)
         options = None
         try:
             options = _options(services, config)
@@ -125,7 +124,7 @@ def stop(config: Config, job: str, say: Say = _ignore, warn: Say = _ignore) -> J
     Raises:
         LaunchError: If no such job runs.
     """
-    with _locked(config, job, say, warn), FlinkRest(config.flink_rest_url) as rest:
+    with locked(config, job, say, warn), FlinkRest(config.flink_rest_url) as rest:
         # Even if it does not run: after a death of the JobManager it may be about to come back.
         resubmit.forget(flink_cluster.folder(config.flink_address), job)
         active = rest.jobs(job)
@@ -133,12 +132,12 @@ def stop(config: Config, job: str, say: Say = _ignore, warn: Say = _ignore) -> J
             names = ", ".join(other.name for other in rest.jobs()) or "none"
             raise LaunchError(f"no job {job} is running on {config.flink_rest_url}; running: {names}")
         for running in active:
-            _cancel(rest, running, config, warn)
+            cancel(rest, running, config, warn)
     return active[0]
 
 
 @contextmanager
-def _locked(config: Config, job: str, say: Say, warn: Say) -> Iterator[None]:
+def locked(config: Config, job: str, say: Say, warn: Say) -> Iterator[None]:
     """Let one command at a time start or stop a job."""
     with ExitStack() as stack:
         try:
@@ -185,7 +184,7 @@ def _services(config: Config, say: Say, warn: Say) -> Iterator[_Services]:
         stack.enter_context(flink_cluster.submitting(cluster.address, say))
         cluster.check_usable()
         redis_server.ensure(config, say, warn)
-        stack.enter_context(_locked(config, config.job_name, say, warn))
+        stack.enter_context(locked(config, config.job_name, say, warn))
         cluster.ensure()
         rest = stack.enter_context(FlinkRest(config.flink_rest_url))
         yield _Services(cluster, rest, stack.enter_context(redis_server.connect(config)), say, warn)
@@ -258,76 +257,6 @@ def _start_again(services: _Services, config: Config, options: JobOptions, folde
     _start(services, config, replace(options, submission=uuid.uuid4().hex, redis=redis))
 
 
-def lost_by_shutdown(config: Config | None) -> str:
-    """Return in words what `shutdown` without `keep_data` would lose, and the jobs that it would stop.
-
-    The result is empty if nothing would be lost.
-    """
-    lost = [text for redis in _redis_servers(config) if (text := redis_data.describe(redis))]
-    if not lost:
-        return ""
-    jobs = []
-    for url in _flink_urls(config):
-        with suppress(LaunchError), FlinkRest(url) as rest:
-            jobs += [job.name for job in rest.jobs()]
-    return f"{'; '.join(lost)}; running jobs: {', '.join(jobs) or 'none'}"
-
-
-def shutdown(config: Config | None, say: Say = _ignore, keep_data: bool = False) -> bool:
-    """Stop all jobs, and the Redis and Flink that were started here; the data of that Redis is removed.
-
-    Return True if there was anything to stop. Without a configuration, all that was started here is stopped. With
-    `keep_data`, the data of Redis wait for the next start.
-    """
-    with ExitStack() as stack:
-        for flink in _flink_clusters(config):
-            # A resubmission that waits for slots ends when there is nothing left to submit.
-            resubmit.forget_all(flink_cluster.folder(flink))
-            stack.enter_context(flink_cluster.submitting(flink, say))
-        return _shutdown(config, say, keep_data)
-
-
-def _shutdown(config: Config | None, say: Say, keep_data: bool) -> bool:
-    stopped = False
-    for server in state.addresses(front_end.SERVICE):
-        if front_end.stop(server, config.redis_address if config else None):
-            say(f"Stopped the HTTP front end on port {server.port}")
-            stopped = True
-    for url in _flink_urls(config):
-        stopped |= _stop_all(url, config, say)
-    for flink in _flink_clusters(config):
-        if flink_cluster.stop(flink):
-            say(f"Stopped Flink on port {flink.port}")
-            stopped = True
-    for redis in _redis_servers(config):
-        had_data = redis_server.size_on_disk(redis) > 0
-        if redis_server.stop(redis, keep_data):
-            fate = "kept its data" if keep_data else "removed its data: queued requests and results"
-            say(f"Stopped Redis on port {redis.port} and {fate}")
-            stopped = True
-        elif had_data and not keep_data:
-            say(f"Removed the data of Redis on port {redis.port}, which did not run")
-            stopped = True
-    return stopped
-
-
-def _redis_servers(config: Config | None) -> list[Address]:
-    return [config.redis_address] if config else state.addresses(redis_server.SERVICE)
-
-
-def _flink_clusters(config: Config | None) -> list[Address]:
-    return [config.flink_address] if config else state.addresses(flink_cluster.SERVICE)
-
-
-def _flink_urls(config: Config | None) -> list[str]:
-    """Return the URLs of the clusters whose jobs are stopped by `shutdown`."""
-    if config:
-        return [config.flink_rest_url] if is_listening(config.flink_address) else []
-    # Logs may be all that is left of a cluster that was started here, and another one may have its port.
-    ours = filter(flink_cluster.is_ours, _flink_clusters(config))
-    return [f"http://{address}" for address in ours if is_listening(address)]
-
-
 def _log_failure(log: Path, error: LaunchError, rest: FlinkRest, job_id: str) -> None:
     """Append the cause of a failed start to its log; a slot reports its error before Flink knows the stack trace."""
     with suppress(LaunchError, OSError):
@@ -377,7 +306,8 @@ def _store_secret(services: _Services, config: Config) -> None:
         services.say(f"{missing_secret(config.job_name)}, within a minute; or set CLUSTER_SERVING_MODEL_SECRET")
 
 
-def _cancel(rest: FlinkRest, job: Job, config: Config, say: Say) -> None:
+def cancel(rest: FlinkRest, job: Job, config: Config, say: Say) -> None:
+    """Cancel a job, and note in Redis that it is stopped; `say` receives a message if Redis does not take the note."""
     rest.cancel(job.id)
     _note_stopped(config, job.name, job.submission, say)
 
@@ -390,22 +320,3 @@ def _note_stopped(config: Config, job: str, submission: str, say: Say, error: st
             record.note(client, job, "failed" if error else "stopped", error)
     except (ServingError, RedisError, OSError) as error:
         say(f"front ends do not learn that job {job} is stopped, as Redis does not take it: {error}")
-
-
-def _stop_all(flink_rest_url: str, config: Config | None, say: Say) -> bool:
-    with FlinkRest(flink_rest_url) as rest:
-        try:
-            jobs = rest.jobs() if rest.overview() else []
-            for job in jobs:
-                say(f"Stopping job {job.name}")
-                if config is None:
-                    # The Redis of the job is removed too, so it needs no note there.
-                    rest.cancel(job.id)
-                else:
-                    with _locked(config, job.name, say, say):
-                        _cancel(rest, job, config, say)
-        except LaunchError as error:
-            # Not raised: a cluster that was started here is stopped all the same.
-            say(str(error))
-            return False
-        return bool(jobs)
