@@ -3,8 +3,8 @@ PYTHON ?= $(firstword $(foreach version,3.11 3.12 3.10,$(shell command -v python
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-# Processes that run tests; tests of Flink wait for half of their time.
-WORKERS ?= 3
+# Processes that run tests.
+WORKERS ?= 2
 
 .PHONY: help quickstart stop test test-fast coverage chaos pythons check fuzz bench bench-guard format proto clean
 

@@ -37,7 +37,7 @@ def start():
     running = []
 
     def start(port, job):
-        words = [f"--redisUrl=redis://127.0.0.1:{port}", f"--redisInputQueue={job}", "--port=0"]
+        words = [f"--redisUrl=redis://127.0.0.1:{port}", f"--redisInputQueue={job}", "--port=0", "--grpcPort=0"]
         running.append(Running(arguments.read(words, {})))
         return running[-1].url
 

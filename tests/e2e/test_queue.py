@@ -128,7 +128,8 @@ def test_a_bounded_queue_never_holds_more_and_everything_is_answered(start, clus
 def test_priorities_are_served_in_order_and_none_starves(start, cluster):
     requests, results = start("priorities")
     first = int(requests.predict({"x": seconds(0)}, timeout=60)[0])
-    requests.enqueue("slow", x=seconds(2))
+    # Long enough for all that is sent, and for the command.
+    requests.enqueue("slow", x=seconds(6))
     sent = {"low": 40, "normal": 40, "high": 80}
     for priority, count in sent.items():
         for number in range(count):

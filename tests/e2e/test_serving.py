@@ -228,7 +228,7 @@ def test_an_encrypted_model_is_served_with_its_secret(models, started, cluster_d
 def assert_a_redis_that_was_emptied_is_filled_again(queue, db):
     """Callers over Python and HTTP are answered after FLUSHALL as before; those whose request was lost are told so."""
     digit = model_zoo.digits_data()[0][0]
-    options = [f"--redisUrl=redis://127.0.0.1:{queue.port}", "--port=0"]
+    options = [f"--redisUrl=redis://127.0.0.1:{queue.port}", "--port=0", "--grpcPort=0"]
     body = {"instances": [{"x": digit.tolist()}]}
     path = f"/models/{queue.name}/predict"
     flushed = threading.Event()

@@ -104,7 +104,9 @@ def test_without_anything_running_the_commands_say_so(own_cluster):
 @contextmanager
 def asking_front_end(cluster, name):
     """Ask a front end that was not told the names of its jobs, over two APIs; collects the statuses of its answers."""
-    front = Running(arguments.read([f"--redisUrl=redis://127.0.0.1:{cluster.redis_port}", "--port=0"], {}))
+    front = Running(
+        arguments.read([f"--redisUrl=redis://127.0.0.1:{cluster.redis_port}", "--port=0", "--grpcPort=0"], {})
+    )
     v2 = {"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP32", "data": [1, 2, 3, 4]}]}
     bodies = {"predict": {"instances": [{"x": [1, 2, 3, 4]}]}, "infer": v2}
     statuses, stopped = set(), threading.Event()
@@ -275,7 +277,8 @@ def test_other_jobs_of_the_cluster_are_left_alone(cluster, tmp_path, monkeypatch
     assert submitted.returncode == 0, submitted.stdout + submitted.stderr
     job_id = re.search(r"JobID (\w+)", submitted.stdout)[1]
     config = cluster.config(modelPath="model")
-    assert "other" not in cluster.run("cluster-serving-cli", "list", "-c", config).stdout
+    listed = json.loads(cluster.run("cluster-serving-cli", "list", "--json", "-c", config).stdout)
+    assert "other" not in [job["name"] for job in listed]
     assert "no job other is running" in cluster.run("cluster-serving-stop", "other", "-c", config).stderr
     with FlinkRest(cluster.rest) as rest:
         assert rest.state(job_id) == "RUNNING"

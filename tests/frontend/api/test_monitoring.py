@@ -51,7 +51,9 @@ def test_prometheus_sees_from_the_start_which_jobs_are_ready(serve, report, job)
 
 
 def test_a_model_that_is_served_without_redis_is_not_ready_for_prometheus():
-    running = Running(arguments.read(["--redisUrl=redis://127.0.0.1:1", "--port=0", "--models=one"], {}))
+    running = Running(
+        arguments.read(["--redisUrl=redis://127.0.0.1:1", "--port=0", "--grpcPort=0", "--models=one"], {})
+    )
     try:
         text = httpx.get(f"{running.url}/metrics", headers={"accept": "text/plain"}, timeout=30).text
     finally:

@@ -45,7 +45,7 @@ def jobs(cluster, tmp_path_factory):
 @pytest.fixture(scope="module")
 def front(cluster, jobs):
     """A front end of these jobs."""
-    words = [f"--redisPort={cluster.redis_port}", f"--models={','.join(jobs)}", "--port=0"]
+    words = [f"--redisPort={cluster.redis_port}", f"--models={','.join(jobs)}", "--port=0", "--grpcPort=0"]
     running = Running(arguments.read([*words, f"--flinkUiUrl={cluster.rest}"], {}))
     yield running
     running.stop()

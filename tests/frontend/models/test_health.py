@@ -121,7 +121,7 @@ def test_a_job_is_watched_once_however_many_ask(redis_server, report, job):
 
 
 def test_a_redis_that_is_away_is_not_ready_but_alive():
-    running = Running(arguments.read(["--redisUrl=redis://127.0.0.1:1", "--port=0"], {}))
+    running = Running(arguments.read(["--redisUrl=redis://127.0.0.1:1", "--port=0", "--grpcPort=0"], {}))
     try:
         assert httpx.get(f"{running.url}/health/live").json() == {"live": True}
         for path in ("/health/ready", "/models"):

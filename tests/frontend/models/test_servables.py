@@ -36,7 +36,7 @@ def test_models_are_served_by_the_names_and_versions_of_the_file(redis_server, r
         ENTRY.format(name="second", version=version, port=redis_server.port, job=job) for version in ("1.0", "2.0")
     ]
     file = write(tmp_path, *entries)
-    running = Running(arguments.read([f"--servableManagerConfPath={file}", "--port=0"], {}))
+    running = Running(arguments.read([f"--servableManagerConfPath={file}", "--port=0", "--grpcPort=0"], {}))
     try:
         models = httpx.get(f"{running.url}/models").json()
         assert [(m["modelName"], m["modelVersion"], m["redisInputQueue"]) for m in models] == [

@@ -89,7 +89,7 @@ def test_redis_is_checked_against_a_trust_store(redis_server, report, job, certi
     report(("x", "float32", (None, None)))
     port = free_port()
     proxy = TLSProxy(certificates / "server.pem", port, redis_server.port)
-    words = ["--redisHost=127.0.0.1", f"--redisPort={port}", "--redisSecureEnabled", "--port=0"]
+    words = ["--redisHost=127.0.0.1", f"--redisPort={port}", "--redisSecureEnabled", "--port=0", "--grpcPort=0"]
     words += [f"--redissTrustStorePath={certificates}/ca.{kind}", f"--redisInputQueue={job}"]
     running = Running(arguments.read(words, {}))
     try:
