@@ -3,7 +3,7 @@
 import contextlib
 from pathlib import Path
 
-from cluster_serving.launcher.services.process_table import members
+from cluster_serving.launcher.services.process_table import members, start_time
 
 
 def supervisors(group):
@@ -13,9 +13,10 @@ def supervisors(group):
 
 def kept(group):
     """Number of the process that the supervisors of a group keep; None while there is none."""
+    numbers = [number for supervisor in supervisors(group) for number in children(supervisor)]
+    # A standby may have started meanwhile; a killed process is a child until the supervisor has taken note.
     own = supervisors(group)
-    numbers = (number for supervisor in own for number in children(supervisor) if number not in own)
-    return next(numbers, None)
+    return next((number for number in numbers if number not in own and start_time(number) is not None), None)
 
 
 def children(pid):
