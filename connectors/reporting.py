@@ -21,6 +21,7 @@ from cluster_serving.protocol.keys import (
     MAX_QUEUE_LENGTH,
     PAYLOAD_FOLDER,
     RESULT_TTL,
+    SECRET_FIELDS,
     limits_key,
     secret_key,
     slots_key,
@@ -136,7 +137,7 @@ class SlotReporter:
             log.warning("job %s: Redis has lost the report of slot %d, writing it again", job, self._subtask)
             self._put()
             if any(self.secret) and not self._client.exists(secret_key(job)):
-                write_hash(self._client, secret_key(job), dict(zip(("secret", "salt"), self.secret, strict=True)))
+                write_hash(self._client, secret_key(job), dict(zip(SECRET_FIELDS, self.secret, strict=True)))
         if not has_limits:
             publish_limits(self._client, options)
 

@@ -33,7 +33,10 @@ PAYLOAD_FOLDER = "payloadFolder"
 """Field of the limits: folder for large inputs of clients on the same machine; missing if there is none."""
 
 MODEL_SECRET_KEY = "model_secured"  # noqa: S105 - the name of a key
-"""Hash with the fields `secret` and `salt` of encrypted models; all jobs of a Redis share it, as in the original."""
+"""Hash with the secret and the salt of encrypted models; all jobs of a Redis share it, as in the original."""
+
+SECRET_FIELDS = ["secret", "salt"]
+"""Fields of that hash."""
 
 
 def to_bytes(text: str) -> bytes:
@@ -97,6 +100,12 @@ def uri_of(job: str, key: bytes) -> str | None:
     return None
 
 
+def is_result(key: bytes) -> bool:
+    """Return True for a key that the result of a request to any job may have, in any encoding."""
+    starts = (RESULT_PREFIX.encode(), image_result_key("").encode())
+    return key.startswith(starts) or native_result_key("", "").encode() in key
+
+
 def slots_key(job: str) -> str:
     """Return the hash in which the task slots of a job report their state."""
     return f"{job}:slots"
@@ -120,6 +129,11 @@ def limits_key(job: str) -> str:
 def dead_letters_key(job: str) -> str:
     """Return the stream of the requests that were given up."""
     return f"{job}:dead"
+
+
+def is_dead_letters(key: bytes) -> bool:
+    """Return True for the key of the dead letters of any job."""
+    return key.endswith(dead_letters_key("").encode())
 
 
 def attempts_key(job: str) -> str:

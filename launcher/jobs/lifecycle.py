@@ -26,6 +26,7 @@ from cluster_serving.launcher.services.process import Process, is_listening, wai
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.keys import (
     PAYLOAD_FOLDER,
+    SECRET_FIELDS,
     answered_key,
     limits_key,
     missing_secret,
@@ -228,7 +229,7 @@ def _rehearse(services: _Services, config: Config) -> None:
     """
     secret = ("", "")
     if config.model_encrypted:
-        stored = services.client.hmget(secret_key(config.job_name), ["secret", "salt"])
+        stored = services.client.hmget(secret_key(config.job_name), SECRET_FIELDS)
         secret = config.model_secret or tuple(stored)
     options = job_options(config, "rehearsal")
     if not services.cluster.is_ours or None in secret:
@@ -301,7 +302,7 @@ def _store_secret(services: _Services, config: Config) -> None:
     if not config.model_encrypted:
         return
     if config.model_secret:
-        services.client.hset(key, mapping=dict(zip(("secret", "salt"), config.model_secret, strict=True)))
+        services.client.hset(key, mapping=dict(zip(SECRET_FIELDS, config.model_secret, strict=True)))
     elif not services.client.exists(key):
         services.say(f"{missing_secret(config.job_name)}, within a minute; or set CLUSTER_SERVING_MODEL_SECRET")
 

@@ -1,16 +1,14 @@
 """The data of a Redis that was started here: requests, results and dead letters, which would be lost with it."""
 
-import re
 from typing import cast
 
 from redis.exceptions import RedisError
 
 from cluster_serving.launcher.services import redis_server
+from cluster_serving.protocol.keys import is_dead_letters, is_result
 from cluster_serving.settings.addresses import Address
 
 _SCANNED = 1000
-# Results in the original's encoding, in our own, and for clients of 0.7 and 0.8.
-_RESULT = re.compile(rb"cluster-serving_|.+:result:|result:")
 
 
 def describe(address: Address) -> str:
@@ -34,10 +32,10 @@ def _counted(address: Address) -> str:
         with redis_server.connect_own(address, database) as client:
             for stream in client.scan_iter(count=_SCANNED, _type="STREAM"):
                 length = cast("int", client.xlen(stream))
-                if stream.endswith(b":dead"):
+                if is_dead_letters(stream):
                     dead_letters += length
                 else:
                     requests += length
-            results += sum(bool(_RESULT.match(key)) for key in client.scan_iter(count=_SCANNED, _type="HASH"))
+            results += sum(map(is_result, client.scan_iter(count=_SCANNED, _type="HASH")))
     counts = {"waiting request": requests, "unread result": results, "dead letter": dead_letters}
     return ", ".join(f"{count} {name}{'s' * (count != 1)}" for name, count in counts.items() if count)
