@@ -20,7 +20,9 @@ def main() -> None:
     """Submit the jobs of options files; a job that cannot be submitted keeps no other from it."""
     parser = argparse.ArgumentParser(prog="cluster_serving.job.main", description=main.__doc__)
     parser.add_argument("--options-file", type=Path, required=True, action="append", help="JSON of JobOptions")
-    jobs = [JobOptions.from_json(file.read_text("utf8")) for file in parser.parse_args().options_file]
+    parser.add_argument("--with-jar", action="store_true", help="ship flink-python's jar, which the cluster lacks")
+    given = parser.parse_args()
+    jobs = [JobOptions.from_json(file.read_text("utf8")) for file in given.options_file]
 
     # Imported here, so that the launcher can check a model without loading Flink.
     from pyflink.datastream import StreamExecutionEnvironment
@@ -35,7 +37,7 @@ def main() -> None:
             try:
                 future.result()
                 env = StreamExecutionEnvironment.get_execution_environment()
-                build(env, options)
+                build(env, options, with_jar=given.with_jar)
                 job = env.execute_async(options.redis.job)
                 print(json.dumps({SUBMITTED: options.redis.job, "id": str(job.get_job_id())}), flush=True)
             except Exception:

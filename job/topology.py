@@ -16,9 +16,9 @@ from cluster_serving.job.window import BatchingWindow
 _MAX_PARALLELISM = 1 << 12
 
 
-def build(env: StreamExecutionEnvironment, options: JobOptions) -> None:
-    """Build the job on an environment."""
-    env.configure(_configuration(options))
+def build(env: StreamExecutionEnvironment, options: JobOptions, with_jar: bool = False) -> None:
+    """Build the job on an environment; `with_jar` ships the jar that `flink run` adds, 42 MB for each TaskManager."""
+    env.configure(_configuration(options, with_jar))
     env.set_parallelism(options.model_parallelism)
     env.set_max_parallelism(_MAX_PARALLELISM)
     source = RedisStreamsSource(
@@ -40,12 +40,12 @@ def build(env: StreamExecutionEnvironment, options: JobOptions) -> None:
     slots._j_data_stream.getTransformation().getInputs().get(0).setName("key_by")
 
 
-def _configuration(options: JobOptions) -> Configuration:
+def _configuration(options: JobOptions, with_jar: bool) -> Configuration:
     settings = {
         "pipeline.name": options.redis.job,
         "pipeline.global-job-parameters": f"{MARK}:{options.submission}",
-        # The jar that `flink run` would add, 42 MB for each job and each TaskManager, is in the lib/ of the cluster.
-        "pipeline.jars": "",
+        # Where the jar is in the lib/ of the cluster, `flink run` need not add it.
+        **({} if with_jar else {"pipeline.jars": ""}),
         "python.execution-mode": options.execution_mode,
         # Each record leaves its operator at once. The defaults wait for 1000 records or 1 s, and for 100 ms per hop.
         "python.fn-execution.bundle.size": "1",

@@ -19,7 +19,7 @@ from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs import job_status, lifecycle
 from cluster_serving.launcher.jobs.shutdown import losses, shut_down
 from cluster_serving.launcher.services import front_end, redis_server, state
-from cluster_serving.launcher.services.flink_rest import FlinkRest, Job
+from cluster_serving.launcher.targets import target_of
 from cluster_serving.launcher.terminal import Progress, console, errors
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.settings.model import SettingsError
@@ -27,6 +27,9 @@ from cluster_serving.settings.model import SettingsError
 _PATH = Path(config_file.FILE_NAME)
 _NOT_RUNNING = 3
 """Exit code of `status`, as of systemctl, for a job that is known and does not run."""
+
+_PLACES = ("flink_rest_url", "flink_target", "redis_url")
+"""Keys of the configuration that say where a job is."""
 
 _EPILOG = "--version prints the version."
 JobName = Annotated[
@@ -119,14 +122,15 @@ def _list(config_path: ConfigPath = _PATH, as_json: AsJson = False) -> None:
     """List the jobs that run, and those that have stopped or failed, with their last errors."""
     config = _config(config_path)
     _warn_of_killed(config)
-    with FlinkRest(config.flink_rest_url) as rest:
-        jobs = job_status.read_all(config, rest)
+    with target_of(config).flink() as flink:
+        jobs = job_status.read_all(config, flink)
+        where = flink.where
     if as_json:
         print(json.dumps([job.summary() for job in jobs], indent=2))
     elif jobs:
         console.print(report.listed(jobs))
     else:
-        console.print(f"No job is running on {config.flink_rest_url}.")
+        console.print(f"No job is running on {where}.")
 
 
 def _status(job: JobName = None, config_path: ConfigPath = _PATH, as_json: AsJson = False) -> None:
@@ -137,8 +141,8 @@ def _status(job: JobName = None, config_path: ConfigPath = _PATH, as_json: AsJso
     config = _config(config_path)
     _warn_of_killed(config)
     name = job or _default_job(config, config_path)
-    with FlinkRest(config.flink_rest_url) as rest, redis_server.connect(config, job=name) as client:
-        found = job_status.read(config, rest, name)
+    with target_of(config).flink() as flink, redis_server.connect(config, job=name) as client:
+        found = job_status.read(config, flink, name)
         redis_server.check(config)
         queued = job_status.queue(client, name)
     if as_json:
@@ -170,7 +174,7 @@ def _stop_command(config: Config, path: Path) -> str:
         found = config_file.read(_PATH, missing_ok=True)
     except SettingsError:
         found = None
-    if found is None or (found.flink_rest_url, found.redis_url) != (config.flink_rest_url, config.redis_url):
+    if found is None or any(getattr(found, key) != getattr(config, key) for key in _PLACES):
         words += ["-c", str(path)]
     return shlex.join(words)
 
@@ -197,8 +201,8 @@ def _warn(text: str) -> None:
 def _default_job(config: Config, path: Path) -> str:
     if path.exists():
         return config.job_name
-    with FlinkRest(config.flink_rest_url) as rest:
-        jobs: list[Job] = rest.jobs()
+    with target_of(config).flink() as flink:
+        jobs = flink.jobs()
     if len(jobs) != 1:
         names = ", ".join(job.name for job in jobs) or "none"
         raise LaunchError(f"which job? There is no {path}; running: {names}")

@@ -19,6 +19,10 @@ _FRONT_END = f"""\
 # Expected: a mapping of options, such as {{port: 10020, interface: 0.0.0.0}}.
 # {yaml_file.FRONT_END}: {{}}
 """
+_SECTION = """\
+# Where the job runs, and what it brings there; docs/deploy/ has a page for each target.
+flink:
+"""
 _HEADER = """\
 # Configuration of one serving job. A key that is commented out has the value shown.
 """
@@ -93,10 +97,16 @@ def _warn_of_mistyped(warn: Callable[[str], None]) -> None:
 def template() -> str:
     """Return the text of a new `config.yaml`: every key with its meaning and default, `modelPath` alone set."""
     parts = [_HEADER]
+    nested = [_SECTION]
     for key, field in keys(Config).items():
+        section, _, name = key.rpartition(".")
         comment = textwrap.fill(field.description or "", 118, initial_indent="# ", subsequent_indent="# ")
-        parts.append(f"{comment}\n# Expected: {expected(field)}.\n{_setting(key, field)}\n")
-    return "\n".join([*parts, _FRONT_END])
+        text = f"{comment}\n# Expected: {expected(field)}.\n{_setting(name, field)}\n"
+        if section:
+            nested.append(textwrap.indent(text, "  "))
+        else:
+            parts.append(text)
+    return "\n".join([*parts, *nested, _FRONT_END])
 
 
 def _setting(key: str, field: FieldInfo) -> str:

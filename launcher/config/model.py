@@ -232,7 +232,8 @@ class Config(Settings):
     flink_rest_url: FlinkUrl = _key(
         "localhost:8081",
         "host:port",
-        "Flink's REST endpoint and UI. On this machine a cluster is started if nothing listens there.",
+        "Flink's REST endpoint and UI. On this machine a cluster is started if nothing listens there. Not used where "
+        "flink.target names YARN or Kubernetes.",
     )
     slots_per_task_manager: int = _key(
         8,
@@ -244,6 +245,36 @@ class Config(Settings):
     )
     start_timeout: int = _key(
         120, "a whole number of seconds, at least 1", "Seconds that each step of cluster-serving-start may take.", ge=1
+    )
+
+    flink_target: Literal[
+        "",
+        "local",
+        "remote",
+        "yarn-application",
+        "yarn-session",
+        "kubernetes-application",
+        "kubernetes-session",
+    ] = _key(
+        "",
+        "local, remote, yarn-application, yarn-session, kubernetes-application or kubernetes-session, or empty",
+        "Where the job runs (docs/deploy/). Empty: local if flinkRestUrl is on this machine, otherwise remote.",
+        alias="flink.target",
+    )
+    flink_ship: Literal["", "environment", "packages", "nothing"] = _key(
+        "",
+        "environment, packages or nothing, or empty",
+        "What the job brings along. environment: Python, packages and model; the machines need Flink only. packages: "
+        "packages and model, for machines that have the same version of Python. nothing: all is there under the same "
+        "paths. Empty: nothing on this machine, otherwise environment.",
+        alias="flink.ship",
+    )
+    flink_options: dict[str, str | int | float | bool] = _key(
+        {},
+        "a mapping of Flink's options, such as {taskmanager.memory.task.off-heap.size: 2g}",
+        "Options for Flink, handed over as they are.",
+        alias="flink.options",
+        repr=False,
     )
 
     @field_validator("image_mean", "image_std")
@@ -285,6 +316,16 @@ class Config(Settings):
     def flink_address(self) -> Address:
         """Host and port of `flinkRestUrl`."""
         return Address.of(self.flink_rest_url)
+
+    @property
+    def target(self) -> str:
+        """`flink.target`, or what it is if it is empty."""
+        return self.flink_target or ("local" if self.flink_address.is_local else "remote")
+
+    @property
+    def ships(self) -> str:
+        """`flink.ship`, or what it is if it is empty."""
+        return self.flink_ship or ("nothing" if self.target == "local" else "environment")
 
     @property
     def redis_shown(self) -> str:

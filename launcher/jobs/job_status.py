@@ -18,7 +18,8 @@ from cluster_serving.launcher.jobs import record
 from cluster_serving.launcher.jobs.readiness import read_slots
 from cluster_serving.launcher.jobs.record import JobRecord
 from cluster_serving.launcher.services import redis_server
-from cluster_serving.launcher.services.flink_rest import FlinkRest, Job
+from cluster_serving.launcher.services.flink_rest import Job
+from cluster_serving.launcher.targets.base import Flink
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.keys import (
     GROUP,
@@ -92,31 +93,31 @@ class JobStatus:
         return self.summary() | {"models": models, "queue": dict(queued)}
 
 
-def read_all(config: Config, rest: FlinkRest) -> list[JobStatus]:
+def read_all(config: Config, flink: Flink) -> list[JobStatus]:
     """Return the jobs that Flink has, and after them the others that its Redis knows.
 
     Raises:
         LaunchError: If Flink does not answer, and Redis knows no job either.
     """
-    jobs, problem = _jobs(rest)
+    jobs, problem = _jobs(flink)
     others = sorted(_known(config) - {job.name for job in jobs})
     if problem and not others:
         raise LaunchError(problem)
-    return [_read(config, rest, job.name, job, "") for job in jobs] + [
-        _read(config, rest, name, None, problem) for name in others
+    return [_read(config, flink, job.name, job, "") for job in jobs] + [
+        _read(config, flink, name, None, problem) for name in others
     ]
 
 
-def read(config: Config, rest: FlinkRest, name: str) -> JobStatus:
+def read(config: Config, flink: Flink, name: str) -> JobStatus:
     """Return the state of one job.
 
     Raises:
         LaunchError: If nothing is known of the job.
     """
-    jobs, problem = _jobs(rest, name)
-    status = _read(config, rest, name, jobs[0] if jobs else None, problem)
+    jobs, problem = _jobs(flink, name)
+    status = _read(config, flink, name, jobs[0] if jobs else None, problem)
     if not status.is_known:
-        raise LaunchError(problem or f"no job {name} is running on {rest.url}, and none is known to its Redis")
+        raise LaunchError(problem or f"no job {name} is running on {flink.where}, and none is known to its Redis")
     return status
 
 
@@ -126,10 +127,10 @@ def queue(client: redis.Redis, job: str) -> dict[str, int]:
     return lengths | {"pending": sum(_pending(client, stream) for stream in streams_of(job))}
 
 
-def _jobs(rest: FlinkRest, name: str | None = None) -> tuple[list[Job], str]:
+def _jobs(flink: Flink, name: str | None = None) -> tuple[list[Job], str]:
     """Return the jobs that Flink has, and why it does not tell them."""
     try:
-        return rest.jobs(name), ""
+        return flink.jobs(name), ""
     except LaunchError as error:
         return [], str(error)
 
@@ -144,7 +145,7 @@ def _known(config: Config) -> set[str]:
     return known
 
 
-def _read(config: Config, rest: FlinkRest, name: str, job: Job | None, problem: str) -> JobStatus:
+def _read(config: Config, flink: Flink, name: str, job: Job | None, problem: str) -> JobStatus:
     recorded, reports, answered = JobRecord(), [], None
     with suppress(*_REDIS_ERRORS), redis_server.connect(config, job=name) as client:
         recorded, reports = record.read(client, name), read_slots(client, name)
@@ -170,20 +171,20 @@ def _read(config: Config, rest: FlinkRest, name: str, job: Job | None, problem: 
             state=job.state,
             since=time.time() - job.seconds,
             job_id=job.id,
-            slots=rest.parallelism(job.id),
-            restarts=rest.restarts(job.id),
-            error=status.error or rest.root_cause(job.id) or "",
+            slots=flink.parallelism(job.id),
+            restarts=flink.restarts(job.id),
+            error=status.error or flink.root_cause(job.id) or "",
         )
     if status.state == "RUNNING":
-        lost = problem or _end(rest, name) or f"Flink at {rest.url} does not have the job any more"
+        lost = problem or _end(flink, name) or f"{flink.where} does not have the job any more"
         return replace(status, state="LOST", since=None, error=status.error or lost)
     return status
 
 
-def _end(rest: FlinkRest, name: str) -> str:
+def _end(flink: Flink, name: str) -> str:
     """Return why Flink ended a job that no command has stopped; empty if Flink does not know."""
-    ended = rest.jobs(name, ended=True)
-    return rest.root_cause(ended[0].id) or f"the job was {ended[0].state} in Flink, by no command" if ended else ""
+    ended = flink.jobs(name, ended=True)
+    return flink.root_cause(ended[0].id) or f"the job was {ended[0].state} in Flink, by no command" if ended else ""
 
 
 def _pending(client: redis.Redis, stream: str) -> int:

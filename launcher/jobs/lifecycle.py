@@ -16,13 +16,14 @@ from cluster_serving.job.options import JobOptions
 from cluster_serving.launcher.config.job_options import job_options, model_options, sized_for
 from cluster_serving.launcher.config.model import NO_FOLDER, Config
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.jobs import capacity, lock, payload_folder, record, rehearsal, resubmit
+from cluster_serving.launcher.jobs import capacity, lock, payload_folder, record, rehearsal
 from cluster_serving.launcher.jobs.readiness import announce, note_stopped, wait_ready
-from cluster_serving.launcher.jobs.submission import log_of, submit
 from cluster_serving.launcher.services import flink_cluster, front_end, redis_server, state
-from cluster_serving.launcher.services.flink_cluster import FlinkCluster
-from cluster_serving.launcher.services.flink_rest import FlinkRest, Job
-from cluster_serving.launcher.services.process import Process, is_listening, wait_until
+from cluster_serving.launcher.services.flink_rest import Job
+from cluster_serving.launcher.services.process import Process, wait_until
+from cluster_serving.launcher.targets import Target, target_of
+from cluster_serving.launcher.targets.base import Flink
+from cluster_serving.launcher.targets.resubmit import PATIENCE
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.keys import (
     PAYLOAD_FOLDER,
@@ -56,8 +57,8 @@ class Started:
 class _Services:
     """Flink and Redis of a job, and the functions that tell a person what happens, and what may be wrong."""
 
-    cluster: FlinkCluster
-    rest: FlinkRest
+    target: Target
+    flink: Flink
     client: Any  # redis-py types its commands as if they might be awaitable.
     say: Say
     warn: Say
@@ -72,7 +73,7 @@ def start(config: Config, say: Say = _ignore, warn: Say = _ignore) -> Started:
     """
     config = _checked(config)
     with _services(config, say, warn) as services:
-        if running := services.rest.jobs(config.job_name):
+        if running := services.flink.jobs(config.job_name):
             raise LaunchError(
                 f"job {config.job_name} is {running[0].state} already; use cluster-serving-restart, "
                 f"cluster-serving-stop {config.job_name}, or another jobName"
@@ -92,15 +93,14 @@ def restart(config: Config, say: Say = _ignore, warn: Say = _ignore) -> Started:
     """
     config = _checked(config)
     with _services(config, say, warn) as services:
-        running = services.rest.jobs(config.job_name)
+        running = services.flink.jobs(config.job_name)
         if running:
             _rehearse(services, config)
-        home = services.cluster.home.path
-        earlier = resubmit.recall(home, config.job_name)
-        resubmit.forget(home, config.job_name)
+        earlier = services.target.recall(config.job_name)
+        services.target.forget(config.job_name)
         for job in running:
             say(f"Stopping job {job.name}")
-            cancel(services.rest, job, config, warn)
+            cancel(services.flink, job, config, warn)
         options = None
         try:
             options = _options(services, config)
@@ -125,15 +125,16 @@ def stop(config: Config, job: str, say: Say = _ignore, warn: Say = _ignore) -> J
     Raises:
         LaunchError: If no such job runs.
     """
-    with locked(config, job, say, warn), FlinkRest(config.flink_rest_url) as rest:
+    target = target_of(config, say)
+    with locked(config, job, say, warn), target.flink() as flink:
         # Even if it does not run: after a death of the JobManager it may be about to come back.
-        resubmit.forget(flink_cluster.folder(config.flink_address), job)
-        active = rest.jobs(job)
+        target.forget(job)
+        active = flink.jobs(job)
         if not active:
-            names = ", ".join(other.name for other in rest.jobs()) or "none"
-            raise LaunchError(f"no job {job} is running on {config.flink_rest_url}; running: {names}")
+            names = ", ".join(other.name for other in flink.jobs()) or "none"
+            raise LaunchError(f"no job {job} is running on {flink.where}; running: {names}")
         for running in active:
-            cancel(rest, running, config, warn)
+            cancel(flink, running, config, warn)
     return active[0]
 
 
@@ -151,11 +152,11 @@ def locked(config: Config, job: str, say: Say, warn: Say) -> Iterator[None]:
 
 def is_running(config: Config) -> bool:
     """Return True if the job of a configuration runs; False also if its Flink does not run."""
-    if not is_listening(config.flink_address):
+    target = target_of(config)
+    if not target.is_up():
         return False
-    FlinkCluster(config).check()
-    with FlinkRest(config.flink_rest_url) as rest:
-        return bool(rest.jobs(config.job_name))
+    with target.flink() as flink:
+        return bool(flink.jobs(config.job_name))
 
 
 def unsupervised(config: Config) -> list[str]:
@@ -171,8 +172,7 @@ def _checked(config: Config) -> Config:
     """Check the model's files, and that the slots of the job fit on this machine if they are to run here."""
     files = check_model(model_options(config))
     config = sized_for(config, files.format.engine)
-    flink = config.flink_address
-    if flink_cluster.is_ours(flink) or (flink.is_local and not is_listening(flink)):
+    if target_of(config).is_here:
         capacity.check(config, files.paths)
     return config
 
@@ -180,15 +180,15 @@ def _checked(config: Config) -> Config:
 @contextmanager
 def _services(config: Config, say: Say, warn: Say) -> Iterator[_Services]:
     """Provide Redis and Flink, and keep other commands from starting or stopping the job."""
-    cluster = FlinkCluster(config, say)
+    target = target_of(config, say)
     with ExitStack() as stack:
-        stack.enter_context(flink_cluster.submitting(cluster.address, say))
-        cluster.check_usable()
+        stack.enter_context(target.submitting())
+        target.check()
         redis_server.ensure(config, say, warn)
         stack.enter_context(locked(config, config.job_name, say, warn))
-        cluster.ensure()
-        rest = stack.enter_context(FlinkRest(config.flink_rest_url))
-        yield _Services(cluster, rest, stack.enter_context(redis_server.connect(config)), say, warn)
+        target.ensure()
+        flink = stack.enter_context(target.flink())
+        yield _Services(target, flink, stack.enter_context(redis_server.connect(config)), say, warn)
 
 
 def _options(services: _Services, config: Config) -> JobOptions:
@@ -199,26 +199,25 @@ def _options(services: _Services, config: Config) -> JobOptions:
 
 
 def _start(services: _Services, config: Config, options: JobOptions) -> Started:
-    cluster, rest, client, say = services.cluster, services.rest, services.client, services.say
-    job_id, log = "", log_of(cluster.home, config.job_name)
-    with cluster.slots(config.model_parallelism):
+    target, flink, client, say = services.target, services.flink, services.client, services.say
+    job_id, log = "", target.log_of(config.job_name)
+    with target.slots(config.model_parallelism):
         client.delete(answered_key(config.job_name))
-        say(f"Submitting job {config.job_name}")
         try:
             record.note(client, config.job_name, "starting", error="", log=log)
             announce(client, config.job_name, options.submission, config.model_parallelism)
-            job_id = submit(cluster.home, cluster.address, options, config.start_timeout)
-            slot = wait_ready(client, rest, config, job_id, options.submission, say)
-            resubmit.remember(cluster.home.path, options)
+            job_id = target.submit(options)
+            slot = wait_ready(client, flink, config, job_id, options.submission, say)
+            target.remember(options)
             record.note(client, config.job_name, "running")
         except BaseException as error:
             # Also after Ctrl-C: a half started job would be in the way of the next start.
-            resubmit.forget(cluster.home.path, config.job_name)
+            target.forget(config.job_name)
             if job_id and isinstance(error, LaunchError):
-                _log_failure(log, error, rest, job_id)
-            _give_up(rest, config, job_id, options.submission, say, error)
+                _log_failure(log, error, flink, job_id)
+            _give_up(flink, config, job_id, options.submission, say, error)
             raise
-    return Started(config, rest.page(job_id), slot.model)
+    return Started(config, flink.page(job_id), slot.model)
 
 
 def _rehearse(services: _Services, config: Config) -> None:
@@ -232,14 +231,14 @@ def _rehearse(services: _Services, config: Config) -> None:
         stored = services.client.hmget(secret_key(config.job_name), SECRET_FIELDS)
         secret = config.model_secret or tuple(stored)
     options = job_options(config, "rehearsal")
-    if not services.cluster.is_ours or None in secret:
+    if not services.target.is_here or None in secret:
         return
     if not rehearsal.fits(options):
         services.warn("the new model is not loaded before the old one is stopped: both may not fit into memory")
         return
     services.say("Loading the new model, before the old one is stopped")
     try:
-        rehearsal.rehearse(services.cluster.home, options, secret, config.start_timeout)
+        rehearsal.rehearse(services.target.home, options, secret, config.start_timeout)
     except LaunchError as error:
         raise LaunchError(f"{error}; job {config.job_name} goes on as it was") from None
 
@@ -250,7 +249,7 @@ def _start_again(services: _Services, config: Config, options: JobOptions, folde
     place = options.redis.payload_folder
     before = {
         "model_parallelism": options.model_parallelism,
-        "start_timeout": max(config.start_timeout, int(resubmit.PATIENCE)),
+        "start_timeout": max(config.start_timeout, int(PATIENCE)),
         "payload_folder": str(Path(place).parent) if place else NO_FOLDER,
     }
     config = config.model_copy(update=before)
@@ -258,22 +257,22 @@ def _start_again(services: _Services, config: Config, options: JobOptions, folde
     _start(services, config, replace(options, submission=uuid.uuid4().hex, redis=redis))
 
 
-def _log_failure(log: Path, error: LaunchError, rest: FlinkRest, job_id: str) -> None:
+def _log_failure(log: Path, error: LaunchError, flink: Flink, job_id: str) -> None:
     """Append the cause of a failed start to its log; a slot reports its error before Flink knows the stack trace."""
     with suppress(LaunchError, OSError):
-        wait_until(lambda: rest.trace(job_id) is not None, _TRACED_WITHIN)
-        trace = rest.trace(job_id) or f"Flink has no stack trace; its logs are in {log.parent}"
+        wait_until(lambda: flink.trace(job_id) is not None, _TRACED_WITHIN)
+        trace = flink.trace(job_id) or f"Flink has no stack trace; its logs are in {log.parent}"
         with log.open("a", encoding="utf8") as file:
             file.write(f"\n{time.strftime('%Y-%m-%d %H:%M:%S')} the start failed: {error}\n{trace}\n")
 
 
-def _give_up(rest: FlinkRest, config: Config, job_id: str, submission: str, say: Say, reason: BaseException) -> None:
+def _give_up(flink: Flink, config: Config, job_id: str, submission: str, say: Say, reason: BaseException) -> None:
     """Cancel the job of a start that failed; `job_id` is empty if `flink run` has not told it."""
     name = config.job_name
     say(f"Cancelling job {name}")
     try:
-        for submitted in [job_id] if job_id else _submitted(rest, name, submission):
-            rest.cancel(submitted)
+        for submitted in [job_id] if job_id else _submitted(flink, name, submission):
+            flink.cancel(submitted)
     except LaunchError as error:
         # Not raised: the command ends with the reason why the start failed.
         say(f"job {name} may still run: {error}")
@@ -282,15 +281,15 @@ def _give_up(rest: FlinkRest, config: Config, job_id: str, submission: str, say:
     _note_stopped(config, name, submission, say, str(reason) if known else "the start was interrupted")
 
 
-def _submitted(rest: FlinkRest, name: str, submission: str) -> list[str]:
+def _submitted(flink: Flink, name: str, submission: str) -> list[str]:
     """Return the ids of the jobs that Flink has of a submission."""
     ids: list[str] = []
     listed_by = time.monotonic() + _LISTED_WITHIN
 
     def is_settled() -> bool:
-        ids[:] = [job.id for job in rest.jobs(name) if job.submission == submission]
+        ids[:] = [job.id for job in flink.jobs(name) if job.submission == submission]
         # Flink may have taken a job that it does not list yet.
-        return bool(ids) or (time.monotonic() > listed_by and not rest.has_new(name))
+        return bool(ids) or (time.monotonic() > listed_by and not flink.has_new(name))
 
     wait_until(is_settled, _INITIALIZED_WITHIN)
     return ids
@@ -307,9 +306,9 @@ def _store_secret(services: _Services, config: Config) -> None:
         services.say(f"{missing_secret(config.job_name)}, within a minute; or set CLUSTER_SERVING_MODEL_SECRET")
 
 
-def cancel(rest: FlinkRest, job: Job, config: Config, say: Say) -> None:
+def cancel(flink: Flink, job: Job, config: Config, say: Say) -> None:
     """Cancel a job, and note in Redis that it is stopped; `say` receives a message if Redis does not take the note."""
-    rest.cancel(job.id)
+    flink.cancel(job.id)
     _note_stopped(config, job.name, job.submission, say)
 
 

@@ -10,7 +10,8 @@ from redis.exceptions import RedisError
 
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.services.flink_rest import ENDED, FlinkRest
+from cluster_serving.launcher.services.flink_rest import ENDED
+from cluster_serving.launcher.targets.base import Flink
 from cluster_serving.protocol.keys import slots_key
 from cluster_serving.protocol.scripts import PUT_FIELDS, Call, call
 from cluster_serving.protocol.slots import SlotReport, read_reports
@@ -60,7 +61,7 @@ def note_stopped(client: redis.Redis, job: str, submission: str) -> None:
 
 
 def wait_ready(
-    client: redis.Redis, rest: FlinkRest, config: Config, job_id: str, submission: str, say: Callable[[str], None]
+    client: redis.Redis, flink: Flink, config: Config, job_id: str, submission: str, say: Callable[[str], None]
 ) -> SlotReport:
     """Wait until all slots of a submission are ready and the job runs. Return the report of the first slot.
 
@@ -81,10 +82,10 @@ def wait_ready(
             if slot.state == "failed":
                 raise LaunchError(slot.error or "a slot could not load the model")
         ready = [slot for slot in slots if slot.state == "ready"]
-        state = rest.state(job_id)
+        state = flink.state(job_id)
         if len(ready) >= needed and state == "RUNNING":
             return ready[0]
-        cause = rest.root_cause(job_id)
+        cause = flink.root_cause(job_id)
         if cause or state in ENDED:
             raise LaunchError(f"the job failed while it started: {cause or state}")
         if len(ready) != last_count:
@@ -93,6 +94,6 @@ def wait_ready(
         if time.monotonic() > deadline:
             raise LaunchError(
                 f"after {config.start_timeout} s (startTimeout) {last_count} of {needed} slots are ready, "
-                f"{len(slots) - last_count} are loading the model, and the job is {state}; see {rest.page(job_id)}"
+                f"{len(slots) - last_count} are loading the model, and the job is {state}; see {flink.page(job_id)}"
             )
         time.sleep(0.1)

@@ -1,14 +1,15 @@
 """Shutdown of all that was started here: jobs, front ends, Flink and Redis."""
 
-from contextlib import ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.jobs import resubmit
 from cluster_serving.launcher.jobs.lifecycle import Say, cancel, locked
 from cluster_serving.launcher.services import flink_cluster, front_end, redis_data, redis_server, state
 from cluster_serving.launcher.services.flink_rest import FlinkRest
 from cluster_serving.launcher.services.process import is_listening
+from cluster_serving.launcher.targets import resubmit, target_of
+from cluster_serving.launcher.targets.base import Flink
 from cluster_serving.settings.addresses import Address
 
 
@@ -21,9 +22,9 @@ def losses(config: Config | None) -> str:
     if not lost:
         return ""
     jobs = []
-    for url in _flink_urls(config):
-        with suppress(LaunchError), FlinkRest(url) as rest:
-            jobs += [job.name for job in rest.jobs()]
+    for client in _flinks(config):
+        with suppress(LaunchError), client as flink:
+            jobs += [job.name for job in flink.jobs()]
     return f"{'; '.join(lost)}; running jobs: {', '.join(jobs) or 'none'}"
 
 
@@ -47,8 +48,8 @@ def _stop_services(config: Config | None, say: Say, keep_data: bool) -> bool:
         if front_end.stop(server, config.redis_address if config else None):
             say(f"Stopped the HTTP front end on port {server.port}")
             stopped = True
-    for url in _flink_urls(config):
-        stopped |= _stop_all(url, config, say)
+    for client in _flinks(config):
+        stopped |= _stop_all(client, config, say)
     for flink in _flink_clusters(config):
         if flink_cluster.stop(flink):
             say(f"Stopped Flink on port {flink.port}")
@@ -73,27 +74,28 @@ def _flink_clusters(config: Config | None) -> list[Address]:
     return [config.flink_address] if config else state.addresses(flink_cluster.SERVICE)
 
 
-def _flink_urls(config: Config | None) -> list[str]:
-    """Return the URLs of the clusters whose jobs are stopped by `shut_down`."""
+def _flinks(config: Config | None) -> list[AbstractContextManager[Flink]]:
+    """Return clients of the Flinks whose jobs are stopped by `shut_down`."""
     if config:
-        return [config.flink_rest_url] if is_listening(config.flink_address) else []
+        target = target_of(config)
+        return [target.flink()] if target.is_up() else []
     # Logs may be all that is left of a cluster that was started here, and another one may have its port.
     ours = filter(flink_cluster.is_ours, _flink_clusters(config))
-    return [f"http://{address}" for address in ours if is_listening(address)]
+    return [FlinkRest(f"http://{address}") for address in ours if is_listening(address)]
 
 
-def _stop_all(flink_rest_url: str, config: Config | None, say: Say) -> bool:
-    with FlinkRest(flink_rest_url) as rest:
+def _stop_all(client: AbstractContextManager[Flink], config: Config | None, say: Say) -> bool:
+    with client as flink:
         try:
-            jobs = rest.jobs() if rest.overview() else []
+            jobs = flink.jobs()
             for job in jobs:
                 say(f"Stopping job {job.name}")
                 if config is None:
                     # The Redis of the job is removed too, so it needs no note there.
-                    rest.cancel(job.id)
+                    flink.cancel(job.id)
                 else:
                     with locked(config, job.name, say, say):
-                        cancel(rest, job, config, say)
+                        cancel(flink, job, config, say)
         except LaunchError as error:
             # Not raised: a cluster that was started here is stopped all the same.
             say(str(error))

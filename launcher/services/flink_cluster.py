@@ -21,7 +21,7 @@ SERVICE = "flink"
 """Name of the service in the state folder."""
 
 JOBS = "jobs"
-"""Folder, in that of the cluster, with the options of its jobs; see `launcher.jobs.resubmit`."""
+"""Folder, in that of the cluster, with the options of its jobs; see `launcher.targets.resubmit`."""
 
 _JOBMANAGER = "jobmanager.json"
 # Their names in Flink's scripts.
@@ -142,7 +142,7 @@ class FlinkCluster:
 
     def _prepare(self, settings: dict[str, object]) -> None:
         local = {} if self.address.is_local else {"python.executable": "python"}
-        self.home.prepare(local | settings)
+        self.home.prepare(local | settings | self._config.flink_options)
 
     def _return(self, taskmanagers: list[Path]) -> None:
         if taskmanagers:
@@ -169,7 +169,7 @@ class FlinkCluster:
         # Names that Flink's UI looks for. Output that is no log message is appended to the supervisor's log.
         log = home.logs / f"flink-{name}-{_SERVICES[role]}-0-{socket.gethostname()}.log"
         command = flink_jvm.command(home, role, log, *arguments)
-        after = ["cluster_serving.launcher.jobs.resubmit", str(self.address.port)] if role == "jobmanager" else []
+        after = ["cluster_serving.launcher.targets.resubmit", str(self.address.port)] if role == "jobmanager" else []
         return spawn(command, home.path / f"{name}.json", log.with_suffix(".out"), home.work, home.environment(), after)
 
     def _wait(self, condition: Callable[[Overview], bool]) -> None:

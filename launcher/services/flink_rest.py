@@ -56,6 +56,11 @@ class FlinkRest(AbstractContextManager["FlinkRest"]):
     def __exit__(self, *exc: object) -> None:
         self._http.close()
 
+    @property
+    def where(self) -> str:
+        """The URL, for messages."""
+        return self.url
+
     def overview(self) -> Overview | None:
         """Return the state of the cluster; None if nothing answers as Flink."""
         try:
@@ -63,6 +68,10 @@ class FlinkRest(AbstractContextManager["FlinkRest"]):
             return Overview(raw["flink-version"], raw["slots-total"], raw["slots-available"], raw["jobs-running"])
         except (LaunchError, KeyError, TypeError):
             return None
+
+    def classpath(self) -> str:
+        """Return the class path of the JobManager, which tells the jars in the `lib/` of the cluster."""
+        return str(self._get("/jobmanager/environment")["classpath"])
 
     def taskmanagers(self) -> set[str]:
         """Return the hosts of the TaskManagers."""

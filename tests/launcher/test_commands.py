@@ -22,10 +22,10 @@ from cluster_serving.job.options import JobOptions, ModelOptions, RedisOptions
 from cluster_serving.launcher.config import file as config_file
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs import lifecycle, rehearsal
-from cluster_serving.launcher.jobs.submission import submit
 from cluster_serving.launcher.services import flink_cluster
 from cluster_serving.launcher.services.flink_home import FlinkHome
 from cluster_serving.launcher.services.flink_rest import FlinkRest
+from cluster_serving.launcher.targets import submission
 from cluster_serving.protocol.keys import slots_key
 from cluster_serving.protocol.slots import read_reports
 from cluster_serving.settings.addresses import Address
@@ -250,7 +250,9 @@ def test_a_job_that_flink_does_not_take_shows_the_error_and_not_the_trace(cluste
     address = Address("127.0.0.1", cluster.flink_port)
     options = JobOptions("start-1", ModelOptions(str(model)), RedisOptions("redis://localhost:1", "refused"))
     with pytest.raises(LaunchError) as error:
-        submit(FlinkHome(flink_cluster.folder(address)), address, options, timeout=60)
+        home = FlinkHome(flink_cluster.folder(address))
+        log = home.logs / "submission-refused.log"
+        submission.submit(home, submission.on_this_machine(home, address), options, log, timeout=60)
     message = str(error.value)
     assert "ConnectionError" in message and "localhost:1" in message
     assert "submission-refused.log" in message

@@ -9,9 +9,8 @@ import pytest
 
 from cluster_serving.job.options import JobOptions, ModelOptions, RedisOptions
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.jobs.submission import submit
 from cluster_serving.launcher.services.flink_home import FlinkHome
-from cluster_serving.settings.addresses import Address
+from cluster_serving.launcher.targets import submission
 
 
 def test_a_submission_that_takes_too_long_ends_with_all_its_processes(tmp_path):
@@ -25,7 +24,7 @@ def test_a_submission_that_takes_too_long_ends_with_all_its_processes(tmp_path):
     java.chmod(0o700)
     options = JobOptions("start-1", ModelOptions("m"), RedisOptions("redis://localhost:1", "slow"))
     with pytest.raises(LaunchError, match="within 1 s"):
-        submit(home, Address("localhost", 1), options, timeout=1)
+        submission.submit(home, ["-m", "localhost:1"], options, home.logs / "submission-slow.log", timeout=1)
     assert (home.logs / "submission-slow.log").read_text() == "submitting\n"
     child = Path("/proc", (home.work / "child").read_text().strip())
     for _ in range(100):

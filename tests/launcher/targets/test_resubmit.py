@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from cluster_serving.job.options import JobOptions, ModelOptions, RedisOptions
-from cluster_serving.launcher.jobs import resubmit
 from cluster_serving.launcher.services import flink_cluster
+from cluster_serving.launcher.targets import resubmit
 from cluster_serving.settings.addresses import Address
 
 OPTIONS = JobOptions("start-1", ModelOptions("m"), RedisOptions("redis://:secret@localhost:1", "kept"))
@@ -16,7 +16,7 @@ FULL_DISK = """
 import resource, sys
 from pathlib import Path
 from cluster_serving.job.options import JobOptions
-from cluster_serving.launcher.jobs import resubmit
+from cluster_serving.launcher.targets import resubmit
 
 resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))
 try:

@@ -1,6 +1,6 @@
 """Resubmission of a cluster's jobs after the death of its JobManager, which has no record of them.
 
-Usage: python -m cluster_serving.launcher.jobs.resubmit PORT
+Usage: python -m cluster_serving.launcher.targets.resubmit PORT
 
 The supervisor of the JobManager runs this module after each start of the JobManager but the first. Requests wait in
 Redis meanwhile.
@@ -15,10 +15,10 @@ from itertools import chain, repeat
 from pathlib import Path
 
 from cluster_serving.job.options import JobOptions
-from cluster_serving.launcher.jobs.submission import submit_all
 from cluster_serving.launcher.services import flink_cluster
 from cluster_serving.launcher.services.flink_home import FlinkHome
 from cluster_serving.launcher.services.flink_rest import FlinkRest
+from cluster_serving.launcher.targets import submission
 from cluster_serving.settings.addresses import Address
 
 PATIENCE = 120.0
@@ -75,7 +75,8 @@ def resubmit(address: Address) -> tuple[list[str], dict[str, str]]:
             if rest.overview() is not None:
                 jobs = {record: options for record, options in jobs.items() if not rest.jobs(options.redis.job)}
             log = home.logs / "resubmission.log"
-            ids = submit_all(home, address, list(jobs.values()), log, PATIENCE)[0] if jobs else {}
+            arguments = submission.on_this_machine(home, address)
+            ids = submission.submit_all(home, arguments, list(jobs.values()), log, PATIENCE)[0] if jobs else {}
             for record, options in jobs.items():
                 if (job_id := ids.get(options.redis.job)) is None:
                     failed[record.stem] = f"the job was not accepted (output: {log})"

@@ -1,0 +1,81 @@
+"""What one job brings along, and its options as they are where the job runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from cluster_serving.job.main import check_model
+from cluster_serving.job.options import JobOptions
+from cluster_serving.launcher.shipping import environment, interpreter, model
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Cargo:
+    """The archives of a job.
+
+    Attributes:
+        options: Options of the job; the model's path is the name of its unpacked archive.
+        environment: Archive with interpreter and packages; None if the machines have both.
+        packages: Archive with the packages alone; None if the machines have them, or the environment has.
+        model: Archive of the model; None if the machines have the model, or fetch it.
+    """
+
+    options: JobOptions
+    environment: Path | None = None
+    packages: Path | None = None
+    model: Path | None = None
+
+    @property
+    def archives(self) -> list[Path]:
+        """All archives."""
+        return [path for path in (self.environment, self.packages, self.model) if path]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all archives."""
+        return sum(path.stat().st_size for path in self.archives)
+
+    def arguments(self) -> list[str]:
+        """Return the arguments of `flink run` that ship the archives from this machine."""
+        unpacked = []
+        if self.environment:
+            unpacked.append(f"{self.environment}#{environment.NAME}")
+        if self.model:
+            unpacked.append(f"{self.model}#{model.name_of(self.model)}")
+        arguments = ["-pyarch", ",".join(unpacked)] if unpacked else []
+        if self.packages:
+            arguments += ["-pyfs", str(self.packages)]
+        if self.environment or self.packages:
+            arguments += ["-pyexec", environment.PYTHON if self.environment else interpreter.NAME]
+        return arguments
+
+
+def load(ships: str, options: JobOptions, say: Say) -> Cargo:
+    """Pack what a job brings along, where that is not packed yet; `ships` is the value of `flink.ship`.
+
+    Raises:
+        LaunchError: If something cannot be packed.
+        ModelError: If the model folder does not hold exactly one model.
+    """
+    if ships == "nothing":
+        return Cargo(options)
+    packages = environment.ensure(_extras(options), say, with_interpreter=ships == "environment")
+    weights = None
+    if "://" not in options.model.path:
+        weights = model.ensure(Path(options.model.path), say)
+        options = replace(options, model=replace(options.model, path=model.name_of(weights)))
+    if ships == "environment":
+        return Cargo(options, environment=packages, model=weights)
+    return Cargo(options, packages=packages, model=weights)
+
+
+def _extras(options: JobOptions) -> set[str]:
+    """Return the extras of this distribution that a job needs: the engine of its model alone."""
+    extras = {"job", check_model(options.model).format.extra}
+    if options.model.encrypted or options.image.record_key:
+        extras.add("encryption")
+    return extras

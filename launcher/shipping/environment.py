@@ -1,0 +1,66 @@
+"""The environment archive: this interpreter with the packages that a job needs, for machines that have neither."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path, PurePosixPath
+
+from cluster_serving.launcher.services.flink_home import PACKAGES
+from cluster_serving.launcher.shipping import archive, distributions, interpreter
+
+NAME = "environment"
+"""Name under which Flink unpacks the archive."""
+
+PYTHON = f"{NAME}/{interpreter.PROGRAM}"
+"""The interpreter in the unpacked archive."""
+
+_LAYOUT = "1"
+_CODE = ("protocol", "connectors", "job")
+
+
+def ensure(extras: Iterable[str], say: Callable[[str], None], with_interpreter: bool = True) -> Path:
+    """Return the archive with this interpreter, the packages of the given extras, and this package.
+
+    The archive is packed once for its content: versions of Python and packages, and the code of this package. Without
+    the interpreter, the packages are at the root of the archive.
+
+    Raises:
+        LaunchError: If the interpreter cannot be packed.
+    """
+    extras = sorted(extras)
+    kind = NAME if with_interpreter else "packages"
+    path = archive.path_of(kind, _digest(extras), ".tar.gz")
+    if not archive.touch(path):
+        say(f"Packing {'Python and its' if with_interpreter else 'the'} packages, once for these versions")
+        with tempfile.TemporaryDirectory(dir=archive.folder()) as work:
+            base = interpreter.SITE_PACKAGES if with_interpreter else ""
+            python = interpreter.files(Path(work)) if with_interpreter else ()
+            packages = ((PurePosixPath(base, name), file) for name, file in _packages(extras))
+            archive.write(path, (entry for part in (python, packages) for entry in part))
+    return path
+
+
+def _packages(extras: Iterable[str]) -> Iterator[tuple[PurePosixPath, Path]]:
+    for distribution in distributions.needed(extras):
+        yield from distributions.files(distribution)
+    yield from _code()
+
+
+def _code() -> Iterator[tuple[PurePosixPath, Path]]:
+    """Yield the files of this package that run in the job, wherever they are installed from."""
+    root = PACKAGES / "cluster_serving"
+    for package in _CODE:
+        folder = root / package
+        for file in sorted(folder.rglob("*")):
+            if file.is_file() and file.suffix != ".pyc":
+                yield PurePosixPath("cluster_serving", package, file.relative_to(folder)), file
+
+
+def _digest(extras: Iterable[str]) -> str:
+    versions = [f"{found.name}=={found.version}" for found in distributions.needed(extras)]
+    content = [_LAYOUT, sys.version, platform.machine(), *versions, archive.digest_of(_code())]
+    return hashlib.sha256("\n".join(content).encode()).hexdigest()

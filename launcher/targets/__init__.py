@@ -1,0 +1,15 @@
+"""The places where jobs run: this machine, and clusters that have nothing of ours."""
+
+from cluster_serving.launcher.config.model import Config
+from cluster_serving.launcher.targets.base import Say, Target
+from cluster_serving.launcher.targets.local import Local
+from cluster_serving.launcher.targets.remote import Remote
+
+__all__ = ["Target", "target_of"]
+
+_TARGETS: dict[str, type[Target]] = {"local": Local, "remote": Remote}
+
+
+def target_of(config: Config, say: Say = lambda _: None) -> Target:
+    """Return the target that `flink.target` names."""
+    return _TARGETS[config.target](config, say)

@@ -1,0 +1,124 @@
+"""What the commands need of a Flink, wherever it runs."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Protocol
+
+from cluster_serving.job.options import JobOptions
+from cluster_serving.launcher.config.model import Config
+from cluster_serving.launcher.services.flink_home import FlinkHome
+from cluster_serving.launcher.services.flink_rest import Job
+
+Say = Callable[[str], None]
+
+
+class Flink(Protocol):
+    """The serving jobs of a target; `FlinkRest` is that of one cluster.
+
+    Raises:
+        LaunchError: From every method, if the target does not answer as expected.
+    """
+
+    @property
+    def where(self) -> str:
+        """The place of the jobs, for messages: a URL, or the name of a cluster."""
+
+    def jobs(self, name: str | None = None, ended: bool = False) -> list[Job]:
+        """Return the jobs that have not ended, or those that have, of one name or of all, the latest first."""
+
+    def has_new(self, name: str) -> bool:
+        """Return True if a job of that name is so new that `jobs` may leave it out."""
+
+    def state(self, job_id: str) -> str:
+        """Return the state of a job in Flink's words; `FAILED` also if its main program failed."""
+
+    def root_cause(self, job_id: str) -> str | None:
+        """Return the cause of the latest failure of a job in one line; None if there was none."""
+
+    def trace(self, job_id: str) -> str | None:
+        """Return all that is known of the latest failure of a job; None if there was none."""
+
+    def restarts(self, job_id: str) -> int:
+        """Return the number of times that Flink has started a job again."""
+
+    def parallelism(self, job_id: str) -> int:
+        """Return the number of slots that a job uses; 0 if it is not known yet."""
+
+    def page(self, job_id: str) -> str:
+        """Return the address of a job in the Flink UI."""
+
+    def cancel(self, job_id: str) -> None:
+        """Stop a job, wait until it has ended, and remove what it leaves behind."""
+
+
+class Target(ABC):
+    """A place where jobs run: a Flink cluster, or a manager that starts one for each job.
+
+    Attributes:
+        home: Configuration, work folder and logs of the client that submits.
+
+    Raises:
+        LaunchError: From every method, if the target cannot be used.
+    """
+
+    home: FlinkHome
+
+    def __init__(self, config: Config, say: Say = lambda _: None) -> None:
+        self.config = config
+        self.say = say
+
+    @property
+    def is_here(self) -> bool:
+        """True if the processes that compute run on this machine."""
+        return False
+
+    @abstractmethod
+    def flink(self) -> AbstractContextManager[Flink]:
+        """Return a client for the jobs of the target."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """Check, before anything is started, that the target can be used."""
+
+    @abstractmethod
+    def is_up(self) -> bool:
+        """Return True if the target answers; False if it would have to be started."""
+
+    @abstractmethod
+    def ensure(self) -> None:
+        """Make the target ready for a submission."""
+
+    @abstractmethod
+    def submit(self, options: JobOptions) -> str:
+        """Ship what the job needs, submit the job, and return its id.
+
+        `config.start_timeout` limits the time for it. The job may still fail: its slots report when they are ready.
+        """
+
+    def log_of(self, job: str) -> Path:
+        """Return the file with the output of the last submission of a job."""
+        return self.home.logs / f"submission-{job}.log"
+
+    def submitting(self) -> AbstractContextManager[None]:
+        """Let one command of this machine at a time submit jobs to the target."""
+        return nullcontext()
+
+    def slots(self, needed: int) -> AbstractContextManager[None]:
+        """Provide task slots for a job; if the body fails, give back what was started for it."""
+        return nullcontext()
+
+    # Where this machine starts jobs again after a failure of Flink; elsewhere Flink itself does.
+
+    def remember(self, options: JobOptions) -> None:  # noqa: B027 - does nothing elsewhere
+        """Keep the options of a job, so that the job is submitted again if Flink dies."""
+
+    def forget(self, job: str) -> None:  # noqa: B027 - does nothing elsewhere
+        """Drop the options of a job that is stopped."""
+
+    def recall(self, job: str) -> JobOptions | None:
+        """Return the options of a job that runs; None if they are not kept."""
+        return None

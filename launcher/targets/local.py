@@ -1,0 +1,42 @@
+"""The target `local`: a Flink on this machine, which is started if needed."""
+
+from __future__ import annotations
+
+from cluster_serving.job.options import JobOptions
+from cluster_serving.launcher.services.process import is_listening
+from cluster_serving.launcher.targets import resubmit, submission
+from cluster_serving.launcher.targets.session import Session
+
+
+class Local(Session):
+    """A Flink on this machine; jobs use the packages and the files of this machine as they are."""
+
+    @property
+    def is_here(self) -> bool:
+        """True if the Flink was started here, or will be; one that runs in containers may be elsewhere."""
+        address = self.config.flink_address
+        return self._cluster.is_ours or (address.is_local and not is_listening(address))
+
+    def check(self) -> None:
+        """Check that the cluster can be used, or started; `ensure` starts it."""
+        self._cluster.check_usable()
+
+    def submit(self, options: JobOptions) -> str:
+        """Submit a job, whose model and packages are found where they are."""
+        self.say(f"Submitting job {options.redis.job}")
+        arguments = submission.on_this_machine(self.home, self.config.flink_address)
+        return submission.submit(
+            self.home, arguments, options, self.log_of(options.redis.job), self.config.start_timeout
+        )
+
+    def remember(self, options: JobOptions) -> None:
+        """Keep the options of a job, for the JobManager's supervisor."""
+        resubmit.remember(self.home.path, options)
+
+    def forget(self, job: str) -> None:
+        """Drop the options of a job."""
+        resubmit.forget(self.home.path, job)
+
+    def recall(self, job: str) -> JobOptions | None:
+        """Return the kept options of a job."""
+        return resubmit.recall(self.home.path, job)
