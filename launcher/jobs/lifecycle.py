@@ -78,6 +78,7 @@ def start(config: Config, say: Say = _ignore, warn: Say = _ignore) -> Started:
                 f"job {config.job_name} is {running[0].state} already; use cluster-serving-restart, "
                 f"cluster-serving-stop {config.job_name}, or another jobName"
             )
+        config = services.target.fitted(config)
         return _start(services, config, _options(services, config))
 
 
@@ -93,6 +94,7 @@ def restart(config: Config, say: Say = _ignore, warn: Say = _ignore) -> Started:
     """
     config = _checked(config)
     with _services(config, say, warn) as services:
+        config = services.target.fitted(config)
         running = services.flink.jobs(config.job_name)
         if running:
             _rehearse(services, config)

@@ -19,6 +19,8 @@ PYTHON = f"{NAME}/{interpreter.PROGRAM}"
 """The interpreter in the unpacked archive."""
 
 _LAYOUT = "1"
+"""Changes with how archives are packed, so that none of an earlier version is used."""
+
 _CODE = ("protocol", "connectors", "job")
 
 
@@ -62,5 +64,5 @@ def _code() -> Iterator[tuple[PurePosixPath, Path]]:
 
 def _digest(extras: Iterable[str]) -> str:
     versions = [f"{found.name}=={found.version}" for found in distributions.needed(extras)]
-    content = [_LAYOUT, sys.version, platform.machine(), *versions, archive.digest_of(_code())]
+    content = [_LAYOUT, sys.version, sys.base_prefix, platform.machine(), *versions, archive.digest_of(_code())]
     return hashlib.sha256("\n".join(content).encode()).hexdigest()

@@ -18,7 +18,8 @@ NAME = f"python{sys.version_info.major}.{sys.version_info.minor}"
 PROGRAM = f"bin/{NAME}"
 """Path of the interpreter in the archive."""
 
-SITE_PACKAGES = f"lib/{NAME}/site-packages"
+# Debian's Python looks for packages elsewhere, unless it is in a virtual environment, which the archive is not.
+SITE_PACKAGES = f"lib/{NAME}/{'dist' if 'deb_system' in sysconfig.get_scheme_names() else 'site'}-packages"
 """Path of the packages in the archive."""
 
 _UNUSED = {"site-packages", "dist-packages", "test", "idlelib", "ensurepip", "turtledemo", "lib2to3", "tkinter"}
@@ -94,7 +95,6 @@ def _relocated(binaries: dict[PurePosixPath, Path], work: Path) -> Iterator[tupl
         shutil.copyfile(file, copy)
         copy.chmod(0o755)
         by_depth.setdefault(len(target.parts), []).append(copy)
-        yield target, copy
     for depth, copies in by_depth.items():
         # From bin/ and lib/ it is ../lib; from lib/python3.11/lib-dynload/ it is ../../../lib.
         way = "$ORIGIN/" + "../" * (depth - 1) + "lib"
@@ -105,6 +105,8 @@ def _relocated(binaries: dict[PurePosixPath, Path], work: Path) -> Iterator[tupl
         except (OSError, subprocess.CalledProcessError) as error:
             detail = error.stderr.decode("utf8", "replace").strip() if hasattr(error, "stderr") else error
             raise LaunchError(f"the interpreter cannot be made relocatable: patchelf: {detail}") from None
+    for target in binaries:
+        yield target, work / target
 
 
 def _patchelf() -> str:

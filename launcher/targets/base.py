@@ -92,6 +92,10 @@ class Target(ABC):
     def ensure(self) -> None:
         """Make the target ready for a submission."""
 
+    def fitted(self, config: Config) -> Config:
+        """Return the configuration as it can work on the target; a change is told."""
+        return config
+
     @abstractmethod
     def submit(self, options: JobOptions) -> str:
         """Ship what the job needs, submit the job, and return its id.

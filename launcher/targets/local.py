@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cluster_serving.job.options import JobOptions
+from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.services.process import is_listening
 from cluster_serving.launcher.targets import resubmit, submission
 from cluster_serving.launcher.targets.session import Session
@@ -20,6 +21,10 @@ class Local(Session):
     def check(self) -> None:
         """Check that the cluster can be used, or started; `ensure` starts it."""
         self._cluster.check_usable()
+
+    def fitted(self, config: Config) -> Config:
+        """Return the configuration as it is: the packages stay where they are."""
+        return config
 
     def submit(self, options: JobOptions) -> str:
         """Submit a job, whose model and packages are found where they are."""

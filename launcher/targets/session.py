@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from dataclasses import replace
 
 from cluster_serving.job.options import JobOptions
 from cluster_serving.launcher.config.model import Config
@@ -55,17 +54,22 @@ class Session(Target):
         """Check that the cluster has free task slots."""
         return self._cluster.slots(needed)
 
+    def fitted(self, config: Config) -> Config:
+        """Return the configuration with an execution mode in which a job survives its first restart.
+
+        In thread mode a TaskManager loads Python once. A second job, or the same one after a restart, would use the
+        packages of the first, which Flink has removed by then; without the jar in `lib/` it would not even load.
+        """
+        if config.execution_mode == "process" or (config.ships == "nothing" and self._has_jar()):
+            return config
+        self.say(
+            "executionMode is process: thread needs packages on the machines (flink.ship: nothing) and "
+            "flink-python-*.jar in Flink's lib/"
+        )
+        return config.model_copy(update={"execution_mode": "process"})
+
     def submit(self, options: JobOptions) -> str:
         """Ship what the job needs, and submit the job."""
-        has_jar = self._has_jar()
-        if not has_jar and options.execution_mode == "thread":
-            # Thread mode loads a native library, which a JVM takes from one class loader only. Without the jar in lib/,
-            # each job has a class loader of its own, and each restart of a job another.
-            self.say(
-                "The job runs with executionMode: process, as Flink's lib/ has no flink-python-*.jar; with it and "
-                "flink.ship: nothing, thread mode is possible"
-            )
-            options = replace(options, execution_mode="process")
         loaded = cargo.load(self.config.ships, options, self.say)
         size = f", with {loaded.size / 1e6:.0f} MB" if loaded.archives else ""
         self.say(f"Submitting job {options.redis.job}{size}")
@@ -75,7 +79,7 @@ class Session(Target):
             loaded.options,
             self.log_of(options.redis.job),
             self.config.start_timeout,
-            with_jar=not has_jar,
+            with_jar=not self._has_jar(),
         )
 
     def _has_jar(self) -> bool:

@@ -16,7 +16,7 @@ GUIDE = (
 def test_every_option_of_the_guide_is_taken():
     options = arguments.read(GUIDE.split(), {})
     assert options.redis_address == "redis://172.16.0.109:6380"
-    assert (options.interface, options.port, options.token_bucket_enabled) == ("0.0.0.0", 10021, True)  # noqa: S104
+    assert (options.interface, options.port, options.token_bucket_enabled) == ("0.0.0.0", 10021, True)
 
 
 def test_the_defaults_are_the_guides_but_for_the_interface():

@@ -106,7 +106,7 @@ def test_a_model_that_no_slot_can_load_is_refused_at_once_with_the_cause(serve, 
         (["--interface=0.0.0.0", f"--apiKeysFile={file}"], {"x-api-key": key}, True),
     ):
         front = serve(*options)
-        url = front.url.replace("0.0.0.0", "127.0.0.1")  # noqa: S104
+        url = front.url.replace("0.0.0.0", "127.0.0.1")
         for path, content in (("predict", body), (f"models/{job}/predict", body), (f"v2/models/{job}/infer", v2)):
             refused = httpx.post(f"{url}/{path}", json=content, headers=headers)
             assert (refused.status_code, refused.json()["code"]) == (503, "MODEL_ERROR")

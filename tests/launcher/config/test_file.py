@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -34,17 +35,32 @@ def test_the_file_in_the_repository_is_the_generated_one():
 def test_the_generated_file_has_every_key_and_sets_only_the_model(read, tmp_path):
     text = config_file.template()
     assert read(text) == Config.model_validate({"modelPath": str(tmp_path / "model")})
-    active = [line for line in text.splitlines() if line and not line.startswith("#")]
-    assert active == ["modelPath: model"]
+    active = [line for line in text.splitlines() if line and not line.strip().startswith("#")]
+    assert active == ["modelPath: model", "flink:"]
     for field in Config.model_fields.values():
-        assert f"{field.alias}:" in text
+        section, _, key = field.alias.rpartition(".")
+        assert f"\n{'  ' * bool(section)}{'# ' * (key != 'modelPath')}{key}:" in text
 
 
 def test_the_defaults_in_the_generated_file_are_those_that_apply(read):
-    settings = [line.removeprefix("# ") for line in config_file.template().splitlines()]
-    keys = {field.alias for field in Config.model_fields.values()}
-    uncommented = "\n".join(line for line in settings if line.partition(":")[0] in keys)
+    settings = [re.sub("^( *)# (?=[a-zA-Z]+:)", r"\1", line) for line in config_file.template().splitlines()]
+    keys = {field.alias.rpartition(".")[2] for field in Config.model_fields.values()} | {"flink"}
+    uncommented = "\n".join(line for line in settings if line.strip().partition(":")[0] in keys)
+    assert "\n  ship: " in uncommented
     assert read(uncommented) == read("modelPath: model")
+
+
+def test_the_keys_of_a_section_are_named_with_their_line(read):
+    with pytest.raises(SettingsError, match=r"line 3: flink.ship is 'all' \(text\); expected environment, packages"):
+        read("modelPath: m\nflink:\n  ship: all")
+    with pytest.raises(SettingsError, match=r"line 3: flink.targt is not a key .* did you mean flink.target\?"):
+        read("modelPath: m\nflink:\n  targt: remote")
+
+
+def test_flink_elsewhere_gets_everything_by_default(read):
+    assert (read("modelPath: m").target, read("modelPath: m").ships) == ("local", "nothing")
+    elsewhere = read("modelPath: m\nflinkRestUrl: flink.example:8081")
+    assert (elsewhere.target, elsewhere.ships) == ("remote", "environment")
 
 
 def test_keys_are_read_in_any_case(read):
