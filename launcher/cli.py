@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from cluster_serving.launcher import dead_commands, entry_points, report
+from cluster_serving.launcher import command_log, dead_commands, entry_points, report
 from cluster_serving.launcher.config import file as config_file
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.dead_commands import AsJson, ConfigPath
@@ -20,7 +20,7 @@ from cluster_serving.launcher.jobs import job_status, lifecycle
 from cluster_serving.launcher.jobs.shutdown import losses, shut_down
 from cluster_serving.launcher.services import front_end, redis_server, state
 from cluster_serving.launcher.targets import target_of
-from cluster_serving.launcher.terminal import Progress, console, errors
+from cluster_serving.launcher.terminal import Progress, console, fail, warn
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.settings.model import SettingsError
 
@@ -75,11 +75,11 @@ def _start(
 
 def _stop(job: JobName = None, config_path: ConfigPath = _PATH) -> None:
     """Stop a job; its queued requests stay in Redis."""
-    config = _config(config_path)
+    config = _read(config_path) if config_path.exists() else _config(config_path)
     name = job or _default_job(config, config_path)
     with Progress() as progress:
         progress(f"Stopping job {name}")
-        stopped = lifecycle.stop(config, name, progress, _warn)
+        stopped = lifecycle.stop(config, name, progress, warn)
     console.print(f"Stopped job {stopped.name}. Its queued requests stay in Redis; Redis and Flink go on.")
 
 
@@ -155,7 +155,7 @@ def _status(job: JobName = None, config_path: ConfigPath = _PATH, as_json: AsJso
 
 def _warn_of_killed(config: Config) -> None:
     if killed := lifecycle.unsupervised(config):
-        _warn(
+        warn(
             f"{', '.join(killed)}: the supervisors were killed, and the process ended with them; "
             "cluster-serving-restart starts it again"
         )
@@ -163,8 +163,10 @@ def _warn_of_killed(config: Config) -> None:
 
 def _start_job(config: Config, config_path: Path, start: Callable[..., lifecycle.Started] = lifecycle.start) -> None:
     with Progress() as progress:
-        started = start(config, progress, _warn)
-    console.print(report.started(started, _stop_command(config, config_path)))
+        started = start(config, progress, warn)
+    shown = report.started(started, _stop_command(config, config_path))
+    command_log.log.info(shown.plain)
+    console.print(shown)
 
 
 def _stop_command(config: Config, path: Path) -> str:
@@ -186,16 +188,16 @@ def _start_front_end(config: Config, config_path: Path, again: bool = False) -> 
 
 
 def _read(path: Path) -> Config:
-    return config_file.read(path, _warn)
+    """Return the file's configuration; what the command says is kept in the log beside the file."""
+    if path.is_file():
+        command_log.keep_in(path.absolute().parent)
+        command_log.log.info(shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]))
+    return config_file.read(path, warn)
 
 
 def _config(path: Path) -> Config:
     """Return the file's configuration, or the defaults if no file was named and none is there."""
-    return config_file.read(path, _warn, missing_ok=path == _PATH)
-
-
-def _warn(text: str) -> None:
-    errors.print(f"warning: {text}", style="yellow")
+    return config_file.read(path, warn, missing_ok=path == _PATH)
 
 
 def _default_job(config: Config, path: Path) -> str:
@@ -228,13 +230,13 @@ def _run(app: Callable[[], None]) -> None:
     try:
         app()
     except (LaunchError, SettingsError, ServingError, OSError) as error:
-        errors.print(f"error: {error}", style="red")
+        fail(str(error))
         sys.exit(error.exit_code if isinstance(error, SettingsError) else 1)
     except Exception as error:
         log = state.root() / "error.log"
         log.parent.mkdir(parents=True, exist_ok=True)
         log.write_text(traceback.format_exc(), "utf8")
-        errors.print(f"error: unexpected {type(error).__name__}: {error} (see {log})", style="red")
+        fail(f"unexpected {type(error).__name__}: {error} (see {log})")
         sys.exit(1)
 
 

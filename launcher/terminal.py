@@ -7,10 +7,24 @@ from rich.console import Console
 from rich.markup import escape
 from rich.status import Status
 
+from cluster_serving.launcher.command_log import log
+
 _FULL_WIDTH = 100_000
 
 console = Console(highlight=False, markup=False, soft_wrap=True, width=None if sys.stdout.isatty() else _FULL_WIDTH)
 errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+
+
+def warn(text: str) -> None:
+    """Show and log a warning."""
+    log.warning(text)
+    errors.print(f"warning: {text}", style="yellow")
+
+
+def fail(text: str) -> None:
+    """Show and log why the command fails."""
+    log.error(text)
+    errors.print(f"error: {text}", style="red")
 
 
 def printable(text: str) -> str:
@@ -26,7 +40,8 @@ class Progress(AbstractContextManager["Progress"]):
         self._current = ""
 
     def __call__(self, text: str) -> None:
-        """Show the step that begins now; the step before it is finished."""
+        """Show and log the step that begins now; the step before it is finished."""
+        log.info(text)
         if self._status is None:
             console.print(text)
             return

@@ -157,9 +157,14 @@ def installed_package(name: str) -> Path | None:
 
 
 def _installed() -> Path:
-    chosen = os.environ.get("FLINK_HOME")
-    if chosen and list(Path(chosen, "lib").glob(f"flink-dist-{VERSION}.*.jar")):
-        return Path(chosen).absolute()
+    if chosen := os.environ.get("FLINK_HOME"):
+        if list(Path(chosen, "lib").glob(f"flink-dist-{VERSION}.*.jar")):
+            return Path(chosen).absolute()
+        found = ", ".join(jar.name for jar in Path(chosen, "lib").glob("flink-dist*.jar")) or "no flink-dist-*.jar"
+        raise LaunchError(
+            f"FLINK_HOME is {chosen}, and its lib/ has {found}, but Flink {VERSION} is needed; correct it, or unset it "
+            "to use the Flink that is installed with this package"
+        )
     package = installed_package("pyflink")
     if package and (package / "lib").is_dir():
         return package

