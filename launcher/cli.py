@@ -19,6 +19,7 @@ from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs import job_status, lifecycle
 from cluster_serving.launcher.jobs.shutdown import losses, shut_down
 from cluster_serving.launcher.services import front_end, redis_server, state
+from cluster_serving.launcher.shipping import cargo as shipping
 from cluster_serving.launcher.targets import target_of
 from cluster_serving.launcher.terminal import Progress, console, fail, warn
 from cluster_serving.protocol.errors import ServingError
@@ -116,6 +117,21 @@ def _shutdown(
         if not shut_down(config, progress, keep_data):
             where = f"at {config.flink_address} and {config.redis_address}" if config else "that was started here"
             console.print(f"Nothing is running {where}.")
+
+
+def _package(
+    config_path: ConfigPath = _PATH,
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder for the archives.")] = Path(),
+) -> None:
+    """Write the archives that a job brings to a cluster: Python with its packages, and the model.
+
+    For those who put them into an image or onto a shared file system themselves.
+    """
+    config = _read(config_path)
+    with Progress() as progress:
+        archives = shipping.write(config, output, progress)
+    for archive in archives:
+        console.print(f"Wrote {archive}, {archive.stat().st_size / 1e6:.0f} MB")
 
 
 def _list(config_path: ConfigPath = _PATH, as_json: AsJson = False) -> None:
@@ -217,6 +233,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "stop": _stop,
     "restart": _restart,
     "shutdown": _shutdown,
+    "package": _package,
     "list": _list,
     "status": _status,
 }

@@ -83,6 +83,7 @@ def _parent(config: Config) -> Path | None:
         return None
     if config.payload_folder:
         return Path(config.payload_folder)
-    if not config.redis_has_failover and redis_server.is_ours(config.redis_address):
+    # The machines of a Flink elsewhere would not find a folder of this one.
+    if config.target == "local" and not config.redis_has_failover and redis_server.is_ours(config.redis_address):
         return redis_server.folder(config.redis_address)
     return None

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cluster_serving.job.main import check_model
 from cluster_serving.job.options import JobOptions
+from cluster_serving.launcher.config.job_options import job_options
+from cluster_serving.launcher.config.model import Config
+from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.shipping import environment, interpreter, model
 
 Say = Callable[[str], None]
@@ -71,6 +75,22 @@ def load(ships: str, options: JobOptions, say: Say) -> Cargo:
     if ships == "environment":
         return Cargo(options, environment=packages, model=weights)
     return Cargo(options, packages=packages, model=weights)
+
+
+def write(config: Config, folder: Path, say: Say) -> list[Path]:
+    """Write the archives of a job to a folder, whatever `flink.ship` is, and return their paths.
+
+    Raises:
+        LaunchError: If the folder cannot be written, or something cannot be packed.
+        ModelError: If the model folder does not hold exactly one model.
+    """
+    ships = "environment" if config.ships == "nothing" else config.ships
+    loaded = load(ships, job_options(config, "package"), say)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return [Path(shutil.copy2(archive, folder)) for archive in loaded.archives]
+    except OSError as error:
+        raise LaunchError(f"the archives cannot be written to {folder}: {error.strerror}") from None
 
 
 def _extras(options: JobOptions) -> set[str]:

@@ -82,6 +82,10 @@ class Machines:
         except (httpx.TransportError, ValueError):
             return 0
 
+    def is_idle(self):
+        found = httpx.get(f"{self.rest}/overview").json()
+        return found["jobs-running"] == 0 and found["slots-available"] == found["slots-total"]
+
     def run(self, command, *arguments):
         return subprocess.run(
             [BIN / command, *arguments],
@@ -183,7 +187,7 @@ def test_machines_with_nothing_but_flink_serve_and_lose_nothing_when_one_is_cut_
 
     stopped = machines.run("cluster-serving-stop", "digits")
     assert stopped.returncode == 0, stopped.stdout + stopped.stderr
-    wait_until(lambda: httpx.get(f"{machines.rest}/overview").json()["slots-available"] == 4, 30)
+    wait_until(machines.is_idle, 60)
 
 
 def taskmanagers_at_work(machines):
