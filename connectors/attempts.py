@@ -11,7 +11,7 @@ import socket
 import time
 import traceback
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import redis
@@ -19,6 +19,7 @@ from redis.exceptions import RedisError
 
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.redis import connect, write_hash
+from cluster_serving.connectors.worker import STOPPED, read_end
 from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.keys import attempts_key
 
@@ -34,13 +35,20 @@ class Attempt:
         host: Machine that computed the request.
         process: Process id there.
         time: Begin or failure of the attempt, in seconds since the epoch.
-        traceback: Traceback of the exception that ended the attempt; empty if the process died without one.
+        traceback: Traceback of the exception or the crash that ended the attempt; empty if the process died without.
+        end: File in which the process records its end (`connectors.worker`); empty if it does not, or if it may compute
+            other requests beside this one.
+        stops: Number of attempts, this one included, that Flink has ended for another reason.
+        crashed: True if the process has crashed, and computed nothing but this request.
     """
 
     host: str = ""
     process: int = 0
     time: float = 0.0
     traceback: str = ""
+    end: str = ""
+    stops: int = 0
+    crashed: bool = False
 
     def __str__(self) -> str:
         if not self.process:
@@ -50,24 +58,36 @@ class Attempt:
 
 
 class Attempts:
-    """Notes of one job."""
+    """Notes of one job.
 
-    def __init__(self, client: redis.Redis, job: str) -> None:
+    Args:
+        client: Connection to the job's Redis.
+        job: `jobName`.
+        end: See `Attempt.end`.
+    """
+
+    def __init__(self, client: redis.Redis, job: str, end: str = "") -> None:
         # redis-py types its commands as if they might be awaitable.
         self._client: Any = client
         self._key = attempts_key(job)
+        self._end = end
 
     def note(self, entries: Iterable[Entry], error: str = "") -> None:
         """Note that this process begins to compute requests, or the traceback of the error that interrupts them."""
-        note = json.dumps(asdict(Attempt(socket.gethostname(), os.getpid(), time.time(), error[-_MAX_TRACEBACK:])))
+        note = Attempt(socket.gethostname(), os.getpid(), time.time(), error[-_MAX_TRACEBACK:], self._end)
+        notes = {_field(entry): json.dumps(asdict(replace(note, stops=self.last(entry).stops))) for entry in entries}
         # A full Redis takes notes too: without a note a request is not tried, yet each delivery counts as an attempt.
-        write_hash(self._client, self._key, {_field(entry): note for entry in entries})
+        write_hash(self._client, self._key, notes)
         self._client.expire(self._key, _KEEP_S)
 
     def last(self, entry: Entry) -> Attempt:
-        """Return the last attempt at a request; an empty one if nothing was noted."""
+        """Return the last attempt at a request, with the recorded end of its process; an empty one if none is noted."""
         raw = self._client.hget(self._key, _field(entry))
-        return Attempt(**json.loads(raw)) if raw else Attempt()
+        attempt = Attempt(**json.loads(raw)) if raw else Attempt()
+        end = read_end(attempt.end)
+        if end == STOPPED:
+            return replace(attempt, stops=attempt.stops + 1)
+        return replace(attempt, traceback=end, crashed=True) if end else attempt
 
     def forget(self, entry: Entry) -> None:
         """Delete the note on a request that is answered or given up."""

@@ -1,14 +1,8 @@
 """Functions of Flink's runtime context that PyFlink does not offer in both execution modes."""
 
-import os
-import select
-import signal
-import threading
 import weakref
 from collections.abc import Callable
 from contextlib import ExitStack
-from functools import cache
-from pathlib import Path
 
 from pyflink.datastream import RuntimeContext
 
@@ -63,28 +57,3 @@ def count_records_out(context: RuntimeContext) -> Callable[[int], object]:
         return lambda count: None
     add: Callable[[int], object] = group.getTaskIOMetricGroup().getNumRecordsOutCounter().inc
     return add
-
-
-@cache
-def end_with_flink() -> None:
-    """End this Python worker of process mode as soon as Flink's process does.
-
-    Flink ends its workers when it ends, unless it is killed. The threads of a worker that is left behind would go on
-    reporting that its slots live.
-    """
-    # Flink runs a script, which runs the worker.
-    script = os.getppid()
-    flink = int(Path(f"/proc/{script}/stat").read_text("utf8", "replace").rpartition(")")[2].split()[1])
-    threading.Thread(target=_end_with, args=([script, flink],), name="end with Flink", daemon=True).start()
-
-
-def _end_with(parents: list[int]) -> None:
-    poll = select.poll()
-    for parent in parents:
-        try:
-            poll.register(os.pidfd_open(parent), select.POLLIN)
-        except ProcessLookupError:
-            break
-    else:
-        poll.poll()
-    os.kill(os.getpid(), signal.SIGKILL)

@@ -20,8 +20,9 @@ from cluster_serving.connectors.flow_control import SlotFlowControl
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.payloads import Payloads
 from cluster_serving.connectors.redis import Backoff, connect
-from cluster_serving.connectors.runtime import SelfClosing, count_records_out, end_with_flink, subtask_index
+from cluster_serving.connectors.runtime import SelfClosing, count_records_out, subtask_index
 from cluster_serving.connectors.stream import StreamReader
+from cluster_serving.connectors.worker import record_end
 from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.errors import PoisonRequest
 
@@ -33,6 +34,9 @@ _BATCH_BYTES = 4 << 20
 # Slots share the waiting requests if the model takes longer than this for each: one slot that takes all would leave
 # others idle. With a faster model, one large batch costs less than several small ones.
 _SHARED_SECONDS = 0.001
+# Attempts that Flink has ended do not count, unless they are many: a request on which the model hangs would otherwise
+# be tried after each restart for ever.
+_MOST_STOPS = 10
 
 
 class RedisStreamsSource(SelfClosing, FlatMapFunction):
@@ -59,8 +63,7 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
 
     def open(self, runtime_context: RuntimeContext) -> None:
         """Connect; nothing is read yet."""
-        if self._process_mode:
-            end_with_flink()
+        end = record_end() if self._process_mode else ""
         index = subtask_index(runtime_context)
         self._slot_key = self._slot_keys[index]
         # Two batches: one is in the model while the next is read. More would be kept from idle slots.
@@ -75,7 +78,7 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
             self._options.claim_idle_time_s * 1000,
         )
         self._payloads = Payloads(self._client, self._options, sweeps=index == 0)
-        self._attempts = Attempts(self._client, self._options.job)
+        self._attempts = Attempts(self._client, self._options.job, end)
         self._tried: Entry | None = None
         metrics = runtime_context.get_metrics_group()
         self._requests = metrics.counter("requests")
@@ -171,13 +174,13 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
         entry, deliveries = self._payloads.load(recovered[0]), recovered[1]
         if entry is None:
             return []
-        if deliveries <= self._options.max_deliveries:
+        last, attempts, most = self._attempts.last(entry), deliveries - 1, self._options.max_deliveries
+        if attempts < _MOST_STOPS * most and attempts - last.stops < most and not last.crashed:
             self._attempts.note([entry])
             self._tried = entry
             return [entry]
-        last = self._attempts.last(entry)
         error = PoisonRequest(
-            f"given up after {deliveries - 1} attempts: each time, the process that computed this request died or was "
+            f"given up after {attempts} attempts: each time, the process that computed this request died or was "
             f"stopped{last}"
         )
         dead_letter(self._client, self._options.job, self._options.result_ttl_s, entry, error, last.traceback)

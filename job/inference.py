@@ -16,7 +16,8 @@ from cluster_serving.connectors.attempts import noted
 from cluster_serving.connectors.flow_control import find_flow_control
 from cluster_serving.connectors.redis import RedisClock, connect
 from cluster_serving.connectors.reporting import SlotReporter
-from cluster_serving.connectors.runtime import SelfClosing, end_with_flink, subtask_index
+from cluster_serving.connectors.runtime import SelfClosing, subtask_index
+from cluster_serving.connectors.worker import record_end
 from cluster_serving.job.deadline import Deadlines
 from cluster_serving.job.options import JobOptions
 from cluster_serving.job.overlap import Overlap
@@ -106,7 +107,7 @@ class Inference(SelfClosing, FlatMapFunction):
     def open(self, runtime_context: RuntimeContext) -> None:
         """Load the model, once per task slot; if that fails, the launcher shows the error and cancels the job."""
         if self._options.execution_mode == "process":
-            end_with_flink()
+            record_end()
         with ExitStack() as opened:
             client = opened.enter_context(connect(self._options.redis))
             index = subtask_index(runtime_context)

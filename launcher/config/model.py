@@ -224,7 +224,7 @@ class Config(Settings):
         3,
         _COUNT,
         "Deaths of the computing process after which a request is given up; the request goes to the stream "
-        "<jobName>:dead.",
+        "<jobName>:dead. In process mode, a request that crashes a process alone is given up then.",
         ge=1,
     )
     max_request_bytes: Size = _key("64m", _BYTES, "Larger requests are refused.", ge=1)

@@ -54,3 +54,26 @@ def test_entries_of_the_same_id_in_two_streams_are_told_apart(db, job, entry):
     attempts.forget(entry)
     assert str(attempts.last(entry)) == ""
     assert str(attempts.last(other)) != ""
+
+
+def test_an_attempt_that_flink_has_ended_is_counted_as_a_stop(redis_server, db, job, entry, tmp_path):
+    end = tmp_path / "cluster-serving-worker-1"
+    end.write_text("stopped")
+    attempts = Attempts(db, job, str(end))
+    for stops in (1, 2):
+        attempts.note([entry])
+        assert (attempts.last(entry).stops, attempts.last(entry).crashed) == (stops, False)
+    with pytest.raises(ValueError), noted(RedisOptions(redis_server.url, job), [entry]):
+        raise ValueError("the worker shuts down")
+    assert attempts.last(entry).stops == 2
+
+
+def test_an_attempt_that_crashed_its_process_has_the_traceback_of_the_crash(db, job, entry, tmp_path):
+    end = tmp_path / "cluster-serving-worker-1"
+    end.write_text('Fatal Python error: Aborted\n\nCurrent thread:\n  File "m.py", line 1 in forward\n')
+    attempts = Attempts(db, job, str(end))
+    attempts.note([entry])
+    last = attempts.last(entry)
+    assert (last.crashed, last.stops) == (True, 0)
+    assert last.traceback == 'Current thread:\n  File "m.py", line 1 in forward\nFatal Python error: Aborted'
+    assert str(last).endswith(", at Fatal Python error: Aborted")

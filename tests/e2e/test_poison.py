@@ -1,7 +1,9 @@
 """A request that kills the process which computes it is given up alone."""
 
+import ctypes
 import os
 import sys
+import time
 
 import cloudpickle
 import numpy as np
@@ -18,9 +20,13 @@ class Panic(BaseException):
 
 
 class Killer(torch.nn.Module):
-    """Doubles its input; ends its process, as a crash in native code does, at -1, and panics at -2."""
+    """Doubles its input; ends its process at -1, panics at -2, crashes at -3, and takes a second from 1000 on."""
 
     def forward(self, x):
+        if (x == -3).any():
+            ctypes.string_at(0)
+        if (x >= 1000).any():
+            time.sleep(1)
         if (x == -2).any():
             raise Panic("cannot go on")
         if (x < 0).any():
@@ -50,5 +56,36 @@ def test_a_request_that_kills_its_process_becomes_a_dead_letter(started, cluster
     assert b"in forward" in letters[b"r20"]
     assert not letters[b"r30"]
     assert cluster_db.xlen(name) == 0
+    wait_until(lambda: not cluster_db.exists(attempts_key(name)))
+    wait_until(lambda: cluster.state_of(name) == "RUNNING")
+
+
+def test_a_request_that_crashes_its_process_alone_is_given_up_then(started, cluster, cluster_db, tmp_path):
+    """The slow requests are computed by another worker, which Flink ends each time: that convicts none of them."""
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    torch.save(Killer(), tmp_path / "model.pt", pickle_module=cloudpickle)
+    name = "poison-crash"
+    requests, results = started(
+        jobName=name,
+        modelPath=tmp_path,
+        executionMode="process",
+        allowPickle=True,
+        inputShapes=[[3]],
+        modelParallelism=2,
+        maxBatchSize=1,
+    )
+    numbers = [number for crash in range(3) for number in (-3, 1000 + crash)] + list(range(10))
+    for index, number in enumerate(numbers):
+        requests.enqueue(f"r{index}", x=np.full(3, number, "f4"))
+    for index, number in enumerate(numbers):
+        if number == -3:
+            with pytest.raises(PoisonRequest, match="given up after .* attempts.*at Fatal Python error: Segmentation"):
+                results.query(f"r{index}", timeout=150)
+        else:
+            assert results.query(f"r{index}", timeout=150).tolist() == [2 * number] * 3
+    letters = list(cluster_db.xrange(dead_letters_key(name)))
+    assert len(letters) == 3
+    for _, letter in letters:
+        assert b"in forward" in letter[b"traceback"]
     wait_until(lambda: not cluster_db.exists(attempts_key(name)))
     wait_until(lambda: cluster.state_of(name) == "RUNNING")
