@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, overload
 
 from redis.exceptions import RedisError
 
-from cluster_serving.client.cancel import RecentEntries, cancel
+from cluster_serving.client.cancel import cancel
 from cluster_serving.client.convert import inputs_of, to_inputs
 from cluster_serving.client.dispatcher import Dispatcher
 from cluster_serving.client.enqueue import enqueue, split
-from cluster_serving.client.fetch import fetch
+from cluster_serving.client.fetch import fetch, fetch_queued
 from cluster_serving.client.many import IN_FLIGHT, TIMEOUT, Batch, check
+from cluster_serving.client.places import recent_entries
 from cluster_serving.client.queues import RECONNECT_SECONDS, SCAN_COUNT, Reconnecting, batched, results_of
 from cluster_serving.client.result import Result, read_result
 from cluster_serving.client.subscription import RECHECK, AsyncSubscription
@@ -48,6 +49,7 @@ class _AsyncQueue(Reconnecting):
     ) -> None:
         self.db = connect_async(host or "localhost", port or 6379, url, name, **redis_options)
         super().__init__(self.db, name, reconnect)
+        self._recent = recent_entries(self.db, name)
 
     async def __aenter__(self) -> Self:
         return self
@@ -79,11 +81,12 @@ class AsyncOutputQueue(_AsyncQueue):
         if fields is None and timeout is not None:
             with self._using_redis(timeout):
                 async with self._subscription.announcements(result_key(self.name, uri)) as event:
-                    fields = await _wait(event, lambda: self._fetch(uri, delete), timeout)
+                    fields = await _wait(event, lambda: self._fetch_queued(uri, delete), timeout)
         if fields is None:
             if timeout is None:
                 return None
             raise await result_timeout_async(self.db, self.name, timeout, uri)
+        self._recent.forget(uri)
         return read_result(fields)
 
     async def query_and_delete(self, uri: str, timeout: float | None = None) -> Result | None:
@@ -101,10 +104,13 @@ class AsyncOutputQueue(_AsyncQueue):
         with suppress(RedisError):
             for keys in batched(results, SCAN_COUNT):
                 await self.db.delete(*keys)
-        return results_of(self.name, results)
+        return results_of(self.name, results, self._recent)
 
     async def _fetch(self, uri: str, delete: bool) -> Fields | None:
         return await run_async(self.db, fetch(self.name, uri, delete))
+
+    async def _fetch_queued(self, uri: str, delete: bool) -> Fields | None:
+        return await run_async(self.db, fetch_queued(self.name, uri, self._recent.find(uri), delete))
 
 
 class AsyncInputQueue(_AsyncQueue):
@@ -113,7 +119,6 @@ class AsyncInputQueue(_AsyncQueue):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._dispatcher = Dispatcher(self.db, self.name, reconnect=self._reconnect > 0)
-        self._recent = RecentEntries()
         self._folders = PayloadFolders()
 
     async def close(self) -> None:

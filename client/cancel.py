@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
-from typing import NamedTuple
 
+from cluster_serving.client.places import Place
 from cluster_serving.protocol import payload_files
 from cluster_serving.protocol.errors import RequestCancelled
 from cluster_serving.protocol.keys import (
@@ -23,35 +22,6 @@ from cluster_serving.protocol.scripts import NEWEST, WITHDRAW, Call, Procedure, 
 
 DEFAULT_RESULT_TTL = 3600
 """Seconds for which the result of a cancelled request is kept, unless the job has published its `resultTtl`."""
-
-
-class Place(NamedTuple):
-    """Stream and entry id of a request."""
-
-    stream: str
-    entry_id: bytes
-
-
-class RecentEntries:
-    """Places of the latest requests of a queue, which then need not be searched; safe for threads."""
-
-    def __init__(self, limit: int = 10_000) -> None:
-        self._limit = limit
-        self._entries: dict[str, Place] = {}
-        self._lock = threading.Lock()
-
-    def remember(self, uri: str, place: Place) -> None:
-        """Remember the place of a request, and forget the oldest beyond the limit."""
-        with self._lock:
-            self._entries.pop(uri, None)
-            self._entries[uri] = place
-            if len(self._entries) > self._limit:
-                del self._entries[next(iter(self._entries))]
-
-    def find(self, uri: str) -> Place | None:
-        """Return the place of the latest request of a uri, if it is remembered."""
-        with self._lock:
-            return self._entries.get(uri)
 
 
 def cancel(job: str, uri: str, place: Place | None) -> Procedure[bool]:

@@ -18,9 +18,10 @@ from typing import Any
 import redis.asyncio
 from redis.exceptions import RedisError
 
-from cluster_serving.client.cancel import Place, discard_file, withdraw_call
+from cluster_serving.client.cancel import discard_file, withdraw_call
 from cluster_serving.client.connection import DedicatedConnection
 from cluster_serving.client.enqueue import RequestOptions, add_call, refusal
+from cluster_serving.client.places import Place
 from cluster_serving.client.subscription import RECONNECT_PAUSE, AsyncSubscription, new_channel, replies_in
 from cluster_serving.protocol.compat import timeout as time_limit
 from cluster_serving.protocol.connection import (

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from redis.exceptions import RedisError, ResponseError
 
-from cluster_serving.client.cancel import Place
 from cluster_serving.client.convert import inputs_of
+from cluster_serving.client.places import Place
 from cluster_serving.protocol.connection import Client, is_out_of_memory, translated
 from cluster_serving.protocol.entry import request_fields
 from cluster_serving.protocol.errors import InvalidInput, QueueFull, ServingError

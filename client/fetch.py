@@ -6,9 +6,11 @@ from contextlib import suppress
 
 from redis.exceptions import RedisError
 
+from cluster_serving.client.places import Place
+from cluster_serving.protocol.connection import request_lost
 from cluster_serving.protocol.keys import result_keys
 from cluster_serving.protocol.results import Fields
-from cluster_serving.protocol.scripts import Procedure, fetch_call, fields_of
+from cluster_serving.protocol.scripts import HAS_ENTRY, Call, Procedure, fetch_call, fields_of
 
 
 def fetch(job: str, uri: str, delete: bool) -> Procedure[Fields | None]:
@@ -24,3 +26,19 @@ def fetch(job: str, uri: str, delete: bool) -> Procedure[Fields | None]:
                     yield fetch_call([], keys)
             return fields_of(reply)
     return None
+
+
+def fetch_queued(job: str, uri: str, place: Place | None, delete: bool) -> Procedure[Fields | None]:
+    """Return the result hash as `fetch` does; None while the request waits at its place, or if that is unknown.
+
+    Raises:
+        RequestLost: If there is neither request nor result.
+    """
+    fields = yield from fetch(job, uri, delete)
+    if fields or place is None or (yield Call(HAS_ENTRY, [place.stream], [place.entry_id])):
+        return fields
+    # The answer may have come between the two commands.
+    fields = yield from fetch(job, uri, delete)
+    if fields is None:
+        raise request_lost(job)
+    return fields

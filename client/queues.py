@@ -12,17 +12,19 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, overload
 
 from redis.exceptions import RedisError
 
-from cluster_serving.client.cancel import Place, RecentEntries, cancel
+from cluster_serving.client.cancel import cancel
 from cluster_serving.client.convert import inputs_of, to_inputs
 from cluster_serving.client.dispatcher import Dispatcher
 from cluster_serving.client.enqueue import RequestOptions, enqueue, split
-from cluster_serving.client.fetch import fetch
+from cluster_serving.client.fetch import fetch, fetch_queued
 from cluster_serving.client.many import IN_FLIGHT, TIMEOUT, Batch, check, results_in_thread
+from cluster_serving.client.places import Place, RecentEntries, recent_entries
 from cluster_serving.client.result import Result, read_outcome, read_result
 from cluster_serving.client.subscription import Subscription
 from cluster_serving.protocol.connection import (
@@ -30,7 +32,6 @@ from cluster_serving.protocol.connection import (
     connect,
     connect_async,
     persistent,
-    request_lost,
     result_timeout,
     translated,
 )
@@ -39,7 +40,7 @@ from cluster_serving.protocol.inputs import Input
 from cluster_serving.protocol.keys import DEFAULT_JOB, NORMAL, result_key, result_pattern, uri_of
 from cluster_serving.protocol.payload_files import PayloadFolders
 from cluster_serving.protocol.results import Fields
-from cluster_serving.protocol.scripts import HAS_ENTRY, Call, call, run
+from cluster_serving.protocol.scripts import run
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -98,6 +99,7 @@ class _Queue(Reconnecting):
         self.db = connect(**self._address)
         super().__init__(self.db, name, reconnect)
         self._threads = threading.local()
+        self._recent = recent_entries(self.db, name)
 
     def __enter__(self) -> Self:
         return self
@@ -150,6 +152,8 @@ class OutputQueue(_Queue):
 
         Raises:
             ResultTimeout: If no result came in time.
+            RequestLost: If there is a timeout, and a request of this process has gone from Redis without a result.
+                Requests of other processes, and all but the latest 10,000 of this one, end in `ResultTimeout`.
             ServingError: If the request failed; class and message give the reason.
             RedisUnavailable: If Redis cannot be reached.
         """
@@ -162,6 +166,7 @@ class OutputQueue(_Queue):
             if timeout is None:
                 return None
             raise result_timeout(self.db, self.name, timeout, uri)
+        self._recent.forget(uri)
         return read_result(fields)
 
     def query_and_delete(self, uri: str, timeout: float | None = None) -> Result | None:
@@ -190,7 +195,7 @@ class OutputQueue(_Queue):
         with suppress(RedisError):
             for keys in batched(results, SCAN_COUNT):
                 self.db.delete(*keys)
-        return results_of(self.name, results)
+        return results_of(self.name, results, self._recent)
 
     def _wait(self, uri: str, delete: bool, timeout: float) -> Fields | None:
         channel = result_key(self.name, uri)
@@ -198,11 +203,14 @@ class OutputQueue(_Queue):
         self._subscription.subscribe(channel)
         try:
             # The result may have come between the first look and the subscription.
-            return self._fetch(uri, delete) or self._subscription.wait(
-                channel, uri, lambda: self._fetch(uri, delete), timeout - (time.monotonic() - started)
+            return self._fetch_queued(uri, delete) or self._subscription.wait(
+                channel, uri, lambda: self._fetch_queued(uri, delete), timeout - (time.monotonic() - started)
             )
         finally:
             self._subscription.unsubscribe(channel)
+
+    def _fetch_queued(self, uri: str, delete: bool) -> Fields | None:
+        return run(self.db, fetch_queued(self.name, uri, self._recent.find(uri), delete))
 
 
 class InputQueue(_Queue):
@@ -210,7 +218,6 @@ class InputQueue(_Queue):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._recent = RecentEntries()
         self._folders = PayloadFolders()
 
     @overload
@@ -319,16 +326,8 @@ class InputQueue(_Queue):
         self._subscription.subscribe(channel)
         place = self._add(uri, inputs, options, channel)
         left = deadline - time.monotonic()
-        return self._subscription.wait(channel, uri, lambda: self._fetch_of(uri, place), left)
-
-    def _fetch_of(self, uri: str, place: Place) -> Fields | None:
-        """Return the result of a queued request, and delete it; None while the request waits."""
-        if (fields := self._fetch(uri, True)) or call(self.db, Call(HAS_ENTRY, [place.stream], [place.entry_id])):
-            return fields
-        # The answer may have come between the two commands.
-        if fields := self._fetch(uri, True):
-            return fields
-        raise request_lost(self.name)
+        fetching = partial(fetch_queued, self.name, uri, place, delete=True)
+        return self._subscription.wait(channel, uri, lambda: run(self.db, fetching()), left)
 
     def predict_many(
         self,
@@ -373,6 +372,9 @@ def batched(keys: Iterable[bytes], size: int) -> Iterator[list[bytes]]:
         yield batch
 
 
-def results_of(job: str, hashes: Mapping[bytes, Fields]) -> dict[str, Result]:
-    """Read result hashes, given by key. Return results by uri."""
-    return {uri_of(job, key) or "": read_outcome(fields) for key, fields in hashes.items()}
+def results_of(job: str, hashes: Mapping[bytes, Fields], recent: RecentEntries) -> dict[str, Result]:
+    """Read result hashes, given by key. Return results by uri, whose requests are forgotten."""
+    results = {uri_of(job, key) or "": read_outcome(fields) for key, fields in hashes.items()}
+    for uri in results:
+        recent.forget(uri)
+    return results

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from cluster_serving.client import AsyncInputQueue, InputQueue, OutputQueue, RequestCancelled
-from cluster_serving.client.cancel import Place, RecentEntries
+from cluster_serving.client.places import Place, RecentEntries
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.reporting import publish_limits
 from cluster_serving.connectors.stream import StreamReader, create_group

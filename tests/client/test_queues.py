@@ -1,5 +1,6 @@
 """The synchronous client, on a real Redis with an echoing consumer."""
 
+import asyncio
 import base64
 import json
 import threading
@@ -11,6 +12,7 @@ import pytest
 
 from cluster_serving.client import (
     AsyncInputQueue,
+    AsyncOutputQueue,
     InputQueue,
     InvalidInput,
     OutputQueue,
@@ -19,6 +21,7 @@ from cluster_serving.client import (
     RequestLost,
     ResultTimeout,
     ServingError,
+    aio,
     subscription,
 )
 from cluster_serving.protocol.entry import parse_entry
@@ -268,3 +271,36 @@ def test_a_request_that_redis_has_lost_is_told_so_before_its_timeout(redis_serve
         db.flushdb()
         with pytest.raises(RequestLost, match="FLUSHALL"):
             asked.result(30)
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_query_notices_that_redis_has_lost_a_request_of_its_process(redis_server, db, job, monkeypatch, asynchronous):
+    for module in (subscription, aio):
+        monkeypatch.setattr(module, "RECHECK", 0.1)
+
+    def query():
+        with OutputQueue(url=redis_server.url, name=job) as results:
+            return results.query("lost", timeout=60)
+
+    async def query_async():
+        async with AsyncOutputQueue(url=redis_server.url, name=job) as results:
+            return await results.query("lost", timeout=60)
+
+    with InputQueue(host="127.0.0.1", port=redis_server.port, name=job) as requests, ThreadPoolExecutor() as pool:
+        requests.enqueue("lost", x=np.zeros(1))
+        asked = pool.submit(lambda: asyncio.run(query_async()) if asynchronous else query())
+        wait_until(lambda: db.pubsub_numsub(result_key(job, "lost"))[0][1])
+        db.flushdb()
+        with pytest.raises(RequestLost, match="FLUSHALL"):
+            asked.result(30)
+
+
+@pytest.mark.usefixtures("echo")
+@pytest.mark.parametrize("take", ["query_and_delete", "dequeue"])
+def test_a_request_whose_result_this_process_has_taken_is_not_lost(queues, take):
+    requests, results = queues
+    requests.enqueue("taken", x=np.zeros(1))
+    wait_until(lambda: results.db.exists(native_result_key(results.name, "taken")))
+    assert results.dequeue() if take == "dequeue" else results.query_and_delete("taken").tolist() == [0]
+    with pytest.raises(ResultTimeout):
+        results.query("taken", timeout=0.1)

@@ -15,8 +15,9 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
-from cluster_serving.client.cancel import Place, discard_file, withdraw_call
+from cluster_serving.client.cancel import discard_file, withdraw_call
 from cluster_serving.client.enqueue import RequestOptions
+from cluster_serving.client.places import Place
 from cluster_serving.frontend.errors import RequestNotFound
 from cluster_serving.frontend.models.dispatch import Dispatch
 from cluster_serving.protocol.connection import translated

@@ -1,0 +1,54 @@
+"""Places of requests in the streams: a queue that knows them can cancel a request, and notices that one is lost."""
+
+from __future__ import annotations
+
+import threading
+from typing import NamedTuple
+from weakref import WeakValueDictionary
+
+from cluster_serving.protocol.connection import Client, address
+
+
+class Place(NamedTuple):
+    """Stream and entry id of a request."""
+
+    stream: str
+    entry_id: bytes
+
+
+class RecentEntries:
+    """Places of the latest requests to a job; safe for threads."""
+
+    def __init__(self, limit: int = 10_000) -> None:
+        self._limit = limit
+        self._entries: dict[str, Place] = {}
+        self._lock = threading.Lock()
+
+    def remember(self, uri: str, place: Place) -> None:
+        """Remember the place of a request, and forget the oldest beyond the limit."""
+        with self._lock:
+            self._entries.pop(uri, None)
+            self._entries[uri] = place
+            if len(self._entries) > self._limit:
+                del self._entries[next(iter(self._entries))]
+
+    def find(self, uri: str) -> Place | None:
+        """Return the place of the latest request of a uri, if it is remembered."""
+        with self._lock:
+            return self._entries.get(uri)
+
+    def forget(self, uri: str) -> None:
+        """Forget a request whose result is there: the result may be taken, and the request is not lost then."""
+        with self._lock:
+            self._entries.pop(uri, None)
+
+
+_shared: WeakValueDictionary[tuple[str, object, str], RecentEntries] = WeakValueDictionary()
+_making = threading.Lock()
+
+
+def recent_entries(client: Client, job: str) -> RecentEntries:
+    """Return the recent entries that all queues of this process share for a job of a Redis."""
+    key = address(client), client.connection_pool.connection_kwargs.get("db") or 0, job
+    with _making:
+        return _shared.setdefault(key, RecentEntries())
