@@ -4,6 +4,7 @@ import contextlib
 import logging
 import threading
 import time
+import uuid
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,6 +16,7 @@ from redis.exceptions import RedisError
 from cluster_serving.connectors.answer import AnsweredBatch
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.redis import Backoff, RedisClock, write_hash
+from cluster_serving.connectors.ticks import Ticks
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.keys import (
     JOBS_KEY,
@@ -27,15 +29,14 @@ from cluster_serving.protocol.keys import (
     slots_key,
     stats_key,
 )
-from cluster_serving.protocol.scripts import PUT_MEMBER, Call, call
-from cluster_serving.protocol.slots import SlotReport
-from cluster_serving.protocol.stats import ANSWERED, SEEN, SEEN_EVERY_S, add_batch
+from cluster_serving.protocol.scripts import PUT_MEMBER, REPORT, Call, call
+from cluster_serving.protocol.slots import HEARTBEAT_S, SlotReport, read_reports
+from cluster_serving.protocol.stats import ANSWERED, add_batch
 
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-_KEEP_INTERVAL = 2.0
 _STATS_INTERVAL = 1.0
 _CLOSE_PATIENCE = 2.0
 
@@ -53,13 +54,16 @@ def publish_limits(client: redis.Redis, options: RedisOptions) -> None:
 class SlotReporter:
     """Writer of the reports of one slot (`protocol.slots`); a report that Redis never takes fails nothing.
 
-    A thread looks every two seconds for what the job has written once. If Redis has lost it (FLUSHALL, or a restart
-    without persistence), the thread writes it again: report, name of the job, limits and model secret.
+    A thread gives the heartbeat of this attempt, unless Flink does not run the slot any more (`connectors.ticks`). It
+    also looks for what the job has written once. If Redis has lost it (FLUSHALL, or a restart without persistence), the
+    thread writes it again: report, name of the job, limits and model secret.
+
+    The latest attempt to load the model has the slot. Any other one writes nothing more, and its thread ends.
 
     Args:
         client: Connection that is used by both threads.
         options: Redis and job of the slot, and limits for its clients.
-        submission: Identifier of the start of the job. The thread ends when another start has replaced this one.
+        submission: Identifier of the start of the job.
         subtask: Index of the slot.
 
     Attributes:
@@ -72,11 +76,11 @@ class SlotReporter:
         self._client: Any = client
         self._options = options
         self._job = options.job
-        self._submission = submission
         self._subtask = subtask
+        self._ticks = Ticks.of(options.job, subtask)
         self._backoff = Backoff(f"slot {subtask} of job {self._job}")
         self.secret = ("", "")
-        self._report = SlotReport(submission, "loading")
+        self._report = SlotReport(submission, "loading", index=subtask, attempt=uuid.uuid4().hex)
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._keep, name="reports", daemon=True)
 
@@ -84,31 +88,44 @@ class SlotReporter:
         """Report that the slot begins to load its model; the description of its last model stays."""
         earlier = self._persist(lambda: self._client.hget(slots_key(self._job), self._subtask))
         report = SlotReport.from_json(earlier) if earlier else self._report
-        self._write(replace(report, submission=self._submission, state="loading", code=None, error=None))
+        self._change(replace(report, state="loading", code=None, error=None))
+        fields = {str(self._subtask): self._report.to_json()}
+        self._persist(lambda: write_hash(self._client, slots_key(self._job), fields))
+        self._persist(self._put)
         self._thread.start()
 
     def ready(self, report: SlotReport) -> None:
-        """Report that the model is loaded and warm; slot, submission and time are filled in."""
-        self._write(replace(report, submission=self._submission, state="ready"))
+        """Report that the model is loaded and warm; slot, submission, attempt and time are filled in."""
+        self._change(replace(report, state="ready"))
+        self._persist(self._put)
 
     def failed(self, error: ServingError) -> None:
         """Report that the model cannot be loaded."""
-        self._write(SlotReport(self._submission, "failed", code=error.code, error=str(error)))
+        self._change(SlotReport("", "failed", code=error.code, error=str(error)))
+        self._persist(self._put)
 
     def close(self) -> None:
         """End the thread, unless Redis takes longer than 2 s."""
         self._closed.set()
         self._thread.join(_CLOSE_PATIENCE)
 
-    def _write(self, report: SlotReport) -> None:
-        self._report = replace(report, time=time.time(), index=self._subtask)
-        self._persist(self._put)
+    def _change(self, report: SlotReport) -> None:
+        mine = self._report
+        self._report = replace(
+            report, submission=mine.submission, attempt=mine.attempt, index=mine.index, time=time.time()
+        )
 
     def _put(self) -> None:
-        write_hash(self._client, slots_key(self._job), {str(self._subtask): self._report.to_json()})
+        """Write report, heartbeat and name of the job, unless another attempt has the slot."""
+        self._beat(self._report.to_json())
         # In a Redis Cluster this key may be on another node; the job can then be found by its name only.
         with contextlib.suppress(RedisError):
             call(self._client, Call(PUT_MEMBER, [JOBS_KEY], [self._job]))
+
+    def _beat(self, *report: str) -> int:
+        """Write a heartbeat, and the report if it is given; see `REPORT` for the reply."""
+        key = slots_key(self._job)
+        return int(call(self._client, Call(REPORT, [key], [self._subtask, self._report.attempt, *report])))
 
     def _persist(self, action: Callable[[], T]) -> T | None:
         try:
@@ -118,28 +135,26 @@ class SlotReporter:
             return None
 
     def _keep(self) -> None:
-        while not self._closed.wait(_KEEP_INTERVAL):
-            with contextlib.suppress(RedisError, OSError):
-                self._restore()
+        while not self._closed.wait(HEARTBEAT_S):
+            if not self._ticks.stale:
+                with contextlib.suppress(RedisError, OSError):
+                    self._restore()
 
     def _restore(self) -> None:
-        """Write what Redis has lost; end the thread if another start has replaced this one."""
-        job, options = self._job, self._options
-        with self._client.pipeline(transaction=False) as pipeline:
-            pipeline.hget(slots_key(job), self._subtask)
-            pipeline.exists(limits_key(job))
-            report, has_limits = pipeline.execute()
-        reports = [report] if report else self._client.hgetall(slots_key(job)).values()
-        if any(SlotReport.from_json(text).submission != self._submission for text in reports):
+        """Give a heartbeat, and write what Redis has lost; end the thread if another attempt has replaced this one."""
+        job = self._job
+        written = self._beat()
+        others = self._client.hgetall(slots_key(job)) if written < 0 else {}
+        if not written or any(other.submission != self._report.submission for other in read_reports(others)):
             self._closed.set()
             return
-        if not report:
+        if written < 0:
             log.warning("job %s: Redis has lost the report of slot %d, writing it again", job, self._subtask)
             self._put()
             if any(self.secret) and not self._client.exists(secret_key(job)):
                 write_hash(self._client, secret_key(job), dict(zip(SECRET_FIELDS, self.secret, strict=True)))
-        if not has_limits:
-            publish_limits(self._client, options)
+        if not self._client.exists(limits_key(job)):
+            publish_limits(self._client, self._options)
 
 
 class StatsWriter:
@@ -156,7 +171,6 @@ class StatsWriter:
         self._totals: Counter[str] = Counter()
         self._lock = threading.Lock()
         self._closed = threading.Event()
-        self._next_sign = 0.0
         self._thread = threading.Thread(target=self._run, name="stats", daemon=True)
         self._thread.start()
 
@@ -186,7 +200,7 @@ class StatsWriter:
     def _write(self) -> None:
         with self._lock:
             totals, self._totals = self._totals, Counter()
-        if not totals and time.monotonic() < self._next_sign:
+        if not totals:
             return
         try:
             with self._client.pipeline(transaction=True) as pipeline:
@@ -194,10 +208,8 @@ class StatsWriter:
                     if count:
                         pipeline.hincrby(self._key, field, count)
                 if (now := self._clock.now_ms()) is not None:
-                    times = (SEEN, ANSWERED) if totals else (SEEN,)
-                    pipeline.hset(self._key, mapping=dict.fromkeys(times, str(round(now))))
+                    pipeline.hset(self._key, ANSWERED, str(round(now)))
                 pipeline.execute()
-            self._next_sign = time.monotonic() + SEEN_EVERY_S
         except (RedisError, OSError):
             with self._lock:
                 self._totals.update(totals)

@@ -22,6 +22,7 @@ from cluster_serving.connectors.payloads import Payloads
 from cluster_serving.connectors.redis import Backoff, connect
 from cluster_serving.connectors.runtime import SelfClosing, count_records_out, subtask_index
 from cluster_serving.connectors.stream import StreamReader
+from cluster_serving.connectors.ticks import Ticks
 from cluster_serving.connectors.worker import record_end
 from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.errors import PoisonRequest
@@ -68,6 +69,7 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
         self._slot_key = self._slot_keys[index]
         # Two batches: one is in the model while the next is read. More would be kept from idle slots.
         self._flow = SlotFlowControl(2 * self._read_size, job=self._options.job)
+        self._ticks = Ticks.of(self._options.job, index)
         self._client = connect(self._options)
         self.close_with(self._client.close)
         consumer = f"{self._options.job}-{index}"
@@ -92,6 +94,7 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
 
     def flat_map(self, value: int) -> Iterator[bytes]:
         """Do one bounded read; `value` is the number of the tick and is not used."""
+        self._ticks.note()
         if self._sends_empty:
             self._sends_empty = False
             yield self._batch([], more=False)

@@ -82,6 +82,8 @@ def duration(seconds: float) -> str:
 
 
 def _slot(report: SlotReport) -> str:
+    if report.state == "silent":
+        return "silent: its process has given no sign of life"
     return report.model if report.state == "ready" else report.error or report.state
 
 

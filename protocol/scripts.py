@@ -143,6 +143,20 @@ if ARGV[1] == 'all' then redis.call('DEL', KEYS[1]) else redis.call('HDEL', KEYS
 for at = 2, #ARGV, 2 do redis.call('HSET', KEYS[1], ARGV[at], ARGV[at + 1]) end
 """)
 
+# Writes the heartbeat of an attempt at a slot, and its report if one is given. Works in a full Redis, as `PUT_FIELDS`
+# does. KEYS: reports. ARGV: index, attempt, perhaps the report. Reply: 1; 0 if the report of another attempt is there;
+# -1 if none is there and none is given.
+REPORT = Script("""
+local stored = redis.call('HGET', KEYS[1], ARGV[1])
+if stored and not string.find(stored, ARGV[2], 1, true) then return 0 end
+if not stored and not ARGV[3] then return -1 end
+local time = redis.call('TIME')
+redis.call('HDEL', KEYS[1], ARGV[1] .. ':beat')
+if ARGV[3] then redis.call('HSET', KEYS[1], ARGV[1], ARGV[3]) end
+redis.call('HSET', KEYS[1], ARGV[1] .. ':beat', ARGV[2] .. ' ' .. time[1])
+return 1
+""")
+
 # Works in a full Redis, as `PUT_FIELDS` does. KEYS: set. ARGV: member.
 PUT_MEMBER = Script("redis.call('SREM', KEYS[1], ARGV[1]) redis.call('SADD', KEYS[1], ARGV[1])")
 

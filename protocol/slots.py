@@ -13,6 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from cluster_serving.protocol.keys import to_text
+
+HEARTBEAT_S = 3.0
+"""Seconds between two heartbeats of a slot, which are in the field `<index>:beat` of the hash."""
+
+SILENT_AFTER_S = 15.0
+"""Seconds without a heartbeat after which a slot that had loaded its model counts as silent: its process is gone."""
+
 
 @dataclass(frozen=True)
 class TensorSpec:
@@ -54,7 +62,8 @@ class SlotReport:
 
     Attributes:
         submission: Identifier of the start of the job that the slot belongs to.
-        state: `loading`, `ready` or `failed`; `stopped` once the launcher has stopped its job.
+        state: `loading`, `ready` or `failed`; `stopped` once the launcher has stopped its job. A reader that knows the
+            time reads `silent` for `ready` if the attempt has given no heartbeat for `SILENT_AFTER_S`.
         engine: Name of the engine that runs the model; empty if no slot of this job has loaded one yet. While a slot is
             loading or stopped, this and the following fields describe the model that it had before.
         inputs: Inputs of the loaded model.
@@ -66,6 +75,8 @@ class SlotReport:
         error: Message of that error.
         time: Time of the report in seconds since the epoch.
         index: Index of the slot, from 0.
+        attempt: Identifier of the attempt at running the slot; each restart by Flink is another one. Empty if nothing
+            runs yet. Only heartbeats of this attempt count.
     """
 
     submission: str
@@ -80,6 +91,7 @@ class SlotReport:
     error: str | None = None
     time: float = 0.0
     index: int = 0
+    attempt: str = ""
 
     @property
     def model(self) -> str:
@@ -101,10 +113,28 @@ class SlotReport:
         return cls(**values | {key: tuple(map(_spec, raw.get(key, ()))) for key in ("inputs", "outputs")})
 
 
-def read_reports(reports: Mapping[bytes, bytes] | Mapping[str, str]) -> list[SlotReport]:
-    """Return the reports in a hash `<jobName>:slots`, ordered by index."""
-    slots = [replace(SlotReport.from_json(text), index=int(index)) for index, text in reports.items()]
-    return sorted(slots, key=lambda report: report.index)
+def read_reports(reports: Mapping[bytes, bytes] | Mapping[str, str], now: float | None = None) -> list[SlotReport]:
+    """Return the reports in a hash `<jobName>:slots`, ordered by index.
+
+    `now` is the time by the clock of Redis, in seconds since the epoch; without it no slot is `silent`.
+    """
+    slots, beats = [], {}
+    for field, text in reports.items():
+        index, _, beat = _text(field).partition(":")
+        if beat:
+            attempt, _, seconds = _text(text).partition(" ")
+            beats[int(index), attempt] = float(seconds)
+        else:
+            slots.append(replace(SlotReport.from_json(text), index=int(index)))
+    for at, slot in enumerate(slots):
+        if now is not None and slot.state == "ready" and slot.attempt:
+            silent_for = now - beats.get((slot.index, slot.attempt), 0)
+            slots[at] = replace(slot, state="silent") if silent_for > SILENT_AFTER_S else slot
+    return sorted(slots, key=lambda slot: slot.index)
+
+
+def _text(raw: bytes | str) -> str:
+    return raw if isinstance(raw, str) else to_text(raw)
 
 
 def _spec(raw: Mapping[str, Any]) -> TensorSpec:

@@ -19,14 +19,6 @@ LATENCY_BOUNDS_MS = (
 BATCH_SIZES = tuple(1 << power for power in range(12))
 """Upper bounds of the histogram of batch sizes; larger batches count as `inf`."""
 
-SEEN = "seen"
-"""Field with the time of the last sign of life of any slot, in milliseconds by the clock of Redis."""
-
-SEEN_EVERY_S = 5.0
-
-SILENT_AFTER_S = 15.0
-"""Seconds without a sign of life after which a job counts as stopped, whatever its slots reported last."""
-
 ANSWERED = "answered"
 """Field with the time of the last answers, in milliseconds by the clock of Redis."""
 
@@ -79,7 +71,6 @@ class JobStats:
         latency_ms: Number of requests by the time from the arrival of the oldest request in their batch to its answer:
             one number per bound of `LATENCY_BOUNDS_MS`, and one for longer times.
         answered_ms: See `ANSWERED`; 0 before the first answer.
-        seen_ms: See `SEEN`; None before the first sign of life.
     """
 
     requests: int
@@ -95,7 +86,6 @@ class JobStats:
     batch_sizes: tuple[int, ...]
     latency_ms: tuple[int, ...]
     answered_ms: int
-    seen_ms: int | None
 
     @classmethod
     def read(cls, fields: Mapping[bytes, bytes]) -> JobStats:
@@ -109,5 +99,4 @@ class JobStats:
             batch_sizes=tuple(total(f"{_BATCH_SIZE}{bound}") for bound in (*BATCH_SIZES, "inf")),
             latency_ms=tuple(total(f"{_LATENCY}{bound}") for bound in (*LATENCY_BOUNDS_MS, "inf")),
             answered_ms=total(ANSWERED),
-            seen_ms=total(SEEN) or None,
         )

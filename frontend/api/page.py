@@ -72,13 +72,11 @@ async def _data(front: FrontEnd) -> dict[str, Any]:
 
 
 def _described(model: ServedModel, queue: int, stats: JobStats) -> dict[str, Any]:
-    totals = asdict(stats)
-    del totals["seen_ms"]
     return {
         **describe(model),
         "slotReports": [
             {"index": slot.index, "state": slot.state, "code": slot.code, "error": slot.error} for slot in model.reports
         ],
         "queue": queue,
-        "stats": totals,
+        "stats": asdict(stats),
     }

@@ -15,8 +15,8 @@ from cluster_serving.frontend.models.dispatch import Dispatch
 from cluster_serving.protocol.connection import translated
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.keys import DEFAULT_JOB, JOBS_KEY, secret_key, slots_key, stats_key, streams_of
-from cluster_serving.protocol.slots import SlotReport, read_reports
-from cluster_serving.protocol.stats import SEEN, SILENT_AFTER_S, JobStats
+from cluster_serving.protocol.slots import SILENT_AFTER_S, SlotReport, read_reports
+from cluster_serving.protocol.stats import JobStats
 
 log = logging.getLogger(__name__)
 
@@ -50,18 +50,16 @@ class ServedModel:
 
     Attributes:
         reports: Reports of the job's slots, by index.
-        silent: True if no slot of the job has given a sign of life for `SILENT_AFTER_S`.
     """
 
     name: str
     reports: tuple[SlotReport, ...]
     version: str = VERSION
     job: str = ""
-    silent: bool = False
 
     @property
     def loaded(self) -> SlotReport | None:
-        """Report of a slot that has loaded the model; None if there is none."""
+        """Report of a slot that has loaded the model and is not silent; None if there is none."""
         return next((report for report in self.reports if report.state == "ready"), None)
 
     @property
@@ -83,8 +81,9 @@ class ServedModel:
     def state(self) -> str:
         """`ready`, `loading`, `failed`, `stopped`, or `unknown` if no slot has ever reported."""
         if self.loaded:
-            return "stopped" if self.silent else "ready"
-        return "failed" if self.failed else next((report.state for report in self.reports), "unknown")
+            return "ready"
+        state = "failed" if self.failed else next((report.state for report in self.reports), "unknown")
+        return "stopped" if state == "silent" else state
 
 
 class ModelRegistry:
@@ -222,7 +221,6 @@ class ModelRegistry:
 
         def state(pipeline: Any, job: str) -> None:
             pipeline.hgetall(slots_key(job))
-            pipeline.hget(stats_key(job), SEEN)
             pipeline.time()
 
         answers = await self._dispatch.ask([servable.job for servable in servables], state)
@@ -265,13 +263,12 @@ def _served(servable: Servable, answer: list[Any] | ServingError) -> ServedModel
     """Return the model of a job from the replies of Redis, or the error if they cannot be read."""
     if isinstance(answer, ServingError):
         return answer
-    fields, seen_ms, (now, _) = answer
+    fields, (now, _) = answer
     try:
-        silent = seen_ms is not None and now - int(seen_ms) / 1000 > SILENT_AFTER_S
-        reports = tuple(read_reports(fields))
+        reports = tuple(read_reports(fields, now))
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         return ServingError(f"the reports of the slots of job {servable.job!r} cannot be read: {error!r}")
-    return ServedModel(servable.name, reports, servable.version, servable.job, silent)
+    return ServedModel(servable.name, reports, servable.version, servable.job)
 
 
 class _Loader(yaml.SafeLoader):

@@ -20,7 +20,8 @@ from cluster_serving.protocol.slots import SlotReport, read_reports
 def read_slots(client: redis.Redis, job: str) -> list[SlotReport]:
     """Return the reports of a job's slots, by index."""
     # redis-py declares one type for its blocking and its asyncio client.
-    return read_reports(cast("dict[str, str]", client.hgetall(slots_key(job))))
+    seconds, _ = cast("tuple[int, int]", client.time())
+    return read_reports(cast("dict[str, str]", client.hgetall(slots_key(job))), seconds)
 
 
 def announce(client: redis.Redis, job: str, submission: str, parallelism: int) -> None:
@@ -33,7 +34,7 @@ def announce(client: redis.Redis, job: str, submission: str, parallelism: int) -
         redis.RedisError: If Redis does not take the reports.
     """
     before = next((report for report in read_slots(client, job) if report.engine), SlotReport("", ""))
-    report = replace(before, submission=submission, state="loading", time=time.time())
+    report = replace(before, submission=submission, state="loading", time=time.time(), attempt="")
     fields: list[str] = []
     for index in range(parallelism):
         fields += [str(index), replace(report, index=index).to_json()]

@@ -6,7 +6,7 @@ import time
 import pytest
 import redis
 
-from cluster_serving.connectors import reporting
+from cluster_serving.connectors import reporting, ticks
 from cluster_serving.connectors.answer import Answer, AnsweredBatch
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.redis import RedisClock, write_hash
@@ -14,7 +14,7 @@ from cluster_serving.connectors.reporting import SlotReporter, StatsWriter, publ
 from cluster_serving.connectors.stream import StreamReader, create_group
 from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.keys import JOBS_KEY, limits_key, secret_key, slots_key, stats_key, streams_of
-from cluster_serving.protocol.slots import SlotReport, read_reports
+from cluster_serving.protocol.slots import SILENT_AFTER_S, SlotReport, read_reports
 from cluster_serving.protocol.stats import BATCH_SIZES, LATENCY_BOUNDS_MS, JobStats
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_until
@@ -63,7 +63,7 @@ def test_a_report_waits_for_redis(tmp_path_factory, job):
 
 
 def test_what_a_job_has_written_once_comes_back_when_redis_was_emptied(db, job, monkeypatch):
-    monkeypatch.setattr(reporting, "_KEEP_INTERVAL", 0.05)
+    monkeypatch.setattr(reporting, "HEARTBEAT_S", 0.05)
     options = RedisOptions("", job, max_queue_length=7)
     reporter = SlotReporter(db, options, "start-1", 1)
     reporter.secret = ("secret", "salt")
@@ -89,7 +89,7 @@ def test_what_a_job_has_written_once_comes_back_when_redis_was_emptied(db, job, 
 
 
 def test_a_slot_that_another_start_has_replaced_writes_no_more(db, job, monkeypatch):
-    monkeypatch.setattr(reporting, "_KEEP_INTERVAL", 0.05)
+    monkeypatch.setattr(reporting, "HEARTBEAT_S", 0.05)
     old = SlotReporter(db, RedisOptions("", job), "start-1", 1)
     old.loading()
     write_hash(db, slots_key(job), {"0": SlotReport("start-2", "loading").to_json()}, replace=True)
@@ -98,6 +98,86 @@ def test_a_slot_that_another_start_has_replaced_writes_no_more(db, job, monkeypa
     assert db.hkeys(slots_key(job)) == [b"0"]
     db.delete(slots_key(job), limits_key(job))
     db.srem(JOBS_KEY, job)
+
+
+def state_of(db, job):
+    seconds, _ = db.time()
+    (report,) = read_reports(db.hgetall(slots_key(job)), seconds)
+    return report.state
+
+
+def beat(db, job):
+    return float(db.hget(slots_key(job), "0:beat").split()[1])
+
+
+@pytest.fixture
+def slot(db, job, monkeypatch):
+    """Starts attempts at the first slot of one submission."""
+    monkeypatch.setattr(reporting, "HEARTBEAT_S", 0.05)
+    reporters = []
+
+    def start():
+        reporters.append(SlotReporter(db, RedisOptions("", job), "start-1", 0))
+        reporters[-1].loading()
+        return reporters[-1]
+
+    yield start
+    for reporter in reporters:
+        reporter.close()
+    db.delete(slots_key(job), limits_key(job))
+    db.srem(JOBS_KEY, job)
+
+
+def test_a_slot_that_gives_no_heartbeat_is_silent(db, job, slot):
+    reporter = slot()
+    reporter.ready(SlotReport("", "", engine="test"))
+    seconds, _ = db.time()
+    assert seconds - 30 < beat(db, job) <= seconds
+    assert state_of(db, job) == "ready"
+    first = beat(db, job)
+    wait_until(lambda: beat(db, job) > first)
+    reporter.close()
+    attempt = read_reports(db.hgetall(slots_key(job)))[0].attempt
+    db.hset(slots_key(job), "0:beat", f"{attempt} {seconds - SILENT_AFTER_S - 1}")
+    assert state_of(db, job) == "silent"
+    # A stopped or loading slot is not expected to give any.
+    for state in ("stopped", "loading"):
+        db.hset(slots_key(job), "0", SlotReport("start-1", state, attempt=attempt).to_json())
+        assert state_of(db, job) == state
+
+
+def test_an_attempt_that_another_one_has_replaced_reports_nothing_more(db, job, slot):
+    """As a process that Flink has given up, and that goes on loading its model."""
+    orphan = slot()
+    slot().ready(SlotReport("", "", engine="new"))
+    orphan.ready(SlotReport("", "", engine="orphan"))
+    orphan._thread.join(30)
+    assert not orphan._thread.is_alive()
+    (report,) = read_reports(db.hgetall(slots_key(job)))
+    assert (report.engine, state_of(db, job)) == ("new", "ready")
+
+
+def test_a_heartbeat_of_another_attempt_does_not_count(db, job, slot):
+    reporter = slot()
+    reporter.ready(SlotReport("", "", engine="test"))
+    reporter.close()
+    seconds, _ = db.time()
+    db.hset(slots_key(job), "0:beat", f"another {seconds}")
+    assert state_of(db, job) == "silent"
+
+
+def test_a_thread_whose_slot_flink_does_not_run_any_more_reports_nothing(db, job, slot, monkeypatch):
+    monkeypatch.setattr(ticks, "STALE_S", 0.2)
+    source = ticks.Ticks.of(job, 0)
+    source.note()
+    reporter = slot()
+    reporter.ready(SlotReport("", "", engine="test"))
+    wait_until(lambda: source.stale)
+    db.hdel(slots_key(job), "0:beat")
+    time.sleep(0.3)
+    assert not db.hexists(slots_key(job), "0:beat")
+    source.note()
+    wait_until(lambda: db.hexists(slots_key(job), "0:beat"))
 
 
 def test_the_description_of_a_model_outlives_its_slot(db, job):
@@ -150,7 +230,8 @@ def test_slots_add_to_the_same_totals_also_after_a_restart(writer, db, job):
     assert (stats.wait_us, stats.inference_us, stats.write_us) == (8000, 28_000, 200)
     assert (stats.request_wait_us, stats.request_inference_us, stats.request_write_us) == (24_000, 84_000, 600)
     assert stats.failure_us == 4 * 9050
-    assert stats.answered_ms and stats.answered_ms <= stats.seen_ms
+    seconds, microseconds = db.time()
+    assert 0 <= seconds * 1000 + microseconds / 1000 - stats.answered_ms < 30_000
 
 
 def test_the_last_batch_before_a_pause_is_written(writer, db, job):
@@ -180,14 +261,6 @@ def test_batches_are_counted_under_their_size(writer, db, job):
     slot.close()
     sizes = dict(zip((*BATCH_SIZES, "inf"), read(db, job).batch_sizes, strict=True))
     assert {bound: count for bound, count in sizes.items() if count} == {1: 1, 2: 1, 4: 2, 8: 1, 2048: 1, "inf": 1}
-
-
-def test_an_idle_slot_gives_a_sign_of_life_by_the_clock_of_redis(writer, db, job):
-    assert read(db, job).seen_ms is None
-    writer()
-    wait_until(lambda: read(db, job).seen_ms is not None)
-    seconds, microseconds = db.time()
-    assert abs(seconds * 1000 + microseconds / 1000 - read(db, job).seen_ms) < 30_000
 
 
 def test_totals_that_redis_does_not_take_are_written_later(writer, db, job):

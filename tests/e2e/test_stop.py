@@ -5,8 +5,8 @@ import time
 import numpy as np
 import pytest
 
-from cluster_serving.protocol.keys import stats_key
-from cluster_serving.protocol.stats import SEEN, SEEN_EVERY_S
+from cluster_serving.protocol.keys import slots_key
+from cluster_serving.protocol.slots import HEARTBEAT_S
 from tests.support import model_zoo
 from tests.support.waiting import wait_until
 
@@ -29,6 +29,7 @@ def test_a_stopped_job_holds_no_connection_and_gives_no_sign_of_life(cluster, cl
         # The cluster itself holds some from its first job on.
         connections.append(len(cluster_db.client_list()))
         wait_until(lambda: len(cluster_db.client_list()) <= connections[0], 10)
-    seen = cluster_db.hget(stats_key(name), SEEN)
-    time.sleep(1.2 * SEEN_EVERY_S)
-    assert cluster_db.hget(stats_key(name), SEEN) == seen
+    beat = cluster_db.hget(slots_key(name), "0:beat")
+    time.sleep(1.5 * HEARTBEAT_S)
+    assert beat
+    assert cluster_db.hget(slots_key(name), "0:beat") == beat

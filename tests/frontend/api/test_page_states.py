@@ -7,7 +7,6 @@ from playwright.sync_api import expect
 from cluster_serving.frontend.server.keys import new_key
 from cluster_serving.protocol.keys import JOBS_KEY, slots_key, stats_key, streams_of
 from cluster_serving.protocol.slots import SlotReport
-from cluster_serving.protocol.stats import SEEN
 from tests.support import browser
 
 
@@ -48,7 +47,8 @@ def test_a_state_is_followed_without_a_reload(chromium, serve, job, slot, db):
         slot(0, "ready", engine="Echo")
         expect(state).to_have_text("Ready")
         expect(page.get_by_role("alert")).to_be_hidden()
-        db.hset(stats_key(job), SEEN, 1)
+        # Its attempt has given no heartbeat.
+        slot(0, "ready", engine="Echo", attempt="gone")
         expect(state).to_have_text("Stopped")
         db.xadd(job, {"uri": "waits"})
         expect(page.get_by_role("img", name="Queue: 1 waiting")).to_be_visible()

@@ -11,9 +11,8 @@ from cluster_serving.frontend.models.dispatch import Dispatch
 from cluster_serving.frontend.models.health import Health
 from cluster_serving.frontend.models.registry import ModelRegistry
 from cluster_serving.protocol.entry import parse_entry
-from cluster_serving.protocol.keys import slots_key, stats_key
+from cluster_serving.protocol.keys import slots_key
 from cluster_serving.protocol.slots import SlotReport, read_reports
-from cluster_serving.protocol.stats import SEEN
 from tests.support.echo import failing
 from tests.support.front_end import Running
 from tests.support.waiting import wait_until
@@ -83,8 +82,8 @@ def test_a_job_that_does_not_run_is_said_to_be_stopped(serve, report, db, job, h
         (slot,) = read_reports(db.hgetall(slots_key(job)))
         db.hset(slots_key(job), "0", replace(slot, state="stopped").to_json())
     else:
-        # Nobody was left to say so.
-        db.hset(stats_key(job), SEEN, 1)
+        # Nobody was left to say so: its attempt has given no heartbeat.
+        report(("x", "float64", (None, 2)), attempt="gone")
     wait_until(lambda: httpx.get(f"{url}/models/{job}").json()[0]["state"] == "stopped")
     row = {"name": job, "version": "1", "state": "UNAVAILABLE", "reason": "its job does not run"}
     assert httpx.post(f"{url}/v2/repository/index").json() == [row]
@@ -98,7 +97,6 @@ def test_a_job_that_does_not_run_is_said_to_be_stopped(serve, report, db, job, h
     assert httpx.post(f"{url}/v1/requests", json={"instances": [{"x": [0.1, 0.2]}]}).status_code == 202
     ((_, fields),) = db.xrange(job)
     assert parse_entry(b"0-0", fields).decode()[1]["x"].dtype == "float64"
-    db.delete(stats_key(job))
 
 
 @pytest.mark.usefixtures("echo")

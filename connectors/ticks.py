@@ -1,0 +1,39 @@
+"""Ticks of the source of a slot: while Flink runs the slot, they come several times a second.
+
+A thread may outlive the attempt of Flink that has started it, and must not report that a slot lives that Flink does not
+run any more.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from weakref import WeakValueDictionary
+
+STALE_S = 10.0
+
+
+class Ticks:
+    """The ticks of one slot. Source and report share it, since Flink runs both in one process."""
+
+    def __init__(self) -> None:
+        self._last: float | None = None
+
+    @classmethod
+    def of(cls, job: str, subtask: int) -> Ticks:
+        """Return the ticks of a slot in this process."""
+        with _opening:
+            return _ticks.setdefault((job, subtask), cls())
+
+    def note(self) -> None:
+        """Note a tick."""
+        self._last = time.monotonic()
+
+    @property
+    def stale(self) -> bool:
+        """True if the ticks have ended; False before the first one, and if Flink runs the source elsewhere."""
+        return self._last is not None and time.monotonic() - self._last > STALE_S
+
+
+_opening = threading.Lock()
+_ticks: WeakValueDictionary[tuple[str, int], Ticks] = WeakValueDictionary()
