@@ -73,7 +73,7 @@ def wait_ready(
     """
     needed = config.model_parallelism
     deadline = time.monotonic() + config.start_timeout
-    last_count = -1
+    last_count, last_wait = -1, ""
     while True:
         try:
             slots = [slot for slot in read_slots(client, config.job_name) if slot.submission == submission]
@@ -89,12 +89,18 @@ def wait_ready(
         cause = flink.root_cause(job_id)
         if cause or state in ENDED:
             raise LaunchError(f"the job failed while it started: {cause or state}")
+        wait = flink.waits_for(job_id)
+        if wait and wait != last_wait:
+            say(f"The job waits for {wait}")
+        last_wait = wait
         if len(ready) != last_count:
             last_count = len(ready)
             say(f"Loading the model: {last_count} of {needed} slots ready")
         if time.monotonic() > deadline:
+            lacking = f" and waits for {wait}" if wait else ""
             raise LaunchError(
                 f"after {config.start_timeout} s (startTimeout) {last_count} of {needed} slots are ready, "
-                f"{len(slots) - last_count} are loading the model, and the job is {state}; see {flink.page(job_id)}"
+                f"{len(slots) - last_count} are loading the model, and the job is {state}{lacking}; "
+                f"see {flink.page(job_id)}"
             )
         time.sleep(0.1)

@@ -109,6 +109,18 @@ class FlinkRest(AbstractContextManager["FlinkRest"]):
         history = self._get(f"/jobs/{job_id}/exceptions").get("exceptionHistory", {}).get("entries", [])
         return str(history[0].get("stacktrace", "")) if history else None
 
+    def main_trace(self) -> str | None:
+        """Return the stack trace of the main program of a Flink that runs one; None if it has not failed."""
+        for application in self._get("/applications/overview")["applications"]:
+            found = self._get(f"/applications/{application['id']}/exceptions")["exceptionHistory"]["entries"]
+            if found:
+                return str(found[0].get("stacktrace", ""))
+        return None
+
+    def waits_for(self, _: str) -> str:
+        """Return nothing: the machines of a cluster are not started for a job."""
+        return ""
+
     def restarts(self, job_id: str) -> int:
         """Return the number of times that Flink has started a job again."""
         metrics = self._get(f"/jobs/{job_id}/metrics", get="numRestarts")

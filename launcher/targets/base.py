@@ -42,6 +42,9 @@ class Flink(Protocol):
     def trace(self, job_id: str) -> str | None:
         """Return all that is known of the latest failure of a job; None if there was none."""
 
+    def waits_for(self, job_id: str) -> str:
+        """Return in words what a job needs of its target and does not get; empty if nothing."""
+
     def restarts(self, job_id: str) -> int:
         """Return the number of times that Flink has started a job again."""
 
