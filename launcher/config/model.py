@@ -277,6 +277,24 @@ class Config(Settings):
         repr=False,
     )
 
+    flink_queue: str = _key(
+        "", "the name of a queue, or empty", "Queue of YARN for the job. Empty: YARN's default.", alias="flink.queue"
+    )
+    flink_application_id: str = _key(
+        "",
+        "an id such as application_1700000000000_0001, or empty",
+        "Flink session of the target yarn-session. Empty: the only one of this user.",
+        alias="flink.applicationId",
+        pattern=r"^(application_\d+_\d+)?$",
+    )
+    flink_staging: str = _key(
+        "",
+        "the path or the URI of a folder, or empty",
+        "Folder in the file system of a YARN cluster, to which Flink, Python and the model are uploaded once. Empty: "
+        ".cluster-serving in the home folder of this user there.",
+        alias="flink.staging",
+    )
+
     @field_validator("image_mean", "image_std")
     @classmethod
     def _fits_color(cls, value: tuple[float, ...], info: ValidationInfo) -> tuple[float, ...]:

@@ -7,6 +7,7 @@ failure clients wait for them.
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
 import yaml
@@ -27,11 +28,15 @@ MEMORY = {
 """What Flink's scripts compute from the sizes in `flink-conf/config.yaml`."""
 
 
-def command(home: FlinkHome, role: str, log: Path, *arguments: str) -> list[str]:
-    """Return the command of a `jobmanager`, a `taskmanager` or a `client`, whose messages go to the file `log`."""
+def command(home: FlinkHome, role: str, log: Path, *arguments: str, classpath: Sequence[str] = ()) -> list[str]:
+    """Return the command of a `jobmanager`, a `taskmanager` or a `client`, whose messages go to the file `log`.
+
+    The class path is Flink's, and after it the entries given.
+    """
     conf = home.path / "conf"
     options = yaml.safe_load((conf / "config.yaml").read_text("utf8"))
     chosen = [shlex.split(options.get(f"env.java.opts.{name}") or "") for name in ("all", role)]
+    jars = sorted((home.path / "lib").rglob("*.jar"), key=lambda jar: ("flink-dist" in jar.name, jar))
     logging = conf / f"log4j-{'cli' if role == 'client' else 'console'}.properties"
     return [
         str(home.path / "java" / "bin" / "java"),
@@ -43,7 +48,7 @@ def command(home: FlinkHome, role: str, log: Path, *arguments: str) -> list[str]
         f"-Dlog.file={log}",
         f"-Dlog4j.configurationFile=file:{logging}",
         "-classpath",
-        ":".join(map(str, sorted((home.path / "lib").rglob("*.jar"), key=lambda jar: ("flink-dist" in jar.name, jar)))),
+        ":".join([*map(str, jars), *classpath]),
         _CLASSES[role],
         *([] if role == "client" else ["--configDir", str(conf)]),
         *arguments,

@@ -141,6 +141,10 @@ class FlinkRest(AbstractContextManager["FlinkRest"]):
         if not wait_until(lambda: self.state(job_id) in ENDED, _CANCEL_TIMEOUT):
             raise LaunchError(f"job {job_id} has not stopped after {_CANCEL_TIMEOUT:.0f} s; see {self.page(job_id)}")
 
+    def shut_down(self) -> None:
+        """End the cluster, with all of its processes."""
+        self._request("DELETE", "/cluster")
+
     def _listed(self) -> list[dict[str, Any]]:
         return list(self._get("/jobs/overview")["jobs"])
 
@@ -148,7 +152,10 @@ class FlinkRest(AbstractContextManager["FlinkRest"]):
         return dict(self._get(f"/jobs/{job_id}/config")["execution-config"]["user-config"])
 
     def _get(self, path: str, **query: str) -> Any:
-        return self._request("GET", path, **query).json()
+        try:
+            return self._request("GET", path, **query).json()
+        except ValueError:
+            raise LaunchError(f"Flink at {self.url} does not answer with JSON to GET {path}") from None
 
     def _request(self, method: str, path: str, **query: str) -> httpx.Response:
         try:

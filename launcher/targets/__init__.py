@@ -4,10 +4,11 @@ from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.targets.base import Say, Target
 from cluster_serving.launcher.targets.local import Local
 from cluster_serving.launcher.targets.remote import Remote
+from cluster_serving.launcher.targets.yarn import YarnApplication
 
 __all__ = ["Target", "target_of"]
 
-_TARGETS: dict[str, type[Target]] = {"local": Local, "remote": Remote}
+_TARGETS: dict[str, type[Target]] = {"local": Local, "remote": Remote, "yarn-application": YarnApplication}
 
 
 def target_of(config: Config, say: Say = lambda _: None) -> Target:

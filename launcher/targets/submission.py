@@ -8,7 +8,8 @@ import os
 import signal
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from cluster_serving.job.main import SUBMITTED
@@ -80,35 +81,55 @@ def submit_all(
 
 
 def run(
-    home: FlinkHome, arguments: Sequence[str], log: Path, timeout: float, environment: Mapping[str, str] | None = None
+    home: FlinkHome,
+    arguments: Sequence[str],
+    log: Path,
+    timeout: float,
+    environment: Mapping[str, str] | None = None,
+    classpath: Sequence[str] = (),
+    watch: Callable[[], None] = lambda: None,
 ) -> str:
     """Run Flink's client with arguments such as `run -d`, and return its output, which is also written to `log`.
+
+    `watch` is called about once a second. What it raises ends the client.
 
     Raises:
         LaunchError: If the client does not end within `timeout` seconds.
     """
-    command = flink_jvm.command(home, "client", home.logs / "flink-client.log", *arguments)
+    client_log = home.logs / "flink-client.log"
+    command = flink_jvm.command(home, "client", client_log, *arguments, classpath=classpath)
+    deadline = time.monotonic() + timeout
+    log.parent.mkdir(parents=True, exist_ok=True)
     # In a session of its own: all its processes end together, and Ctrl-C ends only this command, which undoes the rest.
-    with subprocess.Popen(  # noqa: S603 - Flink's own program, no shell
-        command,
-        cwd=home.work,
-        env=home.environment() | dict(environment or {}),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    ) as process:
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(  # noqa: S603 - Flink's own program, no shell
+            command,
+            cwd=home.work,
+            env=home.environment() | dict(environment or {}),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        ) as process,
+    ):
         try:
-            printed, _ = process.communicate(timeout=timeout)
-        except BaseException as error:
+            while not _has_ended(process):
+                watch()
+                if time.monotonic() > deadline:
+                    raise LaunchError(
+                        f"Flink did not take the job within {timeout:.0f} s (startTimeout); output: {log}"
+                    )
+        except BaseException:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            if not isinstance(error, subprocess.TimeoutExpired):
-                raise
-            log.write_bytes(error.stdout or b"")
-            raise LaunchError(
-                f"Flink did not take the job within {timeout:.0f} s (startTimeout); output: {log}"
-            ) from None
-    output = printed.decode("utf8", "replace")
-    log.write_text(output, "utf8")
-    return output
+            raise
+    return log.read_text("utf8", "replace")
+
+
+def _has_ended(process: subprocess.Popen[bytes]) -> bool:
+    try:
+        process.wait(1)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
