@@ -71,7 +71,10 @@ def _redis_servers(config: Config | None) -> list[Address]:
 
 
 def _flink_clusters(config: Config | None) -> list[Address]:
-    return [config.flink_address] if config else state.addresses(flink_cluster.SERVICE)
+    if config is None:
+        return state.addresses(flink_cluster.SERVICE)
+    # The other targets have nothing to do with the Flink at `flinkRestUrl`.
+    return [config.flink_address] if config.target in ("local", "remote") else []
 
 
 def _flinks(config: Config | None) -> list[AbstractContextManager[Flink]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+import re
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +19,7 @@ ENDED = {"FINISHED", "CANCELED", "FAILED", "SUSPENDED"}
 _CANCEL_TIMEOUT = 60.0
 # A job has no parameters while it initializes, and Flink caches its answers for web.refresh-interval, 3 s by default.
 _NEW_MS = 5000
+_PRINTED = re.compile(r"client\.python\.PythonDriver +- (.*)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,12 +112,19 @@ class FlinkRest(AbstractContextManager["FlinkRest"]):
         return str(history[0].get("stacktrace", "")) if history else None
 
     def main_trace(self) -> str | None:
-        """Return the stack trace of the main program of a Flink that runs one; None if it has not failed."""
+        """Return what the main program of a Flink that runs one has printed; None if the program has not failed."""
         for application in self._get("/applications/overview")["applications"]:
             found = self._get(f"/applications/{application['id']}/exceptions")["exceptionHistory"]["entries"]
             if found:
-                return str(found[0].get("stacktrace", ""))
+                return self._printed() or str(found[0].get("stacktrace", ""))
         return None
+
+    def _printed(self) -> str:
+        """Return the output of the main program, of which Flink itself tells the exit code alone."""
+        with suppress(LaunchError):
+            lines = _PRINTED.findall(self._request("GET", "/jobmanager/log").text)
+            return "\n".join(line for line in lines if not line.startswith("---"))
+        return ""
 
     def waits_for(self, _: str) -> str:
         """Return nothing: the machines of a cluster are not started for a job."""

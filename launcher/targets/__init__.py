@@ -5,10 +5,16 @@ from cluster_serving.launcher.targets.base import Say, Target
 from cluster_serving.launcher.targets.local import Local
 from cluster_serving.launcher.targets.remote import Remote
 from cluster_serving.launcher.targets.yarn import YarnApplication
+from cluster_serving.launcher.targets.yarn_session import YarnSession
 
 __all__ = ["Target", "target_of"]
 
-_TARGETS: dict[str, type[Target]] = {"local": Local, "remote": Remote, "yarn-application": YarnApplication}
+_TARGETS: dict[str, type[Target]] = {
+    "local": Local,
+    "remote": Remote,
+    "yarn-application": YarnApplication,
+    "yarn-session": YarnSession,
+}
 
 
 def target_of(config: Config, say: Say = lambda _: None) -> Target:

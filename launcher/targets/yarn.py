@@ -35,6 +35,8 @@ _SHIPS = "ships-"
 _OPTIONS = "options.json"
 _STATES = {"SUCCEEDED": "FINISHED", "KILLED": "CANCELED", "FAILED": "FAILED"}
 _END_WITHIN = 30.0
+_PATIENCE_MS = 15_000
+"""Milliseconds in which a cluster with free resources starts an application."""
 
 
 class YarnApplications(Applications):
@@ -71,7 +73,7 @@ class YarnApplications(Applications):
     def archives(self) -> set[str]:
         """Return the names of the shared files that applications use, of all users."""
         found = self.rest.applications(ACTIVE, tag=TAG)
-        return {tag.removeprefix(_SHIPS) for raw in found for tag in _tags(raw) if tag.startswith(_SHIPS)}
+        return {tag.removeprefix(_SHIPS) for raw in found for tag in tags(raw) if tag.startswith(_SHIPS)}
 
     def page(self, job_id: str) -> str:
         """Return the address of the Flink UI through YARN's proxy, or of YARN's page of the application."""
@@ -111,7 +113,7 @@ class YarnApplications(Applications):
             )
 
     def _read(self, raw: dict[str, Any]) -> Application:
-        submission = next((tag for tag in _tags(raw) if tag.startswith(_SUBMISSION)), "")
+        submission = next((tag for tag in tags(raw) if tag.startswith(_SUBMISSION)), "")
         ended = raw["state"] in ENDED
         running = raw["state"] == "RUNNING" and raw.get("trackingUI") == "ApplicationMaster"
         return Application(
@@ -126,8 +128,11 @@ class YarnApplications(Applications):
         )
 
     def _missing(self, raw: dict[str, Any]) -> str:
-        if raw["state"] == "ACCEPTED" and raw.get("runningContainers", 0) < 1:
-            return f"YARN to start it (queue {raw['queue']}: {self.rest.free()}): {diagnosis(raw['diagnostics'])}"
+        if raw["elapsedTime"] < _PATIENCE_MS:
+            return ""
+        if raw["state"] == "ACCEPTED":
+            told, _, _ = diagnosis(raw["diagnostics"]).partition(" Details : ")
+            return f"YARN to start it (queue {raw['queue']}: {self.rest.free()}): {told}"
         wanted = [request for request in raw.get("resourceRequests", ()) if request["resourceName"] == "*"]
         containers = [request["capability"] for request in wanted for _ in range(request["numContainers"])]
         if raw["state"] == "RUNNING" and containers:
@@ -207,9 +212,9 @@ class YarnApplication(Manager):
                 if found.submission == submitted:
                     if ended:
                         applications.remove(found)
-                        raise LaunchError(f"YARN ended the job: {found.error or cause(output)} (output: {log})")
+                        raise LaunchError(f"YARN ended the job: {found.error or _refusal(output)} (output: {log})")
                     return found.id
-        raise LaunchError(f"YARN did not take the job: {cause(output)} (output: {log})")
+        raise LaunchError(f"YARN did not take the job: {_refusal(output)} (output: {log})")
 
     def _upload(self, loaded: Cargo, applications: YarnApplications) -> tuple[str, list[str]]:
         """Return the URIs of Flink's libraries and of the archives, which are in the cluster's file system then."""
@@ -253,7 +258,14 @@ def diagnosis(text: str) -> str:
     return caused[-1] if caused else " ".join(lines)[:600]
 
 
-def _tags(raw: dict[str, Any]) -> list[str]:
+def _refusal(output: str) -> str:
+    """Return why Flink's client did not submit a job; some of its messages have several lines."""
+    _, found, message = output.rpartition("YarnDeploymentException: ")
+    return " ".join(message.partition("\tat ")[0].split()) if found else cause(output)
+
+
+def tags(raw: dict[str, Any]) -> list[str]:
+    """Return the tags of an application."""
     return str(raw.get("applicationTags", "")).split(",")
 
 
