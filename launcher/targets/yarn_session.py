@@ -17,7 +17,7 @@ _KIND = "Apache Flink"
 
 
 class YarnSession(Session):
-    """The session of `flink.applicationId`, or the only one of this user. Its REST endpoint is where YARN started it."""
+    """The session of `flink.applicationId`, or the only one of this user. Its REST endpoint is where YARN put it."""
 
     def __init__(self, config: Config, say: Say = lambda _: None) -> None:
         self._hadoop = Hadoop()
