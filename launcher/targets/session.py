@@ -6,13 +6,19 @@ from contextlib import AbstractContextManager
 
 from cluster_serving.job.options import JobOptions
 from cluster_serving.launcher.config.model import Config
+from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services import flink_cluster
 from cluster_serving.launcher.services.flink_cluster import FlinkCluster
 from cluster_serving.launcher.services.flink_rest import FlinkRest
 from cluster_serving.launcher.services.process import is_listening
 from cluster_serving.launcher.shipping import cargo
+from cluster_serving.launcher.shipping.cargo import Cargo
 from cluster_serving.launcher.targets import submission
 from cluster_serving.launcher.targets.base import Say, Target
+
+
+_LARGEST = (1 << 31) - 1
+"""Bytes of the largest file that Flink's blob server takes."""
 
 
 class Session(Target):
@@ -71,6 +77,7 @@ class Session(Target):
     def submit(self, options: JobOptions) -> str:
         """Ship what the job needs, and submit the job."""
         loaded = cargo.load(self.config.ships, options, self.say)
+        _check_sizes(loaded)
         size = f", with {loaded.size / 1e6:.0f} MB" if loaded.archives else ""
         self.say(f"Submitting job {options.redis.job}{size}")
         return submission.submit(
@@ -86,3 +93,13 @@ class Session(Target):
         """Return True if the machines of the cluster have the classes of PyFlink."""
         with self.flink() as flink:
             return "flink-python" in flink.classpath()
+
+
+def _check_sizes(loaded: Cargo) -> None:
+    for archive in loaded.archives:
+        if (size := archive.stat().st_size) > _LARGEST:
+            raise LaunchError(
+                f"{archive.name} has {size / 1e9:.1f} GB, and a Flink session cluster takes files of 2 GB at most from a "
+                "job; let the TaskManagers fetch the model (modelPath: s3://..., hdfs://... or https://...), or put it on "
+                "the machines under one path (flink.ship: nothing)"
+            )
