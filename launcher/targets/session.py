@@ -16,7 +16,6 @@ from cluster_serving.launcher.shipping.cargo import Cargo
 from cluster_serving.launcher.targets import submission
 from cluster_serving.launcher.targets.base import Say, Target
 
-
 _LARGEST = (1 << 31) - 1
 """Bytes of the largest file that Flink's blob server takes."""
 
@@ -99,7 +98,7 @@ def _check_sizes(loaded: Cargo) -> None:
     for archive in loaded.archives:
         if (size := archive.stat().st_size) > _LARGEST:
             raise LaunchError(
-                f"{archive.name} has {size / 1e9:.1f} GB, and a Flink session cluster takes files of 2 GB at most from a "
-                "job; let the TaskManagers fetch the model (modelPath: s3://..., hdfs://... or https://...), or put it on "
-                "the machines under one path (flink.ship: nothing)"
+                f"{archive.name} has {size / 1e9:.1f} GB, and a Flink session cluster takes files of 2 GB at most from "
+                "a job; let the TaskManagers fetch the model (modelPath: s3://..., hdfs://... or https://...), or put "
+                "it on the machines under one path (flink.ship: nothing)"
             )
