@@ -9,8 +9,12 @@ from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from cluster_serving.settings.addresses import redacted
+
 # An address that has neither user nor password nor parameters, even if it is wrong.
 _WITHOUT_SECRET = re.compile(r"(rediss?://)?[A-Za-z0-9.-]*(:[0-9]*)?(/\w{0,3})?")
+# Part of an address that may be a signature.
+_QUERY = re.compile(r"\?.*")
 # Argument that hands the sources over; no key of settings begins with an underscore.
 _SOURCES = "_sources"
 _KINDS = {str: "text", bool: "a switch", int: "a number", float: "a number", list: "a list", dict: "a mapping"}
@@ -128,4 +132,6 @@ def shown(key: str, field: FieldInfo, value: Any) -> str:
     named = _KINDS.get(type(value), type(value).__name__)
     # A wrong address may have its password anywhere, so only one that cannot hold a password is shown.
     harmless = key == "redisUrl" and isinstance(value, str) and _WITHOUT_SECRET.fullmatch(value)
+    if isinstance(value, str) and "://" in value:
+        value = _QUERY.sub("?***", redacted(value))
     return named if is_secret(field) and not harmless else f"{value!r} ({named})"

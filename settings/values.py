@@ -43,15 +43,6 @@ def _channels(value: Any) -> Any:
     return _tuple(value)
 
 
-def _folder(value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
-    value = value.removeprefix("file://")
-    if "://" in value:
-        raise ValueError("not on this machine")
-    return value
-
-
 def _not_zero(value: tuple[float, ...]) -> tuple[float, ...]:
     if 0 in value:
         raise ValueError("0 cannot divide")
@@ -87,9 +78,6 @@ def _filter(text: str) -> str:
 
 Size = Annotated[int, BeforeValidator(_size)]
 """Bytes, written as a number with or without one of the units k, m, g and t (of 1024)."""
-
-FolderPath = Annotated[str, BeforeValidator(_folder)]
-"""Path of a folder, also written as file://path."""
 
 Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
 """Names, written as a list or separated by commas."""

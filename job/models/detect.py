@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from cluster_serving.job.models.location import locate
 from cluster_serving.job.options import ModelOptions
+from cluster_serving.job.remote.fetch import parse
+from cluster_serving.job.remote.url import is_url
 from cluster_serving.protocol.errors import EngineMissing, ModelError
 
 _MAX_LISTED = 20
@@ -88,7 +91,18 @@ def detect(folder: str | Path) -> ModelFiles:
         ModelError: If there is no such folder, or it holds no model, a part of a model, or more than one.
     """
     folder = Path(folder)
-    names = _list(folder)
+    return identify(_list(folder), folder)
+
+
+def identify(names: Iterable[str], folder: str | Path) -> ModelFiles:
+    """Find the one model among the names in a folder, of which those of subfolders end with `/`.
+
+    `folder` stands for the folder in messages, and need not be on this machine.
+
+    Raises:
+        ModelError: If there is no model, a part of a model, or more than one.
+    """
+    names = sorted(name for name in names if not name.startswith("."))
     matches_of = {
         format: [_matching(names, patterns, format.ignored) for patterns in format.parts] for format in FORMATS
     }
@@ -99,24 +113,39 @@ def detect(folder: str | Path) -> ModelFiles:
     format, parts = complete[0], matches_of[complete[0]]
     if len(complete) > 1 or any(len(matches) > 1 for matches in parts):
         raise _error(folder, names, "more than one model", complete)
-    return ModelFiles(format, folder, tuple(folder / matches[0] for matches in parts))
+    return ModelFiles(format, Path(folder), tuple(Path(folder, matches[0]) for matches in parts))
 
 
 def check(options: ModelOptions) -> ModelFiles:
-    """Find the model, and check that its engine is installed, without importing it.
+    """Find the model, which is fetched if it is at an address, and check its engine, which is not imported.
 
     Raises:
-        ModelError: As for `detect`.
+        ModelError: As for `locate` and `detect`.
         EngineMissing: If the engine is not installed. The message has the command that installs it.
     """
-    files = detect(options.path)
-    format = files.format
+    folder = locate(options.path)
+    try:
+        files = detect(folder)
+    except ModelError as error:
+        if not is_url(options.path):
+            raise
+        raise ModelError(str(error).replace(str(folder), str(parse(options.path)))) from None
+    check_engine(files.format, options.path)
+    return files
+
+
+def check_engine(format: Format, path: str) -> None:
+    """Check that the engine of the model at a path or address is installed.
+
+    Raises:
+        EngineMissing: If it is not.
+    """
     if importlib.util.find_spec(format.package) is None:
+        place = parse(path) if is_url(path) else path
         raise EngineMissing(
-            f"the model in {files.folder} needs {format.engine}, and the Python package {format.package} is not "
+            f"the model in {place} needs {format.engine}, and the Python package {format.package} is not "
             f"installed: run pip install 'cluster-serving[{format.extra}]'"
         )
-    return files
 
 
 def _list(folder: Path) -> list[str]:
@@ -125,10 +154,9 @@ def _list(folder: Path) -> list[str]:
     if not folder.is_dir():
         raise ModelError(f"{folder} is a file; modelPath has to name the folder of the model")
     try:
-        entries = [entry.name + "/" * entry.is_dir() for entry in folder.iterdir()]
+        return [entry.name + "/" * entry.is_dir() for entry in folder.iterdir()]
     except OSError as error:
         raise ModelError(f"the model folder {folder} cannot be read: {error.strerror}") from error
-    return sorted(name for name in entries if not name.startswith("."))
 
 
 def _matching(names: list[str], patterns: tuple[str, ...], ignored: frozenset[str]) -> list[str]:
@@ -139,7 +167,7 @@ def _matching(names: list[str], patterns: tuple[str, ...], ignored: frozenset[st
     ]
 
 
-def _error(folder: Path, names: list[str], problem: str, expected: Iterable[Format]) -> ModelError:
+def _error(folder: str | Path, names: list[str], problem: str, expected: Iterable[Format]) -> ModelError:
     listed = ", ".join(names[:_MAX_LISTED]) or "nothing"
     if len(names) > _MAX_LISTED:
         listed += f" and {len(names) - _MAX_LISTED} more"

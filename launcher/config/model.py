@@ -8,6 +8,8 @@ from typing import Any, Literal
 from pydantic import Field, ValidationInfo, field_validator
 from pydantic_settings import SettingsConfigDict
 
+from cluster_serving.job.remote.url import is_url
+from cluster_serving.launcher.config.values import ModelPath
 from cluster_serving.protocol import failover
 from cluster_serving.protocol.encryption import RecordKey
 from cluster_serving.settings.addresses import Address, FlinkUrl, RedisUrl, redacted
@@ -17,7 +19,6 @@ from cluster_serving.settings.values import (
     Cores,
     Divisors,
     Filter,
-    FolderPath,
     Names,
     Pair,
     RecordKeyText,
@@ -46,12 +47,14 @@ class Config(Settings):
 
     model_config = SettingsConfigDict(strict=True, env_prefix="CLUSTER_SERVING_", env_ignore_empty=True)
 
-    model_path: FolderPath = _key(
+    model_path: ModelPath = _key(
         ...,
-        "the path of a folder that is mounted here",
+        "the path of a folder that is mounted here, or an address: a folder or archive of s3://, gs://, hdfs:// or "
+        "webhdfs://, an archive of https:// or file://",
         "Folder that holds one model; docs/models.md lists the formats, such as *.xml and *.bin (OpenVINO), *.onnx, "
         "*.pt (TorchScript), *.keras, or saved_model.pb and variables/. A relative path starts at the folder of this "
-        "file. On a cluster of several machines, all of them must see the folder under this path. Required.",
+        "file. On a cluster of several machines, all of them must see the folder under this path, or fetch the model "
+        "from an address, such as s3://bucket/model or https://host/model.zip#sha256=... Required.",
         min_length=1,
     )
     job_name: str = _key(
@@ -352,6 +355,7 @@ class Config(Settings):
 
     def located(self, folder: Path) -> Config:
         """Return a copy whose `modelPath` and `payloadFolder` are absolute; a relative one starts at the folder."""
-        keys = ["model_path"] if self.payload_folder in ("", NO_FOLDER) else ["model_path", "payload_folder"]
+        keys = [] if is_url(self.model_path) else ["model_path"]
+        keys += [] if self.payload_folder in ("", NO_FOLDER) else ["payload_folder"]
         paths = {key: str((folder / Path(getattr(self, key)).expanduser()).absolute()) for key in keys}
         return self.model_copy(update=paths)

@@ -13,11 +13,13 @@ from redis.exceptions import RedisError
 
 from cluster_serving.job.main import check_model
 from cluster_serving.job.options import JobOptions
+from cluster_serving.job.remote.url import is_url
 from cluster_serving.launcher.config.job_options import job_options, model_options, sized_for
 from cluster_serving.launcher.config.model import NO_FOLDER, Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs import capacity, lock, payload_folder, record, rehearsal
 from cluster_serving.launcher.jobs.readiness import announce, note_stopped, wait_ready
+from cluster_serving.launcher.jobs.survey import survey
 from cluster_serving.launcher.services import flink_cluster, front_end, redis_server, state
 from cluster_serving.launcher.services.flink_rest import Job
 from cluster_serving.launcher.services.process import Process, wait_until
@@ -71,7 +73,7 @@ def start(config: Config, say: Say = _ignore, warn: Say = _ignore) -> Started:
         LaunchError: If the job cannot be started, or runs already.
         ModelError: If the model folder does not hold exactly one model whose engine is installed.
     """
-    config = _checked(config)
+    config = _checked(config, warn)
     with _services(config, say, warn) as services:
         if running := services.flink.jobs(config.job_name):
             raise LaunchError(
@@ -92,7 +94,7 @@ def restart(config: Config, say: Say = _ignore, warn: Say = _ignore) -> Started:
         LaunchError: If the job cannot be started as configured now; the message says if it runs as it was.
         ModelError: As for `start`.
     """
-    config = _checked(config)
+    config = _checked(config, warn)
     with _services(config, say, warn) as services:
         config = services.target.fitted(config)
         running = services.flink.jobs(config.job_name)
@@ -170,8 +172,10 @@ def unsupervised(config: Config) -> list[str]:
     return [f"{record.parent.name}/{record.stem}" for record in records if Process.read(record) is None]
 
 
-def _checked(config: Config) -> Config:
+def _checked(config: Config, warn: Say) -> Config:
     """Check the model's files, and that the slots of the job fit on this machine if they are to run here."""
+    if is_url(config.model_path):
+        return sized_for(config, survey(config.model_path, warn).engine)
     files = check_model(model_options(config))
     config = sized_for(config, files.format.engine)
     if target_of(config).is_here:

@@ -6,7 +6,9 @@ import subprocess
 from pathlib import Path
 
 from cluster_serving.job.options import JobOptions
+from cluster_serving.job.remote.url import is_url
 from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.jobs.survey import survey
 from cluster_serving.launcher.services import machine
 from cluster_serving.launcher.services.flink_home import FlinkHome
 from cluster_serving.launcher.services.supervisor import python_command
@@ -20,8 +22,9 @@ def fits(options: JobOptions) -> bool:
 
     Engines need a multiple of the files' size while they load a model.
     """
-    size = machine.size_of(Path(options.model.path))
-    return _ENGINE_BYTES + _COPIES * size < machine.available_memory()
+    path = options.model.path
+    size = survey(path, lambda _: None).size if is_url(path) else machine.size_of(Path(path))
+    return size is not None and _ENGINE_BYTES + _COPIES * size < machine.available_memory()
 
 
 def rehearse(home: FlinkHome, options: JobOptions, secret: tuple[str, str], timeout: float) -> None:

@@ -22,7 +22,7 @@ BIN = Path(sys.executable).parent
 class Cluster:
     """The commands, run as a user runs them, in a folder per job.
 
-    Redis and Flink have ports of their own; the first start brings them up.
+    Redis and Flink have ports of their own; the first start brings them up. Models are fetched into `cache`.
     """
 
     def __init__(self, folder):
@@ -34,7 +34,9 @@ class Cluster:
             "redisUrl": f"127.0.0.1:{redis_port}",
             "flinkRestUrl": f"127.0.0.1:{flink_port}",
         }
-        self._environment = os.environ | {"CLUSTER_SERVING_HOME": str(folder / "state"), "COLUMNS": "200"}
+        self.cache = folder / "cache"
+        folders = {"CLUSTER_SERVING_HOME": str(folder / "state"), "CLUSTER_SERVING_CACHE": str(self.cache)}
+        self._environment = os.environ | folders | {"COLUMNS": "200"}
 
     @property
     def state(self):

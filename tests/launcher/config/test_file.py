@@ -68,6 +68,36 @@ def test_keys_are_read_in_any_case(read):
     assert (config.model_path, config.job_name, config.thread_per_model) == ("/m", "a", 3)
 
 
+@pytest.mark.parametrize(
+    "address",
+    ["s3://bucket/model", "hdfs:///models/a", "https://me:secret@host/model.zip?signature=1", "file:///srv/model.tgz"],
+)
+def test_the_address_of_a_model_stays_as_it_is(read, address):
+    config = read(f"modelPath: {address}")
+    assert config.model_path == job_options(config, "s").model.path == address
+
+
+@pytest.mark.parametrize("address", ["file:///srv/model", "/srv/model"])
+def test_a_folder_of_this_machine_may_be_written_as_an_address(read, address):
+    assert read(f"modelPath: {address}").model_path == "/srv/model"
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("ftp://me:secret@host/model.zip", "ftp://***@host/model.zip"),
+        ("https://me:secret@host/model?token=secret", "https://***@host/model?***"),
+        ("s3://key:secret@bucket/model", "s3://***@bucket/model"),
+        ("https://host/model.zip#md5=00", "https://host/model.zip#md5=00"),
+    ],
+)
+def test_an_address_of_no_model_is_refused_without_its_password(read, address, shown):
+    with pytest.raises(SettingsError) as error:
+        read(f'modelPath: "{address}"')
+    assert f"modelPath is '{shown}' (text); expected the path of a folder" in str(error.value)
+    assert "s3://" in str(error.value).partition("expected")[2]
+
+
 def test_a_relative_model_path_starts_at_the_file(read, tmp_path):
     assert read("modelPath: some/model").model_path == str(tmp_path / "some/model")
 

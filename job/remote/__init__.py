@@ -1,0 +1,1 @@
+"""Models in a store: their addresses, and the local cache into which TaskManagers fetch them."""

@@ -1,0 +1,53 @@
+"""Survey of a model that the TaskManagers fetch from a store: what this machine can tell of it beforehand."""
+
+import json
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from cluster_serving.job.remote.url import ModelUrl
+from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.services.supervisor import python_command
+
+_PATIENCE_S = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What is known of a model: its engine, or an empty text, and its bytes in the store, or None."""
+
+    engine: str = ""
+    size: int | None = None
+
+
+def survey(address: str, warn: Callable[[str], None]) -> Survey:
+    """Ask the store for the names of the model's files; `warn` receives why nothing is known.
+
+    The libraries of the store run in a process of their own, which can be ended if the store does not answer.
+
+    Raises:
+        LaunchError: If the TaskManagers could not serve the model, either.
+    """
+    shown = ModelUrl.parse(address)
+    try:
+        ran = subprocess.run(  # noqa: S603 - our own module, no shell
+            python_command("cluster_serving.job.survey"),
+            input=address,
+            capture_output=True,
+            timeout=_PATIENCE_S,
+            text=True,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        found: dict[str, Any] = {"error": f"the store of {shown} does not answer within {_PATIENCE_S} s"}
+    else:
+        last = next(reversed(ran.stdout.splitlines()), "")
+        # A crash of a library is no reason not to start: the TaskManagers may have another one.
+        found = json.loads(last) if last else {"error": f"{shown} cannot be looked at from here"}
+    if "error" not in found:
+        return Survey(found["engine"], found["size"])
+    if found.get("certain"):
+        raise LaunchError(found["error"])
+    warn(f"the model is not checked before the TaskManagers fetch it: {found['error']}")
+    return Survey()

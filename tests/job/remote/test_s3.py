@@ -1,0 +1,118 @@
+"""Models in S3: a server that speaks its protocol, in a process of its own."""
+
+import os
+import subprocess
+import sys
+import uuid
+
+import pytest
+
+from cluster_serving.job.remote.fetch import fetch
+from cluster_serving.job.survey import survey
+from cluster_serving.protocol.errors import ModelError
+from tests.support.redis_server import free_port
+from tests.support.waiting import wait_until
+
+FILES = {"digits.xml": b"<net/>", "digits.bin": bytes(range(256)) * 40_000, "labels/names.txt": b"0123456789"}
+
+
+@pytest.fixture(scope="module")
+def s3(tmp_path_factory):
+    """The address of an S3 server, without the variables that the machine may have."""
+    boto = {name: "" for name in os.environ if name.startswith("AWS_")}
+    keys = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing", "AWS_DEFAULT_REGION": "us-east-1"}
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    log = (tmp_path_factory.mktemp("s3") / "log").open("w+")
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    with log, subprocess.Popen(command, env=os.environ | boto | keys, stdout=log, stderr=log) as server:
+        wait_until(lambda: server.poll() is not None or "Running on" in (log.seek(0), log.read())[1])
+        assert server.poll() is None, (log.seek(0), log.read())[1]
+        with pytest.MonkeyPatch.context() as patch:
+            for name in boto:
+                patch.delenv(name)
+            for name, value in (keys | {"AWS_ENDPOINT_URL": url}).items():
+                patch.setenv(name, value)
+            yield url
+        server.terminate()
+
+
+@pytest.fixture
+def bucket(s3):
+    """A bucket with a model in the folder `digits`, and another one that begins with the same letters."""
+    from s3fs import S3FileSystem
+
+    fs = S3FileSystem(skip_instance_cache=True, use_listings_cache=False)
+    name = f"bucket-{uuid.uuid4().hex}"
+    fs.mkdir(name)
+    for file, content in FILES.items():
+        fs.pipe(f"{name}/models/digits/{file}", content)
+    fs.pipe(f"{name}/models/digits-2/other.onnx", b"other")
+    # What consoles make for a folder.
+    fs.touch(f"{name}/models/digits/")
+    return fs, name
+
+
+def content_of(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("scheme", ["s3", "s3a"])
+def test_a_folder(bucket, versions, scheme):
+    _, name = bucket
+    folder = fetch(f"{scheme}://{name}/models/digits/")
+    assert content_of(folder) == FILES
+    assert fetch(f"{scheme}://{name}/models/digits/") == folder
+    assert versions() == [folder]
+
+
+def test_a_changed_file_of_the_same_size_is_another_version(bucket, versions):
+    fs, name = bucket
+    before = fetch(f"s3://{name}/models/digits")
+    fs.pipe(f"{name}/models/digits/digits.xml", b"<new/>")
+    after = fetch(f"s3://{name}/models/digits")
+    assert (before / "digits.xml").read_bytes() == b"<net/>"
+    assert (after / "digits.xml").read_bytes() == b"<new/>"
+    assert sorted([before, after]) == versions()
+
+
+def test_an_archive(bucket, pack, tmp_path):
+    fs, name = bucket
+    sha256 = pack(tmp_path / "digits.tgz", FILES)
+    fs.put(str(tmp_path / "digits.tgz"), f"{name}/digits.tgz")
+    assert content_of(fetch(f"s3://{name}/digits.tgz#sha256={sha256}")) == FILES
+    assert survey(f"s3://{name}/digits.tgz") == {"engine": "", "size": (tmp_path / "digits.tgz").stat().st_size}
+
+
+def test_the_engine_is_known_from_the_names(bucket):
+    _, name = bucket
+    assert survey(f"s3://{name}/models/digits") == {"engine": "OpenVINO", "size": sum(map(len, FILES.values()))}
+    with pytest.raises(ModelError, match=f"s3://{name}/models holds no model. Found: digits-2/, digits/"):
+        survey(f"s3://{name}/models")
+
+
+@pytest.mark.parametrize("path", ["models/none", "models/digits/digits.xml", "models/none.zip", "models/dig"])
+def test_a_model_that_does_not_exist(bucket, path):
+    _, name = bucket
+    with pytest.raises(ModelError, match="there is no"):
+        fetch(f"s3://{name}/{path}", patience=1e9)
+
+
+def test_a_bucket_that_does_not_exist(s3):
+    with pytest.raises(ModelError, match="there is no model at s3://no-such-bucket/model"):
+        fetch("s3://no-such-bucket/model", patience=1e9)
+
+
+def test_without_credentials_the_variables_are_named(bucket, monkeypatch):
+    _, name = bucket
+    for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(variable)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    with pytest.raises(ModelError, match="credentials .* AWS_ACCESS_KEY_ID"):
+        fetch(f"s3://{name}/models/digits", patience=1e9)
+
+
+def test_a_store_that_is_away(s3, monkeypatch):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free_port()}")
+    with pytest.raises(ModelError, match="the store of s3://bucket/model does not answer"):
+        fetch("s3://bucket/model", patience=0.1)

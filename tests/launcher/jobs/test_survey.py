@@ -1,0 +1,62 @@
+"""What a start tells of a model in a store before anything is submitted."""
+
+import pytest
+
+from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.jobs.survey import Survey, survey
+from tests.support.redis_server import free_port
+from tests.support.web_server import WebServer
+
+
+@pytest.fixture
+def look():
+    """Surveys an address; returns what is known, and the warnings."""
+
+    def look(address):
+        warnings = []
+        return survey(address, warnings.append), warnings
+
+    return look
+
+
+@pytest.fixture
+def server(tmp_path):
+    server = WebServer(tmp_path)
+    yield server
+    server.stop()
+
+
+def test_a_folder_tells_engine_and_size(look, tmp_path):
+    (tmp_path / "net.onnx").write_bytes(b"network")
+    assert look(f"file://{tmp_path}") == (Survey("ONNX Runtime", 7), [])
+
+
+def test_an_archive_tells_its_size(look, server, tmp_path):
+    (tmp_path / "model.zip").write_bytes(b"network")
+    assert look(f"{server.url}/model.zip") == (Survey("", 7), [])
+
+
+def test_a_model_that_does_not_exist_is_an_error(look, server):
+    with pytest.raises(LaunchError, match="there is no model at http"):
+        look(f"{server.url}/model.zip")
+
+
+def test_a_folder_without_a_model_is_an_error(look, tmp_path):
+    (tmp_path / "notes.txt").touch()
+    with pytest.raises(LaunchError, match="holds no model. Found: notes.txt"):
+        look(f"file://{tmp_path}")
+
+
+def test_a_store_that_refuses_this_machine_may_take_the_task_managers(look, server, tmp_path):
+    (tmp_path / "model.zip").touch()
+    server.login = "me:secret"
+    found, (warning,) = look(f"{server.url}/model.zip?token=hidden")
+    assert found == Survey()
+    assert "the model is not checked before the TaskManagers fetch it: the store refuses" in warning
+    assert "hidden" not in warning
+
+
+def test_a_store_that_this_machine_does_not_reach_may_be_reached_by_the_task_managers(look):
+    found, (warning,) = look(f"http://127.0.0.1:{free_port()}/model.zip")
+    assert found == Survey()
+    assert "does not answer" in warning
