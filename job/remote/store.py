@@ -6,7 +6,9 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple, TypeVar
+from urllib.parse import urlsplit
 
+from cluster_serving.job.remote.hadoop import DEFAULT_PORT, namenodes
 from cluster_serving.job.remote.url import ModelUrl
 from cluster_serving.protocol.errors import EngineMissing, ModelError
 
@@ -95,25 +97,43 @@ class Store:
     def _connect(self) -> tuple[Any, str]:
         import fsspec
 
-        scheme = self._url.scheme
+        scheme = "webhdfs" if self._url.scheme == "hdfs" else self._url.scheme
         kind = fsspec.get_filesystem_class(scheme)
         # Neither files nor listings may come from an earlier use of the same store.
         options = {"skip_instance_cache": True, "use_listings_cache": False, **_options(self._url)}
-        options |= kind._get_kwargs_from_urls(self._url.text)
-        fs = kind(**options)
         if scheme == "webhdfs":
-            _bound(fs.session)
+            return self._hdfs(kind, options)
         # Not `url_to_fs`: it takes "::" for a chain of file systems.
-        return fs, str(kind._strip_protocol(self._url.text))
+        options |= kind._get_kwargs_from_urls(self._url.text)
+        return kind(**options), str(kind._strip_protocol(self._url.text))
+
+    def _hdfs(self, kind: Any, options: dict[str, Any]) -> tuple[Any, str]:
+        # Over HTTP for hdfs:// as well: it needs neither Java nor native libraries of Hadoop.
+        parts = urlsplit(self._url.text)
+        user, _, service = parts.netloc.rpartition("@")
+        nodes = namenodes(service) if self._url.scheme == "hdfs" else [service]
+        failures: list[Exception] = []
+        for node in nodes:
+            host, _, port = node.partition(":")
+            fs = kind(host=host, port=int(port or DEFAULT_PORT), **(options | ({"user": user} if user else {})))
+            _bound(fs.session)
+            try:
+                # One that stands by answers with an error.
+                fs.info("/")
+            except Exception as error:
+                failures.append(error)
+            else:
+                return fs, parts.path
+        # Of two NameNodes that are no use, the one that does not stand by tells the reason.
+        raise next((error for error in failures if "standby" not in str(error)), failures[0])
 
     def _archive(self) -> dict[str, RemoteFile]:
         info = self._fs.info(self._path)
         return {} if info["type"] == "directory" else {PurePosixPath(self._path).name: _file(self._path, info)}
 
     def _folder(self) -> dict[str, RemoteFile]:
-        # Otherwise the file systems that walk through folders leave out those that cannot be listed.
-        strict = {} if self._url.scheme in _FLAT else {"on_error": "raise"}
-        found = self._fs.find(self._path, detail=True, **strict)
+        is_flat = self._url.scheme in _FLAT
+        found = self._fs.find(self._path, detail=True) if is_flat else dict(self._walk(self._path))
         base = self._path.rstrip("/") + "/"
         names = {path: path.removeprefix(base) for path in found if path.startswith(base)}
         # Not the empty objects that tools make for folders.
@@ -125,6 +145,14 @@ class Store:
         if unsafe := next((name for name in files if ".." in PurePosixPath(name).parts), None):
             raise ModelError(f"{self._url} holds {unsafe!r}, which lies outside of the folder")
         return files
+
+    def _walk(self, folder: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        # fsspec's own walk leaves out a subfolder that cannot be listed, and the rest would count as the model.
+        for info in self._fs.ls(folder, detail=True):
+            if info["type"] == "directory":
+                yield from self._walk(info["name"])
+            else:
+                yield info["name"], info
 
     def _call(self, action: Callable[[], T]) -> T:
         """Do something with the store; an error that the libraries raise becomes one of ours.
@@ -153,11 +181,8 @@ class Store:
             )
         if any(getattr(cause, "errno", None) in _NO_SPACE for cause in causes):
             return ModelError(f"the model {url} does not fit on the disk: {text}")
-        if "libhdfs" in text or "CLASSPATH" in text:
-            return ModelError(
-                f"the model {url} needs libhdfs.so of a Hadoop installation ({text}): set HADOOP_HOME, JAVA_HOME and "
-                "CLASSPATH (hadoop classpath --glob), or name webhdfs://namenode:9870/... instead"
-            )
+        if isinstance(error, ValueError) and scheme == "hdfs":
+            return ModelError(f"the model {url} cannot be looked for: {text}")
         if isinstance(error, PermissionError) or statuses & _DENIED or names & _NO_CREDENTIALS:
             needed = _CREDENTIALS.get({"s3a": "s3", "http": "https"}.get(scheme, scheme))
             return Denied(f"the store refuses {url} ({text}); set credentials where the TaskManagers run: {needed}")
@@ -186,7 +211,7 @@ def _options(url: ModelUrl) -> dict[str, Any]:
         # `fetch` tries again itself.
         bounds = {"connect_timeout": CONNECT_S, "read_timeout": READ_S, "retries": {"max_attempts": 1}}
         return {"config_kwargs": bounds}
-    if scheme == "webhdfs" and (user := os.environ.get("HADOOP_USER_NAME")):
+    if scheme in ("hdfs", "webhdfs") and (user := os.environ.get("HADOOP_USER_NAME")):
         return {"user": user}
     return {}
 
