@@ -98,7 +98,13 @@ class Store:
         import fsspec
 
         scheme = "webhdfs" if self._url.scheme == "hdfs" else self._url.scheme
-        kind = fsspec.get_filesystem_class(scheme)
+        try:
+            kind = fsspec.get_filesystem_class(scheme)
+        except ImportError:
+            raise
+        except Exception as error:
+            # Such as a release of protobuf that does not go with a package; another attempt would not help.
+            raise ImportError(f"{type(error).__name__}: {error}") from error
         # Neither files nor listings may come from an earlier use of the same store.
         options = {"skip_instance_cache": True, "use_listings_cache": False, **_options(self._url)}
         if scheme == "webhdfs":

@@ -55,11 +55,12 @@ def test_a_namenode_that_does_not_answer():
 @pytest.fixture
 def hdfs():
     """A folder with a model in the HDFS of the configuration: the HDFS through fsspec, and the path."""
-    if not os.environ.get("HADOOP_CONF_DIR"):
+    try:
+        host, _, port = namenodes("")[0].partition(":")
+    except ValueError:
         pytest.skip("HADOOP_CONF_DIR does not name the configuration of an HDFS")
     from fsspec.implementations.webhdfs import WebHDFS
 
-    host, _, port = namenodes("")[0].partition(":")
     fs = WebHDFS(host=host, port=int(port), user=os.environ.get("HADOOP_USER_NAME", "root"), skip_instance_cache=True)
     path = f"/tmp/cluster-serving-{uuid.uuid4().hex}"  # noqa: S108 - of HDFS
     for name, content in FILES.items():
