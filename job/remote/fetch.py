@@ -11,7 +11,7 @@ from pathlib import Path
 
 from cluster_serving.job.remote import archive
 from cluster_serving.job.remote.cache import VARIABLE, Cache
-from cluster_serving.job.remote.store import RemoteFile, Store, Unreachable
+from cluster_serving.job.remote.store import RemoteFile, Store, Unreachable, digest_of
 from cluster_serving.job.remote.url import ModelUrl
 from cluster_serving.protocol.errors import ModelError
 
@@ -19,7 +19,6 @@ PATIENCE_S = 60.0
 """Seconds after the first failure in which another attempt may begin."""
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0
-_HASH_BYTES = 1 << 20
 
 log = logging.getLogger(__name__)
 
@@ -98,7 +97,7 @@ def _once(url: ModelUrl, cache: Cache) -> Path:
             store.download(file, target)
         if url.archive:
             (packed,) = fetched.iterdir()
-            if url.sha256 and (actual := _sha256(packed)) != url.sha256:
+            if url.sha256 and (actual := digest_of(packed, "sha256").hex()) != url.sha256:
                 raise ModelError(f"{url} is not what was asked for: its SHA-256 is {actual}, not {url.sha256}")
             fetched = partial / "unpacked"
             archive.unpack(packed, url.archive, fetched, str(url))
@@ -124,11 +123,3 @@ def _size(url: ModelUrl, files: Mapping[str, RemoteFile], cache: Cache) -> int:
             "to a folder with more space"
         )
     return size
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(_HASH_BYTES):
-            digest.update(block)
-    return digest.hexdigest()

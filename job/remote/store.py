@@ -1,8 +1,10 @@
 """A store of models, through fsspec: what is at an address, and downloads of it."""
 
 import errno
+import hashlib
 import json
 import os
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple, TypeVar
@@ -35,6 +37,7 @@ _VERSIONS = frozenset(
 _DENIED, _MISSING = frozenset({401, 403}), frozenset({404, 410})
 # Raised by the libraries of the stores, which are not imported for their names.
 _NO_CREDENTIALS = frozenset({"NoCredentialsError", "PartialCredentialsError", "DefaultCredentialsError"})
+_HASHED_BYTES = 1 << 20
 _WEB = ("https", "http")
 # Stores without folders, which list all files below an address at once.
 _FLAT = ("s3", "s3a", "gs")
@@ -50,11 +53,19 @@ class Denied(ModelError):
 
 
 class RemoteFile(NamedTuple):
-    """A file in a store: its path there, its size in bytes if known, and a text that changes with its content."""
+    """A file in a store.
+
+    Attributes:
+        path: Path in the store.
+        size: Bytes, or None if the store does not tell.
+        version: Text that changes with the content.
+        md5: MD5 of the content in base64, or empty if the store does not tell.
+    """
 
     path: str
     size: int | None
     version: str
+    md5: str
 
 
 class Store:
@@ -83,21 +94,26 @@ class Store:
         return files
 
     def download(self, file: RemoteFile, target: Path) -> None:
-        """Copy a file of the store to a new local file, and check its size.
+        """Copy a file of the store to a new local file, and check its size and, if known, its MD5.
 
         Raises:
-            Unreachable: If the store does not send all of it.
+            Unreachable: If the store does not send all of it, or something else.
             ModelError: If the local disk is full.
         """
         self._call(lambda: self._fs.get_file(file.path, str(target)))
         size = target.stat().st_size
         if file.size is not None and size != file.size:
             raise Unreachable(f"{self._url}: {size} instead of {file.size} bytes came of {target.name}")
+        if file.md5 and file.md5 != (actual := b64encode(digest_of(target, "md5")).decode()):
+            raise Unreachable(f"{self._url}: {target.name} came with the MD5 {actual} instead of {file.md5}")
 
     def _connect(self) -> tuple[Any, str]:
         import fsspec
 
         scheme = "webhdfs" if self._url.scheme == "hdfs" else self._url.scheme
+        if scheme == "gs":
+            # Otherwise gcsfs asks for the kind of bucket over gRPC, for a minute where only HTTP gets through.
+            os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
         try:
             kind = fsspec.get_filesystem_class(scheme)
         except ImportError:
@@ -237,7 +253,18 @@ def _bound(session: Any) -> None:
 def _file(path: str, info: dict[str, Any]) -> RemoteFile:
     versions = {key.lower(): str(value) for key, value in info.items() if key.lower() in _VERSIONS and value}
     size = info.get("size")
-    return RemoteFile(path, None if size is None else int(size), json.dumps(versions, sort_keys=True))
+    # Of Google Cloud Storage, and of some web servers. The ETag of S3 is an MD5 in some of its buckets only.
+    md5 = info.get("md5Hash") or info.get("Content-MD5") or ""
+    return RemoteFile(path, None if size is None else int(size), json.dumps(versions, sort_keys=True), md5)
+
+
+def digest_of(path: Path, algorithm: str) -> bytes:
+    """Return the digest of a file, by an algorithm of `hashlib`."""
+    digest = hashlib.new(algorithm, usedforsecurity=False)
+    with path.open("rb") as file:
+        while block := file.read(_HASHED_BYTES):
+            digest.update(block)
+    return digest.digest()
 
 
 def _status(error: BaseException) -> int:

@@ -15,10 +15,11 @@ class WebServer:
         stalled: While it is set, bodies stop in the middle.
         sized: Answers have the length of their body.
         login: user:password that a request has to have.
+        md5: Header Content-MD5 of the answers, or empty.
     """
 
     def __init__(self, folder):
-        self.fetched, self.failing, self.cut, self.sized, self.login = [], 0, 0, True, ""
+        self.fetched, self.failing, self.cut, self.sized, self.login, self.md5 = [], 0, 0, True, "", ""
         self.stalled = threading.Event()
         self._ended = threading.Event()
         outer = self
@@ -44,6 +45,11 @@ class WebServer:
             def send_header(self, keyword, value):
                 if outer.sized or keyword not in ("Content-Length", "Last-Modified"):
                     super().send_header(keyword, value)
+
+            def end_headers(self):
+                if outer.md5:
+                    self.send_header("Content-MD5", outer.md5)
+                super().end_headers()
 
             def copyfile(self, source, outputfile):
                 content = source.read()

@@ -1,11 +1,13 @@
 """Models fetched from real servers and folders: whole and as announced, or not at all."""
 
+import hashlib
 import logging
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from base64 import b64encode
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -72,6 +74,15 @@ def test_a_wrong_checksum_is_refused_and_nothing_stays(server, model, versions):
     with pytest.raises(ModelError, match=f"its SHA-256 is {model}, not {'0' * 64}"):
         fetch(f"{server.url}/model.zip#sha256={'0' * 64}")
     assert versions() == []
+
+
+def test_the_checksum_of_a_server(server, site, model, versions):
+    server.md5 = b64encode(hashlib.md5((site / "model.zip").read_bytes(), usedforsecurity=False).digest()).decode()
+    assert content_of(fetch(f"{server.url}/model.zip")) == FILES
+    server.md5 = b64encode(bytes(16)).decode()
+    with pytest.raises(ModelError, match=f"came with the MD5 .* instead of {server.md5}"):
+        fetch(f"{server.url}/model.zip", patience=0)
+    assert len(versions()) == 1
 
 
 def test_a_model_that_ends_in_the_middle_is_fetched_again(server, model, caplog):
