@@ -16,7 +16,7 @@ from cluster_serving.protocol.errors import ModelError
 
 
 def survey(address: str) -> dict[str, object]:
-    """Return engine and size of the model at an address.
+    """Return engine and size of the model at an address, and the extra that installs the engine.
 
     Raises:
         ModelError: If the store does not answer, or does not hold exactly one model whose engine is installed.
@@ -26,11 +26,11 @@ def survey(address: str) -> dict[str, object]:
     sizes = [file.size for file in files.values()]
     size = None if None in sizes else sum(size or 0 for size in sizes)
     if url.archive:
-        return {"engine": "", "size": size}
+        return {"engine": "", "extra": "", "size": size}
     names = {top + separator for top, separator, _ in (name.partition("/") for name in files)}
     format = identify(names, str(url)).format
     check_engine(format, address)
-    return {"engine": format.engine, "size": size}
+    return {"engine": format.engine, "extra": format.extra, "size": size}
 
 
 def main() -> None:

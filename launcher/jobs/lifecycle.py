@@ -19,10 +19,10 @@ from cluster_serving.launcher.config.model import NO_FOLDER, Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs import capacity, lock, payload_folder, record, rehearsal
 from cluster_serving.launcher.jobs.readiness import announce, note_stopped, wait_ready
-from cluster_serving.launcher.jobs.survey import survey
 from cluster_serving.launcher.services import flink_cluster, front_end, redis_server, state
 from cluster_serving.launcher.services.flink_rest import Job
 from cluster_serving.launcher.services.process import Process, wait_until
+from cluster_serving.launcher.shipping.survey import survey
 from cluster_serving.launcher.targets import Target, target_of
 from cluster_serving.launcher.targets.base import Flink
 from cluster_serving.launcher.targets.resubmit import PATIENCE

@@ -8,10 +8,10 @@ from pathlib import Path
 from cluster_serving.job.options import JobOptions
 from cluster_serving.job.remote.url import is_url
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.jobs.survey import survey
 from cluster_serving.launcher.services import machine
 from cluster_serving.launcher.services.flink_home import FlinkHome
 from cluster_serving.launcher.services.supervisor import python_command
+from cluster_serving.launcher.shipping.survey import survey
 
 _ENGINE_BYTES = 1 << 30
 _COPIES = 4

@@ -9,12 +9,17 @@ from pathlib import Path
 
 from cluster_serving.job.main import check_model
 from cluster_serving.job.options import JobOptions
+from cluster_serving.job.remote.url import is_url
 from cluster_serving.launcher.config.job_options import job_options
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.shipping import environment, interpreter, model
+from cluster_serving.launcher.shipping.survey import survey
 
 Say = Callable[[str], None]
+
+_ENGINES = {"openvino", "tensorflow", "torch", "onnx", "caffe", "bigdl"}
+_STORES = {"s3://": "s3", "gs://": "gcs"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +74,7 @@ def load(ships: str, options: JobOptions, say: Say) -> Cargo:
         return Cargo(options)
     packages = environment.ensure(_extras(options), say, with_interpreter=ships == "environment")
     weights = None
-    if "://" not in options.model.path:
+    if not is_url(options.model.path):
         weights = model.ensure(Path(options.model.path), say)
         options = replace(options, model=replace(options.model, path=model.name_of(weights)))
     if ships == "environment":
@@ -94,8 +99,14 @@ def write(config: Config, folder: Path, say: Say) -> list[Path]:
 
 
 def _extras(options: JobOptions) -> set[str]:
-    """Return the extras of this distribution that a job needs: the engine of its model alone."""
-    extras = {"job", check_model(options.model).format.extra}
+    """Return the extras of this distribution that a job needs, with the engine of its model alone, if that is known."""
+    extras = {"job"}
+    if is_url(options.model.path):
+        extras |= {store for scheme, store in _STORES.items() if options.model.path.startswith(scheme)} | {"remote"}
+        found = survey(options.model.path, lambda _: None)
+        extras |= {found.extra} if found.extra else _ENGINES
+    else:
+        extras.add(check_model(options.model).format.extra)
     if options.model.encrypted or options.image.record_key:
         extras.add("encryption")
     return extras

@@ -3,7 +3,7 @@
 import pytest
 
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.jobs.survey import Survey, survey
+from cluster_serving.launcher.shipping.survey import Survey, survey
 from tests.support.redis_server import free_port
 from tests.support.web_server import WebServer
 

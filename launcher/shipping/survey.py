@@ -15,9 +15,10 @@ _PATIENCE_S = 30
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What is known of a model: its engine, or an empty text, and its bytes in the store, or None."""
+    """What is known of a model: its engine and the extra with it, or empty texts, and its bytes in the store, or None."""
 
     engine: str = ""
+    extra: str = ""
     size: int | None = None
 
 
@@ -46,7 +47,7 @@ def survey(address: str, warn: Callable[[str], None]) -> Survey:
         # A crash of a library is no reason not to start: the TaskManagers may have another one.
         found = json.loads(last) if last else {"error": f"{shown} cannot be looked at from here"}
     if "error" not in found:
-        return Survey(found["engine"], found["size"])
+        return Survey(found["engine"], found["extra"], found["size"])
     if found.get("certain"):
         raise LaunchError(found["error"])
     warn(f"the model is not checked before the TaskManagers fetch it: {found['error']}")
