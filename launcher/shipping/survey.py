@@ -15,7 +15,7 @@ _PATIENCE_S = 30
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What is known of a model: its engine and the extra with it, or empty texts, and its bytes in the store, or None."""
+    """What is known of a model: its engine, the extra that has the engine, and its bytes; empty or None if unknown."""
 
     engine: str = ""
     extra: str = ""

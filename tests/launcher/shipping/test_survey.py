@@ -33,7 +33,7 @@ def test_a_folder_tells_engine_and_size(look, tmp_path):
 
 def test_an_archive_tells_its_size(look, server, tmp_path):
     (tmp_path / "model.zip").write_bytes(b"network")
-    assert look(f"{server.url}/model.zip") == (Survey("", 7), [])
+    assert look(f"{server.url}/model.zip") == (Survey("", "", 7), [])
 
 
 def test_a_model_that_does_not_exist_is_an_error(look, server):
