@@ -264,12 +264,13 @@ class Config(Settings):
         "Where the job runs (docs/deploy/). Empty: local if flinkRestUrl is on this machine, otherwise remote.",
         alias="flink.target",
     )
-    flink_ship: Literal["", "environment", "packages", "nothing"] = _key(
+    flink_ship: Literal["", "environment", "packages", "model", "nothing"] = _key(
         "",
-        "environment, packages or nothing, or empty",
+        "environment, packages, model or nothing, or empty",
         "What the job brings along. environment: Python, packages and model; the machines need Flink only. packages: "
-        "packages and model, for machines that have the same version of Python. nothing: all is there under the same "
-        "paths. Empty: nothing on this machine, otherwise environment.",
+        "packages and model, for machines that have the same version of Python. model: the model alone, for machines "
+        "that have these packages. nothing: all is there under the same paths. Empty: nothing on this machine, model "
+        "for kubernetes-application without flink.volume, otherwise environment.",
         alias="flink.ship",
     )
     flink_options: dict[str, str | int | float | bool] = _key(
@@ -296,6 +297,44 @@ class Config(Settings):
         "Folder in the file system of a YARN cluster, to which Flink, Python and the model are uploaded once. Empty: "
         ".cluster-serving in the home folder of this user there.",
         alias="flink.staging",
+    )
+    flink_image: str = _key(
+        "",
+        "an image with Flink 2.3, such as registry/cluster-serving-flink:1",
+        "kubernetes-application: image of the pods.",
+        alias="flink.image",
+    )
+    flink_namespace: str = _key(
+        "",
+        "the name of a namespace, or empty",
+        "Kubernetes: namespace of the pods; empty: that of the context.",
+        alias="flink.namespace",
+    )
+    flink_context: str = _key(
+        "",
+        "the name of a context of kubectl, or empty",
+        "Kubernetes: cluster and user, as kubectl knows them; empty: the current context.",
+        alias="flink.context",
+    )
+    flink_service_account: str = _key(
+        "default",
+        "the name of a service account",
+        "kubernetes-application: account of the pods, which may create pods, services, config maps and deployments.",
+        min_length=1,
+        alias="flink.serviceAccount",
+    )
+    flink_volume: str = _key(
+        "",
+        "the name of a PersistentVolumeClaim, or empty",
+        "kubernetes-application: volume to which the launcher copies what ships, and which all pods can read. Empty: "
+        "only models of less than 1 MB can be shipped; see docs/deploy/kubernetes.md.",
+        alias="flink.volume",
+    )
+    flink_cluster_id: str = _key(
+        "",
+        "the name of a Flink session cluster, or empty",
+        "kubernetes-session: kubernetes.cluster-id of the cluster that runs the job.",
+        alias="flink.clusterId",
     )
 
     @field_validator("image_mean", "image_std")
@@ -346,7 +385,11 @@ class Config(Settings):
     @property
     def ships(self) -> str:
         """`flink.ship`, or what it is if it is empty."""
-        return self.flink_ship or ("nothing" if self.target == "local" else "environment")
+        if self.flink_ship:
+            return self.flink_ship
+        if self.target == "local":
+            return "nothing"
+        return "model" if self.target == "kubernetes-application" and not self.flink_volume else "environment"
 
     @property
     def redis_shown(self) -> str:

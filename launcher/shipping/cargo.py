@@ -72,7 +72,9 @@ def load(ships: str, options: JobOptions, say: Say) -> Cargo:
     """
     if ships == "nothing":
         return Cargo(options)
-    packages = environment.ensure(_extras(options), say, with_interpreter=ships == "environment")
+    packages = None
+    if ships != "model":
+        packages = environment.ensure(_extras(options), say, with_interpreter=ships == "environment")
     weights = None
     if not is_url(options.model.path):
         weights = model.ensure(Path(options.model.path), say)

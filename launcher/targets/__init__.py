@@ -2,6 +2,7 @@
 
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.targets.base import Say, Target
+from cluster_serving.launcher.targets.kubernetes import KubernetesApplication
 from cluster_serving.launcher.targets.local import Local
 from cluster_serving.launcher.targets.remote import Remote
 from cluster_serving.launcher.targets.yarn import YarnApplication
@@ -14,6 +15,7 @@ _TARGETS: dict[str, type[Target]] = {
     "remote": Remote,
     "yarn-application": YarnApplication,
     "yarn-session": YarnSession,
+    "kubernetes-application": KubernetesApplication,
 }
 
 

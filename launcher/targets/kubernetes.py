@@ -1,0 +1,276 @@
+"""The target `kubernetes-application`: a Flink of its own in Kubernetes for each job, started by Flink's client."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from cluster_serving.job.options import JobOptions
+from cluster_serving.launcher.config.model import Config
+from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.services import machine
+from cluster_serving.launcher.services.flink_rest import cause
+from cluster_serving.launcher.services.kubectl import Kubectl
+from cluster_serving.launcher.shipping import cargo, interpreter
+from cluster_serving.launcher.targets import pod_templates, submission
+from cluster_serving.launcher.targets.applications import Manager
+from cluster_serving.launcher.targets.base import Say
+from cluster_serving.launcher.targets.claim import Claim, name_of
+from cluster_serving.launcher.targets.deployments import JOB, LABEL, OURS, SUBMISSION, Deployments
+from cluster_serving.launcher.targets.pod_templates import (
+    ENTRY,
+    MODEL_FOLDER,
+    OPTIONS,
+    SECRET_FOLDER,
+    VOLUME_FOLDER,
+    Pods,
+)
+
+USES = "cluster-serving/uses"
+"""Annotation with the folders of the volume that the job uses, separated by blanks."""
+
+_SMALL = 900_000
+"""Bytes of a model that fits into a Secret, beside the options; Kubernetes takes 1 MiB."""
+
+_ROLES = ("jobmanager", "taskmanager")
+_FROM_IMAGE = "python"
+
+
+class KubernetesApplication(Manager):
+    """Flink's native application mode: the JobManager asks Kubernetes for the pods of TaskManagers itself."""
+
+    service = "kubernetes"
+
+    def __init__(self, config: Config, say: Say = lambda _: None) -> None:
+        self._templates = {role: pod_templates.given(config.flink_options, role) for role in _ROLES}
+        others = {key: value for key, value in config.flink_options.items() if pod_templates.OPTION not in key}
+        super().__init__(config.model_copy(update={"flink_options": others}), say)
+        self._kubectl = Kubectl(config)
+
+    def flink(self) -> Deployments:
+        """Return a client for the jobs of the namespace."""
+        return Deployments(self._kubectl)
+
+    def is_up(self) -> bool:
+        """Return True if Kubernetes answers."""
+        with suppress(LaunchError):
+            self._kubectl.get("namespace", self._kubectl.namespace)
+            return True
+        return False
+
+    def check(self) -> None:
+        """Check that Kubernetes has what the pods need, and that they can reach Redis."""
+        config, kubectl = self.config, self._kubectl
+        if not config.flink_image:
+            raise LaunchError(
+                "flink.target: kubernetes-application needs flink.image, the image of the pods: one with "
+                "cluster-serving, or any with Flink 2.3 together with flink.volume (docs/deploy/kubernetes.md)"
+            )
+        if config.redis_address.is_local:
+            raise LaunchError(
+                f"redisUrl is {config.redis_shown}, which pods cannot reach; set it to an address that this machine "
+                "and the pods of Kubernetes can both reach"
+            )
+        self._needs("namespace", kubectl.namespace, "flink.namespace")
+        self._needs("serviceaccount", config.flink_service_account, "flink.serviceAccount")
+        if config.flink_volume:
+            self._needs("persistentvolumeclaim", config.flink_volume, "flink.volume")
+        self._check_rights()
+
+    def submit(self, options: JobOptions) -> str:
+        """Copy what the job needs to the cluster, and let Flink's client start a deployment for it."""
+        loaded = cargo.load(self._ships(options), options, self.say)
+        name = _id(options)
+        try:
+            return self._deploy(name, options, loaded)
+        except BaseException:
+            # Also after Ctrl-C: nothing is left behind.
+            with suppress(LaunchError):
+                self.flink().delete(name)
+            raise
+
+    def _needs(self, kind: str, name: str, key: str) -> None:
+        if self._kubectl.get(kind, name) is None:
+            raise LaunchError(f"{self._kubectl.where} has no {kind} {name} ({key})")
+
+    def _check_rights(self) -> None:
+        """Check that the JobManager may create pods, if this user may ask for it."""
+        account = self.config.flink_service_account
+        user = f"system:serviceaccount:{self._kubectl.namespace}:{account}"
+        answer = ""
+        with suppress(LaunchError):
+            answer = self._kubectl.run("auth", "can-i", "create", "pods", "--as", user, "-q")
+            return
+        with suppress(LaunchError):
+            answer = self._kubectl.run("auth", "can-i", "impersonate", "serviceaccounts")
+        if answer.strip() == "yes":
+            raise LaunchError(
+                f"service account {account} (flink.serviceAccount) may not create pods, as a JobManager does: run "
+                f"kubectl create rolebinding {account}-edit --clusterrole=edit --namespace {self._kubectl.namespace} "
+                f"--serviceaccount={self._kubectl.namespace}:{account}"
+            )
+
+    def _ships(self, options: JobOptions) -> str:
+        """Return what ships, after a check that there is a way for it."""
+        ships = self.config.ships
+        if self.config.flink_volume or ships == "nothing" or (ships == "model" and "://" in options.model.path):
+            return ships
+        if ships != "model":
+            raise LaunchError(
+                f"flink.ship: {ships} needs flink.volume, a PersistentVolumeClaim that all pods can read; or use an "
+                "image with cluster-serving and flink.ship: model"
+            )
+        size = machine.size_of(Path(options.model.path))
+        if size > _SMALL:
+            raise LaunchError(
+                f"the model in {options.model.path} has {size / 1e6:.1f} MB, too much for a Secret. Name a "
+                "PersistentVolumeClaim in flink.volume, set modelPath to a URL, or put the model into the image and "
+                "set flink.ship: nothing"
+            )
+        return ships
+
+    def _deploy(self, name: str, options: JobOptions, loaded: cargo.Cargo) -> str:
+        files: dict[str, Path] = {}
+        folders: list[str] = []
+        if self.config.flink_volume and loaded.archives:
+            self._copy(name, loaded)
+            folders = [f"{VOLUME_FOLDER}/{name_of(archive)}" for archive in loaded.archives]
+            if loaded.model:
+                options = _with_model(options, f"{VOLUME_FOLDER}/{name_of(loaded.model)}")
+        elif loaded.model:
+            files = _files(Path(options.model.path))
+            options = _with_model(options, MODEL_FOLDER)
+        python, environment = _python(loaded)
+        environment |= {
+            "CLUSTER_SERVING_PYTHON": python,
+            "CLUSTER_SERVING_MODE": options.execution_mode,
+            "CLUSTER_SERVING_FOLDERS": " ".join(folders),
+        }
+        keys = {f"model-{index}": path for index, path in enumerate(files)}
+        pods = Pods(name, self.config.flink_volume if folders else "", keys, environment)
+        self._kubectl.create(_secret(name, options, {key: files[path] for key, path in keys.items()}))
+        self.say(f"Submitting job {options.redis.job}")
+        log = self.log_of(options.redis.job)
+        self.prepare(options, self._settings(name, options, python, folders) | self._write(pods))
+        output = submission.run(
+            self.home,
+            [
+                "run",
+                "-d",
+                "-t",
+                "kubernetes-application",
+                *submission.MAIN,
+                "--options-file",
+                f"{SECRET_FOLDER}/{OPTIONS}",
+            ],
+            log,
+            self.config.start_timeout,
+        )
+        deployment = self._kubectl.get("deployment", name)
+        if deployment is None:
+            raise LaunchError(f"the job was not accepted: {cause(output)} (output: {log})")
+        self._own(name, deployment["metadata"]["uid"])
+        return name
+
+    def _copy(self, name: str, loaded: cargo.Cargo) -> None:
+        claim = Claim(self._kubectl, self.config.flink_volume, f"{name}-copy", self.config.start_timeout, self.say)
+        with claim.mounted(self.config.flink_image, {"app": name, LABEL: OURS}, self._templates["taskmanager"]):
+            for archive in loaded.archives:
+                claim.put(archive)
+            deployments = self._kubectl.labelled("deployments", f"{LABEL}={OURS}")
+            notes = [one["spec"]["template"]["metadata"].get("annotations", {}) for one in deployments]
+            kept = {folder for note in notes for folder in note.get(USES, "").split()}
+            claim.prune({name_of(archive) for archive in loaded.archives}, kept)
+
+    def _write(self, pods: Pods) -> dict[str, Any]:
+        """Write the templates of the pods. Return Flink's options that name the files."""
+        self.home.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        settings = {}
+        for role in _ROLES:
+            file = self.home.path / f"{role}-pod.yaml"
+            file.write_text(yaml.safe_dump(pods.template(role, self._templates[role])), "utf8")
+            settings[f"{pod_templates.OPTION}.{role}"] = str(file)
+        return settings
+
+    def _settings(self, name: str, options: JobOptions, python: str, folders: list[str]) -> dict[str, Any]:
+        config = self.config
+        labels = {LABEL: OURS}
+        notes = {
+            JOB: options.redis.job,
+            SUBMISSION: options.submission,
+            USES: " ".join(Path(folder).name for folder in folders),
+        }
+        slots = min(config.slots_per_task_manager, options.model_parallelism)
+        settings: dict[str, Any] = {
+            "kubernetes.cluster-id": name,
+            "kubernetes.namespace": self._kubectl.namespace,
+            "kubernetes.container.image.ref": config.flink_image,
+            "kubernetes.service-account": config.flink_service_account,
+            "kubernetes.entry.path": f"{SECRET_FOLDER}/{ENTRY}",
+            "python.executable": python,
+            "python.client.executable": python,
+            # Requests of processor time, beside which a pod may use what is free: a JobManager needs it to start.
+            "kubernetes.jobmanager.cpu.amount": 0.25,
+            "kubernetes.jobmanager.cpu.limit-factor": 8.0,
+            "kubernetes.taskmanager.cpu.amount": float(slots * options.model.thread_per_model),
+            "kubernetes.taskmanager.cpu.limit-factor": 2.0,
+        }
+        if self._kubectl.context:
+            settings["kubernetes.context"] = self._kubectl.context
+        for role in _ROLES:
+            settings[f"kubernetes.{role}.labels"] = labels
+            settings[f"kubernetes.{role}.annotations"] = notes
+        return settings
+
+    def _own(self, name: str, uid: str) -> None:
+        """Let the Secret end with its deployment, whoever deletes that."""
+        owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": name, "uid": uid}
+        patch = yaml.safe_dump({"metadata": {"ownerReferences": [owner]}})
+        self._kubectl.run("patch", "secret", name, "--type=merge", f"--patch={patch}")
+
+
+def _id(options: JobOptions) -> str:
+    """Return the name of the deployment: at most 45 characters, as Flink wants, and another one for each start."""
+    words = re.sub(r"[^a-z0-9]+", "-", options.redis.job.lower()).strip("-")[:24].strip("-")
+    job = hashlib.sha256(options.redis.job.encode()).hexdigest()[:4]
+    return "-".join(part for part in ("serving", words, job, options.submission[:6]) if part)
+
+
+def _with_model(options: JobOptions, path: str) -> JobOptions:
+    return replace(options, model=replace(options.model, path=path))
+
+
+def _files(folder: Path) -> dict[str, Path]:
+    """Return the files of a small model by their paths in the folder."""
+    files = (file for file in sorted(folder.rglob("*")) if file.is_file())
+    return {str(file.relative_to(folder)): file for file in files if not file.name.startswith(".")}
+
+
+def _python(loaded: cargo.Cargo) -> tuple[str, dict[str, str]]:
+    """Return the interpreter in the pods, and the environment variables by which a JVM finds its packages."""
+    if loaded.environment:
+        home = f"{VOLUME_FOLDER}/{name_of(loaded.environment)}"
+        path = f"{home}/{interpreter.SITE_PACKAGES}"
+        return f"{home}/{interpreter.PROGRAM}", {"PYTHONHOME": home, "PYTHONPATH": path}
+    if loaded.packages:
+        return interpreter.NAME, {"PYTHONPATH": f"{VOLUME_FOLDER}/{name_of(loaded.packages)}"}
+    return _FROM_IMAGE, {}
+
+
+def _secret(name: str, options: JobOptions, model: Mapping[str, Path]) -> dict[str, Any]:
+    contents = {OPTIONS: options.to_json().encode(), ENTRY: pod_templates.entry().encode()}
+    contents |= {key: path.read_bytes() for key, path in model.items()}
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": name, "labels": {"app": name, LABEL: OURS}},
+        "data": {key: base64.b64encode(content).decode() for key, content in contents.items()},
+    }
