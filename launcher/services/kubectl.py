@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 
 Resource = Mapping[str, Any]
@@ -30,10 +29,10 @@ class Kubectl:
         LaunchError: From every method, if `kubectl` is not installed or refuses; the message has its reason.
     """
 
-    def __init__(self, config: Config) -> None:
-        self.context = config.flink_context
-        self.namespace = config.flink_namespace
-        if not self.namespace:
+    def __init__(self, context: str = "", namespace: str = "") -> None:
+        self.context = context
+        self.namespace = namespace
+        if not namespace:
             self.namespace = self.run("config", "view", "--minify", "-o", "jsonpath={..namespace}").strip() or _own()
 
     @property

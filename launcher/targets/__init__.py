@@ -3,6 +3,7 @@
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.targets.base import Say, Target
 from cluster_serving.launcher.targets.kubernetes import KubernetesApplication
+from cluster_serving.launcher.targets.kubernetes_session import KubernetesSession
 from cluster_serving.launcher.targets.local import Local
 from cluster_serving.launcher.targets.remote import Remote
 from cluster_serving.launcher.targets.yarn import YarnApplication
@@ -16,6 +17,7 @@ _TARGETS: dict[str, type[Target]] = {
     "yarn-application": YarnApplication,
     "yarn-session": YarnSession,
     "kubernetes-application": KubernetesApplication,
+    "kubernetes-session": KubernetesSession,
 }
 
 

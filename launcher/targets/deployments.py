@@ -7,6 +7,7 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 
+from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services.kubectl import Kubectl, Resource
 from cluster_serving.launcher.services.port_forward import PortForward
@@ -55,8 +56,7 @@ class Deployments(Applications):
 
     def page(self, job_id: str) -> str:
         """Return the command that brings the Flink UI here."""
-        forward = f"kubectl port-forward --namespace {self._kubectl.namespace} service/{job_id}-rest {REST_PORT}"
-        return f"http://localhost:{REST_PORT} after: {forward}"
+        return forward_command(self._kubectl, job_id)
 
     def applications(self, ended: bool) -> list[Application]:
         """Return the jobs of the namespace; those that have ended are not kept."""
@@ -155,3 +155,22 @@ class Deployments(Applications):
             if found := _REFUSED.findall(log):
                 return str(found[-1])
         return ""
+
+
+def forward_command(kubectl: Kubectl, id: str, path: str = "") -> str:
+    """Return the address of a Flink UI in Kubernetes, and the command that brings it to this machine."""
+    command = f"kubectl port-forward --namespace {kubectl.namespace} service/{id}-rest {REST_PORT}"
+    return f"http://localhost:{REST_PORT}{path} after: {command}"
+
+
+def check_redis(config: Config) -> None:
+    """Check that pods can reach Redis.
+
+    Raises:
+        LaunchError: If `redisUrl` is an address of this machine alone.
+    """
+    if config.redis_address.is_local:
+        raise LaunchError(
+            f"redisUrl is {config.redis_shown}, which pods cannot reach; set it to an address that this machine and "
+            "the pods of Kubernetes can both reach"
+        )

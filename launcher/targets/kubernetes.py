@@ -24,7 +24,7 @@ from cluster_serving.launcher.targets import pod_templates, submission
 from cluster_serving.launcher.targets.applications import Manager
 from cluster_serving.launcher.targets.base import Say
 from cluster_serving.launcher.targets.claim import Claim, name_of
-from cluster_serving.launcher.targets.deployments import JOB, LABEL, OURS, SUBMISSION, Deployments
+from cluster_serving.launcher.targets.deployments import JOB, LABEL, OURS, SUBMISSION, Deployments, check_redis
 from cluster_serving.launcher.targets.pod_templates import (
     ENTRY,
     MODEL_FOLDER,
@@ -53,7 +53,7 @@ class KubernetesApplication(Manager):
         self._templates = {role: pod_templates.given(config.flink_options, role) for role in _ROLES}
         others = {key: value for key, value in config.flink_options.items() if pod_templates.OPTION not in key}
         super().__init__(config.model_copy(update={"flink_options": others}), say)
-        self._kubectl = Kubectl(config)
+        self._kubectl = Kubectl(config.flink_context, config.flink_namespace)
 
     def flink(self) -> Deployments:
         """Return a client for the jobs of the namespace."""
@@ -74,11 +74,7 @@ class KubernetesApplication(Manager):
                 "flink.target: kubernetes-application needs flink.image, the image of the pods: one with "
                 "cluster-serving, or any with Flink 2.3 together with flink.volume (docs/deploy/kubernetes.md)"
             )
-        if config.redis_address.is_local:
-            raise LaunchError(
-                f"redisUrl is {config.redis_shown}, which pods cannot reach; set it to an address that this machine "
-                "and the pods of Kubernetes can both reach"
-            )
+        check_redis(config)
         self._needs("namespace", kubectl.namespace, "flink.namespace")
         self._needs("serviceaccount", config.flink_service_account, "flink.serviceAccount")
         if config.flink_volume:

@@ -1,0 +1,86 @@
+"""The target `kubernetes-session`: a Flink session cluster in Kubernetes, which others have started."""
+
+from __future__ import annotations
+
+import atexit
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache
+
+from cluster_serving.launcher.config.model import Config
+from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.services import state
+from cluster_serving.launcher.services.flink_home import FlinkHome
+from cluster_serving.launcher.services.flink_rest import FlinkRest
+from cluster_serving.launcher.services.kubectl import Kubectl
+from cluster_serving.launcher.services.port_forward import PortForward
+from cluster_serving.launcher.services.process import locked
+from cluster_serving.launcher.targets import pods
+from cluster_serving.launcher.targets.base import Say
+from cluster_serving.launcher.targets.deployments import REST_PORT, check_redis, forward_command
+from cluster_serving.launcher.targets.session import Session
+
+
+class KubernetesSession(Session):
+    """The session cluster `flink.clusterId`; its JobManager gets a pod for each TaskManager that a job needs."""
+
+    def __init__(self, config: Config, say: Say = lambda _: None) -> None:
+        if not config.flink_cluster_id:
+            raise LaunchError(
+                "flink.target: kubernetes-session needs flink.clusterId, the kubernetes.cluster-id of the cluster"
+            )
+        self._kubectl = Kubectl(config.flink_context, config.flink_namespace)
+        forward = _forward(config.flink_context, self._kubectl.namespace, config.flink_cluster_id)
+        try:
+            url = forward.url
+        except LaunchError as error:
+            raise LaunchError(f"{error}; flink.clusterId must be the kubernetes.cluster-id of a cluster there") from None
+        # The address is one of this machine; the interpreter is not.
+        options = {"python.executable": "python"} | config.flink_options
+        super().__init__(config.model_copy(update={"flink_rest_url": url, "flink_options": options}), say)
+        # The address changes with each command.
+        self.home = self._cluster.home = FlinkHome(state.root() / f"kubernetes-{config.flink_cluster_id}")
+
+    def flink(self) -> FlinkRest:
+        """Return a client for the jobs of the cluster."""
+        return _SessionRest(self.config, self._kubectl)
+
+    def submitting(self) -> AbstractContextManager[None]:
+        """Let one command of this machine at a time submit jobs to the cluster."""
+        return locked(self.home.path.with_name(f"submission-{self.home.path.name}"), self.say)
+
+    def check(self) -> None:
+        """Check that the cluster answers, and that its pods can reach Redis."""
+        super().check()
+        check_redis(self.config)
+
+    def slots(self, needed: int) -> AbstractContextManager[None]:
+        """Provide nothing: Flink itself asks Kubernetes for pods."""
+        return nullcontext()
+
+
+class _SessionRest(FlinkRest):
+    """A client whose messages name the cluster instead of this command's way to it."""
+
+    def __init__(self, config: Config, kubectl: Kubectl) -> None:
+        super().__init__(config.flink_rest_url)
+        self._id = config.flink_cluster_id
+        self._kubectl = kubectl
+
+    @property
+    def where(self) -> str:
+        return f"Flink {self._id} in {self._kubectl.where}"
+
+    def waits_for(self, _: str) -> str:
+        found = pods.trouble(self._kubectl, self._kubectl.labelled("pods", f"app={self._id},component=taskmanager"))
+        return found.error or found.waits_for
+
+    def page(self, job_id: str) -> str:
+        return forward_command(self._kubectl, self._id, f"/#/job/running/{job_id}")
+
+
+@cache
+def _forward(context: str, namespace: str, cluster: str) -> PortForward:
+    """Return the one way of this command to a cluster, which lasts as long as the command."""
+    forward = PortForward(Kubectl(context, namespace), f"{cluster}-rest", REST_PORT)
+    atexit.register(forward.__exit__)
+    return forward
