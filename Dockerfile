@@ -1,33 +1,57 @@
-# One image for JobManager, TaskManager, submission and client; docker-compose.yml runs it as each of them.
+# Two images, built by docker, podman and buildah alike; docs/deploy/docker.md has their sizes.
+#   docker build --target client -t cluster-serving-client .    front end and client; no Flink, no Java
+#   docker build --target flink -t cluster-serving-flink .      JobManager, TaskManager and the commands
 # Flink and Java come from PyPI like everything else, so what runs here is what runs in a virtual environment.
-FROM python:3.11-slim
+ARG PYTHON=3.11
+ARG BASE=python:${PYTHON}-slim
 
-# What to install: quickstart has Flink, Java, OpenVINO and what the example needs; add tensorflow or torch with a comma.
-ARG EXTRAS=quickstart
-
-ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONUNBUFFERED=1
-
-RUN useradd --create-home --uid 1000 serving \
-    && install --directory --owner serving /digits
-
-WORKDIR /opt/cluster-serving
+FROM ${BASE} AS source
+# For a package index of your own.
+ARG PIP_INDEX_URL
+ARG PIP_TRUSTED_HOST
+ENV PIP_INDEX_URL=$PIP_INDEX_URL PIP_TRUSTED_HOST=$PIP_TRUSTED_HOST PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 \
+    PIP_ROOT_USER_ACTION=ignore
+RUN python3 -m venv /opt/sbom \
+    && /opt/sbom/bin/pip install --quiet "cyclonedx-bom>=7,<8" \
+    && python3 -m venv /opt/venv
+WORKDIR /source
 COPY pyproject.toml README.md LICENSE ./
-COPY client client
-COPY protocol protocol
-COPY connectors connectors
-COPY job job
-COPY launcher launcher
-COPY settings settings
-COPY frontend frontend
-COPY bench bench
-COPY flink-conf flink-conf
-RUN pip install ".[${EXTRAS}]"
-COPY examples examples
 
-USER serving
+# The dependencies come before the packages: a changed line of ours does not install them again.
+FROM source AS client-build
+RUN /opt/venv/bin/pip install --quiet ".[http]"
+COPY . .
+RUN sh image/finish.sh
+
+FROM source AS flink-build
+# The engines; quickstart also has what the example needs. Further ones with commas: server,embedded,openvino,torch
+ARG EXTRAS=server,embedded,openvino
+RUN /opt/venv/bin/pip install --quiet ".[${EXTRAS}]"
+COPY . .
+RUN sh image/finish.sh
+
+FROM ${BASE} AS runtime
+RUN useradd --create-home --uid 1000 serving
+ENV PATH=/opt/venv/bin:$PATH LANG=C.UTF-8 PYTHONUNBUFFERED=1
 WORKDIR /home/serving
+COPY image/entrypoint.sh /docker-entrypoint.sh
+COPY examples /opt/cluster-serving/examples
+ENTRYPOINT ["/docker-entrypoint.sh"]
 
-HEALTHCHECK --interval=10s --timeout=10s --start-period=60s --retries=3 \
-    CMD ["python", "-m", "cluster_serving.launcher.container", "health"]
+FROM runtime AS client
+COPY --from=client-build /opt/venv /opt/venv
+USER 1000
+CMD ["cluster-serving-http", "--interface=0.0.0.0"]
 
+FROM runtime AS flink
+ARG PYTHON
+COPY --from=flink-build /opt/venv /opt/venv
+# The folders that volumes of the example cover belong to the user.
+RUN install --directory --owner=serving /opt/flink /digits
+USER 1000
+# Where Flink's own Kubernetes mode and the Flink Kubernetes Operator look for Flink.
+RUN python -m cluster_serving.launcher.container install
+# The Python that Flink embeds knows no virtual environment: a PYTHONPATH names the packages.
+ENV FLINK_HOME=/opt/flink JAVA_HOME=/opt/flink/java PATH=/opt/flink/bin:$PATH \
+    PYTHONPATH=/opt/venv/lib/python${PYTHON}/site-packages
 CMD ["cluster-serving-cli", "--help"]

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from cluster_serving.frontend import arguments
-from cluster_serving.launcher import container
+from cluster_serving.launcher.container import roles
 from cluster_serving.launcher.config import file as config_file
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.settings.addresses import Address, flink_url, redis_url
@@ -43,7 +43,7 @@ def test_every_dependency_is_a_service_and_can_become_true():
                 # A service that Docker starts again never completes.
                 assert other.get("restart", "no") == "no"
             else:
-                assert "healthcheck" in other or other["build"]["context"] == "."
+                assert "healthcheck" in other
 
 
 def test_every_volume_is_declared_and_every_mounted_folder_exists():
@@ -68,24 +68,23 @@ def test_the_model_has_the_same_path_where_it_is_checked_and_where_it_is_loaded(
     def targets(name):
         return {volume.split(":")[1] for volume in SERVICES[name]["volumes"]}
 
-    assert targets("serving") == targets("taskmanager")
+    assert targets("jobmanager") == targets("taskmanager")
 
 
 def test_the_front_end_takes_its_options_and_finds_redis():
     options = arguments.read(SERVICES["http"]["command"][1:], {})
     assert urlsplit(options.redis_address).hostname in SERVICES
-    assert [f"127.0.0.1:{options.port}:{options.port}"] == SERVICES["http"]["ports"]
+    assert [f"127.0.0.1:${{HTTP_PORT:-{options.port}}}:{options.port}"] == SERVICES["http"]["ports"]
 
 
 def test_the_engines_of_the_image_can_be_chosen():
-    assert SERVICES["serving"]["build"]["args"] == {"EXTRAS": "${EXTRAS:-quickstart}"}
-    assert "EXTRAS=quickstart" in instructions("ARG")
+    assert SERVICES["taskmanager"]["build"]["args"]["EXTRAS"] == "${EXTRAS:-quickstart}"
+    assert "EXTRAS=server,embedded,openvino" in instructions("ARG")
 
 
 def test_addresses_lead_to_services(monkeypatch, tmp_path):
-    environment = SERVICES["serving"]["environment"]
+    environment = SERVICES["jobmanager"]["environment"]
     assert Address.of(redis_url(environment["CLUSTER_SERVING_REDIS_URL"])).host in SERVICES
-    assert Address.of(flink_url(environment["CLUSTER_SERVING_FLINK_REST_URL"])).host in SERVICES
     for key, value in environment.items():
         monkeypatch.setenv(key, value)
     (tmp_path / "config.yaml").write_text("modelPath: model")
@@ -96,7 +95,7 @@ def test_flink_gets_addresses_that_other_containers_reach(monkeypatch):
     properties = SERVICES["jobmanager"]["environment"]["FLINK_PROPERTIES"]
     assert properties == SERVICES["taskmanager"]["environment"]["FLINK_PROPERTIES"]
     monkeypatch.setenv("FLINK_PROPERTIES", properties)
-    options = yaml.safe_load((ROOT / "flink-conf" / "config.yaml").read_text("utf8")) | container.properties()
+    options = yaml.safe_load((ROOT / "flink-conf" / "config.yaml").read_text("utf8")) | roles.properties()
     assert not [key for key, value in options.items() if value == "localhost"]
     assert options["jobmanager.rpc.address"] in SERVICES
 
@@ -111,27 +110,24 @@ def test_commands_in_the_file_exist():
         assert (ROOT / path).is_file()
 
 
-def test_the_image_has_what_the_package_needs_and_copies_only_what_exists():
-    copied = {source.rstrip("/") for line in instructions("COPY") for source in line.split()[:-1]}
-    assert all((ROOT / source).exists() for source in copied)
+def test_the_build_context_has_what_the_package_needs():
     packages = re.findall(
         r'^"cluster_serving\.[\w.]+" = "([^"/]+)', (ROOT / "pyproject.toml").read_text("utf8"), re.MULTILINE
     )
-    assert copied >= {*packages, "pyproject.toml", "README.md"}
-    ignored = (ROOT / ".dockerignore").read_text("utf8").splitlines()
-    assert copied <= {line.removeprefix("!") for line in ignored if line.startswith("!")}
+    copied = {
+        source.rstrip("/") for line in instructions("COPY") for source in line.split()[:-1] if "--from" not in line
+    }
+    ignored = {line.removeprefix("!") for line in (ROOT / ".dockerignore").read_text("utf8").splitlines()}
+    assert all((ROOT / source).exists() for source in copied)
+    assert ignored >= {*packages, *(source.partition("/")[0] for source in copied - {"."})}
 
 
-def test_the_image_does_not_run_as_root_and_checks_its_health():
-    order = [line.split()[0] for line in DOCKERFILE.splitlines() if line[:1].isupper()]
-    assert order.index("RUN") < order.index("USER") < order.index("CMD")
-    assert instructions("USER") == ["serving"]
-    assert instructions("HEALTHCHECK")
+def test_the_images_do_not_run_as_root():
+    assert instructions("USER") == ["1000", "1000"]
+    # Images of the OCI's format have none: Compose and Kubernetes check.
+    assert not instructions("HEALTHCHECK")
 
 
-def test_a_container_without_a_role_is_healthy_and_a_wrong_role_is_refused(monkeypatch, tmp_path):
-    monkeypatch.setenv("CLUSTER_SERVING_HOME", str(tmp_path))
-    assert container.is_healthy()
-    monkeypatch.setattr(sys, "argv", ["container", "worker"])
-    with pytest.raises(SystemExit, match="expected one argument"):
-        container.main()
+def test_containers_write_to_no_file_of_their_image():
+    ours = [service for service in SERVICES.values() if "build" in service]
+    assert all(service["read_only"] and service["tmpfs"] and service["cap_drop"] == ["ALL"] for service in ours)

@@ -1,0 +1,1 @@
+"""The programs of the container images: Flink's processes in the foreground, and a health check."""

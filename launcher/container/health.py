@@ -1,0 +1,51 @@
+"""The health check of a container, for `healthcheck:` of Compose and for probes of Kubernetes."""
+
+import socket
+
+from redis.exceptions import RedisError
+
+from cluster_serving.job.options import JobOptions
+from cluster_serving.launcher.container import roles
+from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.jobs.readiness import read_slots
+from cluster_serving.launcher.services.flink_rest import FlinkRest
+from cluster_serving.protocol.connection import open_redis
+from cluster_serving.protocol.errors import ServingError
+
+
+def problem() -> str | None:
+    """Return what keeps this container from its work, or None if it does its work.
+
+    A JobManager answers at its REST endpoint, and a TaskManager is listed there. An `application` is healthy while its
+    job runs and all its slots have loaded the model. A container without a role is healthy.
+    """
+    if not roles.role_file().exists():
+        return None
+    role = roles.role_file().read_text()
+    given = roles.properties()
+    try:
+        with FlinkRest(f"http://{given.get('rest.address', 'localhost')}:{given.get('rest.port', 8081)}") as rest:
+            if role == "taskmanager":
+                listed = socket.gethostbyname(socket.gethostname()) in rest.taskmanagers()
+                return None if listed else "the JobManager does not list this TaskManager"
+            if rest.overview() is None:
+                return f"Flink does not answer at {rest.url}"
+            return _missing_slots(rest) if role == "application" else None
+    except (LaunchError, ServingError, RedisError, OSError) as error:
+        return str(error)
+
+
+def _missing_slots(rest: FlinkRest) -> str | None:
+    options = JobOptions.from_json(roles.options_file().read_text("utf8"))
+    job = options.redis.job
+    state = next((running.state for running in rest.jobs(job)), "not there")
+    if state != "RUNNING":
+        return f"job {job} is {state}"
+    with open_redis(options.redis.url, job, decode_responses=True) as client:
+        slots = [slot for slot in read_slots(client, job) if slot.submission == options.submission]
+    if failed := [slot.error for slot in slots if slot.state == "failed"]:
+        return failed[0]
+    ready = sum(slot.state == "ready" for slot in slots)
+    if ready < options.model_parallelism:
+        return f"{ready} of {options.model_parallelism} slots have loaded the model"
+    return None

@@ -1,0 +1,156 @@
+"""The roles of a container: each becomes one JVM of Flink, which gets the signals of the container."""
+
+import os
+import sys
+import uuid
+from pathlib import Path
+from typing import Any, NoReturn
+
+import yaml
+from redis.exceptions import RedisError
+
+from cluster_serving.job.main import check_model
+from cluster_serving.job.options import JobOptions
+from cluster_serving.launcher.config import file
+from cluster_serving.launcher.config.job_options import job_options, model_options, sized_for
+from cluster_serving.launcher.config.model import NO_FOLDER, Config
+from cluster_serving.launcher.container import checks
+from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.jobs.readiness import announce
+from cluster_serving.launcher.services import redis_server, state
+from cluster_serving.launcher.services.flink_home import FlinkHome
+from cluster_serving.protocol.errors import ServingError
+from cluster_serving.protocol.keys import SECRET_FIELDS, secret_key
+
+CONFIG = "CONFIG"
+"""Environment variable with the path of the job's `config.yaml`, for the role `application`."""
+
+IMAGE_HOME = Path("/opt/flink")
+"""Flink in the image, where Flink's Kubernetes mode and the Flink Kubernetes Operator look."""
+
+_DEFAULT_CONFIG = "/etc/cluster-serving/config.yaml"
+_DRIVER = "org.apache.flink.client.python.PythonDriver"
+
+
+def properties() -> dict[str, Any]:
+    """Return the Flink options of the environment variable FLINK_PROPERTIES.
+
+    It has one `key: value` a line; a key without a value unsets an option.
+    """
+    given = yaml.safe_load(os.environ.get("FLINK_PROPERTIES", "")) or {}
+    if not isinstance(given, dict):
+        raise LaunchError("FLINK_PROPERTIES must have one 'key: value' a line")
+    return given
+
+
+def home() -> FlinkHome:
+    """Return the folder of the Flink process in this container."""
+    return FlinkHome(state.root() / "flink")
+
+
+def role_file() -> Path:
+    """Return the file that names the role, for the health check."""
+    return home().path / "role"
+
+
+def options_file() -> Path:
+    """Return the file with the options of the job that the role `application` has submitted."""
+    return home().path / "options.json"
+
+
+def jobmanager() -> NoReturn:
+    """Become a JobManager to which commands submit jobs."""
+    _become("jobmanager", "jobmanager.sh")
+
+
+def taskmanager() -> NoReturn:
+    """Become a TaskManager."""
+    try:
+        checks.can_embed_python()
+    except LaunchError as error:
+        # The job may run in process mode, which only the JobManager knows.
+        print(f"warning: {error}", file=sys.stderr)
+    _become("taskmanager", "taskmanager.sh")
+
+
+def application() -> NoReturn:
+    """Become a JobManager that submits the job of the `config.yaml` named by the variable CONFIG.
+
+    Raises:
+        LaunchError: If the job cannot be started as configured, or Redis does not answer.
+        ServingError: If the configuration or the model is not as expected.
+    """
+    config = file.read(Path(os.environ.get(CONFIG) or _DEFAULT_CONFIG), _warn)
+    if config.execution_mode == "thread":
+        checks.can_embed_python()
+    options = _options(_sized(config))
+    _prepare()
+    # The options may hold a password.
+    options_file().touch(mode=0o600)
+    options_file().write_text(options.to_json(), "utf8")
+    _introduce(config, options)
+    job = ["--job-classname", _DRIVER, "-pym", "cluster_serving.job.main", "--options-file", str(options_file())]
+    _become("application", "standalone-job.sh", *job)
+
+
+def install() -> None:
+    """Put Flink where Flink's Kubernetes mode and the Flink Kubernetes Operator look, when an image is built.
+
+    Raises:
+        LaunchError: If the image lacks what Flink needs.
+    """
+    checks.can_embed_python()
+    FlinkHome(IMAGE_HOME).prepare({"python.executable": "python", "python.client.executable": "python"})
+
+
+def _become(role: str, script: str, *arguments: str) -> NoReturn:
+    _prepare()
+    role_file().write_text(role)
+    os.chdir(home().work)
+    path = str(home().path / "bin" / script)
+    os.execve(path, [path, "start-foreground", *arguments], home().environment())  # noqa: S606 - Flink's own script
+
+
+def _prepare() -> None:
+    folder = home().path
+    try:
+        home().prepare(properties())
+    except OSError as error:
+        raise LaunchError(
+            f"{folder} cannot be written ({error.strerror}): mount a volume there that user {os.getuid()} may write, "
+            f"such as a tmpfs, or an emptyDir with fsGroup: {os.getgid()}; or name another folder in {state.HOME}"
+        ) from None
+
+
+def _sized(config: Config) -> Config:
+    if Path(config.model_path).is_dir():
+        return sized_for(config, check_model(model_options(config)).format.engine)
+    # The TaskManagers have the model, the JobManager need not.
+    if config.core_number_per_machine is not None:
+        raise LaunchError(
+            f"coreNumberPerMachine depends on the model's engine, and {config.model_path} is not here; set "
+            "modelParallelism and threadPerModel instead, or mount the model in this container too"
+        )
+    return config
+
+
+def _options(config: Config) -> JobOptions:
+    # Clients are in other containers: only a folder that was named on purpose is shared with them.
+    folder = "" if config.payload_folder == NO_FOLDER else config.payload_folder
+    return job_options(config, uuid.uuid4().hex, folder)
+
+
+def _introduce(config: Config, options: JobOptions) -> None:
+    """Tell Redis of the job: the secret of its model, and slots that are loading."""
+    try:
+        with redis_server.connect(config) as client:
+            if config.model_encrypted and config.model_secret:
+                secret = dict(zip(SECRET_FIELDS, config.model_secret, strict=True))
+                client.hset(secret_key(config.job_name), mapping=secret)
+            announce(client, config.job_name, options.submission, options.model_parallelism)
+    except (ServingError, RedisError, OSError) as error:
+        raise LaunchError(f"Redis at {config.redis_shown} cannot be used: {error}") from None
+
+
+def _warn(message: str) -> None:
+    print(f"warning: {message}", file=sys.stderr)

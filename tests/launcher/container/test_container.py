@@ -1,0 +1,84 @@
+"""The entry point of the images: what it refuses, and what it says is missing."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from cluster_serving.launcher.container import __main__ as container
+from cluster_serving.launcher.container import checks, health, roles
+from cluster_serving.launcher.errors import LaunchError
+
+
+def run(role, tmp_path, **environment):
+    command = [sys.executable, "-m", "cluster_serving.launcher.container", role]
+    variables = os.environ | {"CLUSTER_SERVING_HOME": str(tmp_path / "home")} | environment
+    return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=120)
+
+
+def test_a_wrong_role_is_refused(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["container", "worker"])
+    with pytest.raises(SystemExit, match="expected one argument: jobmanager, taskmanager, application"):
+        container.main()
+
+
+def test_a_container_without_a_role_is_healthy(monkeypatch, tmp_path):
+    monkeypatch.setenv("CLUSTER_SERVING_HOME", str(tmp_path))
+    assert health.problem() is None
+
+
+def test_flink_that_does_not_answer_is_told(monkeypatch, tmp_path):
+    monkeypatch.setenv("CLUSTER_SERVING_HOME", str(tmp_path))
+    monkeypatch.setenv("FLINK_PROPERTIES", "rest.port: 1")
+    roles.role_file().parent.mkdir()
+    roles.role_file().write_text("jobmanager")
+    assert health.problem() == "Flink does not answer at http://localhost:1"
+
+
+def test_an_application_without_its_configuration_says_so(tmp_path):
+    ran = run("application", tmp_path, CONFIG=str(tmp_path / "config.yaml"))
+    assert ran.returncode
+    assert f"error: {tmp_path / 'config.yaml'} does not exist" in ran.stderr
+
+
+def test_an_application_whose_redis_does_not_answer_says_so(tmp_path):
+    (tmp_path / "config.yaml").write_text("modelPath: /nowhere\nredisUrl: redis://:secret@localhost:1\n")
+    ran = run("application", tmp_path, CONFIG=str(tmp_path / "config.yaml"))
+    assert ran.returncode
+    assert "error: Redis at redis://***@localhost:1 cannot be used" in ran.stderr
+    assert "secret" not in ran.stderr
+
+
+def test_cores_need_the_model(tmp_path):
+    (tmp_path / "config.yaml").write_text("modelPath: /nowhere\ncoreNumberPerMachine: 4\n")
+    ran = run("application", tmp_path, CONFIG=str(tmp_path / "config.yaml"))
+    assert "coreNumberPerMachine depends on the model's engine, and /nowhere is not here" in ran.stderr
+
+
+def test_a_home_that_cannot_be_written_is_named(tmp_path):
+    # A file in place of the folder stops root too.
+    (tmp_path / "home").write_text("")
+    ran = run("jobmanager", tmp_path)
+    assert ran.returncode
+    assert f"error: {tmp_path / 'home' / 'flink'} cannot be written" in ran.stderr
+    assert "CLUSTER_SERVING_HOME" in ran.stderr
+
+
+def test_a_missing_library_of_python_is_named(monkeypatch):
+    monkeypatch.setattr("find_libpython.find_libpython", lambda: None)
+    with pytest.raises(LaunchError, match=r"libpython3\.\d+\.so is missing.*executionMode: process"):
+        checks.can_embed_python()
+
+
+def test_a_missing_async_timeout_is_named_before_redis_is_imported(tmp_path):
+    # As on Python 3.11.2, in an environment that a later Python has made.
+    program = (
+        "import sys; sys.version_info = (3, 11, 2, 'final', 0); sys.argv = ['container', 'health']\n"
+        "sys.modules['async_timeout'] = None\n"
+        "from cluster_serving.launcher.container.__main__ import main; main()"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert ran.returncode
+    assert "error: redis-py needs async_timeout on Python" in ran.stderr
+    assert "Traceback" not in ran.stderr
