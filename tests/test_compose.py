@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 from cluster_serving.frontend import arguments
-from cluster_serving.launcher.container import roles
 from cluster_serving.launcher.config import file as config_file
 from cluster_serving.launcher.config.model import Config
-from cluster_serving.settings.addresses import Address, flink_url, redis_url
+from cluster_serving.launcher.container import roles
+from cluster_serving.settings.addresses import Address, redis_url
 
 ROOT = Path(__file__).parents[1]
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf8"))

@@ -5,7 +5,7 @@ import sys
 from cluster_serving.launcher.container import checks
 from cluster_serving.launcher.errors import LaunchError
 
-ROLES = ("jobmanager", "taskmanager", "application", "install")
+ROLES = ("jobmanager", "taskmanager", "application", "options", "install")
 
 
 def main() -> None:

@@ -1,6 +1,8 @@
 """The health check of a container, for `healthcheck:` of Compose and for probes of Kubernetes."""
 
 import socket
+from collections.abc import Mapping
+from typing import Any
 
 from redis.exceptions import RedisError
 
@@ -22,9 +24,8 @@ def problem() -> str | None:
     if not roles.role_file().exists():
         return None
     role = roles.role_file().read_text()
-    given = roles.properties()
     try:
-        with FlinkRest(f"http://{given.get('rest.address', 'localhost')}:{given.get('rest.port', 8081)}") as rest:
+        with FlinkRest(_address(role, roles.properties())) as rest:
             if role == "taskmanager":
                 listed = socket.gethostbyname(socket.gethostname()) in rest.taskmanagers()
                 return None if listed else "the JobManager does not list this TaskManager"
@@ -33,6 +34,11 @@ def problem() -> str | None:
             return _missing_slots(rest) if role == "application" else None
     except (LaunchError, ServingError, RedisError, OSError) as error:
         return str(error)
+
+
+def _address(role: str, given: Mapping[str, Any]) -> str:
+    host = given.get("rest.address" if role == "taskmanager" else "rest.bind-address", "localhost")
+    return f"http://{'localhost' if host == '0.0.0.0' else host}:{given.get('rest.port', 8081)}"  # noqa: S104
 
 
 def _missing_slots(rest: FlinkRest) -> str | None:

@@ -23,7 +23,10 @@ from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.keys import SECRET_FIELDS, secret_key
 
 CONFIG = "CONFIG"
-"""Environment variable with the path of the job's `config.yaml`, for the role `application`."""
+"""Environment variable with the path of the job's `config.yaml`, for the roles `application` and `options`."""
+
+OPTIONS = "OPTIONS_FILE"
+"""Environment variable with the path of the file that the role `options` writes."""
 
 IMAGE_HOME = Path("/opt/flink")
 """Flink in the image, where Flink's Kubernetes mode and the Flink Kubernetes Operator look."""
@@ -54,12 +57,13 @@ def role_file() -> Path:
 
 
 def options_file() -> Path:
-    """Return the file with the options of the job that the role `application` has submitted."""
-    return home().path / "options.json"
+    """Return the file with the options of this container's job."""
+    return Path(os.environ.get(OPTIONS) or home().path / "options.json")
 
 
 def jobmanager() -> NoReturn:
     """Become a JobManager to which commands submit jobs."""
+    _prepare()
     _become("jobmanager", "jobmanager.sh")
 
 
@@ -69,7 +73,8 @@ def taskmanager() -> NoReturn:
         checks.can_embed_python()
     except LaunchError as error:
         # The job may run in process mode, which only the JobManager knows.
-        print(f"warning: {error}", file=sys.stderr)
+        _warn(str(error))
+    _prepare()
     _become("taskmanager", "taskmanager.sh")
 
 
@@ -80,17 +85,30 @@ def application() -> NoReturn:
         LaunchError: If the job cannot be started as configured, or Redis does not answer.
         ServingError: If the configuration or the model is not as expected.
     """
+    _prepare()
+    options()
+    job = ["--job-classname", _DRIVER, "-pym", "cluster_serving.job.main", "--options-file", str(options_file())]
+    _become("application", "standalone-job.sh", *job)
+
+
+def options() -> None:
+    """Write the options of the job, for a JobManager that something else starts in this pod.
+
+    Raises:
+        LaunchError: If the job cannot be started as configured, or Redis does not answer.
+        ServingError: If the configuration or the model is not as expected.
+    """
     config = file.read(Path(os.environ.get(CONFIG) or _DEFAULT_CONFIG), _warn)
     if config.execution_mode == "thread":
         checks.can_embed_python()
-    options = _options(_sized(config))
-    _prepare()
-    # The options may hold a password.
-    options_file().touch(mode=0o600)
-    options_file().write_text(options.to_json(), "utf8")
-    _introduce(config, options)
-    job = ["--job-classname", _DRIVER, "-pym", "cluster_serving.job.main", "--options-file", str(options_file())]
-    _become("application", "standalone-job.sh", *job)
+    made = _options(_sized(config))
+    try:
+        # The options may hold a password.
+        options_file().touch(mode=0o600)
+        options_file().write_text(made.to_json(), "utf8")
+    except OSError as error:
+        raise LaunchError(f"{options_file()} cannot be written: {error.strerror}") from None
+    _introduce(config, made)
 
 
 def install() -> None:
@@ -104,7 +122,6 @@ def install() -> None:
 
 
 def _become(role: str, script: str, *arguments: str) -> NoReturn:
-    _prepare()
     role_file().write_text(role)
     os.chdir(home().work)
     path = str(home().path / "bin" / script)
