@@ -19,6 +19,7 @@ from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs.readiness import announce
 from cluster_serving.launcher.services import redis_server, state
 from cluster_serving.launcher.services.flink_home import FlinkHome
+from cluster_serving.launcher.services.process import wait_until
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.keys import SECRET_FIELDS, secret_key
 
@@ -32,6 +33,8 @@ IMAGE_HOME = Path("/opt/flink")
 """Flink in the image, where Flink's Kubernetes mode and the Flink Kubernetes Operator look."""
 
 _DEFAULT_CONFIG = "/etc/cluster-serving/config.yaml"
+# Redis may be starting beside this container.
+_REDIS_WITHIN = 20.0
 _DRIVER = "org.apache.flink.client.python.PythonDriver"
 
 
@@ -159,14 +162,25 @@ def _options(config: Config) -> JobOptions:
 
 def _introduce(config: Config, options: JobOptions) -> None:
     """Tell Redis of the job: the secret of its model, and slots that are loading."""
-    try:
-        with redis_server.connect(config) as client:
-            if config.model_encrypted and config.model_secret:
-                secret = dict(zip(SECRET_FIELDS, config.model_secret, strict=True))
-                client.hset(secret_key(config.job_name), mapping=secret)
-            announce(client, config.job_name, options.submission, options.model_parallelism)
-    except (ServingError, RedisError, OSError) as error:
-        raise LaunchError(f"Redis at {config.redis_shown} cannot be used: {error}") from None
+    problem = ""
+
+    def is_told() -> bool:
+        nonlocal problem
+        try:
+            with redis_server.connect(config) as client:
+                if config.model_encrypted and config.model_secret:
+                    secret = dict(zip(SECRET_FIELDS, config.model_secret, strict=True))
+                    client.hset(secret_key(config.job_name), mapping=secret)
+                announce(client, config.job_name, options.submission, options.model_parallelism)
+        except (ServingError, RedisError, OSError) as error:
+            if not problem:
+                print(f"Waiting for Redis at {config.redis_shown}: {error}", file=sys.stderr, flush=True)
+            problem = str(error)
+            return False
+        return True
+
+    if not wait_until(is_told, _REDIS_WITHIN):
+        raise LaunchError(f"Redis at {config.redis_shown} cannot be used: {problem}")
 
 
 def _warn(message: str) -> None:

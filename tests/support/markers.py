@@ -12,7 +12,7 @@ SUPPORT = Path(__file__).parent
 FAST = "not (flink or engine or browser or fuzz)"
 
 # Fixture → marker of the tests that use it.
-FIXTURES = {"cluster": "flink", "own_cluster": "flink", "chromium": "browser"}
+FIXTURES = {"cluster": "flink", "own_cluster": "flink", "chromium": "browser", "composed": "flink", "release": "flink"}
 
 _ENGINE = re.compile(r"^\s*(?:import|from) (?:openvino|tensorflow|keras|torch|onnx|onnxruntime)\b", re.MULTILINE)
 _SUPPORT = re.compile(r"\btests\.support(?:\.(\w+)| import ([\w, ]+))")
