@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Processes that run tests.
 WORKERS ?= 2
 
-.PHONY: help quickstart stop test test-fast coverage chaos pythons check fuzz bench bench-guard format proto clean
+.PHONY: help quickstart stop test test-fast coverage chaos pythons check fuzz bench bench-guard format proto images sbom clean
 
 help:  ## List the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/'
@@ -60,6 +60,16 @@ format: .venv/dev  ## Format the code
 proto: .venv/dev  ## Generate the *_pb2.py from the *.proto beside them: gRPC messages, and files of BigDL and Caffe
 	@for file in frontend/proto/*.proto job/models/caffe.proto job/models/bigdl/bigdl.proto; do \
 		$(BIN)/python -m grpc_tools.protoc -I "$$(dirname $$file)" --python_out="$$(dirname $$file)" "$$file" || exit 1; done
+
+# Such as: make images ENGINE=buildah IMAGE_ARGS="--build-arg EXTRAS=server,embedded,torch"
+ENGINE ?= docker
+images:  ## Build the images cluster-serving-client and cluster-serving-flink
+	@for target in client flink; do $(ENGINE) build $(IMAGE_ARGS) --target $$target -t cluster-serving-$$target . || exit 1; done
+
+sbom:  ## Write the bills of materials of the images to build/
+	@mkdir -p build
+	@for target in client flink; do \
+		docker run --rm cluster-serving-$$target cat /opt/venv/sbom.cdx.json > build/cluster-serving-$$target.cdx.json || exit 1; done
 
 clean:  ## Remove the environment and the quickstart's files
 	rm -rf .venv .quickstart build *.egg-info

@@ -7,7 +7,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PAGES = [*sorted((ROOT / "docs").rglob("*.md")), *(ROOT / name for name in ("README.md", "CONTRIBUTING.md"))]
-FOLDERS = "bench|client|connectors|docs|examples|flink-conf|frontend|job|launcher|protocol|settings|tests"
+FOLDERS = "bench|charts|client|connectors|docs|examples|flink-conf|frontend|job|launcher|protocol|settings|tests"
 
 
 def anchors(page):
@@ -15,13 +15,13 @@ def anchors(page):
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_files_that_a_page_names_exist(page):
     named = set(re.findall(rf"`((?:{FOLDERS})/[\w./-]*)`", page.read_text("utf8")))
     assert {name for name in named if not (ROOT / name).exists()} == set()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_of_a_page_lead_somewhere(page):
     for target in re.findall(r"\]\((?!https?:)([^)]+)\)", page.read_text("utf8")):
         path, _, anchor = target.partition("#")
