@@ -17,7 +17,7 @@ import grpc
 from cluster_serving.frontend.errors import BodyTimeout, StartError
 from cluster_serving.frontend.options import HttpOptions
 from cluster_serving.frontend.proto import parse
-from cluster_serving.frontend.server import tls
+from cluster_serving.frontend.server import tls, unread
 from cluster_serving.frontend.server.access_log import AccessLog
 from cluster_serving.frontend.server.admission import Admission
 from cluster_serving.frontend.server.body_memory import Share
@@ -108,6 +108,7 @@ class GrpcServer:
             self._credentials = grpc.ssl_server_credentials([tls.server_pem(options)])
         self._server: Any = None
         self._stop: asyncio.Task[None] | None = None
+        self._unread: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
 
     async def start(self) -> None:
@@ -137,6 +138,7 @@ class GrpcServer:
                 f"cannot listen on {options.interface} port {options.grpc_port} for gRPC (grpcPort)"
             ) from None
         await self._server.start()
+        self._unread = asyncio.create_task(unread.hang_up_on_port(port, options.write_timeout))
         self.url = f"{'grpc' if self._credentials is None else 'grpcs'}://{options.url_host}:{port}"
 
     def begin_stop(self) -> None:
@@ -150,6 +152,8 @@ class GrpcServer:
         if self._stop is not None:
             # gRPC waits without a limit for calls that it has cancelled.
             await asyncio.wait({self._stop}, timeout=self._options.shutdown_timeout + _CANCEL_TIMEOUT)
+        if self._unread is not None:
+            self._unread.cancel()
 
     def _handler(self, service: Service) -> Any:
         handlers = {

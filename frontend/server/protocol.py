@@ -1,11 +1,7 @@
 """Limits that uvicorn lacks: time, size and form of headers, number of connections; errors in the form of others."""
 
 import asyncio
-import fcntl
 import re
-import socket
-import struct
-import termios
 from collections.abc import Iterable
 
 from starlette.responses import Response
@@ -13,6 +9,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from cluster_serving.frontend.errors import HeadersTooLarge, MalformedHttp, Overloaded
 from cluster_serving.frontend.options import HttpOptions
+from cluster_serving.frontend.server import unread
 from cluster_serving.frontend.server.responses import error_response
 from cluster_serving.protocol.errors import ServingError
 
@@ -21,9 +18,6 @@ _MALFORMED = MalformedHttp("the request is not HTTP/1.1")
 _HOST = MalformedHttp("the request needs one header Host with the name of a host")
 _CODING = MalformedHttp("the header Transfer-Encoding is not 'chunked', or the request is HTTP/1.0")
 _FULL = Overloaded("the front end has no room for another connection (maxConnections)")
-_BYTES_ACKED = 120
-"""Place of `tcpi_bytes_acked` in the `tcp_info` of Linux."""
-
 _HOST_NAME = re.compile(rb"[A-Za-z0-9._~%!$&'()*+,;=:\[\]-]*")
 _REASONS = {400: b"Bad Request", 431: b"Request Header Fields Too Large"}
 
@@ -111,9 +105,8 @@ class _LimitedProtocol(HttpToolsProtocol):
         self._reader_timer = None
         count, left = _bytes_read(self.transport)
         if left and count == self._read[0] and not self._answered:
-            # Else the kernel would keep the rest for the client.
             with self.transport.get_extra_info("socket").dup() as sock:
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                unread.drop_rest(sock)
             self.transport.abort()
         elif left:
             self._watch_reader()
@@ -166,17 +159,12 @@ class _LimitedProtocol(HttpToolsProtocol):
 
 
 def _bytes_read(transport: asyncio.BaseTransport) -> tuple[int, int]:
-    """Return the number of bytes that a client's machine has taken, and of those that it has to take.
-
-    The buffer of a transport does not tell: with TLS it is empty, and a slow client may leave it as it was.
-    """
+    """See `unread.bytes_read`; 0 and 0 where that cannot be told."""
     pseudo = transport.get_extra_info("socket")
-    if pseudo is None or pseudo.fileno() < 0 or not hasattr(socket, "TCP_INFO"):
+    if pseudo is None or pseudo.fileno() < 0 or not unread.CAN_TELL:
         return 0, 0
     with pseudo.dup() as sock:
-        info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 192)
-        left = fcntl.ioctl(sock, termios.TIOCOUTQ, bytes(4))
-    return struct.unpack_from("Q", info, _BYTES_ACKED)[0], struct.unpack("i", left)[0]
+        return unread.bytes_read(sock)
 
 
 def _refused(error: ServingError) -> Response:

@@ -3,14 +3,17 @@
 import logging
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 import httpx
+import psutil
 import pytest
 
 from cluster_serving.frontend.errors import StartError
 from cluster_serving.frontend.proto import inference
 from cluster_serving.frontend.server.keys import new_key
+from tests.chaos.proxy import Proxy
 from tests.support.grpc_calls import caller, raw, typed
 from tests.support.waiting import wait_until
 
@@ -206,3 +209,44 @@ def test_the_access_log_has_a_line_per_call(serve, keys, caplog):
     assert second.startswith(f"GRPC {INFER} 401 ")
     assert second.endswith("client=-")
     assert "not valid" not in second
+
+
+@pytest.fixture
+def stalling(serve, vectors, db, job):
+    """A front end, and a client whose network can stall; it has asked for 20 MB, and is answered by the fixture `echo`."""
+    front = serve("--writeTimeout=1")
+    proxy = Proxy(int(front.grpc.rpartition(":")[2]))
+    large = [("grpc.max_receive_message_length", -1)]
+    with grpc.insecure_channel(f"127.0.0.1:{proxy.port}", options=large) as channel, ThreadPoolExecutor() as pool:
+
+        request = raw([bytes(20_000_000)], (1, 5_000_000), model_name=job)
+        call = caller(channel, "inference.GRPCInferenceService")
+        asked = pool.submit(call, "ModelInfer", request, inference.ModelInferResponse)
+        wait_until(lambda: db.xlen(job))
+        yield front, proxy, asked
+        proxy.close()
+
+
+def connections(front):
+    port = int(front.grpc.rpartition(":")[2])
+    mine = psutil.Process().net_connections("tcp")
+    return [one for one in mine if one.laddr.port == port and one.raddr]
+
+
+def test_a_client_that_reads_nothing_is_hung_up_on(stalling, request):
+    front, proxy, asked = stalling
+    assert connections(front)
+    proxy.stall()
+    request.getfixturevalue("echo")
+    wait_until(lambda: not connections(front))
+    proxy.resume()
+    with pytest.raises(grpc.RpcError) as raised:
+        asked.result(60)
+    assert raised.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+def test_a_client_that_reads_slowly_gets_its_answer(stalling, request):
+    _, proxy, asked = stalling
+    proxy.delay = 0.02
+    request.getfixturevalue("echo")
+    assert asked.result(60).raw_output_contents == [bytes(20_000_000)]
