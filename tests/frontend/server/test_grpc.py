@@ -213,12 +213,11 @@ def test_the_access_log_has_a_line_per_call(serve, keys, caplog):
 
 @pytest.fixture
 def stalling(serve, vectors, db, job):
-    """A front end, and a client whose network can stall; it has asked for 20 MB, and is answered by the fixture `echo`."""
+    """A front end, and a client whose network can stall; it has asked for 20 MB, which `echo` answers."""
     front = serve("--writeTimeout=1")
     proxy = Proxy(int(front.grpc.rpartition(":")[2]))
     large = [("grpc.max_receive_message_length", -1)]
     with grpc.insecure_channel(f"127.0.0.1:{proxy.port}", options=large) as channel, ThreadPoolExecutor() as pool:
-
         request = raw([bytes(20_000_000)], (1, 5_000_000), model_name=job)
         call = caller(channel, "inference.GRPCInferenceService")
         asked = pool.submit(call, "ModelInfer", request, inference.ModelInferResponse)
