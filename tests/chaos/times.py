@@ -1,6 +1,7 @@
-"""Longest times without an answer from three jobs after each fault, on a machine that does nothing else.
+"""Longest times without an answer from three jobs, or more, after each fault, on a machine that does nothing else.
 
 python -m tests.chaos.times --repeat 3
+python -m tests.chaos.times --jobs 18 --faults TaskManager
 """
 
 import argparse
@@ -23,6 +24,8 @@ from tests.support.cluster import Cluster
 from tests.support.waiting import wait_until
 
 JOBS = {"one": "thread", "two": "thread", "three": "process"}
+"""Jobs by their execution mode; further ones run in threads."""
+
 SERVICES = ("taskmanager", "jobmanager", "redis")
 FAULTS = {
     "TaskManager": ("taskmanager",),
@@ -41,34 +44,36 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--faults", default=",".join(FAULTS), help="names separated by commas; default: all")
+    parser.add_argument("--jobs", type=int, default=len(JOBS), help="number of jobs, all in one TaskManager")
     options = parser.parse_args()
+    jobs = JOBS | {f"job-{number}": "thread" for number in range(len(JOBS) + 1, options.jobs + 1)}
     with tempfile.TemporaryDirectory() as folder:
         cluster = Cluster(Path(folder))
         try:
-            start(cluster, Path(folder, "model"))
+            start(cluster, Path(folder, "model"), jobs)
             for fault in options.faults.split(","):
-                measure(cluster, fault, options.repeat)
+                measure(cluster, fault, options.repeat, jobs)
         finally:
             cluster.shutdown()
 
 
-def start(cluster, model):
+def start(cluster, model, jobs):
     from openvino import opset13 as ops
 
     model.mkdir()
     x = ops.parameter([-1, -1], np.float64, name="x")
     model_zoo.save_openvino(model, {"x": x}, {"y": ops.multiply(x, ops.constant(np.float64(2)))})
-    for name, mode in JOBS.items():
+    for name, mode in jobs.items():
         begun = time.monotonic()
-        done = cluster.start(jobName=name, modelPath=model, executionMode=mode)
+        done = cluster.start(jobName=name, modelPath=model, executionMode=mode, slotsPerTaskManager=max(8, len(jobs)))
         assert done.returncode == 0, done.stdout + done.stderr
         print(f"started {name} in {time.monotonic() - begun:.1f} s", flush=True)
 
 
-def measure(cluster, fault, repeat):
+def measure(cluster, fault, repeat, jobs):
     longest = []
     for _ in range(repeat):
-        answers = {name: [] for name in JOBS}
+        answers = {name: [] for name in jobs}
         stopped = threading.Event()
         clients = [threading.Thread(target=ask, args=(cluster, *job, stopped)) for job in answers.items()]
         for client in clients:

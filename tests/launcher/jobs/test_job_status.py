@@ -62,9 +62,11 @@ def test_a_start_that_was_killed_has_failed(client, run, job):
 
 def test_a_job_that_disappeared_is_lost(client, run, job):
     record.note(client, job, "running")
-    client.hset(slots_key(job), "0", SlotReport("start-1", "ready", "Echo").to_json())
+    client.hset(slots_key(job), "0", SlotReport("start-1", "ready", "Echo", attempt="gone").to_json())
     details = json.loads(run("status", "--json").stdout)
     assert details["state"] == "LOST"
+    assert [model["state"] for model in details["models"]] == ["silent"]
+    assert "silent: its process has given no sign of life" in run("status").stdout
     assert details["since"] is None
     assert "flinkRestUrl" in details["error"]
 
