@@ -18,7 +18,8 @@ from tests.support.waiting import wait_until
 
 @pytest.fixture
 def server(tmp_path):
-    server = RedisServer(tmp_path)
+    # By default, a Redis that is killed loses what it has confirmed while the disk was slow.
+    server = RedisServer(tmp_path, "--appendfsync", "always")
     yield server
     server.stop()
 

