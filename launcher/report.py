@@ -1,6 +1,5 @@
 """Texts about jobs that the commands print."""
 
-import os
 import time
 from collections.abc import Mapping, Sequence
 
@@ -13,14 +12,11 @@ from cluster_serving.launcher.jobs.lifecycle import Started
 from cluster_serving.launcher.terminal import printable
 from cluster_serving.protocol.slots import SlotReport
 
-_PUBLISHED = "CLUSTER_SERVING_PUBLISHED"
-"""Environment variable of a container: addresses inside of it and outside, such as `redis:6379=localhost:6379`."""
-
 
 def started(job: Started, stop: str) -> Text:
     """Return the facts about a job that has just been started; `stop` is the command that stops it."""
     config = job.config
-    redis = _published(config.redis_shown)
+    redis = config.redis_shown
     has_password = config.redis_url != config.redis_shown
     where = "" if redis == "redis://localhost:6379" and not has_password else f', url="{redis}"'
     lines = {
@@ -28,20 +24,12 @@ def started(job: Started, stop: str) -> Text:
         "model": job.model,
         "slots": f"{config.model_parallelism}, {config.thread_per_model} thread(s) each, {config.execution_mode} mode",
         "stream": f"{config.job_name} on {redis}",
-        "Flink UI": _published(job.page),
+        "Flink UI": job.page,
         "send": f"""from cluster_serving.client import InputQueue
 InputQueue(name="{config.job_name}"{where}).predict(...)""".replace("\n", "\n" + " " * 10),
         "stop": stop,
     }
     return Text("Ready\n") + Text("\n").join(Text(f"{key:>8}  {value}") for key, value in lines.items())
-
-
-def _published(text: str) -> str:
-    """Replace the names that only containers know."""
-    for pair in os.environ.get(_PUBLISHED, "").split():
-        inside, _, outside = pair.partition("=")
-        text = text.replace(f"//{inside}", f"//{outside}")
-    return text
 
 
 def listed(jobs: Sequence[JobStatus]) -> Group:
