@@ -39,7 +39,9 @@ class HadoopFiles:
         """URI of the staging folder."""
         return str(self._folder.toString())
 
-    def ensure_folder(self, name: str, files: Mapping[PurePosixPath, Path], say: Callable[[str], None]) -> str:
+    def ensure_folder(
+        self, name: str, files: Mapping[PurePosixPath, Path], say: Callable[[str], None], what: str
+    ) -> str:
         """Upload files that every user may read as one folder, if it is not there, and return its URI.
 
         Raises:
@@ -48,7 +50,7 @@ class HadoopFiles:
         target = self._at(name)
         if not self._fs.exists(target):
             size = sum(file.stat().st_size for file in files.values())
-            say(f"Uploading {name} to {self.folder}, {size / 1e6:.0f} MB, once for this version")
+            say(f"Uploading {what} to {self.folder}, {size / 1e6:.0f} MB")
             unfinished = self._unfinished(name)
             try:
                 for path, file in files.items():
@@ -93,6 +95,11 @@ class HadoopFiles:
     def remove(self, path: str) -> None:
         """Remove a folder below the home folder of this user, if it is there."""
         self._fs.delete(self._path(self._fs.getHomeDirectory(), path), True)
+
+    def names(self, path: str) -> set[str]:
+        """Return the names in a folder below the home folder of this user; none if it is not there."""
+        folder = self._path(self._fs.getHomeDirectory(), path)
+        return {s.getPath().getName() for s in self._fs.listStatus(folder)} if self._fs.exists(folder) else set()
 
     def _at(self, name: str) -> Any:
         return self._path(self._folder, name)

@@ -130,7 +130,7 @@ class YarnApplications(Applications):
     def _missing(self, raw: dict[str, Any]) -> str:
         if raw["elapsedTime"] < _PATIENCE_MS:
             return ""
-        if raw["state"] == "ACCEPTED":
+        if raw["state"] == "ACCEPTED" and raw.get("allocatedMB", 0) <= 0:
             told, _, _ = diagnosis(raw["diagnostics"]).partition(" Details : ")
             return f"YARN to start it (queue {raw['queue']}: {self.rest.free()}): {told}"
         wanted = [request for request in raw.get("resourceRequests", ()) if request["resourceName"] == "*"]
@@ -172,7 +172,7 @@ class YarnApplication(Manager):
         with self.flink() as applications:
             cores = applications.rest.limits().cores
             libraries, archives = self._upload(loaded, applications)
-            options = _relocated(loaded)
+            options = relocated(loaded)
             shipped = {TAG, f"{_SUBMISSION}{options.submission}", *(f"{_SHIPS}{Path(uri).name}" for uri in archives)}
             shipped.add(f"{_SHIPS}{Path(libraries).name}")
             with tempfile.TemporaryDirectory(dir=self.home.work) as folder:
@@ -180,14 +180,14 @@ class YarnApplication(Manager):
                 file = Path(folder, _OPTIONS)
                 file.touch(0o600)
                 file.write_text(options.to_json(), "utf8")
-                settings = _settings(self.config, loaded, cores) | {
+                given = settings(self.config, loaded, cores) | {
                     "yarn.application.name": self.config.job_name,
                     "yarn.tags": ",".join(sorted(shipped)),
                     "yarn.provided.lib.dirs": [f"{libraries}/lib", f"{libraries}/plugins"],
                     "yarn.ship-archives": archives,
                     "yarn.ship-files": [str(file)],
                 }
-                self.prepare(options, settings)
+                self.prepare(options, given)
                 _log_settings(self.home)
                 self.say(f"Submitting job {self.config.job_name} to {applications.where}")
                 return self._run(applications, options.submission)
@@ -212,16 +212,17 @@ class YarnApplication(Manager):
                 if found.submission == submitted:
                     if ended:
                         applications.remove(found)
-                        raise LaunchError(f"YARN ended the job: {found.error or _refusal(output)} (output: {log})")
+                        raise LaunchError(f"YARN ended the job: {found.error or refusal(output)} (output: {log})")
                     return found.id
-        raise LaunchError(f"YARN did not take the job: {_refusal(output)} (output: {log})")
+        raise LaunchError(f"YARN did not take the job: {refusal(output)} (output: {log})")
 
     def _upload(self, loaded: Cargo, applications: YarnApplications) -> tuple[str, list[str]]:
         """Return the URIs of Flink's libraries and of the archives, which are in the cluster's file system then."""
         with self._hadoop.client() as jvm:
             files = HadoopFiles(jvm, self.config.flink_staging)
             flink = _flink_files(self.home)
-            libraries = files.ensure_folder(f"flink-{archive.digest_of(flink.items())[:16]}", flink, self.say)
+            name = f"flink-{archive.digest_of(flink.items())[:16]}"
+            libraries = files.ensure_folder(name, flink, self.say, "Flink")
             kinds = (loaded.environment, "Python and its packages"), (loaded.packages, "packages")
             archives = [
                 files.ensure(file, self.say, what) for file, what in (*kinds, (loaded.model, "the model")) if file
@@ -243,7 +244,7 @@ def check(config: Config, hadoop: Hadoop) -> None:
         hosts = rest.hosts()
     if not hosts:
         raise LaunchError(f"YARN at {rest.url} has no node that runs")
-    elsewhere = sorted(host for host in hosts if not _is_here(host))
+    elsewhere = sorted(host for host in hosts if not is_here(host))
     if config.redis_address.is_local and elsewhere:
         raise LaunchError(
             f"redisUrl is {config.redis_shown}, which YARN's nodes such as {elsewhere[0]} cannot reach; set it to an "
@@ -258,7 +259,7 @@ def diagnosis(text: str) -> str:
     return caused[-1] if caused else " ".join(lines)[:600]
 
 
-def _refusal(output: str) -> str:
+def refusal(output: str) -> str:
     """Return why Flink's client did not submit a job; some of its messages have several lines."""
     _, found, message = output.rpartition("YarnDeploymentException: ")
     return " ".join(message.partition("\tat ")[0].split()) if found else cause(output)
@@ -269,7 +270,7 @@ def tags(raw: dict[str, Any]) -> list[str]:
     return str(raw.get("applicationTags", "")).split(",")
 
 
-def _is_here(host: str) -> bool:
+def is_here(host: str) -> bool:
     """Return True if a host is this machine: only an address of this machine can be bound to."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_DGRAM)[0]
@@ -280,17 +281,17 @@ def _is_here(host: str) -> bool:
     return True
 
 
-def _relocated(loaded: Cargo) -> JobOptions:
+def relocated(loaded: Cargo) -> JobOptions:
     """Return the options of a job in a container: YARN unpacks an archive to a folder of the archive's name."""
     if loaded.model is None:
         return loaded.options
     return replace(loaded.options, model=replace(loaded.options.model, path=loaded.model.name))
 
 
-def _settings(config: Config, loaded: Cargo, cores: int) -> dict[str, Any]:
+def settings(config: Config, loaded: Cargo, cores: int) -> dict[str, Any]:
     """Return Flink's settings for the containers of a job, of which none may have more than `cores` virtual cores."""
     slots = min(config.slots_per_task_manager, config.model_parallelism)
-    settings: dict[str, Any] = {
+    told: dict[str, Any] = {
         "jobmanager.memory.process.size": None,
         "jobmanager.memory.heap.size": "448m",
         # The main program, a Python, runs beside the JVM.
@@ -302,12 +303,12 @@ def _settings(config: Config, loaded: Cargo, cores: int) -> dict[str, Any]:
         "yarn.heartbeat.interval": 1,
     }
     if config.flink_queue:
-        settings["yarn.application.queue"] = config.flink_queue
+        told["yarn.application.queue"] = config.flink_queue
     python, variables = _python(config.ships, loaded)
-    settings |= {"python.executable": python, "python.client.executable": python}
+    told |= {"python.executable": python, "python.client.executable": python}
     for role in ("master", "taskmanager"):
-        settings |= {f"containerized.{role}.env.{name}": value for name, value in variables.items()}
-    return settings
+        told |= {f"containerized.{role}.env.{name}": value for name, value in variables.items()}
+    return told
 
 
 def _python(ships: str, loaded: Cargo) -> tuple[str, dict[str, str]]:

@@ -3,11 +3,9 @@
 import os
 import shutil
 import subprocess
-import threading
 from pathlib import Path
 
 import httpx
-import numpy as np
 import pyflink
 import pytest
 import redis
@@ -17,6 +15,7 @@ import yaml
 from cluster_serving.client import InputQueue
 from cluster_serving.launcher.services.flink_home import java_home
 from tests.support import hosts, model_zoo
+from tests.support.asking import Asking
 from tests.support.cluster import BIN
 from tests.support.waiting import wait_until
 
@@ -114,39 +113,6 @@ def machines(tmp_path):
         shutil.rmtree(flink)
 
 
-class Asking(threading.Thread):
-    """A client that asks for one digit after the other, until it is told to stop."""
-
-    def __init__(self, machines):
-        super().__init__()
-        self._machines = machines
-        self._stopped = threading.Event()
-        self.answers = []
-        self.error = None
-
-    def run(self):
-        digits = model_zoo.digits_data()[0]
-        try:
-            with self._machines.queue() as queue:
-                while not self._stopped.is_set():
-                    digit = digits[len(self.answers) % len(digits)]
-                    self.answers.append((digit, queue.predict({"x": digit}, timeout=200)))
-        except Exception as error:
-            self.error = error
-
-    def goes_on(self):
-        before = len(self.answers)
-        wait_until(lambda: self.error or len(self.answers) > before + 20, 150)
-        assert self.error is None, self.error
-
-    def stop(self):
-        self._stopped.set()
-        self.join(210)
-        assert self.error is None, self.error
-        digits, answers = zip(*self.answers, strict=True)
-        np.testing.assert_allclose(np.stack(answers), model_zoo.digits_mlp(np.stack(digits)), atol=0.02)
-
-
 @pytest.mark.timeout(900)
 def test_machines_with_nothing_but_flink_serve_and_lose_nothing_when_one_is_cut_off(machines):
     model_zoo.save_openvino_digits(machines.folder / "model")
@@ -161,7 +127,7 @@ def test_machines_with_nothing_but_flink_serve_and_lose_nothing_when_one_is_cut_
     assert started.returncode == 0, started.stdout + started.stderr
     assert "Submitting job digits, with " in started.stdout
 
-    asking = Asking(machines)
+    asking = Asking(machines.queue)
     asking.start()
     try:
         asking.goes_on()

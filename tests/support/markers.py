@@ -9,17 +9,19 @@ from hypothesis import is_hypothesis_test
 
 SUPPORT = Path(__file__).parent
 
-FAST = "not (flink or engine or browser or fuzz)"
+FAST = "not (flink or engine or browser or fuzz or foreign)"
 
 # Fixture → marker of the tests that use it.
-FIXTURES = {"cluster": "flink", "own_cluster": "flink", "chromium": "browser", "composed": "flink", "release": "flink"}
+FIXTURES = {"cluster": "flink", "own_cluster": "flink", "machines": "flink", "chromium": "browser"} | dict.fromkeys(
+    ("composed", "release", "cluster_of_nodes"), "foreign"
+)
 
 _ENGINE = re.compile(r"^\s*(?:import|from) (?:openvino|tensorflow|keras|torch|onnx|onnxruntime)\b", re.MULTILINE)
 _SUPPORT = re.compile(r"\btests\.support(?:\.(\w+)| import ([\w, ]+))")
 
 
 def mark(item):
-    """Add the markers `flink`, `browser`, `engine` and `fuzz` where they apply.
+    """Add the markers `flink`, `browser`, `engine`, `fuzz` and `foreign` where they apply.
 
     With `pytest --dist loadgroup`, one worker runs all tests of the engines, which take long to load. Files with tests
     of the shared Flink cluster stay together, and go to any worker; each worker has a cluster of its own.

