@@ -109,7 +109,9 @@ class Hadoop:
                 redirect_stderr=nothing,
                 return_proc=True,
             )
-        gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token, auto_convert=True))
+        # The JVM is short-lived: it need not hear of each object that is not used any more.
+        parameters = GatewayParameters(port=port, auth_token=token, auto_convert=True, enable_memory_management=False)
+        gateway = JavaGateway(gateway_parameters=parameters)
         try:
             yield gateway.jvm
         except Py4JJavaError as error:
