@@ -34,6 +34,16 @@ _SUBMISSION = "submission-"
 _SHIPS = "ships-"
 _OPTIONS = "options.json"
 _STATES = {"SUCCEEDED": "FINISHED", "KILLED": "CANCELED", "FAILED": "FAILED"}
+_RESERVED = {
+    "yarn.application.name",
+    "yarn.tags",
+    "yarn.provided.lib.dirs",
+    "yarn.ship-archives",
+    "yarn.ship-files",
+    "yarn.staging-directory",
+}
+"""Options of Flink by which the commands find a job again, or bring it what it needs."""
+
 _END_WITHIN = 30.0
 _PATIENCE_MS = 15_000
 """Milliseconds in which a cluster with free resources starts an application."""
@@ -163,6 +173,10 @@ class YarnApplication(Manager):
 
     def check(self) -> None:
         """Check that YARN answers, that Hadoop's client is here, and that the nodes can reach Redis."""
+        if taken := sorted(_RESERVED & set(self.config.flink_options)):
+            raise LaunchError(
+                f"flink.options has {', '.join(taken)}, which the commands set for {self.config.target}; remove it"
+            )
         check(self.config, self._hadoop)
 
     def submit(self, options: JobOptions) -> str:

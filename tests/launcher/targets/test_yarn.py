@@ -7,6 +7,7 @@ import pytest
 
 from cluster_serving.launcher.config.job_options import job_options
 from cluster_serving.launcher.config.model import Config
+from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.shipping.cargo import Cargo
 from cluster_serving.launcher.targets import yarn
 from cluster_serving.launcher.targets.applications import sizes
@@ -62,6 +63,12 @@ def test_the_model_is_found_under_the_name_of_its_archive(config):
     cargo = Cargo(job_options(config, "start"), model=Path("/archives/model-1.tar"))
     assert yarn.relocated(cargo).model.path == "model-1.tar"
     assert yarn.relocated(replace(cargo, model=None)).model.path == config.model_path
+
+
+def test_an_option_by_which_a_job_is_found_again_is_refused(config):
+    config = config.model_copy(update={"flink_options": {"yarn.tags": "mine"}})
+    with pytest.raises(LaunchError, match=r"flink\.options has yarn\.tags"):
+        yarn.YarnApplication(config).check()
 
 
 def test_a_message_of_several_lines_is_told_whole():
