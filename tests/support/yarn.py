@@ -38,7 +38,9 @@ class Yarn:
         self.hadoop = Hadoop()
         manager = urlsplit(self.hadoop.resource_managers()[0])
         (folder / "redis").mkdir()
-        self.redis = RedisServer(folder / "redis", _address_towards(manager.hostname), secrets.token_hex(8))
+        self.redis = RedisServer(
+            folder / "redis", host=_address_towards(manager.hostname), password=secrets.token_hex(8)
+        )
         with self.hadoop.client() as jvm:
             self.staging = f"{HadoopFiles(jvm, '').folder}-test-{secrets.token_hex(4)}"
         self._environment = os.environ | {"CLUSTER_SERVING_HOME": str(folder / "state"), "COLUMNS": "200"}
