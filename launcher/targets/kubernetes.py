@@ -75,6 +75,7 @@ class KubernetesApplication(Manager):
                 "cluster-serving, or any with Flink 2.3 together with flink.volume (docs/deploy/kubernetes.md)"
             )
         check_redis(config)
+        self._check_way()
         self._needs("namespace", kubectl.namespace, "flink.namespace")
         self._needs("serviceaccount", config.flink_service_account, "flink.serviceAccount")
         if config.flink_volume:
@@ -83,7 +84,7 @@ class KubernetesApplication(Manager):
 
     def submit(self, options: JobOptions) -> str:
         """Copy what the job needs to the cluster, and let Flink's client start a deployment for it."""
-        loaded = cargo.load(self._ships(options), options, self.say)
+        loaded = cargo.load(self.config.ships, options, self.say)
         name = _id(options)
         try:
             return self._deploy(name, options, loaded)
@@ -114,24 +115,23 @@ class KubernetesApplication(Manager):
                 f"--serviceaccount={self._kubectl.namespace}:{account}"
             )
 
-    def _ships(self, options: JobOptions) -> str:
-        """Return what ships, after a check that there is a way for it."""
-        ships = self.config.ships
-        if self.config.flink_volume or ships == "nothing" or (ships == "model" and "://" in options.model.path):
-            return ships
+    def _check_way(self) -> None:
+        """Check that there is a way for what ships."""
+        ships, folder = self.config.ships, Path(self.config.model_path)
+        if self.config.flink_volume or ships == "nothing" or (ships == "model" and "://" in self.config.model_path):
+            return
         if ships != "model":
             raise LaunchError(
                 f"flink.ship: {ships} needs flink.volume, a PersistentVolumeClaim that all pods can read; or use an "
                 "image with cluster-serving and flink.ship: model"
             )
-        size = machine.size_of(Path(options.model.path))
+        size = machine.size_of(folder)
         if size > _SMALL:
             raise LaunchError(
-                f"the model in {options.model.path} has {size / 1e6:.1f} MB, too much for a Secret. Name a "
+                f"the model in {folder} has {size / 1e6:.1f} MB, too much for a Secret of Kubernetes. Name a "
                 "PersistentVolumeClaim in flink.volume, set modelPath to a URL, or put the model into the image and "
                 "set flink.ship: nothing"
             )
-        return ships
 
     def _deploy(self, name: str, options: JobOptions, loaded: cargo.Cargo) -> str:
         files: dict[str, Path] = {}

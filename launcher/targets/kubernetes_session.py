@@ -33,9 +33,7 @@ class KubernetesSession(Session):
         try:
             url = forward.url
         except LaunchError as error:
-            raise LaunchError(
-                f"{error}; flink.clusterId must be the kubernetes.cluster-id of a cluster there"
-            ) from None
+            raise LaunchError(f"{error}; set flink.clusterId to the kubernetes.cluster-id of a cluster") from None
         # The address is one of this machine; the interpreter is not.
         options = {"python.executable": "python"} | config.flink_options
         super().__init__(config.model_copy(update={"flink_rest_url": url, "flink_options": options}), say)

@@ -20,6 +20,9 @@ _NEVER_STARTS = {
 _PATIENCE = 30.0
 """Seconds that a pod may wait for a node before its application counts as failed; a new node may be on its way."""
 
+_SETTLED = 10.0
+"""Seconds after which all that Flink's client has made for a pod is there, such as config maps."""
+
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
@@ -87,7 +90,9 @@ def _of_pod(kubectl: Kubectl, pod: Resource) -> Iterator[Trouble]:
                 yield Trouble(error=f"there is no node for pod {name}: {condition.get('message')}")
             yield Trouble(waits_for=text)
             return
-    warnings = [event for event in kubectl.events(name) if event.get("type") == "Warning"]
+    if age(pod) < _SETTLED:
+        return
+    warnings = [event for event in kubectl.events(name) if event.get("type") == "Warning" and event.get("reason") != "Unhealthy"]
     if warnings:
         yield Trouble(waits_for=f"pod {name}: {warnings[-1].get('message')}")
 
