@@ -92,7 +92,8 @@ def _of_pod(kubectl: Kubectl, pod: Resource) -> Iterator[Trouble]:
             return
     if age(pod) < _SETTLED:
         return
-    warnings = [event for event in kubectl.events(name) if event.get("type") == "Warning" and event.get("reason") != "Unhealthy"]
+    events = kubectl.events(name)
+    warnings = [event for event in events if event.get("type") == "Warning" and event.get("reason") != "Unhealthy"]
     if warnings:
         yield Trouble(waits_for=f"pod {name}: {warnings[-1].get('message')}")
 
