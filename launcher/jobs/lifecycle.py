@@ -176,10 +176,22 @@ def _checked(config: Config, warn: Say) -> Config:
     """Check the model's files, and that the slots of the job fit on this machine if they are to run here."""
     if is_url(config.model_path):
         return sized_for(config, survey(config.model_path, warn).engine)
+    if config.target != "local" and config.ships == "nothing" and not Path(config.model_path).exists():
+        return _elsewhere(config)
     files = check_model(model_options(config))
     config = sized_for(config, files.format.engine)
     if target_of(config).is_here:
         capacity.check(config, files.paths)
+    return config
+
+
+def _elsewhere(config: Config) -> Config:
+    """Check what can be checked of a model that only the machines of Flink have."""
+    if config.core_number_per_machine is not None:
+        raise LaunchError(
+            f"coreNumberPerMachine depends on the model's engine, and {config.model_path} is not on this machine; set "
+            "modelParallelism and threadPerModel instead"
+        )
     return config
 
 

@@ -2,7 +2,9 @@
 # Entry point of the pods: says what the image lacks, and starts Flink as the image does.
 
 end() {
-    echo "$1" | tee /dev/termination-log >&2
+    echo "$1" >&2
+    # Becomes part of the status of the pod.
+    if [ -w /dev/termination-log ]; then echo "$1" > /dev/termination-log; fi
     exit 1
 }
 

@@ -13,7 +13,7 @@ FAST = "not (flink or engine or browser or fuzz or foreign)"
 
 # Fixture → marker of the tests that use it.
 FIXTURES = {"cluster": "flink", "own_cluster": "flink", "machines": "flink", "chromium": "browser"} | dict.fromkeys(
-    ("composed", "release", "cluster_of_nodes"), "foreign"
+    ("composed", "release", "cluster_of_nodes", "pods"), "foreign"
 )
 
 _ENGINE = re.compile(r"^\s*(?:import|from) (?:openvino|tensorflow|keras|torch|onnx|onnxruntime)\b", re.MULTILINE)

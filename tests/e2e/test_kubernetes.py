@@ -1,0 +1,127 @@
+"""A job on Kubernetes, deployed from this machine by Flink's native mode."""
+
+import pytest
+
+from tests.support import kubernetes, model_zoo
+from tests.support.asking import Asking
+from tests.support.containers import SLOW
+
+pytestmark = pytest.mark.timeout(3 * SLOW)
+
+
+@pytest.fixture(scope="module")
+def namespace(tmp_path_factory):
+    kubernetes.require()
+    made = kubernetes.Kubernetes(tmp_path_factory.mktemp("kubernetes"))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def pods(namespace):
+    """The namespace, in which no job of the tests runs and nothing is left behind afterwards."""
+    yield namespace
+    if namespace.leftovers():
+        namespace.run("cluster-serving-stop", "digits")
+    assert namespace.leftovers() == []
+
+
+@pytest.fixture
+def model(tmp_path):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    model_zoo.save_openvino_digits(folder)
+    return folder
+
+
+def test_a_job_survives_its_pods_and_a_changed_model_alone_is_copied(pods, model):
+    pods.configure(model, flink={"volume": "volume", "ship": "model"})
+    started = pods.run("cluster-serving-start")
+    assert started.returncode == 0, started.stdout + started.stderr
+    assert started.stdout.count("Copying model-") == 1
+
+    assert "RUNNING" in pods.run("cluster-serving-cli", "list").stdout
+    assert "RUNNING" in pods.run("cluster-serving-cli", "status").stdout
+
+    asking = Asking(pods.queue)
+    asking.start()
+    try:
+        asking.goes_on()
+        pods.replaced("taskmanager")
+        asking.goes_on()
+        pods.replaced("jobmanager")
+        asking.goes_on()
+    finally:
+        asking.stop()
+
+    # Nothing has changed; then only the model has.
+    again = pods.run("cluster-serving-restart")
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert "Copying" not in again.stdout
+    (model / "note.txt").write_text("a change")
+    changed = pods.run("cluster-serving-restart")
+    assert changed.returncode == 0, changed.stdout + changed.stderr
+    assert changed.stdout.count("Copying model-") == 1
+    assert "Copying environment" not in changed.stdout
+
+    stopped = pods.run("cluster-serving-stop", "digits")
+    assert stopped.returncode == 0, stopped.stdout + stopped.stderr
+    assert pods.leftovers() == []
+
+
+def test_a_small_model_needs_no_volume_and_only_the_jobmanager_sees_the_password(pods, model):
+    pods.configure(model)
+    started = pods.run("cluster-serving-start")
+    assert started.returncode == 0, started.stdout + started.stderr
+    asking = Asking(pods.queue)
+    asking.start()
+    asking.goes_on()
+    asking.stop()
+
+    def files(component):
+        return pods.kubectl("exec", pods.pods(component)[-1], "--", "ls", "/etc/cluster-serving").split()
+
+    assert "options.json" in files("jobmanager")
+    assert files("taskmanager") == ["entry.sh"]
+    assert pods.redis.password not in pods.kubectl("get", "pods,deployments,configmaps", "-o", "yaml")
+
+
+@pytest.mark.parametrize(
+    ("flink", "reason"),
+    [
+        ({"image": "localhost:9/no-such-image:1"}, "no-such-image"),
+        ({"image": ""}, "flink.image"),
+        ({"namespace": "no-such-namespace"}, "no-such-namespace"),
+        ({"serviceAccount": "nobody"}, "nobody"),
+        ({"serviceAccount": "default"}, "rolebinding"),
+        ({"volume": "no-such-volume"}, "no-such-volume"),
+        ({"ship": "environment"}, "flink.volume"),
+        ({"options": {"kubernetes.taskmanager.cpu.amount": 10_000}}, "Insufficient cpu"),
+        ({"options": {"execution.checkpointing.interval": "nonsense"}}, "nonsense"),
+    ],
+)
+def test_what_keeps_a_job_from_starting_is_told(pods, model, flink, reason):
+    pods.configure(model, flink=flink)
+    done = pods.run("cluster-serving-start")
+    assert done.returncode != 0
+    assert reason in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
+
+
+def test_a_model_that_cannot_be_loaded(pods, model):
+    (model / "digits.bin").write_bytes(b"")
+    pods.configure(model)
+    done = pods.run("cluster-serving-start")
+    assert done.returncode != 0
+    assert "OpenVINO cannot load" in " ".join(done.stderr.split())
+
+
+def test_a_quota_that_leaves_no_pod_for_a_taskmanager(pods, model):
+    pods.configure(model)
+    pods.kubectl("create", "quota", "one", "--hard=pods=1")
+    try:
+        done = pods.run("cluster-serving-start")
+    finally:
+        pods.kubectl("delete", "quota", "one")
+    assert done.returncode != 0
+    assert "exceeded quota" in " ".join(done.stderr.split())
