@@ -45,6 +45,8 @@ for kind in environment packages model; do
         case " {kept} " in *" $folder "*) ;; *) rm -rf "$folder" ;; esac
     done
 done
+# What another user has copied may stay.
+true
 """
 
 

@@ -94,11 +94,12 @@ class Deployments(Applications):
 
         def is_gone() -> bool:
             left[:] = self._kubectl.labelled(f"{_KINDS},pods", f"app={id}")
+            if left and all(one["kind"] != "Pod" for one in left):
+                # While a JobManager ends, it may write its records once more.
+                self._kubectl.delete(_KINDS, f"app={id}")
             return not left
 
         if not wait_until(is_gone, _GONE_WITHIN):
-            # While a JobManager ends, it may write its records once more.
-            self._kubectl.delete(_KINDS, f"app={id}")
             names = ", ".join(f"{one['kind'].lower()}/{one['metadata']['name']}" for one in left)
             raise LaunchError(f"after {_GONE_WITHIN:.0f} s {self.where} still has {names}")
 

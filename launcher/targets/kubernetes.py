@@ -41,6 +41,18 @@ _SMALL = 900_000
 """Bytes of a model that fits into a Secret, beside the options; Kubernetes takes 1 MiB."""
 
 _ROLES = ("jobmanager", "taskmanager")
+_LABELS = {f"kubernetes.{role}.{kind}" for role in _ROLES for kind in ("labels", "annotations")}
+
+_KEYS = {
+    "kubernetes.cluster-id": "it is made of jobName",
+    "kubernetes.namespace": "use flink.namespace",
+    "kubernetes.context": "use flink.context",
+    "kubernetes.container.image.ref": "use flink.image",
+    "kubernetes.service-account": "use flink.serviceAccount",
+    "kubernetes.entry.path": "the entry point of the pods checks what the image must have",
+}
+"""Options of Flink that the launcher alone sets, and the remedy."""
+
 _FROM_IMAGE = "python"
 
 
@@ -51,7 +63,10 @@ class KubernetesApplication(Manager):
 
     def __init__(self, config: Config, say: Say = lambda _: None) -> None:
         self._templates = {role: pod_templates.given(config.flink_options, role) for role in _ROLES}
-        others = {key: value for key, value in config.flink_options.items() if pod_templates.OPTION not in key}
+        options = config.flink_options
+        self._labels = {key: str(value) for key, value in options.items() if key in _LABELS}
+        merged = {key for key in options if key in _LABELS or key.startswith(pod_templates.OPTION)}
+        others = {key: value for key, value in options.items() if key not in merged}
         super().__init__(config.model_copy(update={"flink_options": others}), say)
         self._kubectl = Kubectl(config.flink_context, config.flink_namespace)
 
@@ -62,13 +77,15 @@ class KubernetesApplication(Manager):
     def is_up(self) -> bool:
         """Return True if Kubernetes answers."""
         with suppress(LaunchError):
-            self._kubectl.get("namespace", self._kubectl.namespace)
+            self._kubectl.labelled("deployments", f"{LABEL}={OURS}")
             return True
         return False
 
     def check(self) -> None:
         """Check that Kubernetes has what the pods need, and that they can reach Redis."""
         config, kubectl = self.config, self._kubectl
+        for key in _KEYS.keys() & config.flink_options.keys():
+            raise LaunchError(f"flink.options: {key} cannot be set: {_KEYS[key]}")
         if not config.flink_image:
             raise LaunchError(
                 "flink.target: kubernetes-application needs flink.image, the image of the pods: one with "
@@ -95,7 +112,14 @@ class KubernetesApplication(Manager):
             raise
 
     def _needs(self, kind: str, name: str, key: str) -> None:
-        if self._kubectl.get(kind, name) is None:
+        try:
+            found = self._kubectl.get(kind, name)
+        except LaunchError as error:
+            if "Forbidden" in str(error):
+                # It may be there: this user has rights for other things.
+                return
+            raise
+        if found is None:
             raise LaunchError(f"{self._kubectl.where} has no {kind} {name} ({key})")
 
     def _check_rights(self) -> None:
@@ -222,8 +246,8 @@ class KubernetesApplication(Manager):
         if self._kubectl.context:
             settings["kubernetes.context"] = self._kubectl.context
         for role in _ROLES:
-            settings[f"kubernetes.{role}.labels"] = labels
-            settings[f"kubernetes.{role}.annotations"] = notes
+            for key, ours in ((f"kubernetes.{role}.labels", labels), (f"kubernetes.{role}.annotations", notes)):
+                settings[key] = _pairs(self._labels.get(key, "")) | ours
         return settings
 
     def _own(self, name: str, uid: str) -> None:
@@ -238,6 +262,12 @@ def _id(options: JobOptions) -> str:
     words = re.sub(r"[^a-z0-9]+", "-", options.redis.job.lower()).strip("-")[:24].strip("-")
     job = hashlib.sha256(options.redis.job.encode()).hexdigest()[:4]
     return "-".join(part for part in ("serving", words, job, options.submission[:6]) if part)
+
+
+def _pairs(text: str) -> dict[str, str]:
+    """Return the pairs of an option of Flink that is written as `key:value,key:value`."""
+    pairs = (part.partition(":") for part in text.split(",") if part.strip())
+    return {key.strip(): value.strip() for key, _, value in pairs}
 
 
 def _with_model(options: JobOptions, path: str) -> JobOptions:
