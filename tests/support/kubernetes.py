@@ -41,7 +41,7 @@ class Kubernetes:
         self.folder = folder
         self.namespace = f"test-{secrets.token_hex(4)}"
         (folder / "redis").mkdir()
-        self.redis = RedisServer(folder / "redis", _address_here(), secrets.token_hex(8))
+        self.redis = RedisServer(folder / "redis", host=_address_here(), password=secrets.token_hex(8))
         self._environment = os.environ | {"CLUSTER_SERVING_HOME": str(folder / "state"), "COLUMNS": "200"}
         call("kubectl", "create", "namespace", self.namespace)
         self.kubectl("create", "serviceaccount", "flink")
