@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Processes that run tests.
 WORKERS ?= 2
 
-.PHONY: help quickstart stop test test-fast coverage chaos pythons check fuzz bench bench-guard format proto images sbom clean
+.PHONY: help quickstart stop test test-clusters test-fast coverage chaos pythons check fuzz bench bench-guard format proto images sbom clean
 
 help:  ## List the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/'
@@ -23,8 +23,12 @@ test-fast: .venv/dev  ## Run the tests that need no Flink, engine, browser or fu
 
 # Each worker has a Flink cluster, and one has the engines (tests/support/markers.py).
 test: .venv/dev  ## Run all tests, against a real Redis and a real Flink cluster
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --cov --cov-report= $(TESTS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not clusters" --cov --cov-report= $(TESTS)
 	@echo "Lines covered: $$($(BIN)/coverage report --format=total) % (each file: make coverage)"
+
+# Never part of `make test`: a variable such as KUBECONFIG may name a cluster that others use.
+test-clusters: .venv/dev  ## Run the tests that need a YARN, a Kubernetes or a Docker engine of yours (CONTRIBUTING.md)
+	@$(BIN)/python -m pytest -n 0 $(or $(TESTS),tests/clusters)
 
 coverage:  ## Show the lines of each file that the last `make test` did not run
 	@$(BIN)/coverage report

@@ -3,7 +3,7 @@
 Usage: python -m tests.support.images [--engine docker|buildah] [--extras quickstart] [--tag test] [--work FOLDER]
 
 As root, with debootstrap and the engine. It makes cluster-serving-base, cluster-serving-client and
-cluster-serving-flink; the base image also has a Redis, for tests/e2e/test_images.py.
+cluster-serving-flink; the base image also has a Redis, for tests/clusters/test_images.py.
 """
 
 import argparse
