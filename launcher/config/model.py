@@ -53,8 +53,8 @@ class Config(Settings):
         "webhdfs://, an archive of https:// or file://",
         "Folder that holds one model; docs/models.md lists the formats, such as *.xml and *.bin (OpenVINO), *.onnx, "
         "*.pt (TorchScript), *.keras, or saved_model.pb and variables/. A relative path starts at the folder of this "
-        "file. On a cluster of several machines, all of them must see the folder under this path, or fetch the model "
-        "from an address, such as s3://bucket/model or https://host/model.zip#sha256=... Required.",
+        "file. A Flink elsewhere gets a copy (flink.ship), or fetches the model from an address such as "
+        "s3://bucket/model or https://host/model.zip#sha256=... Required.",
         min_length=1,
     )
     job_name: str = _key(
@@ -276,7 +276,7 @@ class Config(Settings):
     flink_options: dict[str, str | int | float | bool] = _key(
         {},
         "a mapping of Flink's options, such as {taskmanager.memory.task.off-heap.size: 2g}",
-        "Options for Flink, handed over as they are.",
+        "Options for Flink, handed over as they are. A Flink on this machine takes them when it is started.",
         alias="flink.options",
         repr=False,
     )
