@@ -18,6 +18,14 @@ def subtask_index(context: RuntimeContext) -> int:
         return int(context._runtime_context.getTaskInfo().getIndexOfThisSubtask())
 
 
+def subtask_count(context: RuntimeContext) -> int:
+    """Return the number of parallel instances, which may be lower than the job asks for."""
+    try:
+        return int(context.get_number_of_parallel_subtasks())
+    except AttributeError:
+        return int(context._runtime_context.getTaskInfo().getNumberOfParallelSubtasks())
+
+
 class SelfClosing:
     """Mixin for Flink functions that release what they hold, at most once.
 

@@ -20,7 +20,8 @@ from cluster_serving.connectors.flow_control import SlotFlowControl
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.payloads import Payloads
 from cluster_serving.connectors.redis import Backoff, connect
-from cluster_serving.connectors.runtime import SelfClosing, count_records_out, subtask_index
+from cluster_serving.connectors.runtime import SelfClosing, count_records_out, subtask_count, subtask_index
+from cluster_serving.connectors.slot_keys import SlotKeys
 from cluster_serving.connectors.stream import StreamReader
 from cluster_serving.connectors.ticks import Ticks
 from cluster_serving.connectors.worker import record_end
@@ -46,7 +47,7 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
     Args:
         options: Redis and job that requests come from; consumers are named `<jobName>-<subtask>`.
         read_size: Most entries of one read.
-        slot_keys: Flink key per source subtask that leads to the window subtask of the same index.
+        slot_keys: Keys that lead from a source subtask to the window subtask of the same index.
         greedy: A batch is computed as soon as no more requests are on their way. Requests that come while the model is
             busy are then read at once, when it is free.
         process_mode: Flink opens the operators behind this source at their first record, so an empty batch is sent
@@ -54,7 +55,7 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
     """
 
     def __init__(
-        self, options: RedisOptions, read_size: int, slot_keys: list[int], greedy: bool, process_mode: bool
+        self, options: RedisOptions, read_size: int, slot_keys: SlotKeys, greedy: bool, process_mode: bool
     ) -> None:
         self._options = options
         self._read_size = read_size
@@ -66,7 +67,8 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
         """Connect; nothing is read yet."""
         end = record_end() if self._process_mode else ""
         index = subtask_index(runtime_context)
-        self._slot_key = self._slot_keys[index]
+        self._parallelism = subtask_count(runtime_context)
+        self._slot_key = self._slot_keys.key_of(index, self._parallelism)
         # Two batches: one is in the model while the next is read. More would be kept from idle slots.
         self._flow = SlotFlowControl(2 * self._read_size, job=self._options.job)
         self._ticks = Ticks.of(self._options.job, index)
@@ -134,7 +136,7 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
         return entries
 
     def _read_new(self, patience: float, block_ms: int | None) -> list[Entry]:
-        if len(self._slot_keys) > 1:
+        if self._parallelism > 1:
             if self._flow.take_back():
                 self._flow.wait_idle(patience)
                 self._reader.heartbeat()
@@ -142,7 +144,7 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
             if surplus := self._flow.surplus.take(self._read_size):
                 return surplus
         room = self._flow.capacity(patience, self._ahead)
-        if room and len(self._slot_keys) > 1 and self._flow.seconds_per_request > _SHARED_SECONDS:
+        if room and self._parallelism > 1 and self._flow.seconds_per_request > _SHARED_SECONDS:
             room = min(room, self._share(patience))
         if not room:
             self._reader.heartbeat()
@@ -156,7 +158,7 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
     def _share(self, patience: float) -> int:
         """Return how many more of the unanswered requests this slot may read, as one of several."""
         waiting = self._reader.length()
-        share = math.ceil(waiting / len(self._slot_keys)) - self._flow.unanswered
+        share = math.ceil(waiting / self._parallelism) - self._flow.unanswered
         if share > 0:
             self._latest_share = share
         elif waiting:

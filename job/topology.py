@@ -7,6 +7,7 @@ from pyflink.java_gateway import get_gateway
 from cluster_serving.connectors import sink
 from cluster_serving.connectors.entry_batch import slot_key
 from cluster_serving.connectors.sink import RedisHashSink
+from cluster_serving.connectors.slot_keys import SlotKeys
 from cluster_serving.connectors.source import RedisStreamsSource, from_redis
 from cluster_serving.job import inference, window
 from cluster_serving.job.inference import Inference
@@ -59,16 +60,17 @@ def _configuration(options: JobOptions, with_jar: bool) -> Configuration:
     return configuration
 
 
-def _slot_keys(parallelism: int) -> list[int]:
-    """Return a key for each subtask that Flink assigns to it, so that requests stay in the slot that read them."""
+def _slot_keys(parallelism: int) -> SlotKeys:
+    """Return keys for the subtasks of a job of this parallelism, or of any lower one."""
     jvm = get_gateway().jvm.org.apache.flink
-    keys: dict[int, int] = {}
-    candidate = 0
-    while len(keys) < parallelism:
+    # Subtasks have ranges of key groups. Ranges of half the size lie within those of any lower parallelism.
+    ranges = min(2 * parallelism, _MAX_PARALLELISM)
+    groups: list[int] = []
+    reached: set[int] = set()
+    while len(reached) < ranges:
         # PyFlink hashes a row that holds the key, not the key itself.
         row = jvm.types.Row(1)
-        row.setField(0, candidate)
-        assign = jvm.runtime.state.KeyGroupRangeAssignment.assignKeyToParallelOperator
-        keys.setdefault(assign(row, _MAX_PARALLELISM, parallelism), candidate)
-        candidate += 1
-    return [keys[subtask] for subtask in range(parallelism)]
+        row.setField(0, len(groups))
+        groups.append(jvm.runtime.state.KeyGroupRangeAssignment.assignToKeyGroup(row, _MAX_PARALLELISM))
+        reached.add(groups[-1] * ranges // _MAX_PARALLELISM)
+    return SlotKeys(tuple(groups), _MAX_PARALLELISM)

@@ -52,6 +52,8 @@ def _missing_slots(rest: FlinkRest) -> str | None:
     if failed := [slot.error for slot in slots if slot.state == "failed"]:
         return failed[0]
     ready = sum(slot.state == "ready" for slot in slots)
-    if ready < options.model_parallelism:
+    # The adaptive scheduler runs the job with the slots that there are.
+    adapts = str(roles.properties().get("jobmanager.scheduler", "")).lower() == "adaptive"
+    if ready < (1 if adapts else options.model_parallelism):
         return f"{ready} of {options.model_parallelism} slots have loaded the model"
     return None

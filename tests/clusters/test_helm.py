@@ -58,6 +58,7 @@ def test_helm_finds_nothing_wrong():
         ({"jobs": [JOB | {"replicas": 2}]}, "replicas"),
         ({"mode": "session"}, "mode"),
         ({"redis": {"enabled": False}}, "redis.url"),
+        ({"jobs": [JOB | {"autoscaling": {"enabled": True}}], "mode": "operator"}, "mode: standalone"),
     ],
 )
 def test_a_mistake_in_the_values_is_named(values, field):
@@ -75,6 +76,18 @@ def test_jobs_have_objects_of_their_own_and_whole_numbers_stay_whole():
     assert names.count(("Deployment", "it-cluster-serving-other-taskmanager")) == 1
     config = next(d for d in documents if d["kind"] == "Secret" and d["metadata"]["name"].endswith("other"))
     assert '"maxImagePixels": 50000000' in config["stringData"]["config.yaml"]
+
+
+def test_task_managers_follow_the_queue_up_to_a_limit():
+    documents = rendered({"jobs": [JOB | {"autoscaling": {"enabled": True, "maxTaskManagers": 3}}]})
+    scaled = next(document["spec"] for document in documents if document["kind"] == "ScaledObject")
+    target = next(d for d in documents if d["metadata"]["name"] == scaled["scaleTargetRef"]["name"])
+    assert "replicas" not in target["spec"]
+    assert (scaled["minReplicaCount"], scaled["maxReplicaCount"]) == (1, 3)
+    assert scaled["triggers"][0]["metadata"]["stream"] == "digits"
+    config = next(d for d in documents if d["kind"] == "Secret")["stringData"]["config.yaml"]
+    # All slots that there may be: two for each TaskManager.
+    assert yaml.safe_load(config)["modelParallelism"] == 6
 
 
 def test_no_pod_has_rights_it_does_not_need():

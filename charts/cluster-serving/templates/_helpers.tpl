@@ -4,11 +4,16 @@
 
 {{/* The job with its defaults, as JSON: dict "root" $ "job" . */}}
 {{- define "cs.job" -}}
-{{- $defaults := dict "taskManagers" 1 "slots" 1 "memory" 4096 "cpu" 1 "jobManager" dict "config" dict "env" list "flinkProperties" dict "nodeSelector" dict "tolerations" list "model" dict -}}
+{{- $defaults := dict "taskManagers" 1 "slots" 1 "memory" 4096 "cpu" 1 "jobManager" dict "config" dict "env" list "flinkProperties" dict "nodeSelector" dict "tolerations" list "model" dict "autoscaling" dict -}}
 {{- $job := mergeOverwrite $defaults (deepCopy .job) -}}
+{{- $_ := set $job "autoscaling" (mergeOverwrite (dict "enabled" false "maxTaskManagers" 4 "queueLength" 100 "cooldownSeconds" 300 "redisAddress" "" "authentication" "") $job.autoscaling) -}}
+{{- $most := ternary $job.autoscaling.maxTaskManagers $job.taskManagers $job.autoscaling.enabled -}}
+{{- if $job.autoscaling.enabled -}}
+{{- $_ := set $job "flinkProperties" (mergeOverwrite (dict "jobmanager.scheduler" "adaptive") $job.flinkProperties) -}}
+{{- end -}}
 {{- $_ := set $job "jobManager" (mergeOverwrite (dict "memory" 1280 "cpu" 0.25) $job.jobManager) -}}
 {{- $_ := set $job "fullname" (printf "%s-%s" (include "cs.name" .root) .job.name) -}}
-{{- $_ := set $job "config" (mergeOverwrite (dict "jobName" .job.name "modelParallelism" (mul $job.taskManagers $job.slots)) $job.config) -}}
+{{- $_ := set $job "config" (mergeOverwrite (dict "jobName" .job.name "modelParallelism" (mul $most $job.slots)) $job.config) -}}
 {{- toJson $job -}}
 {{- end }}
 

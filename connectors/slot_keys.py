@@ -1,0 +1,24 @@
+"""Keys that Flink assigns to given subtasks, so that requests stay in the slot that read them."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class SlotKeys:
+    """Keys of `key_by`, and what determines the subtask that Flink assigns them to.
+
+    Flink's adaptive scheduler runs fewer subtasks than the job asks for while there are fewer slots. So a subtask looks
+    for its key when it opens.
+
+    Attributes:
+        groups: Key group of each of the keys 0, 1, 2 and so on.
+        group_count: Number of key groups, which is Flink's maximum parallelism.
+    """
+
+    groups: tuple[int, ...]
+    group_count: int
+
+    def key_of(self, subtask: int, parallelism: int) -> int:
+        """Return a key of a subtask, of which there are `parallelism`."""
+        # As KeyGroupRangeAssignment.computeOperatorIndexForKeyGroup of Flink.
+        return next(key for key, group in enumerate(self.groups) if group * parallelism // self.group_count == subtask)
