@@ -19,7 +19,8 @@ ENDED = {"FINISHED", "CANCELED", "FAILED", "SUSPENDED"}
 _CANCEL_TIMEOUT = 60.0
 # A job has no parameters while it initializes, and Flink caches its answers for web.refresh-interval, 3 s by default.
 _NEW_MS = 5000
-_PRINTED = re.compile(r"client\.python\.PythonDriver +- (.*)$", re.MULTILINE)
+# Its standard output and error; Flink's own messages are no INFO.
+_PRINTED = re.compile(r" INFO +\S*client\.python\.PythonDriver +- (.*)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)

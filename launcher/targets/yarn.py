@@ -33,6 +33,9 @@ TAG = "cluster-serving"
 _SUBMISSION = "submission-"
 _SHIPS = "ships-"
 _OPTIONS = "options.json"
+_FOLDERS = ".flink"
+"""Folder, in the home folder of this user, where Flink keeps what an application needs while it runs."""
+
 _STATES = {"SUCCEEDED": "FINISHED", "KILLED": "CANCELED", "FAILED": "FAILED"}
 _RESERVED = {
     "yarn.application.name",
@@ -94,7 +97,7 @@ class YarnApplications(Applications):
         if not self._end_gently(application):
             with self._hadoop.client() as jvm:
                 self._kill(jvm, application)
-                HadoopFiles(jvm, "").remove(f".flink/{application.id}")
+                HadoopFiles(jvm, "").remove(f"{_FOLDERS}/{application.id}")
 
     def _end_gently(self, application: Application) -> bool:
         raw = self.rest.application(application.id)
@@ -241,6 +244,9 @@ class YarnApplication(Manager):
             archives = [
                 files.ensure(file, self.say, what) for file, what in (*kinds, (loaded.model, "the model")) if file
             ]
+            # Left by YARN where somebody else has killed an application.
+            for left in files.names(_FOLDERS) & {found.id for found in applications.applications(ended=True)}:
+                files.remove(f"{_FOLDERS}/{left}")
             files.prune(applications.archives() | {Path(uri).name for uri in (libraries, *archives)})
         return libraries, archives
 
