@@ -184,4 +184,10 @@ def cause(trace: str) -> str:
         return next((line for line in python.splitlines() if line and not line.startswith(" ")), "unknown").strip()
     lines = [line.strip() for line in trace.splitlines() if line.strip()] or ["unknown"]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
-    return causes[-1] if causes else lines[0]
+    if not causes:
+        return lines[0]
+    told = causes.pop()
+    # Java repeats the message of a cause, with what it was about before it: 'Cannot run program "python": error=2'.
+    while causes and causes[-1].endswith(told.partition(": ")[2] or told) and not causes[-1].endswith(told):
+        told = causes.pop()
+    return told

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import socket
 import sys
@@ -47,6 +48,7 @@ _RESERVED = {
 }
 """Options of Flink by which the commands find a job again, or bring it what it needs."""
 
+_MOMENT = re.compile(r"^\[[^\]]*\] *")
 _END_WITHIN = 30.0
 _PATIENCE_MS = 15_000
 """Milliseconds in which a cluster with free resources starts an application."""
@@ -144,8 +146,7 @@ class YarnApplications(Applications):
         if raw["elapsedTime"] < _PATIENCE_MS:
             return ""
         if raw["state"] == "ACCEPTED" and raw.get("allocatedMB", 0) <= 0:
-            told, _, _ = diagnosis(raw["diagnostics"]).partition(" Details : ")
-            return f"YARN to start it (queue {raw['queue']}: {self.rest.free()}): {told}"
+            return f"YARN to start it (queue {raw['queue']}: {self.rest.free()}): {pending(raw['diagnostics'])}"
         wanted = [request for request in raw.get("resourceRequests", ()) if request["resourceName"] == "*"]
         containers = [request["capability"] for request in wanted for _ in range(request["numContainers"])]
         if raw["state"] == "RUNNING" and containers:
@@ -223,7 +224,10 @@ class YarnApplication(Manager):
         arguments = ["run", "-d", "-t", "yarn-application", *submission.MAIN, "--options-file", _OPTIONS]
         environment = {"HADOOP_CONF_DIR": str(self._hadoop.folder)}
         timeout, classpath = self.config.start_timeout, self._hadoop.classpath
-        output = submission.run(self.home, arguments, log, timeout, environment, classpath, watch)
+        try:
+            output = submission.run(self.home, arguments, log, timeout, environment, classpath, watch)
+        except LaunchError as error:
+            raise LaunchError(f"{error}; the job waited for {said}" if said else str(error)) from None
         for ended in (False, True):
             for found in applications.applications(ended):
                 if found.submission == submitted:
@@ -270,6 +274,11 @@ def check(config: Config, hadoop: Hadoop) -> None:
             f"redisUrl is {config.redis_shown}, which YARN's nodes such as {elsewhere[0]} cannot reach; set it to an "
             "address of this machine in their network, or to a Redis elsewhere"
         )
+
+
+def pending(text: str) -> str:
+    """Return why an application does not start, without times and nodes, which change all the time."""
+    return _MOMENT.sub("", " ".join(text.split("\n"))).partition(".  ")[0]
 
 
 def diagnosis(text: str) -> str:

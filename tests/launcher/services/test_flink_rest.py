@@ -23,6 +23,15 @@ Caused by: java.lang.IllegalStateException: broken
 	at org.apache.flink.A.c(A.java:2)
 	... 3 more
 """
+REPEATED = """\
+org.apache.flink.A: Could not execute
+Caused by: org.apache.flink.Abort: java.io.IOException: Cannot run program "python": error=2, No such file
+	at org.apache.flink.A.b(A.java:1)
+Caused by: java.io.IOException: Cannot run program "python": error=2, No such file
+	at java.base/java.lang.B.c(B.java:2)
+Caused by: java.io.IOException: error=2, No such file
+	... 3 more
+"""
 
 
 @pytest.mark.parametrize(
@@ -30,6 +39,7 @@ Caused by: java.lang.IllegalStateException: broken
     [
         (PYTHON, "cluster_serving.protocol.errors.ModelError: no such input: y"),
         (JAVA, "java.lang.IllegalStateException: broken"),
+        (REPEATED, 'java.io.IOException: Cannot run program "python": error=2, No such file'),
         ("one line", "one line"),
         ("", "unknown"),
     ],

@@ -88,6 +88,11 @@ def test_a_diagnosis_is_one_line():
     )
 
 
+def test_the_reason_of_an_application_that_waits_stays_the_same():
+    told = "[Mon Nov 23 06:49:36 2026] Application is Activated, waiting for resources.  Last Node : 10.77.0.12"
+    assert yarn.pending(told) == "Application is Activated, waiting for resources"
+
+
 def test_only_addresses_of_this_machine_are_here():
     assert yarn.is_here("127.0.0.1")
     assert not yarn.is_here("192.0.2.1")
