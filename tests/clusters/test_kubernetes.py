@@ -5,6 +5,7 @@ import pytest
 from tests.support import kubernetes, model_zoo
 from tests.support.asking import Asking
 from tests.support.containers import SLOW
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(3 * SLOW)
 
@@ -125,3 +126,20 @@ def test_a_quota_that_leaves_no_pod_for_a_taskmanager(pods, model):
         pods.kubectl("delete", "quota", "one")
     assert done.returncode != 0
     assert "exceeded quota" in " ".join(done.stderr.split())
+
+
+def test_a_session_cluster_gets_the_model_through_flink(pods, model):
+    with pods.session("shared"):
+        pods.configure(model, flink={"target": "kubernetes-session", "clusterId": "shared", "ship": "model"})
+        # The JobManager's REST endpoint may not listen yet.
+        wait_until(lambda: pods.run("cluster-serving-cli", "list").returncode == 0, SLOW)
+        started = pods.run("cluster-serving-start")
+        assert started.returncode == 0, started.stdout + started.stderr
+        asking = Asking(pods.queue)
+        asking.start()
+        asking.goes_on()
+        asking.stop()
+        assert "RUNNING" in pods.run("cluster-serving-cli", "list").stdout
+        stopped = pods.run("cluster-serving-stop", "digits")
+        assert stopped.returncode == 0, stopped.stdout + stopped.stderr
+    wait_until(lambda: not pods.leftovers(), SLOW)

@@ -6,12 +6,15 @@ import secrets
 import shutil
 import socket
 import subprocess
+from contextlib import contextmanager
 from urllib.parse import urlsplit
 
 import pytest
 import yaml
 
 from cluster_serving.client import InputQueue
+from cluster_serving.launcher.services.flink_home import FlinkHome
+from cluster_serving.launcher.targets.applications import SETTINGS
 from cluster_serving.launcher.targets.deployments import LABEL, OURS
 from tests.support import containers
 from tests.support.cluster import BIN
@@ -98,6 +101,32 @@ class Kubernetes:
         before = set(self.pods(component))
         self.kubectl("delete", "pod", *before, "--wait=false")
         wait_until(lambda: set(self.pods(component)) - before, SLOW)
+
+    @contextmanager
+    def session(self, name):
+        """A session cluster of Flink, as its users start one."""
+        home = FlinkHome(self.folder / name)
+        home.prepare(
+            SETTINGS
+            | {
+                "execution.shutdown-on-application-finish": None,
+                "kubernetes.cluster-id": name,
+                "kubernetes.namespace": self.namespace,
+                "kubernetes.container.image.ref": IMAGE,
+                "kubernetes.service-account": "flink",
+                "kubernetes.jobmanager.cpu.amount": 0.2,
+                "kubernetes.jobmanager.cpu.limit-factor": 10.0,
+                "kubernetes.taskmanager.cpu.amount": 0.2,
+                "kubernetes.taskmanager.cpu.limit-factor": 10.0,
+                "taskmanager.memory.task.off-heap.size": "2g",
+            }
+        )
+        call(home.path / "bin" / "kubernetes-session.sh", cwd=home.work, env=home.environment())
+        try:
+            self.kubectl("wait", "--for=condition=Available", f"deployment/{name}", f"--timeout={SLOW}s")
+            yield
+        finally:
+            self.kubectl("delete", "deployment", name, "--cascade=foreground")
 
     def leftovers(self):
         """The names of all that jobs have, whatever labels it bears."""
