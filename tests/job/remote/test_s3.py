@@ -81,12 +81,20 @@ def test_an_archive(bucket, pack, tmp_path):
     sha256 = pack(tmp_path / "digits.tgz", FILES)
     fs.put(str(tmp_path / "digits.tgz"), f"{name}/digits.tgz")
     assert content_of(fetch(f"s3://{name}/digits.tgz#sha256={sha256}")) == FILES
-    assert survey(f"s3://{name}/digits.tgz") == {"engine": "", "size": (tmp_path / "digits.tgz").stat().st_size}
+    assert survey(f"s3://{name}/digits.tgz") == {
+        "engine": "",
+        "extra": "",
+        "size": (tmp_path / "digits.tgz").stat().st_size,
+    }
 
 
 def test_the_engine_is_known_from_the_names(bucket):
     _, name = bucket
-    assert survey(f"s3://{name}/models/digits") == {"engine": "OpenVINO", "size": sum(map(len, FILES.values()))}
+    assert survey(f"s3://{name}/models/digits") == {
+        "engine": "OpenVINO",
+        "extra": "openvino",
+        "size": sum(map(len, FILES.values())),
+    }
     with pytest.raises(ModelError, match=f"s3://{name}/models holds no model. Found: digits-2/, digits/"):
         survey(f"s3://{name}/models")
 
