@@ -81,7 +81,9 @@ def _stop(job: JobName = None, config_path: ConfigPath = _PATH) -> None:
     with Progress() as progress:
         progress(f"Stopping job {name}")
         stopped = lifecycle.stop(config, name, progress, warn)
-    console.print(f"Stopped job {stopped.name}. Its queued requests stay in Redis; Redis and Flink go on.")
+    own_flink = config.target.endswith("-application")
+    rest = "Redis goes on" if own_flink else "Redis and Flink go on"
+    console.print(f"Stopped job {stopped.name}. Its queued requests stay in Redis; {rest}.")
 
 
 def _restart(
