@@ -50,6 +50,9 @@ class KubernetesSession(Session):
 
     def check(self) -> None:
         """Check that the cluster answers, and that its pods can reach Redis."""
+        with self.flink() as flink:
+            if flink.overview() is None:
+                raise LaunchError(f"{flink.where} does not answer; if its JobManager is starting, try again in seconds")
         super().check()
         check_redis(self.config)
 
