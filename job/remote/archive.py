@@ -32,8 +32,8 @@ def unpack(archive: Path, kind: str, target: Path, name: str) -> None:
     """Unpack an archive into a new folder; `kind` is one of `url.ARCHIVES`, and `name` stands for it in messages.
 
     Raises:
-        ModelError: If the archive is damaged, has entries that are neither files nor folders or lie outside of it, or
-            is larger than `MAX_ENTRIES`, `MAX_BYTES` or the free space of the disk. What was unpacked stays.
+        ModelError: If the archive is damaged, or has entries that are neither files nor folders or lie outside of it.
+            Also if it is larger than `MAX_ENTRIES`, `MAX_BYTES` or the free space of the disk. What was unpacked stays.
     """
     target.mkdir()
     free = shutil.disk_usage(target).free

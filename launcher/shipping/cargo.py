@@ -91,7 +91,7 @@ def write(config: Config, folder: Path, say: Say) -> list[Path]:
         LaunchError: If the folder cannot be written, or something cannot be packed.
         ModelError: If the model folder does not hold exactly one model.
     """
-    ships = "environment" if config.ships == "nothing" else config.ships
+    ships = "packages" if config.ships == "packages" else "environment"
     loaded = load(ships, job_options(config, "package"), say)
     try:
         folder.mkdir(parents=True, exist_ok=True)

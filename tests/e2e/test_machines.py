@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import httpx
@@ -16,7 +15,7 @@ from cluster_serving.client import InputQueue
 from cluster_serving.launcher.services.flink_home import java_home
 from tests.support import hosts, model_zoo
 from tests.support.asking import Asking
-from tests.support.cluster import BIN
+from tests.support.cluster import run
 from tests.support.waiting import wait_until
 
 
@@ -86,15 +85,7 @@ class Machines:
         return found["jobs-running"] == 0 and found["slots-available"] == found["slots-total"]
 
     def run(self, command, *arguments):
-        return subprocess.run(
-            [BIN / command, *arguments],
-            cwd=self.folder,
-            env=self._environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=250,
-        )
+        return run(command, *arguments, cwd=self.folder, environment=self._environment, timeout=250)
 
     def queue(self):
         return InputQueue(host=self.store.address, port=6379, name="digits")

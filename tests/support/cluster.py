@@ -19,6 +19,20 @@ from tests.support.redis_server import free_port
 BIN = Path(sys.executable).parent
 
 
+def run(command, *arguments, cwd, environment, stdin=subprocess.DEVNULL, timeout=150):
+    """Run one of the commands in a folder; returns the finished command."""
+    return subprocess.run(
+        [str(BIN / command), *arguments],
+        cwd=cwd,
+        env=environment,
+        stdin=stdin,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+
+
 class Cluster:
     """The commands, run as a user runs them, in a folder per job.
 
@@ -45,16 +59,7 @@ class Cluster:
             return state.root()
 
     def run(self, command, *arguments, cwd=None, stdin=subprocess.DEVNULL):
-        return subprocess.run(
-            [str(BIN / command), *arguments],
-            cwd=cwd or self.folder,
-            env=self._environment,
-            stdin=stdin,
-            capture_output=True,
-            text=True,
-            timeout=150,
-            check=False,
-        )
+        return run(command, *arguments, cwd=cwd or self.folder, environment=self._environment, stdin=stdin)
 
     @contextmanager
     def variables(self, **variables):

@@ -5,7 +5,6 @@ import os
 import secrets
 import shutil
 import socket
-import subprocess
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 
@@ -17,7 +16,7 @@ from cluster_serving.launcher.services.flink_home import FlinkHome
 from cluster_serving.launcher.targets.applications import SETTINGS
 from cluster_serving.launcher.targets.deployments import LABEL, OURS
 from tests.support import containers
-from tests.support.cluster import BIN
+from tests.support.cluster import run
 from tests.support.containers import SLOW, call
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_until
@@ -76,16 +75,7 @@ class Kubernetes:
         (self.folder / "config.yaml").write_text(yaml.safe_dump(given | {"flink": target} | settings))
 
     def run(self, command, *arguments):
-        return subprocess.run(
-            [BIN / command, *arguments],
-            cwd=self.folder,
-            env=self._environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=SLOW,
-            check=False,
-        )
+        return run(command, *arguments, cwd=self.folder, environment=self._environment, timeout=SLOW)
 
     def queue(self):
         return InputQueue(url=self.redis.url, name="digits")

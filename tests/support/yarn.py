@@ -3,7 +3,6 @@
 import os
 import secrets
 import socket
-import subprocess
 from urllib.parse import urlsplit
 
 import httpx
@@ -15,7 +14,7 @@ from cluster_serving.launcher.targets.hadoop import Hadoop
 from cluster_serving.launcher.targets.hadoop_files import HadoopFiles
 from cluster_serving.launcher.targets.yarn import YarnApplications
 from cluster_serving.launcher.targets.yarn_rest import YarnRest
-from tests.support.cluster import BIN
+from tests.support.cluster import run
 from tests.support.redis_server import RedisServer
 
 VARIABLES = ("HADOOP_CONF_DIR", "HADOOP_CLASSPATH")
@@ -57,15 +56,7 @@ class Yarn:
         (self.folder / "config.yaml").write_text(yaml.safe_dump(given | {"flink": target} | settings))
 
     def run(self, command, *arguments):
-        return subprocess.run(
-            [BIN / command, *arguments],
-            cwd=self.folder,
-            env=self._environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=600,
-        )
+        return run(command, *arguments, cwd=self.folder, environment=self._environment, timeout=600)
 
     def queue(self):
         return InputQueue(url=self.redis.url, name="digits")
