@@ -1,6 +1,7 @@
 """Tables and pictures of docs/benchmarks.md, made from the results of `make bench`."""
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,6 +19,8 @@ _CURVES = {"requests": "requests", "bytes": "bytes per request", "clients": "cli
 def write(results: Mapping[str, Any], document: Path) -> list[Path]:
     """Write the tables between the document's markers, and the pictures into `images/` beside it.
 
+    Rows that the results lack keep their sections.
+
     Returns:
         The files of the pictures.
 
@@ -33,31 +36,43 @@ def write(results: Mapping[str, Any], document: Path) -> list[Path]:
     for name, picture in pictures.items():
         (folder / f"{name}.svg").write_text(picture, "utf8")
     begin, end = text.index(BEGIN) + len(BEGIN), text.index(END)
-    document.write_text(f"{text[:begin]}\n\n{body(results, pictures)}\n{text[end:]}", "utf8")
+    written = body(results, pictures, earlier=text[begin:end])
+    document.write_text(f"{text[:begin]}\n\n{written}\n{text[end:]}", "utf8")
     return [folder / f"{name}.svg" for name in pictures]
 
 
-def body(results: Mapping[str, Any], pictures: Iterable[str] = ()) -> str:
-    """Return the Markdown between the markers."""
-    machine, rows = results["machine"], results["rows"]
+def body(results: Mapping[str, Any], pictures: Iterable[str] = (), earlier: str = "") -> str:
+    """Return the Markdown between the markers.
+
+    Sections of rows that the results lack are those of the `earlier` Markdown. Each new section then says where it was
+    measured, if that is not what the first line of the `earlier` Markdown says.
+    """
+    machine, rows, pictures = results["machine"], results["rows"], set(pictures)
     packages = ", ".join(f"{name} {version}" for name, version in machine["packages"].items())
-    parts = [
+    measured = (
         f"Measured on {machine['cores']} cores of {machine['cpu']}, {machine['memory_gb']:g} GB, {machine['system']}, "
-        f"Python {machine['python']}, {packages}; {results['settings']['rounds']} rounds.\n"
-    ]
-    pictures = set(pictures)
+        f"Python {machine['python']}, {packages}; rounds: {results['settings']['rounds']}.\n"
+    )
+    first, *sections = re.split(r"^(?=### )", earlier.strip() + "\n", flags=re.MULTILINE)
+    kept = {section.partition("\n")[0]: section for section in sections}
+    some_kept = any(f"### {title}" in kept for name, (title, _) in _SECTIONS.items() if name not in rows)
+    head = f"{first.strip()}\n" if some_kept else measured
+    parts = [head]
     for name, (title, section) in _SECTIONS.items():
+        heading = f"### {title}"
         if name not in rows:
+            parts += [kept[heading]] if heading in kept else []
             continue
-        parts.append(f"### {title}\n")
+        parts.append(f"{heading}\n")
         if "failed" in rows[name]:
             parts.append(f"Not measured: {rows[name]['failed']}\n")
             continue
+        parts += [measured] if measured != head else []
         parts.append(section(rows[name]))
         parts += [
             f"![{title}](images/{picture}.svg)\n" for picture in sorted(pictures) if picture.split("-")[0] == name
         ]
-    return "\n".join(parts)
+    return "\n".join(part.rstrip("\n") + "\n" for part in parts)
 
 
 def draw(rows: Mapping[str, Any]) -> dict[str, str]:
@@ -67,9 +82,11 @@ def draw(rows: Mapping[str, Any]) -> dict[str, str]:
     for name, row in measured.items():
         title, section = _SECTIONS[name]
         if section is _compared:
-            servers = {"Cluster Serving": {"runs": row["ours"]}, **row["others"]}
-            rates = {server: middle(m["runs"], "rate") for server, m in servers.items() if "runs" in m}
+            rates = {server: middle(m["runs"], "rate") for server, m in _servers(row).items() if "runs" in m}
             pictures[name] = charts.bars(title, rates, "requests per second")
+    if "update" in measured:
+        gaps = {name: middle(m["runs"], "gap_ms") for name, m in _servers(measured["update"]).items() if "runs" in m}
+        pictures["update"] = charts.bars(_SECTIONS["update"][0], gaps, "longest time without an answer, ms")
     if "scaling" in measured:
         points = [(float(p["slots"]), p["result"]["rate"]) for p in measured["scaling"]["points"]]
         (first_slots, first_rate), *_ = points
@@ -84,6 +101,10 @@ def draw(rows: Mapping[str, Any]) -> dict[str, str]:
             }
             pictures[f"costs-{name}"] = charts.lines("CPU seconds per 1,000 requests", series, label, "CPU s", "xy")
     return pictures
+
+
+def _servers(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {"Cluster Serving": {"runs": row["ours"]}, **row["others"]}
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -157,6 +178,31 @@ def _start(row: Mapping[str, Any]) -> str:
     return table(["command, s", "first answer, s"], [(t["command_s"], t["first_answer_s"]) for t in row["times"]])
 
 
+def _update(row: Mapping[str, Any]) -> str:
+    lines: list[list[object]] = []
+    for name, measured in _servers(row).items():
+        if "runs" not in measured:
+            lines.append([name, f"failed: {_line(measured['failed'])}", *[""] * 8])
+            continue
+        runs = measured["runs"]
+        lines.append(
+            [
+                f"**{name}**" if name == "Cluster Serving" else name,
+                f"{sum(run['requests'] for run in runs):,}",
+                f"{sum(run['failed'] for run in runs)}, {sum(run['wrong'] for run in runs)}",
+                f"{middle(runs, 'before_ms', 'p50'):,.0f}",
+                f"{middle(runs, 'before_ms', 'p99'):,.0f}",
+                f"{middle(runs, 'during_ms', 'p99'):,.0f}",
+                f"{middle(runs, 'gap_ms'):,.0f}",
+                _spread(measured.get("ratio")),
+                f"{middle(runs, 'wait_ms'):,.0f}",
+                f"{middle(runs, 'update_s'):.1f}",
+            ]
+        )
+    heads = ["", "requests", "failed, wrong", "p50 before, ms", "p99 before, ms", "p99 during, ms", "longest gap, ms"]
+    return table([*heads, "gap, ours to theirs (spread)", "longest wait, ms", "update, s"], lines)
+
+
 def _costs(row: Mapping[str, Any]) -> str:
     parts = []
     for name, label in _CURVES.items():
@@ -186,6 +232,9 @@ _SECTIONS: dict[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = {
     "scaling": ("Scaling over task slots, with a model that sleeps 50 ms", _scaling),
     "backlog": ("A long queue", _backlog),
     "start": ("From a stopped machine to the first answer", _start),
+    "update": ("A new version of the model under load, 8 in flight", _update),
+    "handler": ("A handler that passes everything on, small vector, 512 in flight", _compared),
+    "handler_images": ("A handler that passes everything on, JPEG, 32 in flight", _compared),
     "costs": ("What a request costs", _costs),
 }
 """Row → title of its section, and function that writes the section."""

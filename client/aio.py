@@ -136,6 +136,7 @@ class AsyncInputQueue(_AsyncQueue):
         priority: str | None = None,
         block: bool | None = None,
         timeout: float | None = None,
+        version: str | int | None = None,
     ) -> str: ...
 
     @overload
@@ -154,13 +155,15 @@ class AsyncInputQueue(_AsyncQueue):
         with self._using_redis():
             return await run_async(self.db, cancel(self.name, uri, self._recent.find(uri)))
 
-    async def predict(self, request_data: object, timeout: float = 5, *, priority: str = NORMAL) -> Result:
+    async def predict(
+        self, request_data: object, timeout: float = 5, *, priority: str = NORMAL, version: str | int | None = None
+    ) -> Result:
         """Queue a request, wait for its result and delete it from Redis; see `InputQueue.predict`.
 
         If the coroutine is cancelled, the request is withdrawn, in the background.
         """
-        fields = await self._dispatcher.request(self.name, to_inputs(inputs_of(request_data)), timeout, priority)
-        return read_result(fields)
+        inputs = to_inputs(inputs_of(request_data))
+        return read_result(await self._dispatcher.request(self.name, inputs, timeout, priority, version))
 
     def predict_many(
         self,
@@ -170,10 +173,11 @@ class AsyncInputQueue(_AsyncQueue):
         *,
         priority: str = NORMAL,
         raise_errors: bool = False,
+        version: str | int | None = None,
     ) -> AsyncIterator[Result]:
         """Yield the result of each item, in order; see `InputQueue.predict_many`."""
-        check(in_flight, timeout, priority)
-        return Batch(self._dispatcher, self.name, in_flight, timeout, priority, raise_errors).results(items)
+        check(in_flight, timeout, priority, version)
+        return Batch(self._dispatcher, self.name, in_flight, timeout, priority, raise_errors, version).results(items)
 
 
 def _cancellations() -> int:

@@ -129,14 +129,21 @@ class Dispatcher:
         """Number of requests without a result."""
         return len(self._pending)
 
-    async def request(self, job: str, inputs: Mapping[str, Input], timeout: float, priority: str = NORMAL) -> Fields:
+    async def request(
+        self,
+        job: str,
+        inputs: Mapping[str, Input],
+        timeout: float,
+        priority: str = NORMAL,
+        version: str | int | None = None,
+    ) -> Fields:
         """Queue a request, wait for its result and delete it from Redis.
 
         If the coroutine is cancelled or times out, the request is withdrawn, in the background. The timeout, in
         seconds, is also the request's deadline. `client.convert.to_inputs` makes the inputs, and
         `client.result.read_result` reads the result. The errors are those of `client.queues.InputQueue.predict`.
         """
-        deadline_ms = RequestOptions.waiting(timeout, priority).deadline_ms
+        options = RequestOptions.waiting(timeout, priority, version)
         pending = Pending(job, uuid.uuid4().hex, asyncio.get_running_loop().create_future(), priority)
         name = pending.uri.encode()
         try:
@@ -144,7 +151,12 @@ class Dispatcher:
                 with persistent(timeout if self._persists else 0.0):
                     await self._subscribe()
                     await self._compose(
-                        pending, inputs, self._reply_channel, deadline_ms=deadline_ms, reply_with=RESULT
+                        pending,
+                        inputs,
+                        self._reply_channel,
+                        deadline_ms=options.deadline_ms,
+                        reply_with=RESULT,
+                        version=options.version_text,
                     )
                 while True:
                     self._pending[name] = pending

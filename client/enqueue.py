@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
+import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from cluster_serving.protocol.scripts import ADD, QUEUE_LENGTH, Argument, Call, 
 _MIN_PAUSE, _MAX_PAUSE = 0.004, 0.25
 _MIN_DEADLINE_S = 0.001
 _MAX_DEADLINE_MS = 10**14
+_VERSION = re.compile("[0-9]{1,18}")
 
 
 @dataclass(frozen=True)
@@ -41,12 +43,14 @@ class RequestOptions:
         priority: One of `protocol.keys.PRIORITIES`.
         block: True to wait for room in a full queue; None waits if there is a timeout.
         timeout: Seconds to wait for room; None for no limit.
+        version: Version of the model that is to answer, as text or number; None for the one that is served.
     """
 
     deadline: float | None = None
     priority: str | None = None
     block: bool | None = None
     timeout: float | None = None
+    version: str | int | None = None
 
     def __post_init__(self) -> None:
         if self.deadline is not None and not (_is_number(self.deadline) and self.deadline > 0):
@@ -57,9 +61,11 @@ class RequestOptions:
             raise _refused("block", self.block, "True or False")
         if self.timeout is not None and not (_is_number(self.timeout) and self.timeout >= 0):
             raise _refused("timeout", self.timeout, "seconds, 0 or more")
+        if self.version is not None and not _VERSION.fullmatch(str(self.version)):
+            raise _refused("version", self.version, "the number of a version of the model, such as '2'")
 
     @classmethod
-    def waiting(cls, timeout: float, priority: str = NORMAL) -> RequestOptions:
+    def waiting(cls, timeout: float, priority: str = NORMAL, version: str | int | None = None) -> RequestOptions:
         """Return the options of a request whose caller waits so many seconds for the result."""
         try:
             seconds = float(timeout) if isinstance(timeout, Real) else math.nan
@@ -67,7 +73,7 @@ class RequestOptions:
             seconds = math.inf
         if math.isnan(seconds):
             raise InvalidInput(f"timeout is {str(timeout)[:64]!r} ({type(timeout).__name__}); expected seconds")
-        return cls(deadline=max(seconds, _MIN_DEADLINE_S), priority=priority)
+        return cls(deadline=max(seconds, _MIN_DEADLINE_S), priority=priority, version=version)
 
     @property
     def patience(self) -> float:
@@ -82,10 +88,17 @@ class RequestOptions:
             return None
         return math.ceil(self.deadline * 1000) if self.deadline * 1000 < _MAX_DEADLINE_MS else 0
 
+    @property
+    def version_text(self) -> str:
+        """The version as it is sent; empty for any."""
+        return "" if self.version is None else str(self.version)
+
 
 DEFAULTS = RequestOptions()
 
 _NAMES = frozenset(RequestOptions.__dataclass_fields__)
+_SIMILARITIES = {"version": 0.8}
+"""Least similarities to options whose names resemble usual names of inputs: region, session, person."""
 
 
 def split(inputs: object, keywords: Mapping[str, object]) -> tuple[RequestOptions, Mapping[str, object]]:
@@ -125,7 +138,9 @@ def split(inputs: object, keywords: Mapping[str, object]) -> tuple[RequestOption
 @lru_cache(maxsize=256)
 def _nearest(name: str) -> str:
     """Return the option that a name resembles; empty if there is none."""
-    return next(iter(get_close_matches(name, _NAMES, 1)), "")
+    close = get_close_matches(name, _NAMES - _SIMILARITIES.keys(), 1)
+    close += (option for option, least in _SIMILARITIES.items() if get_close_matches(name, [option], 1, least))
+    return next(iter(close), "")
 
 
 def _plain(value: object) -> bool:
@@ -193,7 +208,8 @@ def enqueue(
         QueueFull: If there was no room in time; nothing was queued.
     """
     folder = yield from folders.find(job, inputs)
-    fields = request_fields(uri, inputs, reply_to, options.deadline_ms, store=folder.write if folder else None)
+    store = folder.write if folder else None
+    fields = request_fields(uri, inputs, reply_to, options.deadline_ms, store=store, version=options.version_text)
     priority = options.priority or NORMAL
     call = add_call(job, [(fields, priority)], () if reply_to else result_keys(job, uri))
     try:

@@ -18,4 +18,5 @@ __all__ = [
     "RequestTooLarge",
     "ResultTimeout",
     "ServingError",
+    "VersionNotFound",
 ]

@@ -35,14 +35,23 @@ class Batch:
         timeout: Seconds for each request; they may pass while a full queue has no room.
         priority: One of `protocol.keys.PRIORITIES`.
         raise_errors: True to raise the first error instead of yielding a result with it.
+        version: Version of the model that is to answer; None for the one that is served.
     """
 
     def __init__(
-        self, dispatcher: Dispatcher, job: str, in_flight: int, timeout: float, priority: str, raise_errors: bool
+        self,
+        dispatcher: Dispatcher,
+        job: str,
+        in_flight: int,
+        timeout: float,
+        priority: str,
+        raise_errors: bool,
+        version: str | int | None = None,
     ) -> None:
         self.in_flight = in_flight
         self._dispatcher, self._job = dispatcher, job
         self._timeout, self._priority, self._raise_errors = timeout, priority, raise_errors
+        self._version = version
         self._tasks: deque[asyncio.Task[Result]] = deque()
 
     async def results(self, items: Iterable[object] | AsyncIterable[object]) -> AsyncIterator[Result]:
@@ -87,7 +96,9 @@ class Batch:
             inputs = to_inputs(inputs_of(item))
             while True:
                 try:
-                    return read_result(await self._dispatcher.request(self._job, inputs, left, self._priority))
+                    return read_result(
+                        await self._dispatcher.request(self._job, inputs, left, self._priority, self._version)
+                    )
                 except QueueFull:
                     left = deadline - time.monotonic()
                     if left <= 0:
@@ -106,13 +117,13 @@ async def _each(items: Iterable[object] | AsyncIterable[object]) -> AsyncIterato
             yield item
 
 
-def check(in_flight: int, timeout: float, priority: str) -> None:
+def check(in_flight: int, timeout: float, priority: str, version: str | int | None = None) -> None:
     """Check the options of `predict_many`.
 
     Raises:
         InvalidInput: If an option has an invalid value.
     """
-    RequestOptions.waiting(timeout, priority)
+    RequestOptions.waiting(timeout, priority, version)
     if not isinstance(in_flight, int) or in_flight < 1:
         raise InvalidInput(f"in_flight is {in_flight!r}; expected a whole number, 1 or more")
 

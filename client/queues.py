@@ -231,6 +231,7 @@ class InputQueue(_Queue):
         priority: str | None = None,
         block: bool | None = None,
         timeout: float | None = None,
+        version: str | int | None = None,
     ) -> str: ...
 
     @overload
@@ -245,7 +246,8 @@ class InputQueue(_Queue):
             data: Options; and without `inputs` the model's inputs by name (`client.enqueue.split` tells them apart).
                 The options are `deadline`, the seconds that the request may wait before it is computed, after which it
                 is answered with `DeadlineExceeded`; `priority`, which is `high`, `normal` or `low`; `block=True` and
-                `timeout`, to wait so many seconds for room in a full queue (without `timeout`, without limit).
+                `timeout`, to wait so many seconds for room in a full queue (without `timeout`, without limit); and
+                `version`, the number of the version of the model that is to answer.
 
         Returns:
             The uri.
@@ -277,7 +279,9 @@ class InputQueue(_Queue):
         with self._using_redis():
             return run(self.db, cancel(self.name, uri, self._recent.find(uri)))
 
-    def predict(self, request_data: object, timeout: float = 5, *, priority: str = NORMAL) -> Result:
+    def predict(
+        self, request_data: object, timeout: float = 5, *, priority: str = NORMAL, version: str | int | None = None
+    ) -> Result:
         """Queue a request, wait for its result and delete it from Redis.
 
         Args:
@@ -286,6 +290,7 @@ class InputQueue(_Queue):
                 under the name `t`.
             priority: `high`, `normal` or `low`.
             timeout: Seconds to wait; also the request's deadline, so that no abandoned request is computed.
+            version: Number of the version of the model that is to answer; None for the one that is served.
 
         Returns:
             See `OutputQueue.query`.
@@ -295,9 +300,10 @@ class InputQueue(_Queue):
             DeadlineExceeded: If no result came in time, and the job has dropped the request.
             RequestLost: If the request has gone from Redis without a result, and `reconnect` is 0. Otherwise `predict`
                 sends it again.
+            VersionNotFound: If the version is not served; the message names those that are.
             ServingError: If the request failed, or could not be queued; see `enqueue`.
         """
-        options = RequestOptions.waiting(timeout, priority)
+        options = RequestOptions.waiting(timeout, priority, version)
         deadline = time.monotonic() + timeout
         uri = uuid.uuid4().hex
         inputs = to_inputs(inputs_of(request_data))
@@ -313,7 +319,7 @@ class InputQueue(_Queue):
                     left = deadline - time.monotonic()
                     if left <= 0 or not self._reconnect:
                         raise
-            options = RequestOptions.waiting(left, priority)
+            options = RequestOptions.waiting(left, priority, version)
         if fields is None:
             raise result_timeout(self.db, self.name, timeout)
         return read_result(fields)
@@ -337,6 +343,7 @@ class InputQueue(_Queue):
         *,
         priority: str = NORMAL,
         raise_errors: bool = False,
+        version: str | int | None = None,
     ) -> Iterator[Result]:
         """Yield the result of each item, in order.
 
@@ -349,6 +356,7 @@ class InputQueue(_Queue):
             timeout: Seconds in which each result has to come; they may pass while a full queue has no room.
             priority: `high`, `normal` or `low`.
             raise_errors: True to raise the first error. False yields a result with that `error`, and goes on.
+            version: Number of the version of the model that is to answer; None for the one that is served.
 
         Raises:
             InvalidInput: If an option has an invalid value.
@@ -356,9 +364,9 @@ class InputQueue(_Queue):
 
         def make() -> Batch:
             dispatcher = Dispatcher(connect_async(**self._address), self.name, reconnect=self._reconnect > 0)
-            return Batch(dispatcher, self.name, in_flight, timeout, priority, raise_errors)
+            return Batch(dispatcher, self.name, in_flight, timeout, priority, raise_errors, version)
 
-        check(in_flight, timeout, priority)
+        check(in_flight, timeout, priority, version)
         return results_in_thread(make, items)
 
     def _add(self, uri: str, inputs: Mapping[str, Input], options: RequestOptions, reply_to: str = "") -> Place:

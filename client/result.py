@@ -10,7 +10,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.inputs import Array
-from cluster_serving.protocol.results import RankedClasses, decode_arrays, is_ranked, ranking_of
+from cluster_serving.protocol.results import RankedClasses, decode_arrays, is_ranked, ranking_of, version_of
 
 
 class Result(NDArrayOperatorsMixin):
@@ -23,15 +23,24 @@ class Result(NDArrayOperatorsMixin):
 
     Attributes:
         error: Error of a request that failed; None for any other. Only `dequeue` and `predict_many` return results with
-            an error. All other attributes of such a result raise it.
+            an error. All other attributes of such a result but `version` raise it.
+        version: Version of the model that gave the result; None if the job is older than this attribute, or no model
+            gave it.
     """
 
-    __slots__ = ("_outputs", "_ranked", "error")
+    __slots__ = ("_outputs", "_ranked", "error", "version")
 
-    def __init__(self, outputs: dict[str, Array], ranked: bool = False, error: ServingError | None = None) -> None:
+    def __init__(
+        self,
+        outputs: dict[str, Array],
+        ranked: bool = False,
+        error: ServingError | None = None,
+        version: str | None = None,
+    ) -> None:
         self._outputs = outputs
         self._ranked = ranked
         self.error = error
+        self.version = version
 
     @property
     def outputs(self) -> dict[str, Array]:
@@ -115,7 +124,7 @@ def read_result(fields: Mapping[bytes, bytes]) -> Result:
     Raises:
         ServingError: If the request failed: the error from the job, as its own class.
     """
-    return Result(decode_arrays(fields), is_ranked(fields))
+    return Result(decode_arrays(fields), is_ranked(fields), version=version_of(fields))
 
 
 def read_outcome(fields: Mapping[bytes, bytes]) -> Result:
@@ -130,4 +139,4 @@ def read_outcome(fields: Mapping[bytes, bytes]) -> Result:
 
 def failed(error: ServingError) -> Result:
     """Return the result of a request that failed."""
-    return Result({}, error=error)
+    return Result({}, error=error, version=error.version)

@@ -19,7 +19,7 @@ from cluster_serving.protocol.keys import (
 )
 from cluster_serving.protocol.original import image_stream
 from cluster_serving.protocol.payload_files import remove
-from cluster_serving.protocol.results import encode_error, result_key_of
+from cluster_serving.protocol.results import VERSION, encode_error, result_key_of
 from cluster_serving.protocol.scripts import ANSWER, Argument, Call, call, flat
 
 MAX_DEAD_LETTERS = 1000
@@ -59,13 +59,13 @@ class AnsweredBatch(NamedTuple):
     inference_us: int
 
 
-def write_answers(client: redis.Redis, job: str, ttl_s: int, answers: Sequence[Answer]) -> int:
+def write_answers(client: redis.Redis, job: str, ttl_s: int, answers: Sequence[Answer], version: str = "") -> int:
     """Write answers, and everything that makes their requests answered, in one step.
 
     Result, expiry, acknowledgement, deletion from the stream, dead letter and the wake-up of the waiting client happen
     together. So after any crash, a request is either pending or answered. A request that is no longer pending is left
     alone: another slot has answered it, and its client may have deleted the result. Results are kept for `ttl_s`
-    seconds.
+    seconds, and name the `version` of the model, unless it is empty.
 
     Returns:
         Number of requests that were still pending.
@@ -77,6 +77,7 @@ def write_answers(client: redis.Redis, job: str, ttl_s: int, answers: Sequence[A
     channels, natives = result_key(job, "").encode(), native_result_key(job, "").encode()
     keys: list[str | bytes] = [dead_letters_key(job), answered_key(job)]
     arguments: list[Argument] = [GROUP, ttl_s, MAX_DEAD_LETTERS]
+    versions: list[Argument] = [VERSION, version.encode()] if version else []
     for entry, _, fields, letter in answers:
         if image_stream.sent(job, entry):
             fields = image_stream.result_fields(fields)
@@ -86,7 +87,7 @@ def write_answers(client: redis.Redis, job: str, ttl_s: int, answers: Sequence[A
         announcement = "line"
         if entry.reply_with == RESULT:
             announcement = "result" if sum(map(len, fields.values())) <= MAX_PUBLISHED_BYTES else "uri"
-        parts, letter_parts = flat(fields), flat(letter.fields()) if letter else []
+        parts, letter_parts = flat(fields) + versions, flat(letter.fields()) if letter else []
         keys += [stream_of(job, entry.priority), key]
         arguments += [entry.id, channel, uri, announcement, len(parts), len(letter_parts), *parts, *letter_parts]
     written = int(call(client, Call(ANSWER, keys, arguments)))
@@ -98,7 +99,13 @@ def write_answers(client: redis.Redis, job: str, ttl_s: int, answers: Sequence[A
 
 
 def dead_letter(
-    client: redis.Redis, job: str, ttl_s: int, entry: Entry, error: ServingError, traceback: str = ""
+    client: redis.Redis,
+    job: str,
+    ttl_s: int,
+    entry: Entry,
+    error: ServingError,
+    traceback: str = "",
+    version: str = "",
 ) -> None:
     """Give a request up: keep it in the stream `<jobName>:dead` and answer it with the error, in one step.
 
@@ -108,7 +115,7 @@ def dead_letter(
         redis.RedisError: If Redis cannot be used; the request may then still be pending.
     """
     letter = DeadLetter.of(entry, error, traceback)
-    write_answers(client, job, ttl_s, [Answer(entry, "", encode_error(error), letter)])
+    write_answers(client, job, ttl_s, [Answer(entry, "", encode_error(error), letter)], version)
 
 
 def _is_queued(client: redis.Redis, job: str, entry: Entry) -> bool:

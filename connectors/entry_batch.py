@@ -14,7 +14,7 @@ from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.keys import to_bytes, to_text
 
 _HEAD = struct.Struct("<i?Ii")
-_ENTRY = struct.Struct("<9I")
+_ENTRY = struct.Struct("<11I")
 
 
 class EntryBatch(NamedTuple):
@@ -42,7 +42,8 @@ class EntryBatch(NamedTuple):
         for entry in self.entries or ():
             fields = (
                 *(entry.id, to_bytes(entry.uri), entry.data, entry.serde, to_bytes(entry.reply_to)),
-                *(entry.deadline, entry.priority.encode(), entry.reply_with, entry.path),
+                *(entry.deadline, entry.priority.encode(), entry.reply_with, entry.path, to_bytes(entry.version)),
+                entry.shadow,
             )
             parts.append(_ENTRY.pack(*map(len, fields)))
             parts.extend(fields)
@@ -64,12 +65,14 @@ class EntryBatch(NamedTuple):
             for length in lengths:
                 fields.append(raw[start : start + length])
                 start += length
-            entry_id, uri, data, serde, reply_to, deadline, priority, reply_with, path = fields
+            entry_id, uri, data, serde, reply_to, deadline, priority, reply_with, path, version, shadow = fields
             entries.append(
                 Entry(
                     *(entry_id, to_text(uri), data, serde, to_text(reply_to)),
                     *(deadline, priority.decode(), reply_with),
                     path=path,
+                    version=to_text(version),
+                    shadow=shadow,
                 )
             )
         return cls(slot_key, more, flow_id, entries)

@@ -24,7 +24,7 @@ _STALLED = 0.5
 
 
 class Surplus:
-    """Requests that a slot has read and leaves to the other slots of its job in this process."""
+    """Requests that a slot has read and leaves to the other slots of its generation in this process."""
 
     def __init__(self) -> None:
         self.entries: deque[Entry] = deque()
@@ -46,20 +46,21 @@ class SlotFlowControl:
     Args:
         limit: Most unanswered requests that the source may hand over.
         pause: Seconds that the source waits between two reads while requests are being computed.
-        job: `jobName`; the slots of a job in this process share one `Surplus`.
+        generation: `RedisOptions.name`; the slots of a generation in this process share one `Surplus`.
 
     Attributes:
         id: Random id, by which `find_flow_control` finds it.
+        limit: As given.
         attached: True once the window has shown that it shares this process.
         seconds_per_request: Duration of the latest batch divided by its size; 0 before the first batch.
         surplus: Requests of slots that are stalled.
     """
 
-    def __init__(self, limit: int, pause: float = 0.005, job: str = "") -> None:
+    def __init__(self, limit: int, pause: float = 0.005, generation: str = "") -> None:
         self.id = uuid.uuid4().hex
         with _opening:
-            self.surplus = _surpluses.setdefault(job, Surplus())
-        self._limit = limit
+            self.surplus = _surpluses.setdefault(generation, Surplus())
+        self.limit = limit
         self._pause = pause
         self._next_hand_over = 0.0
         self._changed = threading.Condition()
@@ -96,8 +97,8 @@ class SlotFlowControl:
             if not ahead:
                 pause = min(timeout, self._next_hand_over - time.monotonic())
                 self._changed.wait_for(lambda: not self.unanswered, pause)
-            self._changed.wait_for(lambda: self.unanswered < self._limit, timeout)
-            return max(0, self._limit - self.unanswered)
+            self._changed.wait_for(lambda: self.unanswered < self.limit, timeout)
+            return max(0, self.limit - self.unanswered)
 
     def wait_idle(self, timeout: float) -> bool:
         """Source: wait up to `timeout` seconds until all requests are answered; return True if they are."""

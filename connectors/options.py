@@ -1,6 +1,10 @@
 """Options of the connectors."""
 
-from dataclasses import dataclass
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from cluster_serving.protocol.keys import shadow_queue
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +22,11 @@ class RedisOptions:
         max_deliveries: A request is given up when the process that computed it has died this often.
         max_queue_length: Most unanswered requests that clients may queue; 0 for no limit.
         payload_folder: Folder in which clients on the same machine leave large inputs; empty for none.
+        generation: Number of this generation of the job, from 1: each change of the job is a generation of its own.
+        version: Version of the model, which results name.
+        numbered: The version is that of the model's folder; otherwise it is the number of the
+            generation that has loaded the model first.
+        shadow: This generation computes copies of requests, whose answers are only compared (`connectors.shadow`).
     """
 
     url: str
@@ -29,3 +38,22 @@ class RedisOptions:
     max_deliveries: int = 3
     max_queue_length: int = 0
     payload_folder: str = ""
+    generation: int = 1
+    version: str = "1"
+    numbered: bool = False
+    shadow: bool = False
+
+    @property
+    def queue(self) -> RedisOptions:
+        """Options of the queue whose requests this generation answers, in place of those of the job.
+
+        A shadow has a queue of its own, with the copies. No answer is kept there, and inputs are not in files.
+        """
+        if not self.shadow:
+            return self
+        return replace(self, job=shadow_queue(self.job, self.generation), result_ttl_s=0, payload_folder="")
+
+    @property
+    def name(self) -> str:
+        """Name of the generation: the slots of this generation alone have it in common."""
+        return f"{self.job}-{self.generation}"

@@ -56,12 +56,12 @@ class Payloads:
                 log.warning("request %r was queued twice and is already answered", entry.uri)
                 drop(self._client, stream_of(self._job, entry.priority), entry.id)
             else:
-                self._refuse(entry, InvalidInput("the file that field 'data_file' names does not exist (any more)"))
+                self.refuse(entry, InvalidInput("the file that field 'data_file' names does not exist (any more)"))
         except ServingError as error:
-            self._refuse(entry, error)
+            self.refuse(entry, error)
         except OSError as error:
             # Without an answer, the request would be delivered again and again.
-            self._refuse(entry, InvalidInput(f"the file that field 'data_file' names cannot be read: {error}"))
+            self.refuse(entry, InvalidInput(f"the file that field 'data_file' names cannot be read: {error}"))
         else:
             return entry
         return None
@@ -85,9 +85,10 @@ class Payloads:
             raise InvalidInput("field 'data_file' names a file, but this job has no folder for files (payloadFolder)")
         return entry._replace(path=self._folder.locate(entry.file))
 
-    def _refuse(self, entry: Entry, error: ServingError) -> None:
+    def refuse(self, entry: Entry, error: ServingError) -> None:
+        """Answer a request with an error."""
         answer = Answer(entry, "", encode_error(error))
-        write_answers(self._client, self._job, self._options.result_ttl_s, [answer])
+        write_answers(self._client, self._job, self._options.result_ttl_s, [answer], self._options.version)
 
     def _old_files(self) -> Iterator[str]:
         before = time.time() - SWEEP_AGE

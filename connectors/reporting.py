@@ -18,19 +18,22 @@ from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.redis import Backoff, RedisClock, write_hash
 from cluster_serving.connectors.ticks import Ticks
 from cluster_serving.protocol.errors import ServingError
+from cluster_serving.protocol.generations import LAST, SERVING, Generation
 from cluster_serving.protocol.keys import (
     JOBS_KEY,
     MAX_QUEUE_LENGTH,
     PAYLOAD_FOLDER,
     RESULT_TTL,
     SECRET_FIELDS,
+    generations_key,
     limits_key,
     secret_key,
     slots_key,
     stats_key,
+    to_text,
 )
 from cluster_serving.protocol.scripts import PUT_MEMBER, REPORT, Call, call
-from cluster_serving.protocol.slots import HEARTBEAT_S, SlotReport, read_reports
+from cluster_serving.protocol.slots import HEARTBEAT_S, SlotReport
 from cluster_serving.protocol.stats import ANSWERED, add_batch
 
 T = TypeVar("T")
@@ -56,9 +59,10 @@ class SlotReporter:
 
     A thread gives the heartbeat of this attempt, unless Flink does not run the slot any more (`connectors.ticks`). It
     also looks for what the job has written once. If Redis has lost it (FLUSHALL, or a restart without persistence), the
-    thread writes it again: report, name of the job, limits and model secret.
+    thread writes it again: generations, report, name of the job, limits and model secret.
 
-    The latest attempt to load the model has the slot. Any other one writes nothing more, and its thread ends.
+    The latest attempt to load the model has the slot. Any other one writes nothing more, and its thread ends; it also
+    ends with its generation.
 
     Args:
         client: Connection that is used by both threads.
@@ -77,10 +81,19 @@ class SlotReporter:
         self._options = options
         self._job = options.job
         self._subtask = subtask
-        self._ticks = Ticks.of(options.job, subtask)
+        self._ticks = Ticks.of(options.name, subtask)
         self._backoff = Backoff(f"slot {subtask} of job {self._job}")
         self.secret = ("", "")
-        self._report = SlotReport(submission, "loading", index=subtask, attempt=uuid.uuid4().hex)
+        self._report = SlotReport(
+            submission,
+            "loading",
+            index=subtask,
+            attempt=uuid.uuid4().hex,
+            version=options.version,
+            numbered=options.numbered,
+        )
+        self._generations: dict[bytes, bytes] = {}
+        self._serves = False
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._keep, name="reports", daemon=True)
 
@@ -89,13 +102,11 @@ class SlotReporter:
         earlier = self._persist(lambda: self._client.hget(slots_key(self._job), self._subtask))
         report = SlotReport.from_json(earlier) if earlier else self._report
         self._change(replace(report, state="loading", code=None, error=None))
-        fields = {str(self._subtask): self._report.to_json()}
-        self._persist(lambda: write_hash(self._client, slots_key(self._job), fields))
-        self._persist(self._put)
+        self._persist(lambda: self._put("take"))
         self._thread.start()
 
     def ready(self, report: SlotReport) -> None:
-        """Report that the model is loaded and warm; slot, submission, attempt and time are filled in."""
+        """Report that the model is loaded and warm; slot, submission, attempt, time and version are filled in."""
         self._change(replace(report, state="ready"))
         self._persist(self._put)
 
@@ -112,20 +123,26 @@ class SlotReporter:
     def _change(self, report: SlotReport) -> None:
         mine = self._report
         self._report = replace(
-            report, submission=mine.submission, attempt=mine.attempt, index=mine.index, time=time.time()
+            report,
+            submission=mine.submission,
+            attempt=mine.attempt,
+            index=mine.index,
+            time=time.time(),
+            version=mine.version,
+            numbered=mine.numbered,
         )
 
-    def _put(self) -> None:
-        """Write report, heartbeat and name of the job, unless another attempt has the slot."""
-        self._beat(self._report.to_json())
+    def _put(self, how: str = "put") -> None:
+        """Write report, heartbeat and name of the job; see `REPORT` for how."""
+        self._write(how, self._report.to_json())
         # In a Redis Cluster this key may be on another node; the job can then be found by its name only.
         with contextlib.suppress(RedisError):
             call(self._client, Call(PUT_MEMBER, [JOBS_KEY], [self._job]))
 
-    def _beat(self, *report: str) -> int:
-        """Write a heartbeat, and the report if it is given; see `REPORT` for the reply."""
-        key = slots_key(self._job)
-        return int(call(self._client, Call(REPORT, [key], [self._subtask, self._report.attempt, *report])))
+    def _write(self, how: str, *report: str) -> int:
+        job, number = self._job, self._options.generation
+        keys = [slots_key(job), slots_key(job, number), generations_key(job)]
+        return int(call(self._client, Call(REPORT, keys, [number, self._subtask, self._report.attempt, how, *report])))
 
     def _persist(self, action: Callable[[], T]) -> T | None:
         try:
@@ -141,11 +158,11 @@ class SlotReporter:
                     self._restore()
 
     def _restore(self) -> None:
-        """Give a heartbeat, and write what Redis has lost; end the thread if another attempt has replaced this one."""
+        """Give a heartbeat, and write what Redis has lost; end the thread if another attempt has the slot."""
         job = self._job
-        written = self._beat()
-        others = self._client.hgetall(slots_key(job)) if written < 0 else {}
-        if not written or any(other.submission != self._report.submission for other in read_reports(others)):
+        self._restore_generations()
+        written = self._write("beat")
+        if not written:
             self._closed.set()
             return
         if written < 0:
@@ -153,20 +170,46 @@ class SlotReporter:
             self._put()
             if any(self.secret) and not self._client.exists(secret_key(job)):
                 write_hash(self._client, secret_key(job), dict(zip(SECRET_FIELDS, self.secret, strict=True)))
-        if not self._client.exists(limits_key(job)):
+        if self._serves and not self._client.exists(limits_key(job)):
             publish_limits(self._client, self._options)
+
+    def _restore_generations(self) -> None:
+        """Keep a copy of the generations, and write it if Redis has lost them; publish the limits of a new one."""
+        key, number = generations_key(self._job), self._options.generation
+        found = self._client.hgetall(key)
+        if not found:
+            if self._options.shadow and not self._generations:
+                # The generation that serves writes them.
+                return
+            options, submission = self._options, self._report.submission
+            own = Generation(number, SERVING, submission, options.version, options.numbered, since=time.time())
+            fields = self._generations or {str(number).encode(): own.to_json().encode(), LAST.encode(): b"%d" % number}
+            write_hash(self._client, key, {to_text(name): to_text(value) for name, value in fields.items()})
+        else:
+            self._generations = found
+            serves, self._serves = self._serves, self._role(found) == SERVING
+            if self._serves and not serves:
+                publish_limits(self._client, self._options)
+
+    def _role(self, found: dict[bytes, bytes]) -> str:
+        record = found.get(b"%d" % self._options.generation)
+        return Generation.from_json(record).role if record else ""
 
 
 class StatsWriter:
     """Counter of the batches of one slot; a thread adds the counts to the job's hash (`protocol.stats`) every second.
 
+    The hash of the slot's generation gets them, too, so that generations can be compared.
+
     So counting costs a slot no trip to Redis, and the last batch before a pause is written too. Totals that Redis does
     not take are kept for the next time; nothing fails because of them.
     """
 
-    def __init__(self, client: redis.Redis, job: str, clock: RedisClock) -> None:
+    def __init__(self, client: redis.Redis, options: RedisOptions, clock: RedisClock) -> None:
         self._client = client
-        self._key = stats_key(job)
+        # The answers of a shadow are none of the job.
+        of_job = [] if options.shadow else [stats_key(options.job)]
+        self._keys = [*of_job, stats_key(options.job, options.generation)]
         self._clock = clock
         self._totals: Counter[str] = Counter()
         self._lock = threading.Lock()
@@ -204,11 +247,13 @@ class StatsWriter:
             return
         try:
             with self._client.pipeline(transaction=True) as pipeline:
-                for field, count in totals.items():
-                    if count:
-                        pipeline.hincrby(self._key, field, count)
-                if (now := self._clock.now_ms()) is not None:
-                    pipeline.hset(self._key, ANSWERED, str(round(now)))
+                now = self._clock.now_ms()
+                for key in self._keys:
+                    for field, count in totals.items():
+                        if count:
+                            pipeline.hincrby(key, field, count)
+                    if now is not None:
+                        pipeline.hset(key, ANSWERED, str(round(now)))
                 pipeline.execute()
         except (RedisError, OSError):
             with self._lock:

@@ -6,7 +6,9 @@ barriers and metrics. An endless loop in Python would starve them.
 
 import math
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from pyflink.common import Types, WatermarkStrategy
 from pyflink.datastream import DataStream, FlatMapFunction, RuntimeContext, StreamExecutionEnvironment
@@ -17,20 +19,30 @@ from cluster_serving.connectors.answer import dead_letter
 from cluster_serving.connectors.attempts import Attempts
 from cluster_serving.connectors.entry_batch import EntryBatch, by_size
 from cluster_serving.connectors.flow_control import SlotFlowControl
+from cluster_serving.connectors.generation import GenerationView
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.payloads import Payloads
 from cluster_serving.connectors.redis import Backoff, connect
 from cluster_serving.connectors.runtime import SelfClosing, count_records_out, subtask_count, subtask_index
+from cluster_serving.connectors.shadow import Copier
 from cluster_serving.connectors.slot_keys import SlotKeys
 from cluster_serving.connectors.stream import StreamReader
 from cluster_serving.connectors.ticks import Ticks
 from cluster_serving.connectors.worker import record_end
 from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.errors import PoisonRequest
+from cluster_serving.protocol.generations import CANARY, DIVIDED, Generations, is_in_trial
+from cluster_serving.protocol.keys import consumer, left_for
+from cluster_serving.protocol.versions import choose, not_served
 
 NAME = "Redis Streams source"
 
 _BLOCK_MS = 100
+# During a canary, requests also come by way of slots of the other generation, which wake nobody.
+_CANARY_BLOCK_MS = 5
+_HALF = 50
+# A canary that does not take its requests, dead say, does not get them.
+_LEFT_MS = 5000
 _LONGEST_TICK = 0.2
 _BATCH_BYTES = 4 << 20
 # Slots share the waiting requests if the model takes longer than this for each: one slot that takes all would leave
@@ -45,7 +57,7 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
     """Reader of requests, which are emitted as serialized entry batches.
 
     Args:
-        options: Redis and job that requests come from; consumers are named `<jobName>-<subtask>`.
+        options: Redis and job that requests come from; consumers are named `<jobName>-<generation>-<subtask>`.
         read_size: Most entries of one read.
         slot_keys: Keys that lead from a source subtask to the window subtask of the same index.
         greedy: A batch is computed as soon as no more requests are on their way. Requests that come while the model is
@@ -57,7 +69,8 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
     def __init__(
         self, options: RedisOptions, read_size: int, slot_keys: SlotKeys, greedy: bool, process_mode: bool
     ) -> None:
-        self._options = options
+        self._control = options
+        self._options = options.queue
         self._read_size = read_size
         self._slot_keys = slot_keys
         self._greedy = greedy
@@ -70,17 +83,15 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
         self._parallelism = subtask_count(runtime_context)
         self._slot_key = self._slot_keys.key_of(index, self._parallelism)
         # Two batches: one is in the model while the next is read. More would be kept from idle slots.
-        self._flow = SlotFlowControl(2 * self._read_size, job=self._options.job)
-        self._ticks = Ticks.of(self._options.job, index)
-        self._client = connect(self._options)
-        self.close_with(self._client.close)
-        consumer = f"{self._options.job}-{index}"
-        self._reader = StreamReader(
-            self._client,
-            self._options.job,
-            consumer,
-            self._options.claim_idle_time_s * 1000,
-        )
+        self._flow = SlotFlowControl(2 * self._read_size, generation=self._control.name)
+        self._ticks = Ticks.of(self._control.name, index)
+        self._client: Any = connect(self._options)
+        self._copier = Copier(self._client, self._options.job)
+        self.close_with(self._copier.close, self._client.close)
+        name = consumer(self._options.job, self._options.generation, index)
+        self._reader = StreamReader(self._client, self._options.job, name, self._options.claim_idle_time_s * 1000)
+        self._generation = GenerationView(self._client, self._control)
+        self._looks_for_left = False
         self._payloads = Payloads(self._client, self._options, sweeps=index == 0)
         self._attempts = Attempts(self._client, self._options.job, end)
         self._tried: Entry | None = None
@@ -88,7 +99,7 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
         self._requests = metrics.counter("requests")
         self._dead_letters = metrics.counter("deadLetters")
         self._count_records_out = count_records_out(runtime_context)
-        self._backoff = Backoff(f"{NAME} {consumer}", metrics.counter("reconnects").inc)
+        self._backoff = Backoff(f"{NAME} {name}", metrics.counter("reconnects").inc)
         self._held: list[Entry] = []
         self._ahead = not self._greedy
         self._latest_share = 1
@@ -126,7 +137,13 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
     def _read(self, block_ms: int | None) -> list[Entry]:
         patience = 0 if block_ms is None else _BLOCK_MS / 1000
         try:
-            entries = self._recover(patience) if self._reader.recovering else self._read_new(patience, block_ms)
+            self._generation.look()
+            if not self._generation.reads:
+                entries = self._stand_by(patience)
+            elif self._reader.recovering:
+                entries = self._recover(patience)
+            else:
+                entries = self._read_new(patience, block_ms)
         except RedisError as error:
             # Redis may have delivered entries in a reply that was lost.
             self._reader.start_over()
@@ -135,9 +152,28 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
         self._backoff.succeeded()
         return entries
 
+    def _stand_by(self, patience: float) -> list[Entry]:
+        """Read nothing: the generation has not begun yet, or it only finishes what it has read."""
+        if self._generation.retires:
+            self._reader.heartbeat()
+            self._flow.take_back()
+            surplus, serving = self._flow.surplus.take(self._flow.limit), self._generation.now.serving
+            if surplus and serving:
+                self._reader.leave(surplus, left_for(self._options.job, serving.number))
+            elif not self._flow.unanswered:
+                # A crash has interrupted these before; they would wait for the end of this generation.
+                self._reader.leave_behind()
+        time.sleep(patience / 2)
+        return []
+
     def _read_new(self, patience: float, block_ms: int | None) -> list[Entry]:
         if self._parallelism > 1:
             if self._flow.take_back():
+                # In process mode the other slots are in other processes. A shadow computes its copies later.
+                leaves = self._process_mode and not self._control.shadow
+                left = self._flow.surplus.take(self._flow.limit) if leaves else []
+                if left:
+                    self._reader.leave(left, left_for(self._options.job, self._options.generation))
                 self._flow.wait_idle(patience)
                 self._reader.heartbeat()
                 return []
@@ -150,10 +186,84 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
             self._reader.heartbeat()
             return []
         self._payloads.sweep_if_due()
-        entries = self._reader.read(min(room, self._read_size), block_ms)
+        room = min(room, self._read_size)
+        entries = self._take_left(room)
+        if not entries and not self._reader.recovering:
+            entries = self._read_stream(room, block_ms)
         # After a full read more requests are waiting, so that reading ahead makes no batch smaller.
         self._ahead = not self._greedy or len(entries) >= self._read_size
-        return [loaded for entry in entries if (loaded := self._payloads.load(entry))]
+        loaded = [loaded for entry in entries if (loaded := self._payloads.load(entry))]
+        shadow = self._generation.shadow
+        return self._copier.copy(loaded, shadow) if shadow else loaded
+
+    def _read_stream(self, count: int, block_ms: int | None) -> list[Entry]:
+        """Read new requests; during a canary, the generation with the larger share reads those of both."""
+        canary = self._generation.canary
+        if canary and block_ms:
+            block_ms = _CANARY_BLOCK_MS
+        if canary and (self._options.generation == canary.number) != (canary.share > _HALF):
+            self._reader.heartbeat()
+            time.sleep((block_ms or 0) / 1000)
+            return []
+        return self._divide(self._reader.read(count, block_ms))
+
+    def _take_left(self, count: int) -> list[Entry]:
+        """Take requests that other slots have left: slots of another generation, hung ones, and such as are gone."""
+        job, own = self._options.job, self._options.generation
+        if self._generation.has_left():
+            self._looks_for_left = True
+            if self._reader.claim_left_behind():
+                return []
+        if not (self._looks_for_left or self._generation.canary):
+            return []
+        entries = self._reader.take(left_for(job, own), count)
+        for other in self._generation.now.reading:
+            if not entries and other.number != own:
+                late = self._reader.take(left_for(job, other.number), count, _LEFT_MS)
+                entries = [entry for entry in late if not entry.version]
+                if named := [entry for entry in late if entry.version]:
+                    self._reader.leave(named, left_for(job, other.number))
+        self._looks_for_left = len(entries) == count
+        return entries
+
+    def _divide(self, entries: list[Entry]) -> list[Entry]:
+        """Return the entries that are for this generation; the others are left for theirs, or refused."""
+        now = self._generation.now
+        if not entries or not (now.trial or any(entry.version for entry in entries)):
+            return entries
+        mine, others = [], defaultdict(list)
+        for entry, number in zip(entries, self._destinations(entries, now), strict=True):
+            if number == self._options.generation:
+                mine.append(entry)
+            elif number is None:
+                served = [generation.version for generation in now.reading]
+                self._payloads.refuse(entry, not_served(self._options.job, entry.version, served))
+            else:
+                others[number].append(entry)
+        for number, left in others.items():
+            self._reader.leave(left, left_for(self._options.job, number))
+        return mine
+
+    def _destinations(self, entries: Sequence[Entry], now: Generations) -> list[int | None]:
+        """Return the number of the generation that answers each request; None if its version is not served."""
+        canary, serving = now.of_role(CANARY), now.serving
+        numbers = {generation.version: generation.number for generation in now.reading}
+        served = {generation.version: generation.numbered for generation in now.reading}
+        # Both may have the same version: a change of the configuration alone.
+        divided = canary and serving and canary.version == serving.version
+        count = int(self._client.hincrby(self._generation.key, DIVIDED, len(entries))) if canary else 0
+        destinations: list[int | None] = []
+        for at, entry in enumerate(entries):
+            version = choose(entry.version, served) if entry.version else ""
+            if version is None:
+                destinations.append(None)
+            elif version and not divided:
+                destinations.append(numbers[version])
+            elif canary and serving:
+                destinations.append(canary.number if is_in_trial(count - at, canary.share) else serving.number)
+            else:
+                destinations.append(self._options.generation)
+        return destinations
 
     def _share(self, patience: float) -> int:
         """Return how many more of the unanswered requests this slot may read, as one of several."""
@@ -177,7 +287,8 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
             self._reader.heartbeat()
             return []
         entry, deliveries = self._payloads.load(recovered[0]), recovered[1]
-        if entry is None:
+        # The version that a request names may have ended meanwhile.
+        if entry is None or (entry.version and not self._divide([entry])):
             return []
         last, attempts, most = self._attempts.last(entry), deliveries - 1, self._options.max_deliveries
         if attempts < _MOST_STOPS * most and attempts - last.stops < most and not last.crashed:
@@ -188,7 +299,10 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
             f"given up after {attempts} attempts: each time, the process that computed this request died or was "
             f"stopped{last}"
         )
-        dead_letter(self._client, self._options.job, self._options.result_ttl_s, entry, error, last.traceback)
+        options = self._options
+        dead_letter(
+            self._client, options.job, options.result_ttl_s, entry, error, last.traceback, version=options.version
+        )
         self._attempts.forget(entry)
         self._dead_letters.inc()
         return []

@@ -7,7 +7,7 @@ A consumer falls silent after a rescale or with its host.
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import redis
@@ -15,8 +15,9 @@ from redis.exceptions import ResponseError
 
 from cluster_serving.protocol.entry import Entry, parse_entry
 from cluster_serving.protocol.errors import InvalidInput
-from cluster_serving.protocol.keys import GROUP, PRIORITIES, stream_of, streams_of
+from cluster_serving.protocol.keys import GROUP, PRIORITIES, generations_key, left_behind, stream_of, streams_of
 from cluster_serving.protocol.original import image_stream
+from cluster_serving.protocol.scripts import LEAVE, RELEASE, TAKE, Argument, Call, call, fields_of
 
 WEIGHTS = {"high": 12, "normal": 3, "low": 1}
 """Requests of each priority among 16; a priority leaves its unused part to the next, so that none starves."""
@@ -165,6 +166,42 @@ class StreamReader:
                 return []
         weighted = self._read_weighted(count) if len(self._busy) > 1 else []
         return weighted or self._read_all(count, block_ms)
+
+    def leave(self, entries: Sequence[Entry], consumer: str) -> None:
+        """Leave requests that are pending here, and that nobody computes, to the slots that look at a consumer."""
+        streams = list(self._streams)
+        arguments: list[Argument] = [GROUP, consumer]
+        for entry in entries:
+            arguments += [streams.index(stream_of(self._job, entry.priority)) + 2, entry.id]
+        call(self._client, Call(LEAVE, [generations_key(self._job), *streams], arguments))
+
+    def take(self, consumer: str, count: int, idle_ms: int = 0) -> list[Entry]:
+        """Take up to `count` requests that were left at a consumer, those that have been there for `idle_ms`."""
+        entries = []
+        for stream, found in self._take(consumer, count, idle_ms, "new"):
+            # Old versions of Redis give nothing for an entry that was deleted while it was pending.
+            raw = [(item[0], fields_of(item[1])) for item in found if item]
+            entries += self._parse(stream, raw)
+        return entries
+
+    def leave_behind(self) -> None:
+        """Leave all that is pending here to the slots of other generations, which recover it."""
+        arguments: list[Argument] = [GROUP, left_behind(self._job), self._consumer]
+        keys = [generations_key(self._job), *self._streams]
+        self._guarded(lambda: [call(self._client, Call(RELEASE, keys, arguments))])
+
+    def claim_left_behind(self) -> bool:
+        """Claim requests of slots that are gone; return True if there were any: the reader is `recovering` then."""
+        found = any(ids for _, ids in self._take(left_behind(self._job), _CLAIM_COUNT, 0, "begun"))
+        if found:
+            self.start_over()
+        return found
+
+    def _take(self, consumer: str, count: int, idle_ms: int, kind: str) -> list[tuple[str, list[Any]]]:
+        streams = list(self._streams)
+        arguments: list[Argument] = [GROUP, self._consumer, consumer, min(count, _CLAIM_COUNT), idle_ms, kind]
+        replies = self._guarded(lambda: call(self._client, Call(TAKE, streams, arguments)))
+        return list(zip(streams, replies, strict=False))
 
     def length(self) -> int:
         """Return the number of unanswered requests of the job, those that slots have read included."""

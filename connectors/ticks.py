@@ -20,10 +20,10 @@ class Ticks:
         self._last: float | None = None
 
     @classmethod
-    def of(cls, job: str, subtask: int) -> Ticks:
-        """Return the ticks of a slot in this process."""
+    def of(cls, generation: str, subtask: int) -> Ticks:
+        """Return the ticks of a slot in this process; `RedisOptions.name` names its generation."""
         with _opening:
-            return _ticks.setdefault((job, subtask), cls())
+            return _ticks.setdefault((generation, subtask), cls())
 
     def note(self) -> None:
         """Note a tick."""

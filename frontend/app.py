@@ -24,15 +24,16 @@ from cluster_serving.frontend.errors import MethodNotAllowed, PathNotFound
 from cluster_serving.frontend.server.access_log import AccessLog
 from cluster_serving.frontend.server.grpc import GrpcServer
 from cluster_serving.frontend.server.http import HttpServer
-from cluster_serving.frontend.server.middleware import AccessMiddleware
+from cluster_serving.frontend.server.middleware import AccessMiddleware, note_version
 from cluster_serving.frontend.server.responses import Json, error_response
+from cluster_serving.frontend.server.succession import Succession
 from cluster_serving.protocol.errors import ServingError
 
 _OPEN_PATHS = ("/", "/docs", "/openapi.json", "/health/", "/v2/health/", *page.PATHS)
 """Paths that need no API key: pages without data, and health, as probes have no key."""
 
 
-def make(front: FrontEnd, ready: Callable[[list[str]], None]) -> HttpServer:
+def make(front: FrontEnd, ready: Callable[[list[str]], None], succession: Succession | None = None) -> HttpServer:
     """Make the server of a front end, with the routes and the gRPC services of all APIs.
 
     The server calls `ready` with its URLs when it listens, and closes the front end when it ends.
@@ -69,9 +70,18 @@ def make(front: FrontEnd, ready: Callable[[list[str]], None]) -> HttpServer:
             allow_origins=options.cors_origins,
             allow_methods=["GET", "POST", "DELETE"],
             allow_headers=["*"],
-            expose_headers=["X-Request-Id", "Retry-After"],
+            expose_headers=["X-Request-Id", "X-Model-Version", "Retry-After"],
         )
-    return HttpServer(app, options, ready, front.health.begin_stop, grpc)
+    return HttpServer(
+        app,
+        options,
+        ready=ready,
+        prepare=front.registry.latest,
+        stopping=front.health.begin_stop,
+        is_busy=lambda: any(is_busy() for is_busy in front.works),
+        grpc=grpc,
+        succession=succession,
+    )
 
 
 def routes(front: FrontEnd, v2: V2Service) -> list[Route]:
@@ -87,8 +97,10 @@ def routes(front: FrontEnd, v2: V2Service) -> list[Route]:
     ]
 
 
-async def _serving_error(_: Request, error: Exception) -> Response:
+async def _serving_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, ServingError)  # noqa: S101 - for the type checker
+    if error.version:
+        note_version(request, error.version)
     return error_response(error)
 
 

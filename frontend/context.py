@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from cluster_serving.frontend.errors import ModelNotReady
+from cluster_serving.frontend.models.control import ModelControl
 from cluster_serving.frontend.models.dispatch import Dispatch
 from cluster_serving.frontend.models.health import Health
 from cluster_serving.frontend.models.registry import ModelRegistry, Servable, ServedModel, read_servables
@@ -17,6 +19,7 @@ from cluster_serving.frontend.server.metrics import Metrics
 from cluster_serving.frontend.server.offload import Offload
 from cluster_serving.protocol.compat import timeout as time_limit
 from cluster_serving.protocol.errors import InvalidInput, from_wire
+from cluster_serving.protocol.model_control import UNLOADED
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +31,7 @@ class FrontEnd:
 
     Attributes:
         on_close: Functions that are called when the front end closes, before the connections are closed.
+        works: Functions that return True while there is work apart from requests.
     """
 
     def __init__(self, options: HttpOptions) -> None:
@@ -45,6 +49,7 @@ class FrontEnd:
         self.metrics = Metrics()
         self.admission = Admission(options)
         self.on_close: list[Callable[[], Awaitable[None]]] = []
+        self.works: list[Callable[[], bool]] = []
         default = options.redis_input_queue
         self.dispatch = Dispatch(
             url,
@@ -58,6 +63,7 @@ class FrontEnd:
         self.registry = ModelRegistry(self.dispatch, options.models, default, servables, options.required_models)
         self.health = Health(self.registry, self.dispatch, options.canary_interval, options.canary_timeout)
         self.dispatch.on_answer = self.health.note_answer
+        self.control = ModelControl(self.dispatch)
         self.offload = Offload()
 
     async def close(self) -> None:
@@ -71,15 +77,22 @@ class FrontEnd:
                 log.exception("the front end ends nevertheless")
 
     def check(self, model: ServedModel) -> None:
-        """Refuse requests for a model that no slot can load.
+        """Refuse requests for a model that no slot can load, or that a client has unloaded.
 
         Raises:
-            ModelError: If so, or another error of `protocol.errors`; with the cause, unless a stranger might read it.
+            ModelError: If it cannot be loaded, or another error of `protocol.errors`; see `told`.
+            ModelNotReady: If it was unloaded.
         """
         if report := model.failed:
-            known = self.options.is_local or self.options.api_keys_file
-            cause = report.error if known else "the reports of its slots have the cause"
+            cause = self.told(report.error or "", "the reports of its slots have the cause")
             raise from_wire(report.code or "", f"model {model.name!r} cannot be loaded: {cause}")
+        if model.state == UNLOADED:
+            path = f"/v2/repository/models/{quote(model.name)}/load"
+            raise ModelNotReady(f"model {model.name!r} was unloaded; POST {path} loads it again")
+
+    def told(self, cause: str, place: str) -> str:
+        """Return the cause of a failure; the place that has it instead if a stranger might read the answer."""
+        return cause if self.options.is_local or self.options.api_keys_file else place
 
     def timeout(self, asked: str | None) -> float:
         """Return the seconds that a request may take: `requestTimeout`, or less if its header X-Timeout-Ms says so."""

@@ -96,7 +96,7 @@ class Unauthenticated(ServingError):
 
 
 class Forbidden(ServingError):
-    """The front end is configured not to do this."""
+    """The front end or the job is configured not to do this."""
 
     code, http_status, grpc_status = "FORBIDDEN", 403, "PERMISSION_DENIED"
 

@@ -10,11 +10,12 @@ from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.errors import StartError
 from cluster_serving.frontend.options import HttpOptions
 from cluster_serving.frontend.server import http as http_server
+from cluster_serving.frontend.server import succession
 from cluster_serving.frontend.server.keys import new_key
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.settings.model import SettingsError
 
-__all__ = ["HttpOptions", "main", "read_options"]
+__all__ = ["HttpOptions", "main", "read_options", "succession"]
 
 
 def main(given: Sequence[str] | None = None) -> None:
@@ -28,7 +29,7 @@ def main(given: Sequence[str] | None = None) -> None:
         if words[:1] == ["hash-key"]:
             _hash_key(words[1:])
             return
-        http_server.run(app.make(FrontEnd(read_options(words)), _say))
+        http_server.run(app.make(FrontEnd(read_options(words)), _say, succession.Succession.from_environment()))
     except SettingsError as error:
         _fail(str(error), 2)
     except (StartError, ServingError) as error:

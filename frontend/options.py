@@ -46,6 +46,13 @@ class HttpOptions(Settings):
     )
     grpc_port: int = _option(8980, "Port for gRPC, with TLS if httpsEnabled; 0 for any free one.", ge=0, le=65535)
 
+    grpc_connection_age: float = _option(
+        30.0,
+        "Seconds after which a gRPC client is asked to connect anew, as it must before a front end can stop without "
+        "failing its calls; calls in progress go on. 0: never.",
+        ge=0,
+    )
+
     redis_url: str = _option(
         "",
         "Redis of the jobs, such as redis://user:password@host:port/db; or redisHost and redisPort.",
@@ -127,6 +134,19 @@ class HttpOptions(Settings):
         """URL of the Flink UI; empty if there is none."""
         url = self.flink_ui_url
         return url if not url or url.startswith(("http://", "https://")) else f"http://{url}"
+
+    @property
+    def patience(self) -> float:
+        """Most seconds for which a front end that has a successor waits for its clients to leave.
+
+        gRPC varies the age of connections by a tenth.
+        """
+        return self.drain_seconds + 1.1 * self.grpc_connection_age
+
+    @property
+    def longest_answer(self) -> float:
+        """Most seconds that it then has for its last answers."""
+        return max(self.shutdown_timeout, self.request_timeout / 1000)
 
     @property
     def url_host(self) -> str:

@@ -18,10 +18,12 @@ from cluster_serving.connectors.redis import RedisClock, connect
 from cluster_serving.connectors.reporting import SlotReporter
 from cluster_serving.connectors.runtime import SelfClosing, subtask_index
 from cluster_serving.connectors.worker import record_end
+from cluster_serving.job.computation import Computation
 from cluster_serving.job.deadline import Deadlines
+from cluster_serving.job.handlers.predictor import HandlerPredictor
 from cluster_serving.job.options import JobOptions
 from cluster_serving.job.overlap import Overlap
-from cluster_serving.job.predictor import Computation, Predictor
+from cluster_serving.job.predictor import Predictor, load_predictor
 from cluster_serving.job.request import Request
 from cluster_serving.job.secret import wait_for_secret
 from cluster_serving.protocol.errors import ModelError, ServingError
@@ -46,7 +48,9 @@ class _Batches:
     It has no reference to the Flink function, which PyFlink drops to close it (see `connectors.runtime.SelfClosing`).
     """
 
-    def __init__(self, options: JobOptions, predictor: Predictor, client: redis.Redis, metrics: MetricGroup) -> None:
+    def __init__(
+        self, options: JobOptions, predictor: Predictor | HandlerPredictor, client: redis.Redis, metrics: MetricGroup
+    ) -> None:
         self._options = options
         self._predictor = predictor
         self._clock = RedisClock(client)
@@ -64,13 +68,13 @@ class _Batches:
         requests, expired = self._deadlines.check(value)
         if expired:
             self._expired.inc(expired)
-        with noted(self._options.redis, (request.entry for request in requests)):
+        with noted(self._options.redis.queue, (request.entry for request in requests)):
             return _Running(self._predictor.start(requests, alone), started, wait_us)
 
     def end(self, running: _Running) -> AnsweredBatch:
         """Wait for the answers of a batch."""
         computation = running.computation
-        with noted(self._options.redis, (request.entry for request in computation.requests)):
+        with noted(self._options.redis.queue, (request.entry for request in computation.requests)):
             answers = computation.answers()
         if self._predictor.exhausted:
             self._end_process(answers)
@@ -92,7 +96,8 @@ class _Batches:
         try:
             with connect(self._options.redis) as client:
                 if answers:
-                    write_answers(client, self._options.redis.job, self._options.redis.result_ttl_s, answers)
+                    options = self._options.redis.queue
+                    write_answers(client, options.job, options.result_ttl_s, answers, options.version)
         finally:
             logging.shutdown()
             os._exit(1)
@@ -117,7 +122,7 @@ class Inference(SelfClosing, FlatMapFunction):
             try:
                 if self._options.model.encrypted:
                     reporter.secret = wait_for_secret(client, self._options.redis.job)
-                self._predictor = Predictor(self._options, reporter.secret)
+                self._predictor = load_predictor(self._options, reporter.secret)
             except ServingError as error:
                 reporter.failed(error)
                 raise

@@ -8,12 +8,14 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 from cluster_serving.job.models import check as check_model
+from cluster_serving.job.models import is_model_file
+from cluster_serving.job.models import requirements as engine_requirements
 from cluster_serving.job.options import JobOptions
 
-__all__ = ["SUBMITTED", "check_model", "main"]
+__all__ = ["SUBMITTED", "check_model", "engine_requirements", "is_model_file", "main"]
 
 SUBMITTED = "submitted"
-"""Field of a line of output: the name of a job that Flink has accepted; the field `id` has Flink's id."""
+"""Field of a line of output: the submission that Flink has accepted; the field `id` has Flink's id of the job."""
 
 
 def main() -> None:
@@ -38,8 +40,8 @@ def main() -> None:
                 future.result()
                 env = StreamExecutionEnvironment.get_execution_environment()
                 build(env, options, with_jar=given.with_jar)
-                job = env.execute_async(options.redis.job)
-                print(json.dumps({SUBMITTED: options.redis.job, "id": str(job.get_job_id())}), flush=True)
+                job = env.execute_async(options.flink_name)
+                print(json.dumps({SUBMITTED: options.submission, "id": str(job.get_job_id())}), flush=True)
             except Exception:
                 failed = True
                 traceback.print_exc()
@@ -48,6 +50,7 @@ def main() -> None:
 
 def _prepare(options: JobOptions) -> None:
     """Write to Redis what the job and its clients need."""
+    from cluster_serving.connectors.generation import GenerationView
     from cluster_serving.connectors.redis import Backoff, connect
     from cluster_serving.connectors.reporting import publish_limits
     from cluster_serving.connectors.stream import create_groups
@@ -55,8 +58,12 @@ def _prepare(options: JobOptions) -> None:
     with connect(options.redis) as client:
         # A Redis that has just started may still be loading its data.
         backoff = Backoff(f"job {options.redis.job}")
-        backoff.persist(lambda: create_groups(client, options.redis.job))
-        backoff.persist(lambda: publish_limits(client, options.redis))
+        backoff.persist(lambda: create_groups(client, options.redis.queue.job))
+        view = GenerationView(client, options.redis)
+        backoff.persist(view.look)
+        # The limits are those of the generation that serves.
+        if view.reads and not options.redis.shadow:
+            backoff.persist(lambda: publish_limits(client, options.redis))
 
 
 if __name__ == "__main__":

@@ -18,6 +18,10 @@ from cluster_serving.protocol.encryption import RecordKey
 __all__ = ["BatchOptions", "ImageOptions", "JobOptions", "ModelOptions", "RedisOptions"]
 
 
+NO_HANDLER = "none"
+"""Value of `ModelOptions.handler`: a `handler.py` in the model folder is not used."""
+
+
 @dataclass(frozen=True, slots=True)
 class ImageOptions:
     """Options for encoded images, which become tensors of the model.
@@ -61,6 +65,8 @@ class ModelOptions:
         input_shapes: Shapes of one record's inputs, for models without shapes (TorchScript); empty if unknown.
         allow_pickle: Load PyTorch pickles, which may run any code.
         encrypted: The files are encrypted (see `job.models.encryption`).
+        handler: Class of a handler, as "module:Class"; empty for that of `handler.py` in the folder, if there is one;
+            or `NO_HANDLER`.
         inference_timeout_s: Longest time of one call of the model, in seconds; None or 0 for no limit.
     """
 
@@ -72,6 +78,7 @@ class ModelOptions:
     input_shapes: tuple[tuple[int, ...], ...] = ()
     allow_pickle: bool = False
     encrypted: bool = False
+    handler: str = ""
     inference_timeout_s: float | None = None
 
 
@@ -95,6 +102,9 @@ class BatchOptions:
 MARK = "cluster-serving"
 """Job parameter that marks our jobs on a shared cluster; its value is the submission."""
 
+NAME = "cluster-serving-job"
+"""Job parameter with `jobName`; Flink's own name of a job also tells which generation it is."""
+
 
 @dataclass(frozen=True, slots=True)
 class JobOptions:
@@ -104,7 +114,7 @@ class JobOptions:
         submission: Identifier of this start of the job, which slots report (see `connectors.reporting`).
         model_parallelism: Number of task slots, each with a copy of the model.
         execution_mode: `thread` or `process` (`python.execution-mode` of Flink).
-        post_processing: Filter applied to every result: "", "topN(n)", "top_n(n)" or "pickTopN(n)".
+        post_processing: Filters applied to every result, as `protocol.filters.parse` reads them; empty for none.
         request_deadline_ms: Milliseconds that a request without a deadline of its own may wait; 0 for no limit.
     """
 
@@ -117,6 +127,11 @@ class JobOptions:
     execution_mode: str = "thread"
     post_processing: str = ""
     request_deadline_ms: int = 0
+
+    @property
+    def flink_name(self) -> str:
+        """Name of the job in Flink: two generations run beside each other during a change."""
+        return f"{self.redis.job} (generation {self.redis.generation})"
 
     def to_json(self) -> str:
         """Serialize the options for the job."""

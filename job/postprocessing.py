@@ -1,10 +1,19 @@
-"""Post-processing: the filters of the key `postProcessing`, which keep a part of a model's outputs."""
+"""Post-processing: the filters of the key `postProcessing`, each of which changes the outputs of a record.
 
-import re
+A distribution adds a filter by an entry point of the group `cluster_serving.postprocessors`, whose value is a
+`Factory`. The built-in ones are entry points too, listed here: a job in a cluster has our code without metadata.
+"""
+
 from collections.abc import Callable, Sequence
+from functools import cache, partial
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from cluster_serving.job.outputs import pack
+from cluster_serving.protocol import filters
 from cluster_serving.protocol.errors import InferenceFailed, ModelError
 from cluster_serving.protocol.inputs import Array
 from cluster_serving.protocol.results import (
@@ -12,6 +21,7 @@ from cluster_serving.protocol.results import (
     encode_ranked,
     encode_result,
     encode_rows,
+    mark_json,
     ranking_json,
     ranking_text,
 )
@@ -20,55 +30,166 @@ Fields = dict[str, str | bytes]
 Encoder = Callable[[bool, Sequence[str], Sequence[Array]], Fields]
 """Makes the fields of a result hash: (native encoding?, output names, one record's outputs) → fields."""
 
-_SYNTAX = re.compile(r"(topN|top_n|pickTopN)\((\d+)\)")
+Step = Callable[[str, Any], Any]
+"""Changes one output of a record: (name, array) → array, number, text, `Ranking`, or JSON as dict or list."""
+
+Factory = Callable[[str, Path], Step]
+"""Makes the step of a filter: (text in its parentheses, model folder) → step. May raise ValueError, and OSError."""
 
 
-def make_encoder(filter_text: str) -> Encoder:
-    """Return the encoder for the filter of a job: "", `topN(n)`, `pickTopN(n)`, or `top_n(n)`, the `topN` of 0.7.
+class Ranking(RankedClasses):
+    """Classes with their values, best first, as `topN` returns them."""
+
+
+def make_encoder(text: str, folder: Path = Path()) -> Encoder:
+    """Return the encoder for the filters of a job; `folder` is that of the model.
 
     Raises:
-        ModelError: If the text is none of these.
+        ModelError: If a filter is unknown, or cannot be used.
     """
-    if not filter_text:
-        return encode_result
-    match = _SYNTAX.fullmatch(filter_text.strip())
-    if match is None or int(match[2]) < 1:
-        raise ModelError(f"postProcessing is {filter_text!r}; expected topN(n) or pickTopN(n) with n of at least 1")
-    count = int(match[2])
-    if match[1] != "pickTopN":
-        text_of = ranking_json if match[1] == "top_n" else ranking_text
-        return lambda native, names, outputs: encode_ranked(
-            native, names, [top_n(name, output, count) for name, output in zip(names, outputs, strict=True)], text_of
-        )
-    return lambda native, names, outputs: encode_rows(
-        native, names, [pick_top_n(name, output, count) for name, output in zip(names, outputs, strict=True)]
-    )
+    factories = _factories()
+    try:
+        parsed = filters.parse(text, factories)
+        if not parsed:
+            return encode_result
+        steps = [factories[name].load()(argument, folder) for name, argument in parsed]
+    except (ValueError, OSError) as error:
+        raise ModelError(f"postProcessing is {text!r}: {error}; expected {filters.EXPECTED}") from error
+    return partial(_encode, steps, parsed[-1].name)
 
 
-def top_n(name: str, output: Array, count: int) -> RankedClasses:
+def _encode(steps: Sequence[Step], last: str, native: bool, names: Sequence[str], outputs: Sequence[Any]) -> Fields:
+    values = [*outputs]
+    for step in steps:
+        values = [step(name, value) for name, value in zip(names, values, strict=True)]
+    if all(isinstance(value, Ranking) for value in values):
+        return encode_ranked(native, names, values, ranking_json if last == "top_n" else ranking_text)
+    if last == "pickTopN":
+        return encode_rows(native, names, values)
+    arrays, documents = pack(dict(zip(names, values, strict=True)))
+    fields = encode_result(native, list(arrays), list(arrays.values()))
+    return mark_json(fields, documents) if documents else fields
+
+
+@cache
+def _factories() -> dict[str, EntryPoint]:
+    built_in = [EntryPoint(name, f"{__name__}:make_{name.lower()}", filters.GROUP) for name in filters.BUILT_IN]
+    return {entry.name: entry for entry in (*entry_points(group=filters.GROUP), *built_in)}
+
+
+def make_topn(argument: str, folder: Path) -> Step:
+    """Return the filter `topN(n)`."""
+    return partial(_top_n, int(argument))
+
+
+make_top_n = make_topn
+"""The filter `top_n(n)` differs in the text that clients of 0.7 read."""
+
+
+def make_picktopn(argument: str, folder: Path) -> Step:
+    """Return the filter `pickTopN(n)`."""
+    count = int(argument)
+    return lambda name, output: pick_top_n(name, output, count)
+
+
+def make_softmax(argument: str, folder: Path) -> Step:
+    """Return the filter `softmax`."""
+    return softmax
+
+
+def make_argmax(argument: str, folder: Path) -> Step:
+    """Return the filter `argmax`."""
+    return argmax
+
+
+def make_threshold(argument: str, folder: Path) -> Step:
+    """Return the filter `threshold(x)`."""
+    return partial(_at_least, float(argument))
+
+
+def make_labels(argument: str, folder: Path) -> Step:
+    """Return the filter `labels(file)`; the file, in the model folder, has a label per line."""
+    path = folder / argument
+    return partial(_labelled, path.name, path.read_text("utf8").splitlines())
+
+
+def top_n(name: str, output: Array, count: int | None = None, kind: str = "topN") -> Ranking:
     """Return the `count` largest values with their index, best first; equal values keep the order of their index.
 
-    The output of one record is a vector, or one with further dimensions of size 1.
+    The output of one record is a vector, or one with further dimensions of size 1. Without a count, all are returned.
     """
-    if output.ndim == 0 or output.size != max(output.shape) or output.dtype.kind not in "biuf":
-        raise InferenceFailed(
-            f"topN needs one vector of numbers per record; output {name!r} is {output.dtype} of shape "
-            f"{list(output.shape)}"
-        )
+    if (
+        isinstance(output, Ranking)
+        or output.ndim == 0
+        or output.size != max(output.shape)
+        or output.dtype.kind not in "biuf"
+    ):
+        raise _unfit(kind, "one vector of numbers per record", name, output)
     flat = output.reshape(-1)
     descending = -flat.astype("f8")
     candidates = np.arange(flat.size)
-    if count < flat.size:
+    if count is not None and count < flat.size:
         # Sorting a thousand classes takes ten times as long as selecting the few candidates first.
         worst = np.partition(descending, count - 1)[count - 1]
         candidates = np.flatnonzero((descending <= worst) | np.isnan(worst))
     best = candidates[np.argsort(descending[candidates], kind="stable")[:count]]
-    return [(int(index), float(flat[index])) for index in best]
+    return Ranking((int(index), float(flat[index])) for index in best)
 
 
 def pick_top_n(name: str, output: Array, count: int) -> Array:
     """Return the first `count` rows of one record's output, which is 2-D, or 3-D whose first dimension is 1."""
-    rows = output[0] if output.ndim == 3 and output.shape[0] == 1 else output
-    if rows.ndim != 2:
-        raise InferenceFailed(f"pickTopN needs rows; output {name!r} has shape {list(output.shape)}, expected 2-D")
+    rows = output[0] if isinstance(output, np.ndarray) and output.ndim == 3 and output.shape[0] == 1 else output
+    if not isinstance(rows, np.ndarray) or rows.ndim != 2:
+        raise _unfit("pickTopN", "rows", name, output, ", expected 2-D")
     return rows[:count]
+
+
+def softmax(name: str, output: Array) -> Array:
+    """Return the probabilities of logits along the last axis; float64 stays, other numbers become float32."""
+    values = _numbers("softmax", name, output)
+    values = values.astype("f8" if values.dtype == "f8" else "f4")
+    odds = np.exp(values - values.max(axis=-1, keepdims=True))
+    return np.asarray(odds / odds.sum(axis=-1, keepdims=True))
+
+
+def argmax(name: str, output: Array) -> Array:
+    """Return the index of the largest value along the last axis, int64."""
+    return np.asarray(_numbers("argmax", name, output).argmax(axis=-1))
+
+
+def _top_n(count: int, name: str, output: Any) -> Ranking:
+    return Ranking(output[:count]) if isinstance(output, Ranking) else top_n(name, output, count)
+
+
+def _at_least(least: float, name: str, output: Any) -> Ranking:
+    """Return the ranking of the classes whose value is `least` or more."""
+    ranking = output if isinstance(output, Ranking) else top_n(name, output, kind="threshold")
+    return Ranking((index, value) for index, value in ranking if value >= least)
+
+
+def _labelled(file: str, labels: Sequence[str], name: str, output: Any) -> Any:
+    """Return the label of each class: texts for whole numbers, JSON for a ranking."""
+
+    def label(index: int) -> str:
+        if not 0 <= index < len(labels):
+            raise InferenceFailed(f"output {name!r} has class {index}, and {file} has {len(labels)} labels")
+        return labels[index]
+
+    if isinstance(output, Ranking):
+        return [{"class": index, "label": label(index), "prob": value} for index, value in output]
+    if not isinstance(output, np.ndarray) or output.dtype.kind not in "iu":
+        raise _unfit("labels", "whole numbers, as of argmax, or a ranking, as of topN(n)", name, output)
+    texts = np.empty(output.shape, object)
+    texts.reshape(-1)[:] = [label(int(index)) for index in output.flat]
+    return texts
+
+
+def _numbers(kind: str, name: str, output: Any) -> Array:
+    if not isinstance(output, np.ndarray) or not output.size or not output.ndim or output.dtype.kind not in "biuf":
+        raise _unfit(kind, "an array of numbers per record", name, output)
+    return output
+
+
+def _unfit(kind: str, needs: str, name: str, output: Any, more: str = "") -> InferenceFailed:
+    actual = f"{output.dtype} of shape {list(output.shape)}" if isinstance(output, np.ndarray) else "a ranking"
+    return InferenceFailed(f"{kind} needs {needs}; output {name!r} is {actual}{more}")

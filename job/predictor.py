@@ -1,14 +1,18 @@
 """Predictor: preprocessing, model and post-processing, without Flink."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 
 from cluster_serving.connectors.answer import Answer
 from cluster_serving.job.batch import Arrays, BatchMemory, group_by_shape, isolate, merge, split
-from cluster_serving.job.models import load_model
+from cluster_serving.job.computation import Computation
+from cluster_serving.job.handlers.predictor import HandlerPredictor
+from cluster_serving.job.models import HANDLER, check, load_model
 from cluster_serving.job.models.base import Model, Started
+from cluster_serving.job.models.location import locate
 from cluster_serving.job.options import JobOptions
 from cluster_serving.job.postprocessing import Encoder, make_encoder
 from cluster_serving.job.preprocessing import Preprocessor
@@ -19,42 +23,13 @@ from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, Model
 from cluster_serving.protocol.inputs import Image
 from cluster_serving.protocol.slots import SlotReport
 
-_WAIT_S = 60.0
 _MAX_BATCH_BYTES = 256 << 20
 
 
-@dataclass(slots=True)
-class Computation:
-    """Requests that are being computed.
-
-    Attributes:
-        requests: All requests, in order.
-        known: Answers that are known already, by index of their request.
-        started: Records of the other requests, by index.
-        to_answer: Makes an answer of a request and its outputs, or its error.
-    """
-
-    requests: Sequence[Request]
-    known: dict[int, Answer]
-    started: dict[int, Started]
-    to_answer: Callable[[Request, Arrays | ServingError], Answer]
-
-    def wait(self, seconds: float) -> bool:
-        """Wait at most so many seconds; return True if all requests are computed."""
-        # Wait for the last record first: a wait for each in turn wakes this thread for each, and delays the next one.
-        return all(record.wait(seconds) for record in reversed(self.started.values()))
-
-    def answers(self) -> list[Answer]:
-        """Wait for the answers in the order of the requests; an `exhausted` process has those of computed ones only."""
-        while not self.wait(_WAIT_S):
-            pass
-        for index, record in self.started.items():
-            try:
-                result: Arrays | ServingError = record.outputs()
-            except ServingError as error:
-                result = error
-            self.known[index] = self.to_answer(self.requests[index], result)
-        return [self.known[index] for index in sorted(self.known)]
+def load_predictor(options: JobOptions, secret: tuple[str, str] = ("", "")) -> Predictor | HandlerPredictor:
+    """Load the model of a job, or its handler; see `Predictor`."""
+    kind = HandlerPredictor if check(options.model).format == HANDLER else Predictor
+    return kind(options, secret)
 
 
 class Predictor:
@@ -70,7 +45,7 @@ class Predictor:
         if options.image.record_key is not None:
             encryption.prepare(options.image.record_key)
         self._already_batched = options.batch.input_already_batched
-        self._encode: Encoder = make_encoder(options.post_processing)
+        self._encode: Encoder = make_encoder(options.post_processing, locate(options.model.path))
         self._secret = secret
         timeout = options.model.inference_timeout_s
         self.model: Model = WatchedModel(self._load, timeout) if timeout else self._load()

@@ -2,21 +2,23 @@
 
 Usage: python -m cluster_serving.job.survey
 
-Standard input has the address. The process prints JSON: the `engine` of the model, or an empty text if the model is an
-archive; its `size` in bytes, or null; or the `error`, with `certain` if the TaskManagers would meet the same error.
+Standard input has JSON: the `address`, and the `handler` of the options. The process prints JSON: the `engine` of the
+model, or an empty text if the model is an archive; its `size` in bytes, or null; or the `error`, with `certain` if the
+TaskManagers would meet the same error.
 """
 
 import json
 import sys
 
-from cluster_serving.job.models.detect import check_engine, identify
+from cluster_serving.job.models.detect import HANDLER, check_engine, identify, is_handled
+from cluster_serving.job.options import ModelOptions
 from cluster_serving.job.remote.fetch import parse
 from cluster_serving.job.remote.store import Denied, Store, Unreachable
 from cluster_serving.protocol.errors import ModelError
 
 
-def survey(address: str) -> dict[str, object]:
-    """Return engine and size of the model at an address, and the extra that installs the engine.
+def survey(address: str, handler: str = "") -> dict[str, object]:
+    """Return engine and size of the model at an address, and the requirement that installs the engine.
 
     Raises:
         ModelError: If the store does not answer, or does not hold exactly one model whose engine is installed.
@@ -26,17 +28,19 @@ def survey(address: str) -> dict[str, object]:
     sizes = [file.size for file in files.values()]
     size = None if None in sizes else sum(size or 0 for size in sizes)
     if url.archive:
-        return {"engine": "", "extra": "", "size": size}
+        return {"engine": "", "requirement": "", "size": size}
     names = {top + separator for top, separator, _ in (name.partition("/") for name in files)}
-    format = identify(names, str(url)).format
+    handled = is_handled(names, ModelOptions(address, handler=handler))
+    format = HANDLER if handled else identify(names, str(url)).format
     check_engine(format, address)
-    return {"engine": format.engine, "extra": format.extra, "size": size}
+    return {"engine": format.engine, "requirement": format.requirement, "size": size}
 
 
 def main() -> None:
     """Print what is known of the model."""
     try:
-        result = survey(sys.stdin.read())
+        given = json.load(sys.stdin)
+        result = survey(given["address"], given["handler"])
     except ModelError as error:
         result = {"error": str(error), "certain": not isinstance(error, Unreachable | Denied)}
     print(json.dumps(result))

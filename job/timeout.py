@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from concurrent import futures
 from concurrent.futures import Future
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from cluster_serving.job.models.base import Model
 from cluster_serving.protocol.errors import InferenceTimeout
@@ -46,31 +46,40 @@ class NotComputed(InferenceTimeout):
     """A batch was not tried, because the process is about to be replaced; no client gets this error."""
 
 
-class WatchedModel(Model):
-    """A model that raises `InferenceTimeout` instead of hanging.
+class Closable(Protocol):
+    """A copy of something that computes."""
+
+    def close(self) -> None:
+        """Free the memory."""
+
+
+M = TypeVar("M", bound=Closable)
+
+
+class Watched(Generic[M]):
+    """A copy of a model, or of a handler, whose calls raise `InferenceTimeout` instead of hanging.
 
     Args:
-        load: Loads a copy of the model and warms it up.
+        load: Loads a copy and warms it up.
         timeout: Longest time of one call, in seconds.
     """
 
-    def __init__(self, load: Callable[[], Model], timeout: float) -> None:
+    def __init__(self, load: Callable[[], M], timeout: float) -> None:
         self._load = load
         self._timeout = timeout
         self._usual = 0.0
-        self._copy: _Copy | None = _Copy(load)
-        self._spare: _Copy | None = None
-        self._model = self._copy.model()
-        self.engine, self.layout, self.fixed_batch = self._model.engine, self._model.layout, self._model.fixed_batch
-        self.inputs, self.outputs = self._model.inputs, self._model.outputs
+        self._copy: _Copy[M] | None = _Copy(load)
+        self._spare: _Copy[M] | None = None
+        self.loaded = self._copy.model()
+        """The copy that computes; only for what does not change between copies."""
         self.exhausted = False
         """True if this process computes nothing any more, and has to end once it has written its answers."""
 
-    def predict(self, inputs: Sequence[Array], requests: int = 1) -> list[Array]:
-        """See `Model.predict`; raise `NotComputed` if too many calls hang.
+    def call(self, function: Callable[[M], T], requests: int = 1) -> T:
+        """Call a function with the copy, in the thread of the copy; raise `NotComputed` if too many calls hang.
 
         A batch of several `requests` is given up early if it takes unusually long: the caller then tries each of them
-        alone, with the whole timeout. Another copy of the model is loaded meanwhile.
+        alone, with the whole timeout. Another copy is loaded meanwhile.
         """
         if self.exhausted:
             raise NotComputed("not computed")
@@ -78,15 +87,15 @@ class WatchedModel(Model):
         usual = self._usual * requests
         patience = min(self._timeout, max(_LEAST_PATIENCE, _PATIENCE * usual)) if usual else self._timeout
         began = time.monotonic()
-        call = copy.submit(lambda: self._model.predict(inputs))
+        call = copy.submit(lambda: function(self.loaded))
         try:
             try:
-                outputs = copy.result(call, patience)
+                result = copy.result(call, patience)
             except _Hangs:
                 if requests > 1 or patience == self._timeout:
                     raise
                 self._spare = self._spare or _Copy(self._load)
-                outputs = copy.result(call, self._timeout - patience)
+                result = copy.result(call, self._timeout - patience)
         except _Hangs as error:
             self._abandon(copy, time.monotonic() - began, requests, str(error))
             message = f"the model has not answered within {self._timeout:g} s (inferenceTimeout)"
@@ -97,8 +106,7 @@ class WatchedModel(Model):
                 self._spare = None
         seconds = (time.monotonic() - began) / requests
         self._usual += (seconds - self._usual) * (_WEIGHT if usual else 1)
-        self.outputs = self._model.outputs
-        return outputs
+        return result
 
     def close(self) -> None:
         """Free the model, but not the copies that hang."""
@@ -106,10 +114,7 @@ class WatchedModel(Model):
             if copy is not None:
                 copy.leave()
 
-    def _run(self, inputs: Sequence[Array]) -> list[Array]:
-        return self.predict(inputs)
-
-    def _abandon(self, copy: _Copy, seconds: float, requests: int, place: str) -> None:
+    def _abandon(self, copy: _Copy[M], seconds: float, requests: int, place: str) -> None:
         copy.leave()
         self._copy = None
         _hung[:] = [thread for thread in _hung if thread.is_alive()] + [copy.thread]
@@ -123,10 +128,10 @@ class WatchedModel(Model):
             place,
         )
 
-    def _reload(self) -> _Copy:
+    def _reload(self) -> _Copy[M]:
         copy, self._spare = self._spare or _Copy(self._load), None
         try:
-            self._model = copy.model(_RELOAD_PATIENCE)
+            self.loaded = copy.model(_RELOAD_PATIENCE)
         except Exception as error:
             # A new process reports the error where users look for it: at the start of the job.
             log.warning("the model cannot be loaded again: %s", error)
@@ -136,21 +141,49 @@ class WatchedModel(Model):
         return copy
 
 
+class WatchedModel(Model):
+    """A model that raises `InferenceTimeout` instead of hanging; see `Watched`."""
+
+    def __init__(self, load: Callable[[], Model], timeout: float) -> None:
+        self._watched = Watched(load, timeout)
+        model = self._watched.loaded
+        self.engine, self.layout, self.fixed_batch = model.engine, model.layout, model.fixed_batch
+        self.inputs, self.outputs = model.inputs, model.outputs
+
+    @property
+    def exhausted(self) -> bool:
+        """See `Watched.exhausted`."""
+        return self._watched.exhausted
+
+    def predict(self, inputs: Sequence[Array], requests: int = 1) -> list[Array]:
+        """See `Model.predict` and `Watched.call`."""
+        outputs = self._watched.call(lambda model: model.predict(inputs), requests)
+        self.outputs = self._watched.loaded.outputs
+        return outputs
+
+    def close(self) -> None:
+        """Free the model, but not the copies that hang."""
+        self._watched.close()
+
+    def _run(self, inputs: Sequence[Array]) -> list[Array]:
+        return self.predict(inputs)
+
+
 class _Hangs(Exception):
     """A call has not returned; the text is the stack of its thread."""
 
 
-class _Copy:
+class _Copy(Generic[M]):
     """A copy of the model, and its thread; engines may tie their state to the thread that set it up."""
 
-    def __init__(self, load: Callable[[], Model]) -> None:
+    def __init__(self, load: Callable[[], M]) -> None:
         self._calls: SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = SimpleQueue()
         # Without daemon, the process would wait at its end for a call that hangs.
         self.thread = threading.Thread(target=self._serve, name="model", daemon=True)
         self.thread.start()
         self._loading = self.submit(load)
 
-    def model(self, timeout: float | None = None) -> Model:
+    def model(self, timeout: float | None = None) -> M:
         """Return the model once it is loaded; if that fails, end the thread."""
         try:
             return self.result(self._loading, timeout)

@@ -11,7 +11,7 @@ from cluster_serving.connectors.slot_keys import SlotKeys
 from cluster_serving.connectors.source import RedisStreamsSource, from_redis
 from cluster_serving.job import inference, window
 from cluster_serving.job.inference import Inference
-from cluster_serving.job.options import MARK, JobOptions
+from cluster_serving.job.options import MARK, NAME, JobOptions
 from cluster_serving.job.window import BatchingWindow
 
 _MAX_PARALLELISM = 1 << 12
@@ -43,8 +43,8 @@ def build(env: StreamExecutionEnvironment, options: JobOptions, with_jar: bool =
 
 def _configuration(options: JobOptions, with_jar: bool) -> Configuration:
     settings = {
-        "pipeline.name": options.redis.job,
-        "pipeline.global-job-parameters": f"{MARK}:{options.submission}",
+        "pipeline.name": options.flink_name,
+        "pipeline.global-job-parameters": f"{MARK}:{options.submission},{NAME}:{options.redis.job}",
         # Where the jar is in the lib/ of the cluster, `flink run` need not add it.
         **({} if with_jar else {"pipeline.jars": ""}),
         "python.execution-mode": options.execution_mode,

@@ -5,20 +5,24 @@ import shlex
 import signal
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from cluster_serving.launcher import command_log, dead_commands, entry_points, report
+from cluster_serving.launcher import command_log, dead_commands, entry_points, report, templates, trial
 from cluster_serving.launcher.config import file as config_file
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.dead_commands import AsJson, ConfigPath
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.jobs import job_status, lifecycle
+from cluster_serving.launcher.jobs import change, job_status, lifecycle, model_watch
+from cluster_serving.launcher.jobs.change import Changed, NotBeside
+from cluster_serving.launcher.jobs.lifecycle import Say
 from cluster_serving.launcher.jobs.shutdown import losses, shut_down
-from cluster_serving.launcher.services import front_end, redis_server, state
+from cluster_serving.launcher.services import controller, front_end, redis_server, state
+from cluster_serving.launcher.services.controller import Watched
 from cluster_serving.launcher.shipping import cargo as shipping
 from cluster_serving.launcher.targets import target_of
 from cluster_serving.launcher.terminal import Progress, console, fail, warn
@@ -32,15 +36,25 @@ _NOT_RUNNING = 3
 _PLACES = ("flink_rest_url", "flink_target", "redis_url")
 """Keys of the configuration that say where a job is."""
 
+_IN_PLACE = "Stop the job first, for a machine without the memory for two generations."
+_MOST_SLOTS = 4096
+
 _EPILOG = "--version prints the version."
 JobName = Annotated[
     str | None, typer.Argument(help="jobName; default: that of the configuration file, or the only job.")
 ]
 
 
+def _share(of_what: str) -> str:
+    return f"Keep both generations; the new one gets this percentage {of_what}."
+
+
 def _init(
     config_path: ConfigPath = _PATH,
     force: Annotated[bool, typer.Option("--force", help="Overwrite a file that exists.")] = False,
+    handler: Annotated[
+        bool, typer.Option("--handler", help="Also write model/handler.py, code around the model, with a test.")
+    ] = False,
 ) -> None:
     """Write a configuration file with every key explained, and make a folder for the model."""
     text = config_file.template()
@@ -49,11 +63,14 @@ def _init(
             raise SettingsError(f"{config_path} exists already; edit it, or use --force to overwrite it")
         (config_path.parent / "model").mkdir(parents=True, exist_ok=True)
         config_path.write_text(text, "utf8")
+        written = templates.write(config_path.parent / "model", force) if handler else []
     except OSError as error:
         raise LaunchError(f"cannot write {config_path}: {error.strerror}") from None
     console.print(
         f"Wrote {config_path}. Put a model into {config_path.parent / 'model'}, then run cluster-serving-start."
     )
+    for path in written:
+        console.print(f"Wrote {path}.")
 
 
 def _start(
@@ -80,6 +97,9 @@ def _stop(job: JobName = None, config_path: ConfigPath = _PATH) -> None:
     name = job or _default_job(config, config_path)
     with Progress() as progress:
         progress(f"Stopping job {name}")
+        # It could start the job again.
+        if controller.stop(config.redis_address, name):
+            progress("Stopped its controller")
         stopped = lifecycle.stop(config, name, progress, warn)
     own_flink = config.target.endswith("-application")
     rest = "Redis goes on" if own_flink else "Redis and Flink go on"
@@ -89,12 +109,100 @@ def _stop(job: JobName = None, config_path: ConfigPath = _PATH) -> None:
 def _restart(
     config_path: ConfigPath = _PATH,
     http: Annotated[bool, typer.Option("--http", help="Start the HTTP front end again, too.")] = False,
+    in_place: Annotated[bool, typer.Option("--in-place", help=_IN_PLACE)] = False,
 ) -> None:
-    """Start the job again, with the model and the configuration as they are now."""
+    """Let the job serve the model and the configuration as they are now, without a gap; start it if it does not run."""
     config = _read(config_path)
-    _start_job(config, config_path, lifecycle.restart)
+    if in_place or not lifecycle.is_running(config):
+        _start_job(config, config_path, lifecycle.restart)
+    else:
+        try:
+            _update_beside(config, config_path)
+        except NotBeside as error:
+            warn(f"{error}; the job is stopped in between")
+            _start_job(config, config_path, lifecycle.restart)
     if http:
         _start_front_end(config, config_path, again=True)
+
+
+def _update(
+    job: JobName = None,
+    config_path: ConfigPath = _PATH,
+    canary: Annotated[float, typer.Option(help=_share("of the requests"))] = 0.0,
+    shadow: Annotated[
+        float, typer.Option(help=_share("of the requests, as copies whose answers are only compared"))
+    ] = 0.0,
+    in_place: Annotated[bool, typer.Option("--in-place", help=_IN_PLACE)] = False,
+) -> None:
+    """Let a running job serve the model and the configuration as they are now, without a gap."""
+    config = _read(config_path)
+    if job not in (None, config.job_name):
+        raise LaunchError(f"{config_path} is the configuration of job {config.job_name}, and not of {job}")
+    if canary and shadow:
+        raise LaunchError("--canary and --shadow exclude each other: use one of them")
+    if in_place and (canary or shadow):
+        raise LaunchError("--in-place stops the old generation, which --canary and --shadow keep: use one of them")
+    for name, share in (("canary", canary), ("shadow", shadow)):
+        if not 0 <= share <= 100:
+            raise LaunchError(f"--{name} is {share:g}; expected a percentage above 0 and up to 100")
+    if in_place:
+        _start_job(config, config_path, lifecycle.restart)
+        return
+    try:
+        _update_beside(config, config_path, canary, shadow)
+    except NotBeside as error:
+        raise LaunchError(f"{error}; --in-place stops the job in between") from None
+
+
+def _scale(
+    words: Annotated[list[str], typer.Argument(metavar="[JOB] SLOTS", help="jobName, and the number of slots.")],
+    config_path: ConfigPath = _PATH,
+) -> None:
+    """Change the number of task slots of a running job, without a gap."""
+    *names, number = words
+    if len(names) > 1 or not number.isdecimal() or not 1 <= int(number) <= _MOST_SLOTS:
+        raise LaunchError(
+            f"{' '.join(words)!r} is no [JOB] SLOTS; expected such as 4, or digits 4 (1 to {_MOST_SLOTS})"
+        )
+    config = _config(config_path)
+    name = names[0] if names else _default_job(config, config_path)
+    _change(config, config_path, lambda config, say, warn: change.scale(config, name, int(number), say, warn))
+
+
+def _promote(job: JobName = None, config_path: ConfigPath = _PATH) -> None:
+    """Let the canary, or the shadow, of a job serve all requests."""
+    config = _config(config_path)
+    name = job or _default_job(config, config_path)
+    _change(config, config_path, lambda config, say, warn: change.promote(config, name, say, warn))
+
+
+def _rollback(job: JobName = None, config_path: ConfigPath = _PATH) -> None:
+    """End the canary or shadow of a job; without one, serve again what the job served before, without a gap."""
+    config = _config(config_path)
+    name = job or _default_job(config, config_path)
+    _change(config, config_path, lambda config, say, warn: change.rollback(config, name, say, warn))
+
+
+def _update_beside(config: Config, config_path: Path, canary: float = 0.0, shadow: float = 0.0) -> None:
+    with Progress() as progress, _by_hand(config, config_path, progress):
+        changed = change.update(config, progress, warn, canary, shadow)
+    _show(changed, config, config_path)
+
+
+def _change(config: Config, config_path: Path, make: Callable[[Config, Say, Say], Changed | None]) -> None:
+    with Progress() as progress:
+        changed = make(config, progress, warn)
+    if changed is None:
+        console.print("The canary or shadow has ended; the job serves as before.")
+        return
+    _show(changed, config, config_path)
+
+
+def _show(changed: Changed, config: Config, config_path: Path) -> None:
+    shown = report.started(changed.started, _stop_command(config, config_path))
+    command_log.log.info(shown.plain)
+    console.print(shown)
+    console.print(report.changed(changed))
 
 
 def _shutdown(
@@ -180,11 +288,22 @@ def _warn_of_killed(config: Config) -> None:
 
 
 def _start_job(config: Config, config_path: Path, start: Callable[..., lifecycle.Started] = lifecycle.start) -> None:
-    with Progress() as progress:
+    with Progress() as progress, _by_hand(config, config_path, progress):
         started = start(config, progress, warn)
     shown = report.started(started, _stop_command(config, config_path))
     command_log.log.info(shown.plain)
     console.print(shown)
+
+
+@contextmanager
+def _by_hand(config: Config, path: Path, say: Callable[[str], None]) -> Iterator[None]:
+    """Start the controller of a job again when a command has changed the job, as the configuration may ask for another.
+
+    It does not load again what the command has loaded, or has left.
+    """
+    watched = Watched(model_watch.look(config)) if config.watch_model else None
+    yield
+    controller.ensure(config, path, say, watched)
 
 
 def _stop_command(config: Config, path: Path) -> str:
@@ -234,6 +353,10 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "start": _start,
     "stop": _stop,
     "restart": _restart,
+    "update": _update,
+    "scale": _scale,
+    "promote": _promote,
+    "rollback": _rollback,
     "shutdown": _shutdown,
     "package": _package,
     "list": _list,
@@ -302,6 +425,7 @@ def umbrella() -> None:
     app.callback()(_about)
     for name, command in _COMMANDS.items():
         app.command(name)(command)
+    app.command("try")(trial.try_)
     app.add_typer(dead_commands.commands(_config, _default_job), name="dead")
     # All words after these commands are passed on, --help too.
     unread = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
@@ -320,5 +444,8 @@ def cli() -> None:
     app.command("list")(_list)
     app.command("status")(_status)
     app.command("stop")(_stop)
+    for name in ("update", "scale", "promote", "rollback"):
+        app.command(name)(_COMMANDS[name])
+    app.command("try")(trial.try_)
     app.add_typer(dead_commands.commands(_config, _default_job), name="dead")
     _run(app)

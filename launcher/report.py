@@ -7,9 +7,12 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from cluster_serving.launcher.jobs.job_status import JobStatus
+from cluster_serving.launcher.jobs import comparison
+from cluster_serving.launcher.jobs.change import Changed
+from cluster_serving.launcher.jobs.job_status import GenerationStatus, JobStatus
 from cluster_serving.launcher.jobs.lifecycle import Started
 from cluster_serving.launcher.terminal import printable
+from cluster_serving.protocol.generations import CANARY, SHADOW
 from cluster_serving.protocol.slots import SlotReport
 
 
@@ -32,12 +35,23 @@ InputQueue(name="{config.job_name}"{where}).predict(...)""".replace("\n", "\n" +
     return Text("Ready\n") + Text("\n").join(Text(f"{key:>8}  {value}") for key, value in lines.items())
 
 
+def changed(change: Changed) -> Text:
+    """Return what a change of a job came to, and what clients saw meanwhile."""
+    share = {CANARY: "gets its share of the requests", SHADOW: "computes copies of its share of the requests"}
+    lines = {"generation": f"{change.number} {share.get(change.role, 'serves')}", "meanwhile": str(change.figures)}
+    if change.role in share:
+        lines["next"] = "cluster-serving-cli promote, or cluster-serving-cli rollback"
+    return Text("\n").join(Text(f"{key:>10}  {value}") for key, value in lines.items())
+
+
 def listed(jobs: Sequence[JobStatus]) -> Group:
-    """Return a table of jobs, and beneath it the last errors of those that do not run well."""
+    """Return a table of jobs, beneath it the last errors of those that do not run well, and their controllers."""
     table = Table("name", "state", "job id", "slots", "for", "answered", box=None, header_style="bold")
     for job in jobs:
         table.add_row(job.name, job.state, job.job_id, str(job.slots or ""), _age(job), _answered(job))
-    return Group(table, *(f"{job.name}: {_error(job)}" for job in jobs if job.error and not job.is_well))
+    errors = [f"{job.name}: {_error(job)}" for job in jobs if job.error and not job.is_well]
+    controllers = [f"{job.name}: controller: {printable(job.controller)}" for job in jobs if job.controller]
+    return Group(table, *errors, *controllers)
 
 
 def status(job: JobStatus, queued: Mapping[str, int]) -> Text:
@@ -47,16 +61,22 @@ def status(job: JobStatus, queued: Mapping[str, int]) -> Text:
     if job.job_id:
         lines |= {"state": f"{lines['state']}, {job.restarts} restarts", "slots": str(job.slots)}
     lines |= {f"slot {report.index}": _slot(report) for report in job.reports}
+    if len(job.generations) > 1:
+        lines |= {f"generation {each.number}": _generation(each) for each in job.generations}
+    if job.comparison:
+        lines |= comparison.lines(job.comparison)
     *waiting, pending = queued.items()
     parts = ", ".join(f"{length} {priority}" for priority, length in waiting)
     total = sum(length for _, length in waiting)
     lines["queue"] = f"{total} requests ({parts}), {pending[1]} of them being worked on"
     lines["records"] = f"{_answered(job)} answered since cluster-serving-start"
+    if job.controller:
+        lines["controller"] = printable(job.controller)
     if job.error:
         lines["last error"] = printable(job.error)
     if job.log:
         lines["log"] = job.log
-    return Text("\n").join(Text(f"{key:<10}  {value}") for key, value in lines.items())
+    return Text("\n").join(Text(f"{key:<12}  {value}") for key, value in lines.items())
 
 
 def duration(seconds: float) -> str:
@@ -69,10 +89,22 @@ def duration(seconds: float) -> str:
     return " ".join(shown[:2]) or "0 s"
 
 
+def _generation(generation: GenerationStatus) -> str:
+    share = f" with {generation.share:g} %" if generation.share else ""
+    text = f"{generation.role}{share}, version {generation.version}, {generation.state or 'not in Flink'}"
+    text += f"; {generation.answered} answered, {generation.failed} of them with an error"
+    if not generation.answered:
+        return text
+    half, most = (
+        "more than a minute" if limit is None else f"{limit:g} ms" for limit in (generation.p50_ms, generation.p99_ms)
+    )
+    return f"{text}; half within {half}, 99 % within {most}"
+
+
 def _slot(report: SlotReport) -> str:
     if report.state == "silent":
         return "silent: its process has given no sign of life"
-    return report.model if report.state == "ready" else report.error or report.state
+    return report.summary if report.state == "ready" else report.error or report.state
 
 
 def _age(job: JobStatus) -> str:

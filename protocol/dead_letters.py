@@ -55,6 +55,7 @@ class DeadLetter:
             "reply_to": to_bytes(request.reply_to),
             "priority": request.priority,
             "deadline": request.deadline,
+            "version": to_bytes(request.version),
             "entry": request.id,
             "code": self.code,
             "error": to_bytes(self.error),
@@ -74,6 +75,7 @@ class DeadLetter:
             to_text(fields.get(b"reply_to", b"")),
             deadline=fields.get(b"deadline", b""),
             priority=to_text(fields.get(b"priority", NORMAL.encode())),
+            version=to_text(fields.get(b"version", b"")),
         )
         return cls(
             request,
@@ -96,4 +98,6 @@ class DeadLetter:
             fields["reply_to"] = to_bytes(request.reply_to)
         if request.deadline:
             fields["deadline"] = request.deadline
+        if request.version:
+            fields["version"] = to_bytes(request.version)
         return fields

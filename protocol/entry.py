@@ -52,6 +52,8 @@ class Entry(NamedTuple):
         priority: Priority of the stream that the entry is in (`protocol.keys`).
         file: Name of the file with the inputs (`protocol.payload_files`), as the client gave it; else empty.
         path: Path of that file, once it is known to be in the folder of the job.
+        version: Version of the model that is to answer; empty for any.
+        shadow: Number of the shadow that computes a copy of the request, in digits; empty for none.
     """
 
     id: bytes
@@ -64,6 +66,8 @@ class Entry(NamedTuple):
     reply_with: bytes = b""
     file: bytes = b""
     path: bytes = b""
+    version: str = ""
+    shadow: bytes = b""
 
     @property
     def size(self) -> int:
@@ -120,6 +124,7 @@ def request_fields(
     deadline_ms: int | None = None,
     reply_with: bytes = b"",
     store: Callable[[Sequence[bytes | memoryview]], str | None] | None = None,
+    version: str = "",
 ) -> dict[str, str | bytes]:
     """Return the fields of the stream entry of a request in our own encoding; see `Entry` for their meaning.
 
@@ -150,6 +155,8 @@ def request_fields(
         fields["reply_with"] = reply_with
     if deadline_ms is not None:
         fields["deadline"] = str(deadline_ms)
+    if version:
+        fields["version"] = version
     return fields
 
 
@@ -175,4 +182,5 @@ def parse_entry(entry_id: bytes, fields: Mapping[bytes, bytes], priority: str = 
         priority,
         fields.get(b"reply_with", b""),
         fields.get(b"data_file", b""),
+        version=to_text(fields.get(b"version", b"")),
     )

@@ -22,11 +22,13 @@ class ServingError(Exception):
         code: Name of the error on the wire (hash field `code`).
         http_status: Status that an HTTP front end answers with.
         grpc_status: Name of the gRPC status code that a gRPC front end answers with.
+        version: Version of the model that answered with this error; None if it is unknown, or no model did.
     """
 
     code: ClassVar[str] = "INTERNAL"
     http_status: ClassVar[int] = 500
     grpc_status: ClassVar[str] = "INTERNAL"
+    version: str | None = None
 
     @property
     def message(self) -> str:
@@ -48,6 +50,12 @@ class RequestTooLarge(InvalidInput):
     """A request is larger than `maxRequestBytes`, or an image has too many pixels."""
 
     code, http_status, grpc_status = "REQUEST_TOO_LARGE", 413, "RESOURCE_EXHAUSTED"
+
+
+class VersionNotFound(InvalidInput):
+    """A request names a version of the model that is not served; the message names those that are."""
+
+    code, http_status, grpc_status = "VERSION_NOT_FOUND", 404, "NOT_FOUND"
 
 
 class InferenceFailed(ServingError):

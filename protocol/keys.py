@@ -106,14 +106,65 @@ def is_result(key: bytes) -> bool:
     return key.startswith(starts) or native_result_key("", "").encode() in key
 
 
-def slots_key(job: str) -> str:
-    """Return the hash in which the task slots of a job report their state."""
-    return f"{job}:slots"
+def generations_key(job: str) -> str:
+    """Return the hash of the generations of a job, and of their roles (`protocol.generations`)."""
+    return f"{job}:generations"
 
 
-def stats_key(job: str) -> str:
-    """Return the hash in which a job keeps the totals of its work."""
-    return f"{job}:stats"
+def slots_key(job: str, generation: int | None = None) -> str:
+    """Return the hash in which task slots report their state: those of the generation that serves, or of another."""
+    return f"{job}:slots" if generation is None else f"{job}:slots:{generation}"
+
+
+def stats_key(job: str, generation: int | None = None) -> str:
+    """Return the hash in which a job keeps the totals of its work: all of it, or that of one generation."""
+    return f"{job}:stats" if generation is None else f"{job}:stats:{generation}"
+
+
+def shadow_queue(job: str, generation: int) -> str:
+    """Return the name of a pretend job: its streams hold the copies of requests that a shadow computes."""
+    return f"{job}:shadow:{generation}"
+
+
+def awaited_key(job: str, generation: int, request: str) -> str:
+    """Return the hash with the answer of a request, until the shadow's answer of its copy is compared with it."""
+    return f"{shadow_queue(job, generation)}:awaited:{request}"
+
+
+def compared_key(job: str, generation: int) -> str:
+    """Return the hash of the results of comparing the answers of a shadow (`protocol.comparison`)."""
+    return f"{shadow_queue(job, generation)}:compared"
+
+
+def shadow_keys(job: str, generation: int) -> list[str]:
+    """Return all keys of a shadow that do not expire, but those that any generation has."""
+    queue = shadow_queue(job, generation)
+    return [
+        *streams_of(queue),
+        compared_key(job, generation),
+        *(key(queue) for key in (answered_key, attempts_key, dead_letters_key)),
+    ]
+
+
+def consumer(job: str, generation: int, subtask: int) -> str:
+    """Return the name of a slot in the consumer group."""
+    return f"{job}-{generation}-{subtask}"
+
+
+def generation_of(job: str, consumer: str) -> int | None:
+    """Return the generation of a slot's consumer; None for other consumers."""
+    generation, _, subtask = consumer.removeprefix(f"{job}-").rpartition("-")
+    return int(generation) if generation.isdigit() and subtask.isdigit() else None
+
+
+def left_for(job: str, generation: int) -> str:
+    """Return the consumer that holds requests which slots have left for a generation, and which nobody computes."""
+    return f"{job}-{generation}-left"
+
+
+def left_behind(job: str) -> str:
+    """Return the consumer that holds requests of slots that are gone; their computation may have begun."""
+    return f"{job}-left"
 
 
 def record_key(job: str) -> str:
@@ -149,6 +200,21 @@ def ticket_key(job: str, secret: str) -> str:
 def command_key(job: str) -> str:
     """Return the hash of the command that is starting or stopping a job."""
     return f"{job}:command"
+
+
+def controller_key(job: str) -> str:
+    """Return the hash of the process that changes a job without a command (`launcher.jobs.controller`)."""
+    return f"{job}:controller"
+
+
+def control_key(job: str) -> str:
+    """Return the list of the requests that the controller of a job has not begun (`protocol.model_control`)."""
+    return f"{job}:control"
+
+
+def control_outcome_key(job: str, request_id: str) -> str:
+    """Return the hash of the outcome of such a request."""
+    return f"{control_key(job)}:{request_id}"
 
 
 def answered_key(job: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Union
 
@@ -11,19 +12,30 @@ from cluster_serving.protocol import tensors
 from cluster_serving.protocol.entry import NATIVE, Entry
 from cluster_serving.protocol.errors import ServingError, from_wire
 from cluster_serving.protocol.inputs import Array
-from cluster_serving.protocol.keys import image_result_key, native_result_key, result_key, to_bytes
+from cluster_serving.protocol.keys import image_result_key, native_result_key, result_key, to_bytes, to_text
 from cluster_serving.protocol.original import arrow as original_arrow
 from cluster_serving.protocol.original import image_stream
 from cluster_serving.protocol.original.floats import java_float
 
+VERSION = b"version"
+"""Field of a result: version of the model that gave it."""
+
 Fields = dict[bytes, bytes]
 """Fields of a result hash, as Redis returns them."""
+
+JSON = "json"
+"""Field with a JSON list of the names of the outputs that are JSON documents."""
 
 RankedClasses = list[tuple[int, float]]
 """An output filtered by `topN`: (class index, value), best first."""
 
 Outputs = Union[dict[str, Array], list[RankedClasses]]
 """All outputs by name in the model's order, or their `topN` rankings."""
+
+
+def to_fields(written: Mapping[str, str | bytes]) -> Fields:
+    """Return the fields of a result as Redis would return them after they were written."""
+    return {to_bytes(name): to_bytes(value) if isinstance(value, str) else value for name, value in written.items()}
 
 
 def result_key_of(job: str, request: Entry) -> bytes:
@@ -99,18 +111,42 @@ def encode_error(error: ServingError) -> dict[str, str | bytes]:
     return {"value": original_arrow.ERROR_VALUE, "error": error.message, "code": error.code}
 
 
+def mark_json(fields: Mapping[str, str | bytes], names: Sequence[str]) -> dict[str, str | bytes]:
+    """Return the fields of a result hash in which the outputs of these names, single texts, are JSON documents."""
+    return {**fields, JSON: json.dumps(list(names))}
+
+
 def decode_arrays(fields: Mapping[bytes, bytes]) -> dict[str, Array]:
     """Read the outputs in a result hash by name, in the model's order; for rankings see `encode_ranked`.
+
+    A JSON document is an array without dimensions that holds the object.
 
     Raises:
         ServingError: If the request failed: the error from the job, as its own class.
     """
     if b"code" in fields:
-        raise from_wire(fields[b"code"].decode(), fields.get(b"error", b"").decode("utf8", "replace"))
+        error = from_wire(fields[b"code"].decode(), fields.get(b"error", b"").decode("utf8", "replace"))
+        error.version = version_of(fields)
+        raise error
     value = fields.get(b"value", b"")
     if fields.get(b"serde") != NATIVE:
         return {str(index): array for index, array in enumerate(original_arrow.decode_result(value))}
-    return {name: np.asarray(output) for name, output in tensors.decode(value)[1].items()}
+    arrays = {name: np.asarray(output) for name, output in tensors.decode(value)[1].items()}
+    if document := fields.get(JSON.encode()):
+        arrays |= {name: _document(arrays[name].item()) for name in json.loads(document)}
+    return arrays
+
+
+def _document(text: str) -> Array:
+    array = np.empty((), object)
+    array[()] = json.loads(text)
+    return array
+
+
+def version_of(fields: Mapping[bytes, bytes]) -> str | None:
+    """Return the version of the model that gave a result; None if the job does not tell it."""
+    version = fields.get(VERSION)
+    return None if version is None else to_text(version)
 
 
 def decode_outputs(fields: Mapping[bytes, bytes]) -> Outputs:

@@ -144,17 +144,121 @@ for at = 2, #ARGV, 2 do redis.call('HSET', KEYS[1], ARGV[at], ARGV[at + 1]) end
 """)
 
 # Writes the heartbeat of an attempt at a slot, and its report if one is given. Works in a full Redis, as `PUT_FIELDS`
-# does. KEYS: reports. ARGV: index, attempt, perhaps the report. Reply: 1; 0 if the report of another attempt is there;
-# -1 if none is there and none is given.
+# does. KEYS: reports of the generation that serves, reports of this generation, generations. ARGV: generation, index,
+# attempt, "beat", "put" for the report too, or "take" to replace another attempt; perhaps the report. Reply: 1; 0 if
+# another attempt has the slot, or the generation has ended; -1 if no report is there and none is given.
 REPORT = Script("""
-local stored = redis.call('HGET', KEYS[1], ARGV[1])
-if stored and not string.find(stored, ARGV[2], 1, true) then return 0 end
-if not stored and not ARGV[3] then return -1 end
+local record = redis.call('HGET', KEYS[3], ARGV[1])
+if not record and redis.call('EXISTS', KEYS[3]) == 1 then return 0 end
+local key = (not record or cjson.decode(record).role == 'serving') and KEYS[1] or KEYS[2]
+local stored = redis.call('HGET', key, ARGV[2])
+if stored and ARGV[4] ~= 'take' and not string.find(stored, ARGV[3], 1, true) then return 0 end
+if not stored and ARGV[4] == 'beat' then return -1 end
 local time = redis.call('TIME')
-redis.call('HDEL', KEYS[1], ARGV[1] .. ':beat')
-if ARGV[3] then redis.call('HSET', KEYS[1], ARGV[1], ARGV[3]) end
-redis.call('HSET', KEYS[1], ARGV[1] .. ':beat', ARGV[2] .. ' ' .. time[1])
+redis.call('HDEL', key, ARGV[2] .. ':beat')
+if ARGV[5] then redis.call('HSET', key, ARGV[2], ARGV[5]) end
+redis.call('HSET', key, ARGV[2] .. ':beat', ARGV[3] .. ' ' .. time[1])
 return 1
+""")
+
+# Gives the place of the generation that serves to another one, along with the reports of its slots. KEYS: generations,
+# reports of the slots that serve, those of the next generation, those of the one before. ARGV: number and record of the
+# next generation, and of the one before (optional).
+SWITCH = Script("""
+redis.call('HSET', KEYS[1], unpack(ARGV))
+if #ARGV > 2 and redis.call('EXISTS', KEYS[2]) == 1 then redis.call('RENAME', KEYS[2], KEYS[4]) end
+if redis.call('EXISTS', KEYS[3]) == 1 then redis.call('RENAME', KEYS[3], KEYS[2]) end
+""")
+
+# Leaves pending entries to other slots: a consumer that reads nothing gets them. KEYS: generations, streams. ARGV:
+# group, that consumer, then per entry index of its stream in KEYS, and id.
+LEAVE = Script("""
+for i = 3, #ARGV, 2 do
+  redis.call('XCLAIM', KEYS[tonumber(ARGV[i])], ARGV[1], ARGV[2], 0, ARGV[i + 1], 'JUSTID')
+end
+redis.call('HINCRBY', KEYS[1], 'left', 1)
+""")
+
+# Takes what `LEAVE` or `RELEASE` has left. KEYS: streams. ARGV: group, consumer that takes, consumer that was left with
+# entries, most entries, milliseconds that they have been there at least, "new" for entries whose computation has not
+# begun. Reply per stream: the entries if they are new, else their ids.
+TAKE = Script("""
+local taken, most = {}, tonumber(ARGV[4])
+for i, stream in ipairs(KEYS) do
+  taken[i] = {}
+  local found = most > 0 and redis.call('XPENDING', stream, ARGV[1], 'IDLE', ARGV[5], '-', '+', most, ARGV[3]) or {}
+  if #found > 0 then
+    local claim = {stream, ARGV[1], ARGV[2], 0}
+    for _, entry in ipairs(found) do claim[#claim + 1] = entry[1] end
+    if ARGV[6] == 'new' then
+      claim[#claim + 1] = 'RETRYCOUNT'
+      claim[#claim + 1] = 1
+    else
+      claim[#claim + 1] = 'JUSTID'
+    end
+    taken[i] = redis.call('XCLAIM', unpack(claim))
+    most = most - #found
+  end
+end
+return taken
+""")
+
+# Leaves all pending entries of consumers to one that reads nothing, and removes these consumers. KEYS: generations,
+# streams. ARGV: group, the consumer that gets them, the consumers. Reply: number of the entries.
+RELEASE = Script("""
+local released = 0
+for i = 2, #KEYS do
+  for j = 3, #ARGV do
+    local found = redis.call('XPENDING', KEYS[i], ARGV[1], '-', '+', 1000, ARGV[j])
+    while #found > 0 do
+      local claim = {KEYS[i], ARGV[1], ARGV[2], 0}
+      for _, entry in ipairs(found) do claim[#claim + 1] = entry[1] end
+      claim[#claim + 1] = 'JUSTID'
+      redis.call('XCLAIM', unpack(claim))
+      released = released + #found
+      local before = #found
+      found = redis.call('XPENDING', KEYS[i], ARGV[1], '-', '+', 1000, ARGV[j])
+      -- Entries that are not in the stream any more stay pending in old versions of Redis.
+      if before < 1000 then break end
+    end
+    if #found == 0 then redis.call('XGROUP', 'DELCONSUMER', KEYS[i], ARGV[1], ARGV[j]) end
+  end
+end
+if released > 0 then redis.call('HINCRBY', KEYS[1], 'left', 1) end
+return released
+""")
+
+# Writes what a controller says about itself, unless a later one has taken over. Works in a full Redis, as `PUT_FIELDS`
+# does. KEYS: controller. ARGV: time of its start, seconds until the hash expires, fields and values. Reply: 1; 0 if a
+# later controller is there.
+PUT_CONTROLLER = Script("""
+local since = redis.call('HGET', KEYS[1], 'since')
+if since and tonumber(since) > tonumber(ARGV[1]) then return 0 end
+redis.call('DEL', KEYS[1])
+redis.call('HSET', KEYS[1], 'since', ARGV[1], unpack(ARGV, 3))
+redis.call('EXPIRE', KEYS[1], ARGV[2])
+return 1
+""")
+
+# A command would also bring the payload of the oldest entry. KEYS: streams. ARGV: group. Reply: number of entries, and
+# milliseconds that the oldest one that no consumer has read has waited.
+BACKLOG = Script("""
+local length, oldest = 0, nil
+for _, stream in ipairs(KEYS) do
+  length = length + redis.call('XLEN', stream)
+  local groups, last = redis.pcall('XINFO', 'GROUPS', stream), '0-0'
+  for _, group in ipairs(groups.err and {} or groups) do
+    local fields = {}
+    for i = 1, #group, 2 do fields[group[i]] = group[i + 1] end
+    if fields.name == ARGV[1] then last = fields['last-delivered-id'] end
+  end
+  local entry = redis.call('XRANGE', stream, '(' .. last, '+', 'COUNT', 1)[1]
+  local added = entry and tonumber(string.match(entry[1], '^%d+'))
+  if added and (not oldest or added < oldest) then oldest = added end
+end
+if not oldest then return {length, 0} end
+local time = redis.call('TIME')
+return {length, math.max(0, time[1] * 1000 + math.floor(time[2] / 1000) - oldest)}
 """)
 
 # Works in a full Redis, as `PUT_FIELDS` does. KEYS: set. ARGV: member.
@@ -220,6 +324,63 @@ for channel, answers in pairs(arrays) do redis.call('PUBLISH', channel, table.co
 return written
 """
 )
+
+# Without its stream, a shadow has ended. A full Redis refuses the copies, and the next run counts them as skipped.
+# KEYS: stream of the copies, counters, then per copy the hash for the answer of the request. ARGV: most copies that
+# wait, most bytes of them, seconds to keep the hashes, copies skipped before, then per copy name, uri, serde and data.
+COPY = Script("""
+if redis.call('EXISTS', KEYS[1]) == 0 then return end
+local waiting, skipped = redis.call('XLEN', KEYS[1]), tonumber(ARGV[4])
+for i = 3, #KEYS do
+  local name, uri, serde, data = unpack(ARGV, 4 * i - 7, 4 * i - 4)
+  if waiting < tonumber(ARGV[1]) and (waiting + 1) * #data <= tonumber(ARGV[2]) then
+    -- The field is missing in the original's encoding.
+    local encoding = serde ~= '' and {'serde', serde} or {}
+    redis.call('XADD', KEYS[1], '*', 'uri', name, 'data', data, 'deadline', '0', unpack(encoding))
+    redis.call('HSET', KEYS[i], 'uri', uri)
+    redis.call('EXPIRE', KEYS[i], ARGV[3])
+    waiting = waiting + 1
+  else
+    skipped = skipped + 1
+  end
+end
+if skipped > 0 then redis.call('HINCRBY', KEYS[2], 'skipped', skipped) end
+""")
+
+# KEYS: stream of the copies, then per answer the hash that awaits it. ARGV: most bytes of the answers that wait,
+# seconds to keep them, then per answer its bytes, the number of its fields and values, and these. Reply: numbers of the
+# answers, from 1, whose copy is not there.
+KEEP = Script("""
+local waiting, at, missing = redis.call('XLEN', KEYS[1]), 3, {}
+for i = 2, #KEYS do
+  local bytes, fields = tonumber(ARGV[at]), tonumber(ARGV[at + 1])
+  if (waiting + 1) * bytes > tonumber(ARGV[1]) then
+    redis.call('DEL', KEYS[i])
+  elseif redis.call('EXISTS', KEYS[i]) == 1 then
+    redis.call('HSET', KEYS[i], unpack(ARGV, at + 2, at + 1 + fields))
+    redis.call('EXPIRE', KEYS[i], ARGV[2])
+  else
+    missing[#missing + 1] = i - 1
+  end
+  at = at + 2 + fields
+end
+return missing
+""")
+
+# KEYS: stream of the copies, counters, then hashes to delete. ARGV: largest difference, most examples, number of
+# examples, these, then counters and increments.
+TALLY = Script("""
+for i = 3, #KEYS do redis.call('UNLINK', KEYS[i]) end
+if redis.call('EXISTS', KEYS[1]) == 0 then return end
+local largest = redis.call('HGET', KEYS[2], 'largest')
+if tonumber(ARGV[1]) > tonumber(largest or '0') then redis.call('HSET', KEYS[2], 'largest', ARGV[1]) end
+local at = 4 + tonumber(ARGV[3])
+for i = 4, at - 1 do
+  local number = redis.call('HINCRBY', KEYS[2], 'examples', 1)
+  if number <= tonumber(ARGV[2]) then redis.call('HSET', KEYS[2], 'example:' .. number, ARGV[i]) end
+end
+for i = at, #ARGV, 2 do redis.call('HINCRBY', KEYS[2], ARGV[i], ARGV[i + 1]) end
+""")
 
 # KEYS: dead letters, stream, result. ARGV: letter id, fields and values of the request. Reply: entry id; nil if the
 # letter is gone.

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from cluster_serving.protocol.keys import to_text
+from cluster_serving.protocol.versions import FIRST
 
 HEARTBEAT_S = 3.0
 """Seconds between two heartbeats of a slot, which are in the field `<index>:beat` of the hash."""
@@ -77,6 +78,8 @@ class SlotReport:
         index: Index of the slot, from 0.
         attempt: Identifier of the attempt at running the slot; each restart by Flink is another one. Empty if nothing
             runs yet. Only heartbeats of this attempt count.
+        version: Version of the model that the slot has loaded or loads.
+        numbered: The version is that of the model's folder; otherwise it is the number of the update.
     """
 
     submission: str
@@ -92,6 +95,8 @@ class SlotReport:
     time: float = 0.0
     index: int = 0
     attempt: str = ""
+    version: str = FIRST
+    numbered: bool = False
 
     @property
     def model(self) -> str:
@@ -99,6 +104,11 @@ class SlotReport:
         if not self.engine:
             return ""
         return f"{self.engine}: {', '.join(map(str, self.inputs))} → {', '.join(map(str, self.outputs))}"
+
+    @property
+    def summary(self) -> str:
+        """Version and `model` in one line; empty while the model is not loaded."""
+        return self.model and f"version {self.version}, {self.model}"
 
     def to_json(self) -> str:
         """Return the report as JSON text for the hash."""

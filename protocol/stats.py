@@ -23,6 +23,7 @@ ANSWERED = "answered"
 """Field with the time of the last answers, in milliseconds by the clock of Redis."""
 
 _LATENCY = "latency_ms:"
+_WAIT = "wait_ms:"
 _BATCH_SIZE = "batch_size:"
 _TOTALS = (
     *("requests", "failures", "batches", "wait_us", "inference_us", "write_us"),
@@ -44,12 +45,30 @@ def add_batch(
     totals["request_inference_us"] += size * inference_us
     totals["request_write_us"] += size * write_us
     totals["failure_us"] += failures * (wait_us + inference_us + write_us)
-    totals[f"{_BATCH_SIZE}{_bound(BATCH_SIZES, size)}"] += 1
-    totals[f"{_LATENCY}{_bound(LATENCY_BOUNDS_MS, (wait_us + inference_us + write_us) / 1000)}"] += size
+    totals[f"{_BATCH_SIZE}{bound(BATCH_SIZES, size)}"] += 1
+    totals[f"{_LATENCY}{bound(LATENCY_BOUNDS_MS, (wait_us + inference_us + write_us) / 1000)}"] += size
+    totals[f"{_WAIT}{bound(LATENCY_BOUNDS_MS, wait_us / 1000)}"] += size
 
 
-def _bound(bounds: Sequence[int], value: float) -> int | str:
+def bound(bounds: Sequence[int], value: float) -> int | str:
+    """Return the bound of a histogram that a value counts for, which is part of the name of its field."""
     return "inf" if value > bounds[-1] else bounds[bisect_left(bounds, value)]
+
+
+def latency_of(counts: Sequence[int], part: float) -> float | None:
+    """Return the latency in milliseconds that this part of the requests of a histogram did not exceed.
+
+    It is the next bound of `LATENCY_BOUNDS_MS`: infinite for latencies beyond all bounds, None if there was no request.
+    """
+    total = sum(counts)
+    if not total:
+        return None
+    seen = 0
+    for limit, count in zip((*LATENCY_BOUNDS_MS, float("inf")), counts):
+        seen += count
+        if seen >= part * total:
+            return limit
+    return float("inf")
 
 
 @dataclass(frozen=True)
@@ -70,6 +89,7 @@ class JobStats:
         batch_sizes: Number of batches by size: one number per bound of `BATCH_SIZES`, and one for larger batches.
         latency_ms: Number of requests by the time from the arrival of the oldest request in their batch to its answer:
             one number per bound of `LATENCY_BOUNDS_MS`, and one for longer times.
+        wait_ms: As `latency_ms`, by the time until their batch was computed.
         answered_ms: See `ANSWERED`; 0 before the first answer.
     """
 
@@ -85,6 +105,7 @@ class JobStats:
     failure_us: int
     batch_sizes: tuple[int, ...]
     latency_ms: tuple[int, ...]
+    wait_ms: tuple[int, ...]
     answered_ms: int
 
     @classmethod
@@ -96,7 +117,12 @@ class JobStats:
 
         return cls(
             **{name: total(name) for name in _TOTALS},
-            batch_sizes=tuple(total(f"{_BATCH_SIZE}{bound}") for bound in (*BATCH_SIZES, "inf")),
-            latency_ms=tuple(total(f"{_LATENCY}{bound}") for bound in (*LATENCY_BOUNDS_MS, "inf")),
+            batch_sizes=tuple(total(f"{_BATCH_SIZE}{limit}") for limit in (*BATCH_SIZES, "inf")),
+            latency_ms=tuple(total(f"{_LATENCY}{limit}") for limit in (*LATENCY_BOUNDS_MS, "inf")),
+            wait_ms=tuple(total(f"{_WAIT}{limit}") for limit in (*LATENCY_BOUNDS_MS, "inf")),
             answered_ms=total(ANSWERED),
         )
+
+    def latency(self, part: float) -> float | None:
+        """Return the latency of the requests; see `latency_of`."""
+        return latency_of(self.latency_ms, part)

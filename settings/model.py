@@ -116,7 +116,7 @@ def expected(field: FieldInfo) -> str:
 
 def _problem(kind: type[Settings], name: str, message: str, sources: Sequence[Source], default_place: str) -> str:
     # pydantic names the attribute instead of the key where a default does not pass the checks.
-    key = name if name in keys(kind) else to_camel(name)
+    key = name if name in keys(kind) else kind.model_fields[name].alias or name
     field = keys(kind)[key]
     words = expected(field)
     remedy = f"expected {words}" if words else f"{message[0].lower()}{message[1:]}"

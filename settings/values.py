@@ -1,10 +1,12 @@
 """Types of the values of settings that YAML itself does not have."""
 
 import re
+from importlib.metadata import entry_points
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator
 
+from cluster_serving.protocol import filters
 from cluster_serving.protocol.encryption import RecordKey, published_key
 
 _SIZE = re.compile(r"(\d+)\s*([kmgt]?)b?", re.IGNORECASE)
@@ -71,8 +73,7 @@ def _record_key(value: Any) -> Any:
 
 
 def _filter(text: str) -> str:
-    if text.strip() and not re.fullmatch(r"(topN|top_n|pickTopN)\([1-9]\d*\)", text.strip()):
-        raise ValueError("not a filter")
+    filters.parse(text, {entry.name for entry in entry_points(group=filters.GROUP)})
     return text.strip()
 
 
@@ -104,4 +105,4 @@ SecretAndSalt = Annotated[tuple[str, str] | None, BeforeValidator(_secret_and_sa
 """Two texts, written as "secret:salt"; or empty for none."""
 
 Filter = Annotated[str, AfterValidator(_filter)]
-"""`topN(n)`, `top_n(n)`, `pickTopN(n)` or nothing."""
+"""Filters as `protocol.filters.parse` reads them, or nothing."""

@@ -14,6 +14,9 @@ from cluster_serving.settings.model import Given, SettingsError
 FRONT_END = "http"
 """Section of the file with the options of the HTTP front end."""
 
+_SECTIONS = original_keys.SECTIONS | {"autoscale"}
+"""Keys that hold others."""
+
 Entry = tuple[str, Given]
 """Key, as it is written in the file, and value; the key `port` in the section of the front end is `http.port`."""
 
@@ -58,7 +61,7 @@ class _Reader:
             if name.lower() == FRONT_END and isinstance(node, yaml.MappingNode):
                 pairs = self._pairs(node)
                 entries += [(f"{FRONT_END}.{key}", Given(self._value(inner), line)) for key, inner, line in pairs]
-            elif name not in original_keys.SECTIONS or (isinstance(node, yaml.ScalarNode) and node.value):
+            elif name not in _SECTIONS or (isinstance(node, yaml.ScalarNode) and node.value):
                 entries.append((name, Given(self._value(node), place)))
             elif isinstance(node, yaml.MappingNode):
                 for key, inner, line in self._pairs(node):

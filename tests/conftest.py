@@ -91,7 +91,7 @@ def echo(redis_server, job):
     def run():
         while not stopped.is_set():
             if entries := reader.read(10, block_ms=50):
-                write_answers(client, job, 60, [Answer(entry, "", answer(entry)) for entry in entries])
+                write_answers(client, job, 60, [Answer(entry, "", answer(entry)) for entry in entries], "1")
 
     thread = threading.Thread(target=run)
     thread.start()

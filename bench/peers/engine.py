@@ -24,6 +24,7 @@ import openvino  # noqa: E402
 
 cv2.setNumThreads(1)
 
+MODEL = os.environ.get("BENCH_MODEL", "")
 KIND = os.environ.get("BENCH_KIND", "vector")
 PORT = int(os.environ.get("BENCH_PORT", "8000"))
 # Further ports, for servers that listen on several.
@@ -40,11 +41,11 @@ SHAPE = {"jpeg": (224, 224, 3), "tensor": (224, 224, 3), "vector": (64,)}[KIND]
 class Engine:
     """A compiled model, with the options of Cluster Serving."""
 
-    def __init__(self) -> None:
+    def __init__(self, model: str = MODEL) -> None:
         core = openvino.Core()
         if PRECISION == "float32":
             core.set_property("CPU", {"INFERENCE_PRECISION_HINT": "f32"})
-        (path,) = Path(os.environ["BENCH_MODEL"]).glob("*.xml")
+        (path,) = Path(model).glob("*.xml")
         network = core.read_model(path)
         if SINGLE:
             network.reshape([1, *SHAPE])

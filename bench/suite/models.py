@@ -5,8 +5,11 @@ This file is run as a program, so that TensorFlow is not loaded into the process
 """
 
 import os
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +19,35 @@ SLEEP_MS = 50
 
 
 def ensure(folder: Path, name: str) -> Path:
-    """Return the folder of a model: `mlp`, `mobilenet`, `noop` or `sleep`. A missing model is made."""
+    """Return the folder of a model: `mlp`, `mobilenet`, `mobilenet-2`, `noop` or `sleep`. A missing model is made."""
     if not (folder / f"{name}.made").exists():
         environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
         subprocess.run([sys.executable, "-m", __name__, str(folder), name], check=True, env=environment)
     return folder / name
+
+
+_EMPTY = """
+class Handler:
+    def load(self, context):
+        self.model = context.load()
+
+    def preprocess(self, request):
+        return request
+
+    def predict(self, batch):
+        return self.model(batch)
+
+    def postprocess(self, result):
+        return result
+"""
+
+
+def handled(model: Path) -> Path:
+    """Return a copy of the folder of a model, with a handler all of whose methods pass everything on."""
+    folder = model.with_name(f"{model.name}-handled")
+    shutil.copytree(model, folder, dirs_exist_ok=True)
+    (folder / "handler.py").write_text(_EMPTY, "utf8")
+    return folder
 
 
 def save_mlp(folder: Path) -> None:
@@ -47,10 +74,11 @@ def save_noop(folder: Path) -> None:
     _save(folder, Model([ops.slice(x, zero, one, one, one)], [x], "bench"))
 
 
-def save_mobilenet(folder: Path) -> None:
+def save_mobilenet(folder: Path, version: int = 1) -> None:
     """Save MobileNetV2 of Keras applications: `x` float32 [?, 224, 224, 3] from 0 to 255 → `y` float32 [?, 1000].
 
     The weights are random. Those of the last layer are large, so that different images get different classes.
+    Each version gives other classes.
     """
     import keras
     import openvino
@@ -65,12 +93,12 @@ def save_mobilenet(folder: Path) -> None:
     base(images, training=True)
     last = base.layers[-1]
     features = keras.Model(base.input, last.input)(images).numpy()
-    matrix = np.random.default_rng(1).normal(0, 1, last.kernel.shape)
+    matrix = np.random.default_rng(version).normal(0, 1, last.kernel.shape)
     scale = 4 / np.std((features - features.mean(0)) @ matrix)
     last.set_weights([matrix * scale, -(features.mean(0) @ matrix) * scale])
     x = keras.Input((224, 224, 3), name="x")
     model = keras.Model(x, base(keras.layers.Rescaling(1 / 127.5, offset=-1)(x)))
-    exported = folder.parent / "mobilenet-keras"
+    exported = folder.parent / f"{folder.name}-keras"
     model.export(str(exported), verbose=False)
     _save(folder, openvino.convert_model(str(exported)))
 
@@ -105,7 +133,13 @@ def main(folder: Path, name: str) -> None:
     """Make a model."""
     # Importing OpenVINO would otherwise fork a child that reports the import over the network.
     sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
-    saves = {"mlp": save_mlp, "noop": save_noop, "mobilenet": save_mobilenet, "sleep": save_sleep}
+    saves: dict[str, Callable[[Path], None]] = {
+        "mlp": save_mlp,
+        "noop": save_noop,
+        "mobilenet": save_mobilenet,
+        "mobilenet-2": partial(save_mobilenet, version=2),
+        "sleep": save_sleep,
+    }
     print(f"Making model {name}", flush=True)
     saves[name](folder / name)
     (folder / f"{name}.made").touch()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,6 +36,7 @@ class Peer:
         kinds: Work → encoding of a request; see `target.Endpoint.kind`.
         prepare: Commands that run before, written like `command`.
         environment: Further environment variables.
+        updates: Way → command that gives the running server the model in `{model}`, written like `command`.
     """
 
     command: tuple[str, ...] = ("python", "server.py")
@@ -43,6 +44,7 @@ class Peer:
     kinds: dict[str, str] = field(default_factory=lambda: {"jpeg": "raw", "tensor": "raw", "vector": "rows"})
     prepare: tuple[tuple[str, ...], ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
+    updates: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 PEERS = {
@@ -54,7 +56,13 @@ PEERS = {
         kinds={"jpeg": "rows", "vector": "rows"},
         environment={"BENTOML_DO_NOT_TRACK": "true", "BENTOML_HOME": "{folder}"},
     ),
-    "ray_serve": Peer(environment={"RAY_USAGE_STATS_ENABLED": "0"}),
+    "ray_serve": Peer(
+        environment={"RAY_USAGE_STATS_ENABLED": "0"},
+        updates={
+            "user_config": ("python", "server.py", "{model}", "1"),
+            "rolling update": ("python", "server.py", "{model}", "2"),
+        },
+    ),
     "mlserver": Peer(
         ("mlserver", "start", "{folder}"),
         path="/v2/models/bench/infer",
@@ -143,11 +151,25 @@ def install(name: str, environments: Path, report: Callable[[str], None]) -> Pat
     return folder / "bin"
 
 
+class Serving(NamedTuple):
+    """A peer that serves.
+
+    Attributes:
+        endpoint: Its address.
+        pid: Its process.
+        update: Gives it the model in a folder, in one of the ways of `Peer.updates`; see `serving` for errors.
+    """
+
+    endpoint: Endpoint
+    pid: int
+    update: Callable[[str, Path], None]
+
+
 @contextmanager
 def serving(
     name: str, work: Work, environments: Path, folder: Path, report: Callable[[str], None]
-) -> Iterator[tuple[Endpoint, int]]:
-    """Run a peer for the time of a `with` block, and yield its address and process id.
+) -> Iterator[Serving]:
+    """Run a peer for the time of a `with` block.
 
     `environments` is the folder of the environments, or the `bin` of one that has the peer's packages. Logs and the
     peer's files go to `folder`.
@@ -171,16 +193,24 @@ def serving(
     shutil.copy(SOURCES / "engine.py", home)
     shutil.copy(SOURCES / name / "server.py", home)
     log = folder / f"{name}.log"
-    with log.open("wb") as output:
-        for command in peer.prepare:
-            filled = _filled(binaries, command, fill)
+    log.write_bytes(b"")
+
+    def run(command: Sequence[str], **more: str) -> None:
+        filled = _filled(binaries, command, fill | more)
+        with log.open("ab") as output:
             done = subprocess.run(filled, cwd=home, env=environment, stdout=output, stderr=output, check=False)
-            if done.returncode:
-                raise Unavailable(f"{command[0]} ended with {done.returncode}; see {log}")
+        if done.returncode:
+            raise Unavailable(f"{command[0]} ended with {done.returncode}; see {log}")
+
+    def update(way: str, model: Path) -> None:
+        run(peer.updates[way], model=str(model.absolute()))
+
+    for command in peer.prepare:
+        run(command)
     with program(_filled(binaries, peer.command, fill), port, log, cwd=home, env=environment) as process:
         endpoint = Endpoint(peer.kinds[work.kind], f"http://127.0.0.1:{port}{peer.path}", "", work.records)
         _wait_for_answers(endpoint, process, log)
-        yield endpoint, process.pid
+        yield Serving(endpoint, process.pid, update)
 
 
 def _filled(binaries: Path, command: Sequence[str], fill: dict[str, str]) -> list[str]:

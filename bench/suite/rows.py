@@ -11,11 +11,13 @@ from pathlib import Path
 from cluster_serving.bench.load import payload
 from cluster_serving.bench.load.generator import Load
 from cluster_serving.bench.load.payload import Record
-from cluster_serving.bench.load.target import references
+from cluster_serving.bench.load.stats import ratio
+from cluster_serving.bench.load.target import Endpoint, references
 from cluster_serving.bench.suite import models, peers
-from cluster_serving.bench.suite.peers import Work
+from cluster_serving.bench.suite.peers import PEERS, Work
 from cluster_serving.bench.suite.session import Measurement, Run, Session
-from cluster_serving.bench.suite.stack import Stack
+from cluster_serving.bench.suite.stack import Stack, Unavailable
+from cluster_serving.bench.suite.steady import SteadyLoad, measure_update
 from cluster_serving.protocol.inputs import Array
 
 IN_FLIGHT = 8
@@ -24,6 +26,7 @@ PIPELINE = 512
 # A model this small computes 128 vectors as fast as 32.
 _LARGE_BATCH = 128
 _BARE_BATCHES = (1, 8)
+_OURS, _NATIVE = "Cluster Serving", "Cluster Serving, Python client"
 
 
 def large_inputs(session: Session, kind: str, precision: str = "") -> Measurement:
@@ -167,6 +170,77 @@ def start(session: Session) -> Measurement:
     return {"times": times}
 
 
+def update(session: Session) -> Measurement:
+    """Measure what clients notice when a loaded server gets a new version of its model, 8 in flight.
+
+    The images are those of `large_inputs`. The job is asked over HTTP, and then by the asyncio client; Ray Serve over
+    HTTP, with each way of updating that its documentation has for one machine.
+    """
+    records = payload.image_records("x", "synthetic")
+    old, new = (
+        Work("jpeg", _model(session, name), records, session.cores, 1, precision="float32")
+        for name in ("mobilenet", "mobilenet-2")
+    )
+    folder, seconds = session.folder / "logs", 10 * session.settings.window
+    answers = [peers.bare_answers(work, folder) for work in (old, new)]
+    runs: dict[str, list[Measurement]] = {}
+    failed: dict[str, str] = {}
+
+    def measured(name: str, endpoint: Endpoint, versions: Sequence[list[Array]], change: Callable[[], None]) -> None:
+        result = measure_update(SteadyLoad(endpoint, IN_FLIGHT, *versions), change, seconds)
+        session.report(f"  {name}: longest gap {result['gap_ms']:,.0f} ms, {result['failed']} failed")
+        runs.setdefault(name, []).append(result)
+
+    def ours() -> None:
+        settings = {"threadPerModel": session.cores, "postProcessing": "topN(1)", "inferencePrecision": "float32"}
+        with Stack() as stack:
+            stack.start("images", old.model, **settings)
+            native = stack.endpoint("images", records)
+            http = replace(native, kind="rows", url=f"{stack.front_end('images')}/v1/models/images:predict")
+            measured(_OURS, http, answers, lambda: stack.update("images", new.model, **settings))
+            measured(_NATIVE, native, answers[::-1], lambda: stack.update("images", old.model, **settings))
+
+    def theirs(name: str, way: str) -> None:
+        with peers.serving(name, old, session.environments, folder, session.report) as server:
+            measured(f"{name}, {way}", server.endpoint, answers, lambda: server.update(way, new.model))
+
+    for _ in range(session.settings.rounds):
+        ours()
+        for name in session.settings.peers:
+            for way in PEERS[name].updates:
+                try:
+                    theirs(name, way)
+                except Unavailable as error:
+                    session.report(f"  {name}, {way}: {error}")
+                    failed[f"{name}, {way}"] = str(error)
+    gaps = [run["gap_ms"] for run in runs[_OURS]]
+    others: Measurement = {_NATIVE: {"runs": runs[_NATIVE]}} | {
+        name: {"runs": these, "ratio": ratio(gaps, [run["gap_ms"] for run in these])}
+        for name, these in runs.items()
+        if name not in (_OURS, _NATIVE, *failed)
+    }
+    return {"ours": runs[_OURS], "others": others | {name: {"failed": error} for name, error in failed.items()}}
+
+
+def handler(session: Session, kind: str) -> Measurement:
+    """Measure a handler that passes everything on, against the bare engine: small vectors or JPEG files, pipelined."""
+    settings: dict[str, object]
+    if kind == "vector":
+        model, records, depth, settings = _model(session, "mlp"), _vectors(), PIPELINE, {"maxBatchSize": _LARGE_BATCH}
+    else:
+        model, records, depth = _model(session, "mobilenet"), payload.image_records("x", "synthetic"), 4 * IN_FLIGHT
+        settings = {"modelParallelism": session.cores}
+    folder = models.handled(model)
+    with Stack() as stack:
+
+        def run(job: str, path: Path) -> Measurement:
+            stack.start(job, path, **settings)
+            load = Load("pipelined", "sync", depth, check_every=16)
+            return session.measure(stack.endpoint(job, records), load, stack.roles())
+
+        return session.compare(lambda: run("handled", folder), {"bare engine": lambda: run("bare", model)})
+
+
 def costs(session: Session) -> Measurement:
     """Measure the costs of a request over number, size and clients, with a model that does nothing."""
     s, small = session.settings, payload.random_records("x", (25,), "float32")
@@ -211,6 +285,9 @@ ROWS: dict[str, Callable[[Session], Measurement]] = {
     "scaling": scaling,
     "backlog": backlog,
     "start": start,
+    "update": update,
+    "handler": partial(handler, kind="vector"),
+    "handler_images": partial(handler, kind="jpeg"),
     "costs": costs,
 }
 """All rows, in the order in which they are measured."""
@@ -235,6 +312,7 @@ def peer(
 ) -> Measurement:
     """Measure a peer, while the stack is suspended. Without the `right` answers, the bare loop gives them."""
     folder = session.folder / "logs"
-    with peers.serving(name, work, session.environments, folder, session.report) as (endpoint, pid), stack.frozen():
+    with peers.serving(name, work, session.environments, folder, session.report) as server, stack.frozen():
         right = peers.bare_answers(work, folder) if right is None else right
-        return session.measure(endpoint, Load("closed", concurrency=in_flight), {name: [pid]}, right)
+        load = Load("closed", concurrency=in_flight)
+        return session.measure(server.endpoint, load, {name: [server.pid]}, right)

@@ -25,6 +25,7 @@ from cluster_serving.bench.load.target import Endpoint
 _BIN = Path(sys.executable).parent
 _COMMAND_TIMEOUT = 300
 _LISTEN_TIMEOUT = 120
+_UPDATE = "cluster-serving-restart"
 
 
 class Unavailable(Exception):
@@ -71,16 +72,21 @@ class Stack:
         """
         if self._job:
             self._command("cluster-serving-stop", self._job, self._job)
-        self._job, folder = "", self.folder / job
-        folder.mkdir(exist_ok=True)
-        addresses = {"redisUrl": f"127.0.0.1:{self.redis_port}", "flinkRestUrl": f"127.0.0.1:{self.flink_port}"}
-        config = {"jobName": job, "modelPath": str(model.absolute())} | settings | addresses
-        # JSON is YAML.
-        (folder / "config.yaml").write_text(json.dumps(config))
+        self._job = ""
+        self._configure(job, model, settings)
         started = time.perf_counter()
         self._command("cluster-serving-start", job)
         self._job = job
         return time.perf_counter() - started
+
+    def update(self, job: str, model: Path, **settings: Any) -> None:
+        """Give the running job another model, by the command that users run.
+
+        Raises:
+            Unavailable: If the job does not start; the text is the command's message.
+        """
+        self._configure(job, model, settings)
+        self._command(_UPDATE, job)
 
     def endpoint(self, job: str, records: Sequence[Record], timeout: float = 60.0) -> Endpoint:
         """Return the address of a job for the native client."""
@@ -115,6 +121,14 @@ class Stack:
             for process in processes:
                 with suppress(psutil.Error):
                     process.resume()
+
+    def _configure(self, job: str, model: Path, settings: dict[str, Any]) -> None:
+        folder = self.folder / job
+        folder.mkdir(exist_ok=True)
+        addresses = {"redisUrl": f"127.0.0.1:{self.redis_port}", "flinkRestUrl": f"127.0.0.1:{self.flink_port}"}
+        config = {"jobName": job, "modelPath": str(model.absolute())} | settings | addresses
+        # JSON is YAML.
+        (folder / "config.yaml").write_text(json.dumps(config))
 
     def _command(self, name: str, job: str, *arguments: str) -> None:
         done = subprocess.run(

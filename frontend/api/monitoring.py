@@ -45,7 +45,8 @@ class _Monitoring:
             models = await registry.versions()
             lengths = await registry.queue_lengths(models)
             reached = True
-            queues = {_labels(model): length for model, length in zip(models, lengths, strict=True)}
+            # A canary shares the queue of its job, which counts once.
+            queues = {_labels(model): length for model, length in zip(models, lengths, strict=True) if not model.canary}
         ready = {_labels(model): reached and front.health.is_ready(model) for model in registry.last_read()}
         text = front.metrics.as_text(limit.count, limit.waiting, queues, ready)
         return Response(text, media_type=CONTENT_TYPE_LATEST)

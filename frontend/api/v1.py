@@ -18,7 +18,7 @@ from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.errors import without_errors
 from cluster_serving.frontend.server.compression import compressed
 from cluster_serving.frontend.server.disconnect import unless_disconnected
-from cluster_serving.frontend.server.middleware import note
+from cluster_serving.frontend.server.middleware import note, note_version
 from cluster_serving.frontend.server.responses import Json, dumps, read_body
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.inputs import Image
@@ -56,6 +56,7 @@ class _V1Routes:
         """Answer for TensorFlow Serving with the state of each version, and for KServe with the readiness."""
         name, version = _model(request)
         ready = await self._service.model_ready(name, version)
+        version = (await self._service.model(name, version)).version if version else ""
         rows = [row for row in await self._service.index() if row["name"] == name and version in ("", row["version"])]
         states = [
             {
@@ -78,8 +79,10 @@ class _V1Routes:
         )
         front.metrics.asked("kserve_v1", model.name, len(records))
         seconds = front.timeout(request.headers.get("x-timeout-ms"))
-        work = front.dispatch.predict(model.job, records, seconds, priority_of(request))
-        answers = succeeded(await unless_disconnected(request, work))
+        work = front.dispatch.predict(model.job, records, seconds, priority_of(request), model.asked)
+        outcomes, answered_by = await unless_disconnected(request, work)
+        note_version(request, answered_by)
+        answers = succeeded(outcomes)
         content = await front.offload.run(
             partial(write, answers, by_column, report.already_batched), holding_gil=predictions.size(answers)
         )

@@ -2,9 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import redis.asyncio
 
@@ -16,7 +16,25 @@ from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.failover import is_cluster_url
 from cluster_serving.protocol.inputs import Input
 from cluster_serving.protocol.keys import NORMAL, SUBMITTED_CHANNEL, native_result_key
-from cluster_serving.protocol.results import Fields, Outputs, decode_outputs
+from cluster_serving.protocol.results import Fields, Outputs, decode_outputs, version_of
+
+
+class Predictions(NamedTuple):
+    """Answers to the records of a request.
+
+    Attributes:
+        outcomes: Outputs or error of each record.
+        version: Version of the model that answered; several, separated by commas, if the job was changed meanwhile or
+            tries a second one. Empty if none answered, or the job does not tell.
+    """
+
+    outcomes: list[Outputs | ServingError]
+    version: str
+
+
+def joined(versions: Iterable[str | None]) -> str:
+    """Return the versions that answered the records of a request as one text, each once."""
+    return ",".join(sorted({version for version in versions if version}, key=lambda text: (len(text), text)))
 
 
 class DeferredDispatcher(Dispatcher):
@@ -26,10 +44,12 @@ class DeferredDispatcher(Dispatcher):
         # Results of submitted requests are announced to all front ends.
         super().__init__(db, channels=[SUBMITTED_CHANNEL], **options)
 
-    async def submit(self, job: str, uri: str, inputs: Mapping[str, Input], priority: str = NORMAL) -> bytes:
+    async def submit(
+        self, job: str, uri: str, inputs: Mapping[str, Input], priority: str = NORMAL, version: str = ""
+    ) -> bytes:
         """Queue a request whose result any process may fetch with `look`, and return the id of its stream entry."""
         pending = Pending(job, uri, asyncio.get_running_loop().create_future(), priority, kept=True)
-        await self._compose(pending, inputs, SUBMITTED_CHANNEL)
+        await self._compose(pending, inputs, SUBMITTED_CHANNEL, version=version)
         self._queue(uri.encode(), pending)
         await pending.result
         return pending.entry_id or b""
@@ -141,12 +161,19 @@ class Dispatch:
         return without_errors(await self.ask(jobs, commands))
 
     async def predict(
-        self, job: str, records: Sequence[Mapping[str, Input]], timeout: float, priority: str = NORMAL
-    ) -> list[Outputs | ServingError]:
-        """Return the outputs, or the error, of each record of a request, after `timeout` seconds at the latest."""
-        if len(records) == 1:
-            return [await self._answer(job, records[0], timeout, priority)]
-        return await asyncio.gather(*(self._answer(job, record, timeout, priority) for record in records))
+        self,
+        job: str,
+        records: Sequence[Mapping[str, Input]],
+        timeout: float,
+        priority: str = NORMAL,
+        version: str = "",
+    ) -> Predictions:
+        """Return the outputs, or the error, of each record of a request, after `timeout` seconds at the latest.
+
+        A `version` that is not empty must answer them.
+        """
+        answers = await asyncio.gather(*(self._answer(job, record, timeout, priority, version) for record in records))
+        return Predictions([outcome for outcome, _ in answers], joined(version for _, version in answers))
 
     async def close(self) -> None:
         """Close the connections."""
@@ -154,17 +181,17 @@ class Dispatch:
             await dispatcher.close()
 
     async def _answer(
-        self, job: str, record: Mapping[str, Input], timeout: float, priority: str
-    ) -> Outputs | ServingError:
+        self, job: str, record: Mapping[str, Input], timeout: float, priority: str, version: str
+    ) -> tuple[Outputs | ServingError, str | None]:
         deadline = time.monotonic() + timeout
         try:
             async with self.limit.place(timeout):
                 seconds = max(deadline - time.monotonic(), 0.001)
-                fields = await self.dispatcher(job).request(job, record, seconds, priority)
+                fields = await self.dispatcher(job).request(job, record, seconds, priority, version or None)
                 self.on_answer(job)
-                return decode_outputs(fields)
+                return decode_outputs(fields), version_of(fields)
         except ServingError as error:
-            return error
+            return error, error.version
 
 
 def _checked(db: Any, replies: list[Any]) -> list[Any] | ServingError:

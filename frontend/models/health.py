@@ -10,12 +10,15 @@ from cluster_serving.frontend.models.dispatch import Dispatch
 from cluster_serving.frontend.models.registry import ModelRegistry, ServedModel
 from cluster_serving.protocol.errors import RedisUnavailable, ResultTimeout, ServingError
 from cluster_serving.protocol.inputs import Input
+from cluster_serving.protocol.model_control import UNLOADED
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
 
 _UNANSWERED = (ResultTimeout, RedisUnavailable)
 
 _FORGET = 60.0
 """Seconds after the last question for which a job is still watched."""
+
+_NOT_RUNNING = {"stopped": "its job is stopped", UNLOADED: "it was unloaded"}
 
 _LARGEST = 1 << 24
 """Most elements of an input of a canary request."""
@@ -61,6 +64,12 @@ class Health:
             state.answered_at = time.monotonic()
             state.problem = ""
 
+    def forget(self, job: str) -> None:
+        """Forget what is known of a job, which was started or stopped."""
+        state = self._states.pop(job, None)
+        if state is not None and state.watcher is not None:
+            state.watcher.cancel()
+
     def is_ready(self, model: ServedModel) -> bool:
         """Return True if the job of a model answers; if it is not watched, as its slots report."""
         state = self._states.get(model.job)
@@ -80,7 +89,7 @@ class Health:
         """Return why a model cannot answer requests; empty if it can. The model's job is watched from now on."""
         if model.loaded is None:
             failed = next((report.error for report in model.reports if report.error), None)
-            why = "its job is stopped" if model.state == "stopped" else "no slot has loaded it"
+            why = _NOT_RUNNING.get(model.state, "no slot has loaded it")
             return f"model {model.name}: {failed or why}"
         state = self._states.setdefault(model.job, State())
         state.asked_at = time.monotonic()
@@ -107,7 +116,7 @@ class Health:
             since = time.monotonic() - state.answered_at
             await asyncio.sleep(min(self._interval, max(self._interval - since, 0.05)))
             await self._look(job, state)
-        del self._states[job]
+        self._states.pop(job, None)
 
     async def _look(self, job: str, state: State) -> None:
         if time.monotonic() - state.answered_at < self._interval:

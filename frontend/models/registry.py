@@ -1,10 +1,13 @@
 """The models that the front end serves: their names and versions, and what their slots report."""
 
+from __future__ import annotations
+
 import asyncio
 import logging
+import math
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +17,25 @@ from cluster_serving.frontend.errors import ModelNotFound, StartError
 from cluster_serving.frontend.models.dispatch import Dispatch
 from cluster_serving.protocol.connection import translated
 from cluster_serving.protocol.errors import ServingError
-from cluster_serving.protocol.keys import DEFAULT_JOB, JOBS_KEY, secret_key, slots_key, stats_key, streams_of
+from cluster_serving.protocol.generations import CANARY, Generations
+from cluster_serving.protocol.keys import (
+    DEFAULT_JOB,
+    JOBS_KEY,
+    generations_key,
+    secret_key,
+    slots_key,
+    stats_key,
+    streams_of,
+)
+from cluster_serving.protocol.model_control import UNLOADED
 from cluster_serving.protocol.slots import SILENT_AFTER_S, SlotReport, read_reports
 from cluster_serving.protocol.stats import JobStats
+from cluster_serving.protocol.versions import FIRST, choose, not_served
 
 log = logging.getLogger(__name__)
 
-VERSION = "1"
-"""Version of a model for which no file names one."""
+_NOT_WANTED = ("stopped", UNLOADED)
+"""States of the slots of a job that was stopped on purpose."""
 
 _FRESH = 1.0
 """Seconds for which the reports of the slots are not read again."""
@@ -33,7 +47,7 @@ class Servable:
 
     Attributes:
         name: `modelName`.
-        version: `modelVersion`.
+        version: `modelVersion`; empty if the file, or the lack of one, leaves it to the job.
         job: `redisInputQueue`, which is the job's name.
         redis: `redisHost:redisPort`; empty if the file does not name one.
     """
@@ -50,12 +64,30 @@ class ServedModel:
 
     Attributes:
         reports: Reports of the job's slots, by index.
+        version: Version, from the file of servables or else from the reports.
+        numbered: The version is that of the model's folder or of the file; otherwise it is the number of the update.
+        asked: Version that requests name in the queue; empty if they may be answered by any.
+        generation: Number of the generation of the job, while it has a canary; otherwise None.
+        canary: The model is that of the canary, which gets a share of the requests.
     """
 
     name: str
     reports: tuple[SlotReport, ...]
-    version: str = VERSION
+    version: str = FIRST
     job: str = ""
+    numbered: bool = False
+    asked: str = ""
+    generation: int | None = None
+    canary: bool = False
+
+    @classmethod
+    def of(cls, servable: Servable, reports: Sequence[SlotReport] = ()) -> ServedModel:
+        """Return the model of a servable, from the reports of the slots of its job."""
+        model = cls(servable.name, tuple(reports), servable.version or FIRST, servable.job, bool(servable.version))
+        report = model.loaded or next(iter(reports), None)
+        if servable.version or report is None:
+            return model
+        return replace(model, version=report.version, numbered=report.numbered)
 
     @property
     def loaded(self) -> SlotReport | None:
@@ -75,11 +107,11 @@ class ServedModel:
     @property
     def is_wanted(self) -> bool:
         """True if the model's job was started and not stopped since, whether it runs or not."""
-        return any(report.state != "stopped" for report in self.reports)
+        return any(report.state not in _NOT_WANTED for report in self.reports)
 
     @property
     def state(self) -> str:
-        """`ready`, `loading`, `failed`, `stopped`, or `unknown` if no slot has ever reported."""
+        """`ready`, `loading`, `failed`, `stopped`, `unloaded`, or `unknown` if no slot has ever reported."""
         if self.loaded:
             return "ready"
         state = "failed" if self.failed else next((report.state for report in self.reports), "unknown")
@@ -113,11 +145,12 @@ class ModelRegistry:
         self._default = default
         self._configured = tuple(servables) or _served_by(jobs or dispatch.jobs)
         self._required = frozenset(required)
-        self._versions = {(s.name, s.version): ServedModel(s.name, (), s.version, s.job) for s in self._configured}
+        self._models = {servable: ServedModel.of(servable) for servable in self._configured}
+        self._versions = _by_version(self._models.values())
         self._latest: dict[str, ServedModel] = {}
         self._problems: Mapping[str, ServingError] = {}
         self._read_at = 0.0
-        self._seen_at: dict[tuple[str, str], float] = {}
+        self._seen_at: dict[Servable, float] = {}
         self._reading: asyncio.Task[None] | None = None
 
     async def latest(self) -> Mapping[str, ServedModel]:
@@ -134,31 +167,48 @@ class ModelRegistry:
         return self._latest
 
     async def versions(self) -> list[ServedModel]:
-        """Return all versions of all models, in the order of their names."""
+        """Return all versions of all models, in the order of their names and numbers."""
         await self.latest()
         return self.last_read()
 
     def last_read(self) -> list[ServedModel]:
         """Return `versions` as they were when Redis was asked last."""
-        return [model for _, model in sorted(self._versions.items())]
+        return sorted(self._versions.values(), key=_order)
 
     async def model(self, name: str = "", version: str = "") -> ServedModel:
-        """Return one model: the default model if the name is empty, the last version if the version is empty."""
+        """Return one model: the default model if the name is empty, the last version if the version is empty.
+
+        Raises:
+            ModelNotFound: If there is no such model.
+            VersionNotFound: If its version is not served; the message names those that are.
+        """
         latest = await self.latest()
         name = name or self._default_name()
-        model = self._versions.get((name, version)) if version else latest.get(name)
-        if model is None:
-            wanted = f"{name!r} of version {version!r}" if version else repr(name)
-            known = ", ".join(f"{name} ({version})" for name, version in sorted(self._versions)) or "none"
-            raise ModelNotFound(f"there is no model {wanted}; there are: {known}")
-        return model
+        if name not in latest:
+            known = ", ".join(f"{model.name} ({model.version})" for model in self.last_read()) or "none"
+            raise ModelNotFound(f"there is no model {name!r}; there are: {known}")
+        if not version:
+            return latest[name]
+        served = {model.version: model.numbered for model in self.last_read() if model.name == name}
+        chosen = choose(version, served)
+        if chosen is None:
+            raise not_served(name, version, served)
+        model = self._versions[name, chosen]
+        # A job need not know the version that a file has for it.
+        knows = any(report.version == version for report in model.reports)
+        return replace(model, asked=version) if knows else model
 
     async def of_job(self, job: str) -> ServedModel:
         """Return the model that a job serves."""
-        for model in await self.versions():
+        await self.latest()
+        for model in self._models.values():
             if model.job == job:
                 return model
         raise ModelNotFound(f"there is no job {job!r}")
+
+    def forget(self) -> None:
+        """Read the reports of the slots again when they are needed next."""
+        self._read_at = -math.inf
 
     async def described(self) -> dict[str, SlotReport | None]:
         """Return the report with the signature of each model, by name; the default model's also by the empty name."""
@@ -171,7 +221,7 @@ class ModelRegistry:
         They are those of `required`; or those of `jobs` or `servables`; or `default` and all whose jobs were started
         and not stopped since.
         """
-        models = await self.versions()
+        models = [model for model in await self.versions() if not model.canary]
         if self._required:
             for name in self._required:
                 await self.model(name)
@@ -194,11 +244,17 @@ class ModelRegistry:
         return [sum(replies) for replies in await self._dispatch.ask_all([model.job for model in models], lengths)]
 
     async def stats(self, models: Sequence[ServedModel]) -> list[JobStats]:
-        """Return the totals of the job of each model."""
-        answers = await self._dispatch.ask_all(
-            [model.job for model in models], lambda pipeline, job: pipeline.hgetall(stats_key(job))
-        )
-        return [JobStats.read(fields) for (fields,) in answers]
+        """Return the totals of the job of each model; while it has a canary, those of the model's generation."""
+        keys: dict[str, list[str]] = {}
+        for model in models:
+            keys.setdefault(model.job, []).append(stats_key(model.job, model.generation))
+
+        def totals(pipeline: Any, job: str) -> None:
+            for key in keys[job]:
+                pipeline.hgetall(key)
+
+        answers = dict(zip(keys, map(iter, await self._dispatch.ask_all(list(keys), totals)), strict=True))
+        return [JobStats.read(next(answers[model.job])) for model in models]
 
     async def store_secret(self, fields: Mapping[str, str]) -> None:
         """Store the secret of encrypted models under the keys that the jobs read."""
@@ -213,7 +269,7 @@ class ModelRegistry:
         names = list(self._latest)
         if self._default or DEFAULT_JOB in names:
             return self._default or DEFAULT_JOB
-        running = [name for name in names if self._latest[name].state not in ("stopped", "unknown")]
+        running = [name for name in names if self._latest[name].state not in (*_NOT_WANTED, "unknown")]
         return next((only[0] for only in (names, running) if len(only) == 1), DEFAULT_JOB)
 
     async def _read(self) -> None:
@@ -222,32 +278,49 @@ class ModelRegistry:
         def state(pipeline: Any, job: str) -> None:
             pipeline.hgetall(slots_key(job))
             pipeline.time()
+            pipeline.hgetall(generations_key(job))
 
         answers = await self._dispatch.ask([servable.job for servable in servables], state)
-        models = [_served(servable, answer) for servable, answer in zip(servables, answers, strict=True)]
-        problems = {
-            servable.job: model
-            for servable, model in zip(servables, models, strict=True)
-            if isinstance(model, ServingError)
-        }
-        if problems and all(isinstance(model, ServingError) for model in models):
+        states = {one: _state(one, answer) for one, answer in zip(servables, answers, strict=True)}
+        read = {servable: model for servable, (model, _) in states.items()}
+        problems = {servable.job: model for servable, model in read.items() if isinstance(model, ServingError)}
+        if problems and all(isinstance(model, ServingError) for model in read.values()):
             raise next(iter(problems.values()))
         for job in problems.keys() - self._problems.keys():
             log.warning("the state of job %s cannot be read: %s", job, problems[job])
         self._problems = problems
         self._read_at = now = time.monotonic()
-        versions: dict[tuple[str, str], ServedModel] = {}
-        for servable, model in zip(servables, models, strict=True):
-            key = servable.name, servable.version
+        models: dict[Servable, ServedModel] = {}
+        for servable, model in read.items():
             if isinstance(model, ServingError) or not model.reports:
                 # For instance, one node of a cluster is down: the models of its jobs stay as they were read last.
-                model = self._versions.get(key, ServedModel(servable.name, (), servable.version, servable.job))
-            versions[key] = model
-        self._seen_at |= dict.fromkeys(versions, now)
+                model = self._models.get(servable, ServedModel.of(servable))
+            models[servable] = model
+        canaries = await self._read_canaries({one: number for one, (_, number) in states.items() if number is not None})
+        self._seen_at |= dict.fromkeys(models, now)
         # After a FLUSHALL, a job that runs reports itself again within seconds.
-        kept = {key: model for key, model in self._versions.items() if now - self._seen_at[key] < SILENT_AFTER_S}
-        self._versions = kept | versions
-        self._latest = {model.name: model for model in self._versions.values()}
+        kept = {one: model for one, model in self._models.items() if now - self._seen_at[one] < SILENT_AFTER_S}
+        self._models = kept | models
+        self._versions = _by_version([*canaries, *self._models.values()])
+        self._latest = {model.name: model for model in self._models.values()}
+
+    async def _read_canaries(self, generations: Mapping[Servable, int]) -> list[ServedModel]:
+        """Return the models of canaries, which are these generations; those that cannot be read are left out."""
+        if not generations:
+            return []
+        numbers = {servable.job: number for servable, number in generations.items()}
+
+        def state(pipeline: Any, job: str) -> None:
+            pipeline.hgetall(slots_key(job, numbers[job]))
+            pipeline.time()
+
+        answers = await self._dispatch.ask([servable.job for servable in generations], state)
+        models = [_state(servable, answer)[0] for servable, answer in zip(generations, answers, strict=True)]
+        return [
+            replace(model, generation=numbers[model.job], canary=True)
+            for model in models
+            if isinstance(model, ServedModel) and model.reports
+        ]
 
     async def _known_jobs(self) -> list[str]:
         db: Any = self._dispatch.dispatcher().db
@@ -256,19 +329,36 @@ class ModelRegistry:
 
 
 def _served_by(jobs: Sequence[str]) -> tuple[Servable, ...]:
-    return tuple(Servable(job, VERSION, job) for job in jobs)
+    return tuple(Servable(job, "", job) for job in jobs)
 
 
-def _served(servable: Servable, answer: list[Any] | ServingError) -> ServedModel | ServingError:
-    """Return the model of a job from the replies of Redis, or the error if they cannot be read."""
+def _by_version(models: Iterable[ServedModel]) -> dict[tuple[str, str], ServedModel]:
+    return {(model.name, model.version): model for model in models}
+
+
+def _order(model: ServedModel) -> tuple[str, int, str]:
+    # Versions of a file may be any text.
+    return model.name, int(model.version) if model.version.isdecimal() else 0, model.version
+
+
+def _state(servable: Servable, answer: list[Any] | ServingError) -> tuple[ServedModel | ServingError, int | None]:
+    """Return the model of a job from the replies of Redis, or the error if they cannot be read.
+
+    The replies are the reports of slots, the time, and perhaps the generations; of those, the number of the canary is
+    returned too, if there is one.
+    """
     if isinstance(answer, ServingError):
-        return answer
-    fields, (now, _) = answer
+        return answer, None
+    fields, (now, _), *more = answer
     try:
-        reports = tuple(read_reports(fields, now))
+        model = ServedModel.of(servable, read_reports(fields, now))
+        generations = Generations.read(*more) if more else Generations()
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        return ServingError(f"the reports of the slots of job {servable.job!r} cannot be read: {error!r}")
-    return ServedModel(servable.name, reports, servable.version, servable.job)
+        return ServingError(f"the reports of the slots of job {servable.job!r} cannot be read: {error!r}"), None
+    serving, canary = generations.serving, generations.of_role(CANARY)
+    if serving is None or canary is None:
+        return model, None
+    return replace(model, generation=serving.number), canary.number
 
 
 class _Loader(yaml.SafeLoader):
@@ -319,6 +409,4 @@ def _servable(path: Path, entry: Any) -> Servable:
             "name that job as redisInputQueue of a ClusterServingMetaData"
         )
     redis = f"{entry['redisHost']}:{entry.get('redisPort', 6379)}" if "redisHost" in entry else ""
-    return Servable(
-        str(entry["modelName"]), str(entry.get("modelVersion", VERSION)), str(entry["redisInputQueue"]), redis
-    )
+    return Servable(str(entry["modelName"]), str(entry.get("modelVersion", "")), str(entry["redisInputQueue"]), redis)

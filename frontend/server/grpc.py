@@ -17,7 +17,7 @@ import grpc
 from cluster_serving.frontend.errors import BodyTimeout, StartError
 from cluster_serving.frontend.options import HttpOptions
 from cluster_serving.frontend.proto import parse
-from cluster_serving.frontend.server import tls, unread
+from cluster_serving.frontend.server import sockets, tls, unread
 from cluster_serving.frontend.server.access_log import AccessLog
 from cluster_serving.frontend.server.admission import Admission
 from cluster_serving.frontend.server.body_memory import Share
@@ -30,6 +30,9 @@ _MAX_STATUS_BYTES = 2000
 _CANCEL_TIMEOUT = 2.0
 _SLOW = 1.0
 """Seconds after which the reception of a message is slow."""
+
+_VERSION = "x-model-version"
+"""Metadata that follows an answer: version of the model that gave it."""
 
 _IDENTITY = 1
 """The set of compression algorithms that holds no compression alone."""
@@ -44,12 +47,14 @@ class Call:
         stopping: Set when the server stops: a stream without an end of its own ends then.
         body: Memory of its messages.
         model: Name of its model, for metrics; empty until the model is known to exist.
+        version: Version of the model that answered; empty until one has.
     """
 
     timeout: float | None
     stopping: asyncio.Event
     body: Share
     model: str = ""
+    version: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +92,7 @@ class GrpcServer:
 
     Attributes:
         url: Address of the server; empty until it listens.
+        port: Port of the server; 0 until it listens.
     """
 
     def __init__(
@@ -98,6 +104,7 @@ class GrpcServer:
         access_log: AccessLog,
     ) -> None:
         self.url = ""
+        self.port = 0
         self._options = options
         self._services = services
         self._admission = admission
@@ -108,18 +115,21 @@ class GrpcServer:
             self._credentials = grpc.ssl_server_credentials([tls.server_pem(options)])
         self._server: Any = None
         self._stop: asyncio.Task[None] | None = None
+        self._stop_timeout = 0.0
         self._unread: asyncio.Task[None] | None = None
+        self._pending = unread.PendingAnswers()
         self._stopping = asyncio.Event()
 
-    async def start(self) -> None:
-        """Listen, or raise `StartError`."""
+    async def start(self, beside: bool = False) -> None:
+        """Listen, or raise `StartError`. With `beside`, take the port over from a server that lets others share it."""
         options = self._options
         self._server = grpc.aio.server(
             options=[
                 ("grpc.max_receive_message_length", options.max_body_bytes),
                 ("grpc.max_send_message_length", -1),
-                # Otherwise a second server on the port would take a part of the calls.
-                ("grpc.so_reuseport", 0),
+                # Otherwise any second server on the port would take a part of the calls.
+                ("grpc.so_reuseport", int(beside)),
+                *self._ages(),
                 # gRPC expands a compressed message before it checks the size: 64 MiB become 64 GiB.
                 *(() if options.grpc_compression else (("grpc.compression_enabled_algorithms_bitset", _IDENTITY),)),
             ],
@@ -138,22 +148,42 @@ class GrpcServer:
                 f"cannot listen on {options.interface} port {options.grpc_port} for gRPC (grpcPort)"
             ) from None
         await self._server.start()
-        self._unread = asyncio.create_task(unread.hang_up_on_port(port, options.write_timeout))
+        if beside:
+            for sock in sockets.of_port(port):
+                with sock:
+                    sockets.take_connections(sock)
+        self.port = port
+        self._unread = asyncio.create_task(unread.hang_up_on_port(port, options.write_timeout, self._pending))
         self.url = f"{'grpc' if self._credentials is None else 'grpcs'}://{options.url_host}:{port}"
 
-    def begin_stop(self) -> None:
-        """Take no more calls; those in progress are cancelled after `shutdownTimeout`."""
+    @property
+    def has_connections(self) -> bool:
+        """True if a client is connected."""
+        return sockets.count_connections(self.port) > 0
+
+    def begin_stop(self, timeout: float) -> None:
+        """Take no more calls; those in progress are cancelled after a number of seconds.
+
+        A call fails if it arrives before its client knows that the server stops, so connections should have ended.
+        """
         if self._server is not None:
             self._stopping.set()
-            self._stop = asyncio.create_task(self._server.stop(self._options.shutdown_timeout))
+            self._stop = asyncio.create_task(self._server.stop(timeout))
+            self._stop_timeout = timeout
 
     async def stopped(self) -> None:
         """Wait for the end of all calls after `begin_stop`."""
         if self._stop is not None:
             # gRPC waits without a limit for calls that it has cancelled.
-            await asyncio.wait({self._stop}, timeout=self._options.shutdown_timeout + _CANCEL_TIMEOUT)
+            await asyncio.wait({self._stop}, timeout=self._stop_timeout + _CANCEL_TIMEOUT)
         if self._unread is not None:
             self._unread.cancel()
+
+    def _ages(self) -> list[tuple[str, int]]:
+        # A server that stops fails the calls that arrive before their client knows it; one that asks for a new
+        # connection fails none (measured with gRPC 1.65).
+        age = self._options.grpc_connection_age
+        return [("grpc.max_connection_age_ms", int(age * 1000))] if age else []
 
     def _handler(self, service: Service) -> Any:
         handlers = {
@@ -170,7 +200,10 @@ class GrpcServer:
             async with self._around(path, method, context) as call, _Reception(call.body, self._options) as reception:
                 text = await anext(messages, b"")
                 reception.end(len(text))
-                return await method.answer(parse(method.message, text) if method.message else text, call)
+                answer = await method.answer(parse(method.message, text) if method.message else text, call)
+            self._pending.begin(context)
+            context.add_done_callback(self._pending.end)
+            return answer
 
         return grpc.stream_unary_rpc_method_handler(answer, None, _serialized)
 
@@ -178,9 +211,14 @@ class GrpcServer:
         async def answer(messages: AsyncIterator[bytes], context: Any) -> AsyncIterator[Any]:
             async with self._around(path, method, context) as call:
                 stream = _MeteredStream(messages, call.body)
-                async for reply in method.answer(stream.messages(), call):
-                    yield reply
-                    stream.answered()
+                try:
+                    async for reply in method.answer(stream.messages(), call):
+                        self._pending.begin(context)
+                        yield reply
+                        self._pending.end(context)
+                        stream.answered()
+                finally:
+                    self._pending.end(context)
 
         return grpc.stream_stream_rpc_method_handler(answer, None, _serialized)
 
@@ -197,8 +235,11 @@ class GrpcServer:
             client = await self._admission.admit(key, method.limited, method.needs_key)
             yield call
             status = 200
+            if call.version:
+                context.set_trailing_metadata(_trailer(call.version))
         except ServingError as error:
             status = error.http_status
+            call.version = error.version or call.version
             await _abort(context, error)
         except Exception as error:
             status = ServingError.http_status
@@ -207,7 +248,7 @@ class GrpcServer:
         finally:
             seconds = time.perf_counter() - began
             call.body.release()
-            self._metrics.answered("grpc", call.model, status, seconds)
+            self._metrics.answered("grpc", call.model, status, seconds, call.version)
             if self._access_log.enabled:
                 request_id = self._access_log.request_id(_metadata(context).get("x-request-id", "").encode())
                 self._access_log.write("GRPC", path, status, seconds, request_id, client)
@@ -310,4 +351,8 @@ def _serialized(message: Any) -> bytes:
 async def _abort(context: Any, error: ServingError) -> None:
     # The text travels as metadata, percent-encoded; from 8 KiB on, clients would get neither message nor code.
     text = error.message.encode()[:_MAX_STATUS_BYTES].decode("utf8", "ignore")
-    await context.abort(getattr(grpc.StatusCode, error.grpc_status), text)
+    await context.abort(getattr(grpc.StatusCode, error.grpc_status), text, _trailer(error.version))
+
+
+def _trailer(version: str | None) -> tuple[tuple[str, str], ...]:
+    return ((_VERSION, version),) if version else ()

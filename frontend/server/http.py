@@ -2,11 +2,12 @@
 
 import asyncio
 import gc
+import math
 import socket
 import ssl
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 import uvicorn
@@ -18,16 +19,28 @@ from cluster_serving.frontend.options import HttpOptions
 from cluster_serving.frontend.server import tls
 from cluster_serving.frontend.server.grpc import GrpcServer
 from cluster_serving.frontend.server.protocol import drain, is_any_new, limited
+from cluster_serving.frontend.server.sockets import share_port
+from cluster_serving.frontend.server.succession import Succession
 
 _NEW = 1.0
 """Seconds in which a new connection brings its first request."""
+
+_LOOK_EVERY = 0.5
+"""Seconds between two looks at the connections that are left."""
 
 
 class HttpServer(Server):
     """Serves an application on all ports of the options; answers all accepted requests before it stops.
 
-    The server calls `ready` with its URLs when it listens, and `stopping` when it begins to stop. It starts and stops
-    the gRPC server, if there is one.
+    Args:
+        app: The application.
+        options: The options.
+        ready: Function that is called with the URLs when the server listens.
+        prepare: Coroutine function that must succeed before the server takes over the ports of another one.
+        stopping: Function that is called when the server begins to stop, and no other one takes over its ports.
+        is_busy: Function that returns True while there is work apart from requests.
+        grpc: Server for gRPC, which is started and stopped with this one; None for none.
+        succession: The way to the servers before and after this one; None if there are none.
 
     Attributes:
         urls: URLs of all ports; empty until the server listens.
@@ -38,8 +51,11 @@ class HttpServer(Server):
         app: ASGIApp,
         options: HttpOptions,
         ready: Callable[[list[str]], None],
+        prepare: Callable[[], Awaitable[object]],
         stopping: Callable[[], None],
+        is_busy: Callable[[], bool],
         grpc: GrpcServer | None,
+        succession: Succession | None,
     ) -> None:
         self._connections = limited(options)
         super().__init__(
@@ -60,18 +76,26 @@ class HttpServer(Server):
         self._listening: list[tuple[socket.socket, ssl.SSLContext | None]] = []
         self._options = options
         self._ready = ready
+        self._prepare = prepare
         self._stopping = stopping
+        self._is_busy = is_busy
         self._grpc = grpc
+        self._succession = succession
         self._tls = tls.server_context(options) if options.https_enabled else None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen on all ports, or raise `StartError`."""
-        options = self._options
+        options, succession = self._options, self._succession
+        if succession is not None:
+            succession.take_over()
         wanted = [("http", options.port)] if options.plain_http_enabled else []
         wanted += [("https", options.secure_port)] if self._tls else []
         bound = [self._bind(port) for _, port in wanted]
+        beside = succession is not None and succession.has_predecessor
+        if beside:
+            await self._prepare()
         if self._grpc is not None:
-            await self._grpc.start()
+            await self._grpc.start(beside)
         await super().startup(bound[:1] if wanted[0][0] == "http" else [])
         if self._tls is not None:
             loop = asyncio.get_running_loop()
@@ -83,35 +107,60 @@ class HttpServer(Server):
             self.urls.append(f"{scheme}://{options.url_host}:{sock.getsockname()[1]}")
         if self._grpc is not None:
             self.urls.append(self._grpc.url)
+        if succession is not None:
+            succession.offer(bound, self._grpc.port if self._grpc else None)
         self._ready(self.urls)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Drain for `drainSeconds`; then accept no more requests, and answer those in progress.
+        """Let the clients leave; then accept no more requests, and answer those in progress.
 
-        During the drain, requests are answered, and each answer asks its client to close the connection.
+        Each answer over HTTP asks its client to close the connection. Without a successor, the clients have
+        `drainSeconds`, in which the server is not ready. Otherwise the successor accepts the connections; the server
+        waits for the end of its own, which gRPC clients give up by their age, and for the answers of all requests.
         """
-        self._stopping()
+        accepted: list[asyncio.Task[object]] = []
+        timeout, patience = self._options.shutdown_timeout, self._options.drain_seconds
+        has_successor = False
+        if self._succession is not None and self._succession.has_successor:
+            has_successor = True
+            accepted += self._close_listeners()
+            self._succession.leave()
+            timeout, patience = math.ceil(self._options.longest_answer), self._options.patience
+        else:
+            self._stopping()
         drain(self._connections, self.server_state.connections)
-        drained_at = time.monotonic() + self._options.drain_seconds
-        while (left := drained_at - time.monotonic()) > 0 and not self.force_exit:
-            await asyncio.sleep(min(left, 0.1))
+        began = time.monotonic()
+        while (passed := time.monotonic() - began) < patience and not self.force_exit:
+            if has_successor and passed >= self._options.drain_seconds and not self._has_clients():
+                break
+            # For the header Date.
+            await self.on_tick(0)
+            await asyncio.sleep(min(patience - passed, _LOOK_EVERY))
         if self._grpc is not None:
-            self._grpc.begin_stop()
-        accepted = self._close_listeners()
+            self._grpc.begin_stop(timeout)
+        accepted += self._close_listeners()
         # The requests of new connections are on their way.
         new_until = time.monotonic() + _NEW
         while not all(task.done() for task in accepted) or is_any_new(self.server_state.connections):
             if time.monotonic() > new_until:
                 break
             await asyncio.sleep(0.01)
+        self.config.timeout_graceful_shutdown = timeout
         # The last step is the end of the lifespan, which waits for gRPC and closes the front end.
         await super().shutdown(sockets)
+        if self._succession is not None:
+            self._succession.close()
+
+    def _has_clients(self) -> bool:
+        connected = self.server_state.connections or (self._grpc is not None and self._grpc.has_connections)
+        return bool(connected) or self._is_busy()
 
     def _close_listeners(self) -> list[asyncio.Task[object]]:
         """Take no more connections but those that wait to be taken, whose clients would see a reset."""
         loop = asyncio.get_running_loop()
         # The sockets of the servers would be closed with them.
         kept = [(sock.dup(), context) for sock, context in self._listening]
+        self._listening.clear()
         for server in self.servers:
             server.close()
         accepted: list[asyncio.Task[object]] = []
@@ -132,12 +181,16 @@ class HttpServer(Server):
         )
 
     def _bind(self, port: int) -> socket.socket:
-        interface = self._options.interface
+        interface, succession = self._options.interface, self._succession
         try:
-            family = socket.getaddrinfo(interface, port, type=socket.SOCK_STREAM)[0][0]
+            family, _, _, _, address = socket.getaddrinfo(interface, port, type=socket.SOCK_STREAM)[0]
+            if succession is not None and (sock := succession.inherited(address)) is not None:
+                return sock
             sock = socket.socket(family, socket.SOCK_STREAM)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            sock.bind((interface, port))
+            if succession is not None and succession.has_predecessor:
+                share_port(sock)
+            sock.bind(address)
         except OSError as error:
             raise StartError(f"cannot listen on {interface} port {port}: {error.strerror}") from None
         return sock

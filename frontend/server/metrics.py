@@ -43,10 +43,16 @@ class Metrics:
             return Histogram(f"cluster_serving_http_{name}", text, labels, buckets=buckets, registry=registry)
 
         requests = Counter(
-            "cluster_serving_http_requests", "Requests answered.", ("model", "protocol", "status"), registry=registry
+            "cluster_serving_http_requests",
+            "Requests answered.",
+            ("model", "version", "protocol", "status"),
+            registry=registry,
         )
         seconds = histogram(
-            "request_seconds", "Seconds from the headers of a request to its answer.", ("model", "protocol"), _SECONDS
+            "request_seconds",
+            "Seconds from the headers of a request to its answer.",
+            ("model", "version", "protocol"),
+            _SECONDS,
         )
         instances = histogram("instances", "Instances in a request.", ("model", "protocol"), _INSTANCES)
         redis = histogram(
@@ -69,14 +75,17 @@ class Metrics:
             )
         }
 
-    def answered(self, protocol: str, model: str, status: int, seconds: float) -> None:
-        """Count an answered request to the API `protocol`; `model` is empty for a request that concerns no model."""
-        self._requests(model, protocol, str(status)).inc()
+    def answered(self, protocol: str, model: str, status: int, seconds: float, version: str = "") -> None:
+        """Count an answered request to the API `protocol`.
+
+        `model` is empty for a request that concerns no model, and `version` for one that no version of it answered.
+        """
+        self._requests(model, version, protocol, str(status)).inc()
         self._timers["request.overall"].update(seconds)
         if protocol == "metrics":
             self._timers["request.metrics"].update(seconds)
         if model:
-            self._seconds(model, protocol).observe(seconds)
+            self._seconds(model, version, protocol).observe(seconds)
             self._timers["request.predict"].update(seconds)
 
     def asked(self, protocol: str, model: str, instances: int) -> None:

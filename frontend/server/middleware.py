@@ -23,12 +23,14 @@ class Note:
         body: Memory of its body.
         protocol: Its API, for the metrics.
         model: Name of its model, for the metrics; empty for none.
+        version: Version of the model that answered it; empty for none.
         client: Name of its API key; empty for none.
     """
 
     body: Share
     protocol: str = "other"
     model: str = ""
+    version: str = ""
     client: str = ""
 
 
@@ -36,6 +38,12 @@ def note(request: Request, protocol: str, model: str = "") -> None:
     """Set the labels of a request in the metrics; only a model that exists may be named."""
     labels: Note = request.scope["note"]
     labels.protocol, labels.model = protocol, model
+
+
+def note_version(request: Request, version: str | None) -> None:
+    """Set the version of the model that answered a request, for its answer and the metrics."""
+    labels: Note = request.scope["note"]
+    labels.version = version or ""
 
 
 def client_of(request: Request) -> str:
@@ -77,6 +85,8 @@ class AccessMiddleware:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 message["headers"] = [*message.get("headers", ()), (b"x-request-id", request_id)]
+                if labels.version:
+                    message["headers"].append((b"x-model-version", labels.version.encode("ascii", "replace")))
             await send(message)
 
         metrics.open_requests += 1
@@ -92,7 +102,7 @@ class AccessMiddleware:
             metrics.open_requests -= 1
             labels.body.release()
             seconds = time.perf_counter() - began
-            metrics.answered(labels.protocol, labels.model, status, seconds)
+            metrics.answered(labels.protocol, labels.model, status, seconds, labels.version)
             if self._log.enabled:
                 # Escaped as it was sent, so that no line can be forged, and without the query, which may hold anything.
                 sent = scope.get("raw_path", b"").partition(b"?")[0].decode("latin1")[:200]

@@ -19,9 +19,11 @@ let models = [];
 let chosen = null;
 
 const named = () => models.find((one) => linkOf(one, models) === location.hash.slice(1));
+// An update of a model takes its former version away.
+const updated = () => models.find((one) => one.modelName === chosen?.split("\n")[0]);
 
 function show() {
-  const model = models.find((one) => idOf(one) === chosen) ?? named() ?? models[0];
+  const model = models.find((one) => idOf(one) === chosen) ?? updated() ?? named() ?? models[0];
   chosen = model ? idOf(model) : chosen;
   showList(models, chosen, choose);
   byId("model").hidden = !model;
@@ -32,6 +34,15 @@ function show() {
   tryout.show(model);
   const points = histories.get(chosen).points();
   charts.forEach((chart) => chart.show(points));
+}
+
+/** The history of a version that is new: that of the version which it replaces goes on. */
+function successor(model) {
+  const known = new Set(models.map(idOf));
+  const replaced = [...histories.keys()].find((id) => id.split("\n")[0] === model.modelName && !known.has(id));
+  const found = histories.get(replaced) ?? new History();
+  histories.delete(replaced);
+  return found;
 }
 
 function choose(id) {
@@ -56,7 +67,7 @@ async function refresh() {
     models = data.models;
     for (const model of models) {
       const id = idOf(model);
-      if (!histories.has(id)) histories.set(id, new History());
+      if (!histories.has(id)) histories.set(id, successor(model));
       histories.get(id).add(data.time, model, data.latencyBounds);
     }
     link(byId("docs-link"), data.apiDocs.replace(/^\//, ""));

@@ -54,7 +54,7 @@ export function showModel(model) {
   const count = model.slotReports.length;
   setText(byId("model-name"), model.modelName);
   const batch = model.engine ? String(model.maxBatchSize) : "";
-  const facts = [model.engine, `${count} ${count === 1 ? "slot" : "slots"}`, batch && `batches of up to ${batch}`];
+  const facts = [`version ${model.modelVersion}`, model.engine, `${count} ${count === 1 ? "slot" : "slots"}`, batch && `batches of up to ${batch}`];
   setText(byId("model-line"), facts.filter(Boolean).join(" · "));
   const shown = byId("model-state");
   if (shown.textContent !== WORDS[state]) shown.replaceChildren(badge(state));
@@ -80,6 +80,7 @@ export function showModel(model) {
     tensors("Inputs", model.inputs),
     tensors("Outputs", model.outputs),
     make("dl", {},
+      ...fact("Version", model.modelVersion),
       ...fact("Engine", model.engine || "–"),
       ...fact("Filter", model.engine ? model.postProcessing || "none" : "–"),
       ...fact("Largest batch", batch || "–"),

@@ -1,17 +1,34 @@
 """Loading a model from its folder with the engine that the model needs."""
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 from cluster_serving.job.models.base import Layout, Model, TensorSpec, cause, dummy_inputs
-from cluster_serving.job.models.detect import ModelFiles, check, detect
+from cluster_serving.job.models.detect import HANDLER, ModelFiles, check, check_engine, detect, is_model_file
 from cluster_serving.job.models.encryption import decrypt_folder
+from cluster_serving.job.models.formats import Format, requirements
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import ModelError
 from cluster_serving.protocol.signature import DTYPES
 
-__all__ = ["Layout", "Model", "TensorSpec", "check", "detect", "dummy_inputs", "load_model"]
+__all__ = [
+    "HANDLER",
+    "Format",
+    "Layout",
+    "Model",
+    "ModelFiles",
+    "ModelOptions",
+    "TensorSpec",
+    "check",
+    "detect",
+    "dummy_inputs",
+    "is_model_file",
+    "load_model",
+    "requirements",
+]
 
 
 def load_model(options: ModelOptions, secret: str = "", salt: str = "") -> Model:
@@ -25,19 +42,30 @@ def load_model(options: ModelOptions, secret: str = "", salt: str = "") -> Model
             lacks an input or output that the options name.
     """
     files = check(options)
+    with decrypted(options, files.folder, (secret, salt)) as folder:
+        return load_from(detect(folder), options)
+
+
+@contextmanager
+def decrypted(options: ModelOptions, folder: Path, secret: tuple[str, str]) -> Iterator[Path]:
+    """Provide the folder of a model, or one with the decrypted files if the options say so; errors name the former."""
     if not options.encrypted:
-        return _load(files, options)
-    with decrypt_folder(files.folder, secret, salt) as folder:
+        yield folder
+        return
+    with decrypt_folder(folder, *secret) as plain:
         try:
-            return _load(detect(folder), replace(options, path=str(folder)))
+            yield plain
         except ModelError as error:
-            raise ModelError(str(error).replace(str(folder), str(files.folder))) from error
+            raise ModelError(str(error).replace(str(plain), str(folder))) from error
 
 
-def _load(files: ModelFiles, options: ModelOptions) -> Model:
+def load_from(files: ModelFiles, options: ModelOptions) -> Model:
+    """Load one copy of a model from its files; see `load_model`."""
     module, _, name = files.format.loader.partition(":")
+    options = replace(options, path=str(files.folder))
     try:
-        model: Model = getattr(importlib.import_module(f"{__name__}.{module}"), name)(files, options)
+        check_engine(files.format, options.path)
+        model: Model = getattr(importlib.import_module(module), name)(files, options)
     except ModelError:
         raise
     except Exception as error:

@@ -1,4 +1,4 @@
-"""The kinds of model folders, and the detection of a folder's kind by file names, without importing an engine."""
+"""Detection of the kind of a model folder by file names, without importing an engine."""
 
 import importlib.util
 from collections.abc import Iterable
@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from cluster_serving.job.models import requirements
+from cluster_serving.job.models.formats import Format, formats
 from cluster_serving.job.models.location import locate
-from cluster_serving.job.options import ModelOptions
+from cluster_serving.job.options import NO_HANDLER, ModelOptions
 from cluster_serving.job.remote.fetch import parse
 from cluster_serving.job.remote.url import is_url
 from cluster_serving.protocol.errors import EngineMissing, ModelError
@@ -15,73 +17,33 @@ from cluster_serving.protocol.errors import EngineMissing, ModelError
 _MAX_LISTED = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Format:
-    """A kind of model folder.
+HANDLER_FILE = "handler.py"
+"""Module of a model folder with code around the model (`job.handlers`)."""
 
-    Attributes:
-        engine: Name of the engine, for people.
-        loader: Module beside this one, and its function or class that takes `ModelFiles` and `ModelOptions` and returns
-            a `Model`: "module:name".
-        package: Package that the module imports.
-        extra: Extra of the distribution that installs the package.
-        parts: Required parts of the folder: for each the patterns, in lower case, of which one matches. A pattern of a
-            folder ends with `/`.
-        ignored: Names, in lower case, that match a pattern but belong to another format.
-    """
-
-    engine: str
-    loader: str
-    package: str
-    extra: str
-    parts: tuple[tuple[str, ...], ...]
-    ignored: frozenset[str] = frozenset()
-
-    def __str__(self) -> str:
-        return f"{self.engine}: {' and '.join(' or '.join(patterns) for patterns in self.parts)}"
-
-
-FORMATS = (
-    Format("OpenVINO", "openvino.ir:OpenVINOModel", "openvino", "openvino", (("*.xml",), ("*.bin",))),
-    Format(
-        "TensorFlow",
-        "tensorflow.saved_model:SavedModel",
-        "tensorflow",
-        "tensorflow",
-        (("saved_model.pb",), ("variables/",)),
-    ),
-    Format(
-        "TensorFlow frozen graph",
-        "tensorflow.frozen_graph:FrozenGraph",
-        "tensorflow",
-        "tensorflow",
-        (("*.pb",), ("graph_meta.json",)),
-        frozenset({"saved_model.pb", "fingerprint.pb", "keras_metadata.pb"}),
-    ),
-    Format(
-        "TensorFlow checkpoint",
-        "tensorflow.checkpoint:Checkpoint",
-        "tensorflow",
-        "tensorflow",
-        (("*.meta",), ("*.index", "*.ckpt")),
-    ),
-    Format("Keras", "tensorflow.keras:KerasModel", "tensorflow", "tensorflow", (("*.keras", "*.h5"),)),
-    Format("TorchScript", "torch.script:load", "torch", "torch", (("*.pt", "*.pth"),)),
-    Format("torch.export", "torch.exported:ExportedProgram", "torch", "torch", (("*.pt2",),)),
-    Format("ONNX Runtime", "onnx:OnnxModel", "onnxruntime", "onnx", (("*.onnx",),)),
-    Format("Caffe", "caffe:CaffeModel", "cv2", "caffe", (("*.prototxt",), ("*.caffemodel",))),
-    Format("BigDL", "bigdl.model:BigDLModel", "torch", "bigdl", (("*.model", "*.bigdl"),)),
-)
-"""Every kind of model that can be served."""
+HANDLER = Format("Python handler", "", "numpy", ((HANDLER_FILE,),))
+"""A folder that a handler serves, with any number of models."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFiles:
-    """The files of the one model in a folder; `paths` has one path per part of the format."""
+    """The files of the one model in a folder; `paths` has one path per part of the format, all files for a handler."""
 
     format: Format
     folder: Path
     paths: tuple[Path, ...]
+
+    def requirements(self, options: ModelOptions) -> list[str]:
+        """Return the requirements that install the engine; of a handler its own, and those of its models' engines."""
+        if self.format != HANDLER:
+            return [self.format.requirement]
+        names = [path.name for path in self.paths]
+        engines = {
+            format.requirement
+            for format in formats()
+            if all(_matching(names, patterns, format.ignored) for patterns in format.parts)
+            and importlib.util.find_spec(format.package)
+        }
+        return [*requirements.names(self.folder, options), *sorted(engines)]
 
 
 def detect(folder: str | Path) -> ModelFiles:
@@ -104,28 +66,77 @@ def identify(names: Iterable[str], folder: str | Path) -> ModelFiles:
     """
     names = sorted(name for name in names if not name.startswith("."))
     matches_of = {
-        format: [_matching(names, patterns, format.ignored) for patterns in format.parts] for format in FORMATS
+        format: [_matching(names, patterns, format.ignored) for patterns in format.parts] for format in formats()
     }
     complete = [format for format, parts in matches_of.items() if all(parts)]
     if not complete:
         begun = [format for format, parts in matches_of.items() if any(parts)]
-        raise _error(folder, names, "only a part of a model" if begun else "no model", begun or FORMATS)
+        raise _error(folder, names, "only a part of a model" if begun else "no model", begun or formats())
     format, parts = complete[0], matches_of[complete[0]]
     if len(complete) > 1 or any(len(matches) > 1 for matches in parts):
         raise _error(folder, names, "more than one model", complete)
     return ModelFiles(format, Path(folder), tuple(Path(folder, matches[0]) for matches in parts))
 
 
+def is_model_file(name: str) -> bool:
+    """Return True for the name of a part of a model of any format; that of a subfolder ends with `/`."""
+    return name == HANDLER_FILE or any(
+        _matching([name], patterns, format.ignored) and not name.startswith(".")
+        for format in formats()
+        for patterns in format.parts
+    )
+
+
+def select(folder: Path, name: str) -> ModelFiles:
+    """Find the model of a name in a folder: a subfolder; or a file, with the files that differ in their suffix only.
+
+    Raises:
+        ModelError: If there is no such file or folder, or it is no model.
+    """
+    names = _list(folder)
+    if f"{name.removesuffix('/')}/" in names:
+        return detect(folder / name)
+    if name not in names:
+        listed = ", ".join(sorted(names)[:_MAX_LISTED])
+        raise ModelError(f"the model folder {folder} has no file {name}; it holds {listed}")
+    stem = Path(name).stem
+    return identify({other for other in names if other == name or Path(other).stem in (stem, "graph_meta")}, folder)
+
+
+def is_handled(names: Iterable[str], options: ModelOptions) -> bool:
+    """Return True if a handler serves the model folder that has these names.
+
+    Raises:
+        ModelError: If the folder is that of an address, and the options do not name the handler that came with it.
+    """
+    if options.handler or HANDLER_FILE not in names:
+        return options.handler not in ("", NO_HANDLER)
+    if is_url(options.path):
+        raise ModelError(
+            f"the model {parse(options.path)} brings Python code ({HANDLER_FILE}), which is not run unless config.yaml "
+            "asks for it: set handler: handler:Handler (its class) if you trust the address, or handler: none to serve "
+            "the model alone"
+        )
+    return True
+
+
 def check(options: ModelOptions) -> ModelFiles:
     """Find the model, which is fetched if it is at an address, and check its engine, which is not imported.
 
+    Of a folder that a handler serves, the engines are not checked: the handler may need any of them, or none.
+
     Raises:
-        ModelError: As for `locate` and `detect`.
-        EngineMissing: If the engine is not installed. The message has the command that installs it.
+        ModelError: As for `locate`, `detect` and `is_handled`.
+        EngineMissing: If the engine, or a package that a handler needs, is not installed. The message has the command
+            that installs it.
     """
     folder = locate(options.path)
+    names = _list(folder)
+    if is_handled(names, options):
+        requirements.check(folder)
+        return ModelFiles(HANDLER, folder, tuple(folder / name for name in sorted(names) if not name.startswith(".")))
     try:
-        files = detect(folder)
+        files = identify(names, folder)
     except ModelError as error:
         if not is_url(options.path):
             raise
@@ -144,7 +155,7 @@ def check_engine(format: Format, path: str) -> None:
         place = parse(path) if is_url(path) else path
         raise EngineMissing(
             f"the model in {place} needs {format.engine}, and the Python package {format.package} is not "
-            f"installed: run pip install 'cluster-serving[{format.extra}]'"
+            f"installed: run pip install '{format.requirement}'"
         )
 
 
@@ -172,4 +183,6 @@ def _error(folder: str | Path, names: list[str], problem: str, expected: Iterabl
     if len(names) > _MAX_LISTED:
         listed += f" and {len(names) - _MAX_LISTED} more"
     formats = "; ".join(map(str, expected))
-    return ModelError(f"the model folder {folder} holds {problem}. Found: {listed}. Expected one of: {formats}.")
+    numbered = any(name.removesuffix("/").isdecimal() for name in names)
+    hint = " If the subfolders are versions, name one in modelVersion." if numbered else ""
+    return ModelError(f"the model folder {folder} holds {problem}. Found: {listed}. Expected one of: {formats}.{hint}")

@@ -3,6 +3,7 @@
 import os
 import textwrap
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 
 import yaml
@@ -19,10 +20,16 @@ _FRONT_END = f"""\
 # Expected: a mapping of options, such as {{port: 10020, interface: 0.0.0.0}}.
 # {yaml_file.FRONT_END}: {{}}
 """
-_SECTION = """\
+_SECTIONS = {
+    "autoscale": """\
+# Number of slots that follows the load, between two limits (docs/operations.md).
+autoscale:
+""",
+    "flink": """\
 # Where the job runs, and what it brings there; docs/deploy/ has a page for each target.
 flink:
-"""
+""",
+}
 _HEADER = """\
 # Configuration of one serving job. A key that is commented out has the value shown.
 """
@@ -97,16 +104,16 @@ def _warn_of_mistyped(warn: Callable[[str], None]) -> None:
 def template() -> str:
     """Return the text of a new `config.yaml`: every key with its meaning and default, `modelPath` alone set."""
     parts = [_HEADER]
-    nested = [_SECTION]
+    nested = {section: [heading] for section, heading in _SECTIONS.items()}
     for key, field in keys(Config).items():
         section, _, name = key.rpartition(".")
         comment = textwrap.fill(field.description or "", 118, initial_indent="# ", subsequent_indent="# ")
         text = f"{comment}\n# Expected: {expected(field)}.\n{_setting(name, field)}\n"
         if section:
-            nested.append(textwrap.indent(text, "  "))
+            nested[section].append(textwrap.indent(text, "  "))
         else:
             parts.append(text)
-    return "\n".join([*parts, *nested, _FRONT_END])
+    return "\n".join([*parts, *chain(*nested.values()), _FRONT_END])
 
 
 def _setting(key: str, field: FieldInfo) -> str:

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from cluster_serving.job.options import BatchOptions, ImageOptions, JobOptions, ModelOptions, RedisOptions
 from cluster_serving.launcher.config.model import Config
+from cluster_serving.launcher.config.values import LATEST
 
 Options = TypeVar("Options", BatchOptions, ImageOptions, JobOptions, ModelOptions, RedisOptions)
 
@@ -24,15 +25,29 @@ def model_options(config: Config) -> ModelOptions:
     return _options(ModelOptions, "model", config)
 
 
-def job_options(config: Config, submission: str, payload_folder: str = "") -> JobOptions:
-    """Return all options of the job, of which `submission` identifies this start; see also `jobs.payload_folder`."""
+def job_options(config: Config, submission: str, payload_folder: str = "", generation: int = 1) -> JobOptions:
+    """Return all options of the job, of which `submission` identifies this start; see also `jobs.payload_folder`.
+
+    A model without versions (`config.versions.resolved`) has the number of the generation as its version.
+    """
+    numbered = config.model_version != LATEST
     return _options(
         JobOptions,
         "job",
         config,
         submission=submission,
         model=model_options(config),
-        redis=_options(RedisOptions, "redis", config, job=config.job_name, payload_folder=payload_folder),
+        redis=_options(
+            RedisOptions,
+            "redis",
+            config,
+            job=config.job_name,
+            payload_folder=payload_folder,
+            generation=generation,
+            version=str(config.model_version if numbered else generation),
+            numbered=numbered,
+            shadow=False,
+        ),
         batch=_options(BatchOptions, "batch", config),
         image=_options(
             ImageOptions, "image", config, record_key=config.record_key if config.record_encrypted else None

@@ -9,8 +9,8 @@ from pydantic import Field, ValidationInfo, field_validator
 from pydantic_settings import SettingsConfigDict
 
 from cluster_serving.job.remote.url import is_url
-from cluster_serving.launcher.config.values import ModelPath
-from cluster_serving.protocol import failover
+from cluster_serving.launcher.config.values import LATEST, ModelPath, ModelVersion
+from cluster_serving.protocol import failover, filters
 from cluster_serving.protocol.encryption import RecordKey
 from cluster_serving.settings.addresses import Address, FlinkUrl, RedisUrl, redacted
 from cluster_serving.settings.model import Settings
@@ -57,6 +57,24 @@ class Config(Settings):
         "s3://bucket/model or https://host/model.zip#sha256=... Required.",
         min_length=1,
     )
+    model_version: ModelVersion = _key(
+        LATEST,
+        "latest or a whole number",
+        "Version of the model, where modelPath holds no model but a subfolder for each version, with a number as its "
+        "name: model/1/, model/2/. latest is the highest number. Other subfolders, such as 3.tmp/, are no versions.",
+    )
+    watch_model: bool = _key(
+        False,
+        "true or false; false if modelPath is an address",
+        "true: a new version in the folder of the model, or changed files of a model without versions, are served as "
+        "soon as they are complete, without a command.",
+    )
+    model_control: bool = _key(
+        False,
+        _SWITCH,
+        "true: clients of the HTTP front end may load the model again and unload it, which stops the job: /load and "
+        "/unload of the v2 repository API (docs/kserve.md). Set apiKeysFile of the front end if others reach its port.",
+    )
     job_name: str = _key(
         "serving_stream",
         "letters, digits, '_', '-' and '.', or {such a name} in braces",
@@ -93,6 +111,14 @@ class Config(Settings):
         False,
         _SWITCH,
         "true: load PyTorch models that were pickled. Loading runs the code in the file, so trust only your own files.",
+    )
+    handler: str = _key(
+        "",
+        "module:Class such as package.module:Class, none, or empty",
+        "Class with your own code around the model (docs/handlers.md), in the model folder or installed. Empty: that "
+        "of handler.py in the model folder, if there is one; none: the model without it. The handler.py of a model "
+        "that comes from an address runs only if it is named here, as handler:Handler, so trust the address.",
+        pattern=r"^(none|[A-Za-z_][\w.]*:[A-Za-z_]\w*)?$",
     )
     model_encrypted: bool = _key(
         False,
@@ -163,9 +189,11 @@ class Config(Settings):
     )
     post_processing: Filter = _key(
         "",
-        "topN(n), pickTopN(n) or empty",
-        "Part of an output that is returned: topN(n) is the n best classes with their values, pickTopN(n) the first n "
-        "rows of a table; empty: all of it. top_n(n) is topN(n) in the text that clients of 0.7 read.",
+        filters.EXPECTED,
+        "Filters that change each output: topN(n) keeps the n best classes with their values, threshold(x) those of x "
+        "or more, pickTopN(n) the first n rows of a table; softmax and argmax compute along the last axis; "
+        "labels(file) puts the lines of a file in the model folder for classes. top_n(n) is topN(n) in the text that "
+        "clients of 0.7 read.",
     )
 
     max_batch_size: int = _key(32, _COUNT, "Most records in one batch.", ge=1)
@@ -248,6 +276,29 @@ class Config(Settings):
     )
     start_timeout: int = _key(
         120, "a whole number of seconds, at least 1", "Seconds that each step of cluster-serving-start may take.", ge=1
+    )
+
+    autoscale_max: int | None = _key(
+        None,
+        "a whole number, at least modelParallelism, and no coreNumberPerMachine beside it; or empty",
+        "Most slots. Empty: their number stays as it is.",
+        alias="autoscale.max",
+        ge=1,
+        le=4096,
+    )
+    autoscale_min: int = _key(
+        1,
+        "a whole number from 1 to modelParallelism, the number of slots at start; with autoscale.max",
+        "Fewest slots.",
+        alias="autoscale.min",
+        ge=1,
+    )
+    autoscale_target_queue_wait: int = _key(
+        100,
+        "a whole number of milliseconds, more than batchTimeout unless greedyBatching; with autoscale.max",
+        "Milliseconds that 95 % of the requests may wait in the queue. If they wait longer, the job gets more slots.",
+        alias="autoscale.targetQueueWait",
+        ge=1,
     )
 
     flink_target: Literal[
@@ -336,6 +387,45 @@ class Config(Settings):
         "kubernetes-session: kubernetes.cluster-id of the cluster that runs the job.",
         alias="flink.clusterId",
     )
+
+    @field_validator("watch_model")
+    @classmethod
+    def _is_a_folder(cls, value: bool, info: ValidationInfo) -> bool:
+        if value and is_url(str(info.data.get("model_path", ""))):
+            raise ValueError("an address is not watched")
+        return value
+
+    @field_validator("autoscale_max")
+    @classmethod
+    def _has_room(cls, value: int | None, info: ValidationInfo) -> int | None:
+        if value is not None and value < info.data.get("model_parallelism", 1):
+            raise ValueError("fewer slots than at start")
+        if value is not None and info.data.get("core_number_per_machine") is not None:
+            raise ValueError("two keys set the number of slots")
+        return value
+
+    @field_validator("autoscale_min", "autoscale_target_queue_wait")
+    @classmethod
+    def _has_a_maximum(cls, value: int, info: ValidationInfo) -> int:
+        default = cls.model_fields[str(info.field_name)].default
+        if value != default and info.data.get("autoscale_max", 1) is None:
+            raise ValueError("autoscale.max is missing")
+        return value
+
+    @field_validator("autoscale_min")
+    @classmethod
+    def _fits_the_start(cls, value: int, info: ValidationInfo) -> int:
+        if value > info.data.get("model_parallelism", value):
+            raise ValueError("more slots than at start")
+        return value
+
+    @field_validator("autoscale_target_queue_wait")
+    @classmethod
+    def _is_possible(cls, value: int, info: ValidationInfo) -> int:
+        waits = info.data.get("autoscale_max") and not info.data.get("greedy_batching", True)
+        if waits and value <= info.data.get("batch_timeout", 0):
+            raise ValueError("batches wait for longer")
+        return value
 
     @field_validator("image_mean", "image_std")
     @classmethod

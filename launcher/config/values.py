@@ -1,10 +1,13 @@
 """Types of the values of `config.yaml` that other settings do not have."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, Field
 
 from cluster_serving.job.remote.url import ARCHIVES, ModelUrl, is_url
+
+LATEST = "latest"
+"""Value of `modelVersion`: the highest number."""
 
 _FILE = "file://"
 
@@ -21,5 +24,12 @@ def _model_path(value: Any) -> Any:
     return value
 
 
+def _version(value: Any) -> Any:
+    return int(value) if isinstance(value, str) and value.isascii() and value.isdecimal() else value
+
+
 ModelPath = Annotated[str, BeforeValidator(_model_path)]
 """Path of a folder, also written as file://path; or the address of a model in a store."""
+
+ModelVersion = Annotated[Literal["latest"] | Annotated[int, Field(ge=0)], BeforeValidator(_version)]
+"""Number of a version of the model, or `latest`."""

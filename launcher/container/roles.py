@@ -11,16 +11,18 @@ from redis.exceptions import RedisError
 
 from cluster_serving.job.main import check_model
 from cluster_serving.job.options import JobOptions
-from cluster_serving.launcher.config import file
+from cluster_serving.launcher.config import file, versions
 from cluster_serving.launcher.config.job_options import job_options, model_options, sized_for
 from cluster_serving.launcher.config.model import NO_FOLDER, Config
 from cluster_serving.launcher.container import checks
 from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.jobs import generations
 from cluster_serving.launcher.jobs.readiness import announce
 from cluster_serving.launcher.services import redis_server, state
 from cluster_serving.launcher.services.flink_home import FlinkHome
 from cluster_serving.launcher.services.process import wait_until
 from cluster_serving.protocol.errors import ServingError
+from cluster_serving.protocol.generations import SERVING
 from cluster_serving.protocol.keys import SECRET_FIELDS, secret_key
 
 CONFIG = "CONFIG"
@@ -101,7 +103,7 @@ def options() -> None:
         LaunchError: If the job cannot be started as configured, or Redis does not answer.
         ServingError: If the configuration or the model is not as expected.
     """
-    config = file.read(Path(os.environ.get(CONFIG) or _DEFAULT_CONFIG), _warn)
+    config = versions.resolved(file.read(Path(os.environ.get(CONFIG) or _DEFAULT_CONFIG), _warn))
     if config.execution_mode == "thread":
         checks.can_embed_python()
     made = _options(_sized(config))
@@ -171,6 +173,7 @@ def _introduce(config: Config, options: JobOptions) -> None:
                 if config.model_encrypted and config.model_secret:
                     secret = dict(zip(SECRET_FIELDS, config.model_secret, strict=True))
                     client.hset(secret_key(config.job_name), mapping=secret)
+                generations.begin(client, config.job_name, generations.of(options, SERVING))
                 announce(client, config.job_name, options.submission, options.model_parallelism)
         except (ServingError, RedisError, OSError) as error:
             if not problem:

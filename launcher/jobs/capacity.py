@@ -1,7 +1,10 @@
 """The least that the slots of a job need of this machine, where TaskManagers are started for them."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from cluster_serving.launcher.config.model import Config
@@ -28,30 +31,55 @@ def check(config: Config, files: Iterable[Path]) -> None:
     Raises:
         LaunchError: If it cannot; the message has the arithmetic, and the number of slots that would do.
     """
-    slots = config.model_parallelism
-    size = sum(map(machine.size_of, files))
-    slot = size // _PART_IN_MEMORY + (_PROCESS if config.execution_mode == "process" else 0)
-    memory, cores = machine.total_memory(), machine.cores()
-
-    def managers(slots: int) -> int:
-        return math.ceil(slots / config.slots_per_task_manager)
-
-    def needed(slots: int) -> int:
-        return managers(slots) * _TASK_MANAGER + slots * slot
-
-    def is_possible(slots: int) -> bool:
-        return needed(slots) <= memory and slots <= cores * _SLOTS_PER_CORE
-
-    if is_possible(slots):
+    slots, need = config.model_parallelism, _Need.of(config, files)
+    if need.fits(slots):
         return
-    most = next(filter(is_possible, range(slots, 0, -1)), 0)
+    most = need.most(slots)
     raise LaunchError(
-        f"modelParallelism: {slots} is more than this machine can hold. {managers(slots)} TaskManagers of at least "
-        f"{_text(_TASK_MANAGER)}, and {slots} copies of the model of at least {_text(slot)} (its files have "
-        f"{_text(size)}), need {_text(needed(slots))}; memory and swap have {_text(memory)}. {slots} idle slots need "
-        f"{math.ceil(slots / _SLOTS_PER_CORE)} cores; there are {cores}. "
+        f"modelParallelism: {slots} is more than this machine can hold. {need.managers(slots)} TaskManagers of at "
+        f"least {_text(_TASK_MANAGER)}, and {slots} copies of the model of at least {_text(need.slot)} (its files "
+        f"have {_text(need.files)}), need {_text(need.memory(slots))}; memory and swap have "
+        f"{_text(machine.total_memory())}. {slots} idle slots need {math.ceil(slots / _SLOTS_PER_CORE)} cores; there "
+        f"are {machine.cores()}. "
         + (f"Set modelParallelism to {most} at most; one slot per core is usual" if most else "Not even one fits")
     )
+
+
+def most(config: Config, files: Iterable[Path], slots: int) -> int:
+    """Return the number of slots of a job that this machine can hold, `slots` at most."""
+    return _Need.of(config, files).most(slots)
+
+
+def holds(config: Config, files: Iterable[Path], slots: int) -> bool:
+    """Return True if this machine can hold so many slots of a job."""
+    return _Need.of(config, files).fits(slots)
+
+
+@dataclass(frozen=True, slots=True)
+class _Need:
+    """The least that a job needs: bytes of its files, and of each slot; and its slots per TaskManager."""
+
+    files: int
+    slot: int
+    per_manager: int
+
+    @classmethod
+    def of(cls, config: Config, files: Iterable[Path]) -> _Need:
+        size = sum(map(machine.size_of, files))
+        process = _PROCESS if config.execution_mode == "process" else 0
+        return cls(size, size // _PART_IN_MEMORY + process, config.slots_per_task_manager)
+
+    def managers(self, slots: int) -> int:
+        return math.ceil(slots / self.per_manager)
+
+    def memory(self, slots: int) -> int:
+        return self.managers(slots) * _TASK_MANAGER + slots * self.slot
+
+    def fits(self, slots: int) -> bool:
+        return self.memory(slots) <= machine.total_memory() and slots <= machine.cores() * _SLOTS_PER_CORE
+
+    def most(self, slots: int) -> int:
+        return next(filter(self.fits, range(slots, 0, -1)), 0)
 
 
 def _text(size: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -14,26 +15,61 @@ from redis.exceptions import RedisError, ResponseError
 
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.jobs import record
+from cluster_serving.launcher.jobs import comparison, generations, record
 from cluster_serving.launcher.jobs.readiness import read_slots
 from cluster_serving.launcher.jobs.record import JobRecord
 from cluster_serving.launcher.services import redis_server
 from cluster_serving.launcher.services.flink_rest import Job
 from cluster_serving.launcher.targets.base import Flink
+from cluster_serving.protocol.comparison import Comparison
 from cluster_serving.protocol.errors import ServingError
+from cluster_serving.protocol.generations import SHADOW, Generation, Generations
 from cluster_serving.protocol.keys import (
     GROUP,
     JOBS_KEY,
     PRIORITIES,
     answered_key,
     command_key,
+    controller_key,
+    stats_key,
     stream_of,
     streams_of,
 )
 from cluster_serving.protocol.slots import SlotReport
+from cluster_serving.protocol.stats import JobStats
 
 # What Flink knows is shown all the same.
 _REDIS_ERRORS = (RedisError, ServingError, OSError)
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationStatus:
+    """State of one generation of a job.
+
+    Attributes:
+        number: Its number.
+        role: Its role (`protocol.generations`).
+        version: Version of its model.
+        share: Percentage of the requests of a canary or shadow; 0 for others.
+        job_id: Flink's id; empty if Flink does not have it.
+        state: Flink's state.
+        answered: Number of requests that it has answered.
+        failed: Number of these that were answered with an error.
+        p50_ms: Half of the requests were answered within so many milliseconds; None if there was none, or if that is
+            more than a minute.
+        p99_ms: 99 of 100 requests were.
+    """
+
+    number: int
+    role: str
+    version: str
+    share: float
+    job_id: str
+    state: str
+    answered: int
+    failed: int
+    p50_ms: float | None
+    p99_ms: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +88,10 @@ class JobStatus:
         answered: Number of requests answered since `cluster-serving-start`; None if Redis does not tell.
         error: The last error; empty if there was none since the last start that succeeded.
         log: File with the output of the last start, and its machine if that is another one.
+        controller: What the controller of the job does, where, and what it did last; empty if none runs.
         reports: Reports of the slots.
+        generations: Its generations, of which two run during a change.
+        comparison: Comparison of the answers of its shadow; None without one.
     """
 
     name: str
@@ -64,7 +103,10 @@ class JobStatus:
     answered: int | None
     error: str
     log: str
+    controller: str
     reports: tuple[SlotReport, ...]
+    generations: tuple[GenerationStatus, ...] = ()
+    comparison: Comparison | None = None
 
     @property
     def is_known(self) -> bool:
@@ -77,9 +119,9 @@ class JobStatus:
         return self.state == "RUNNING" and all(report.state != "failed" for report in self.reports)
 
     def summary(self) -> dict[str, Any]:
-        """Return all but the reports, ready for JSON."""
+        """Return all but the reports and the comparison, ready for JSON."""
         values = asdict(self)
-        del values["reports"]
+        del values["reports"], values["comparison"]
         if self.since is not None:
             values["since"] = datetime.fromtimestamp(self.since, timezone.utc).isoformat(timespec="seconds")
         return values
@@ -90,7 +132,8 @@ class JobStatus:
             {"slot": report.index, "state": report.state, "model": report.model, "error": report.error or ""}
             for report in self.reports
         ]
-        return self.summary() | {"models": models, "queue": dict(queued)}
+        compared = self.comparison and comparison.details(self.comparison)
+        return self.summary() | {"models": models, "queue": dict(queued), "comparison": compared}
 
 
 def read_all(config: Config, flink: Flink) -> list[JobStatus]:
@@ -103,8 +146,11 @@ def read_all(config: Config, flink: Flink) -> list[JobStatus]:
     others = sorted(_known(config) - {job.name for job in jobs})
     if problem and not others:
         raise LaunchError(problem)
-    return [_read(config, flink, job.name, job, "") for job in jobs] + [
-        _read(config, flink, name, None, problem) for name in others
+    running: dict[str, list[Job]] = {}
+    for job in jobs:
+        running.setdefault(job.name, []).append(job)
+    return [_read(config, flink, name, of_name, "") for name, of_name in running.items()] + [
+        _read(config, flink, name, [], problem) for name in others
     ]
 
 
@@ -115,7 +161,7 @@ def read(config: Config, flink: Flink, name: str) -> JobStatus:
         LaunchError: If nothing is known of the job.
     """
     jobs, problem = _jobs(flink, name)
-    status = _read(config, flink, name, jobs[0] if jobs else None, problem)
+    status = _read(config, flink, name, jobs, problem)
     if not status.is_known:
         raise LaunchError(problem or f"no job {name} is running on {flink.where}, and none is known to its Redis")
     return status
@@ -145,13 +191,22 @@ def _known(config: Config) -> set[str]:
     return known
 
 
-def _read(config: Config, flink: Flink, name: str, job: Job | None, problem: str) -> JobStatus:
-    recorded, reports, answered = JobRecord(), [], None
+def _read(config: Config, flink: Flink, name: str, jobs: list[Job], problem: str) -> JobStatus:
+    recorded, reports, answered, controller = JobRecord(), [], None, ""
+    now, shown, compared = Generations(), [], None
     with suppress(*_REDIS_ERRORS), redis_server.connect(config, job=name) as client:
         recorded, reports = record.read(client, name), read_slots(client, name)
         if recorded.state == "starting" and not client.exists(command_key(name)):
             recorded = replace(recorded, state="failed", error="the command that started the job was killed")
         answered = int(cast("str | None", client.get(answered_key(name))) or 0)
+        if described := cast("dict[str, str]", client.hgetall(controller_key(name))):
+            controller = "{tasks} on {host}; {event}".format_map(described)
+        now = generations.read(client, name)
+        shown = [_generation(client, name, each, jobs) for each in now.all.values()]
+        if shadow := now.of_role(SHADOW):
+            compared = comparison.read(client, name, shadow.number)
+    serving = now.serving.submission if now.serving else ""
+    job = next((job for job in jobs if job.submission == serving), jobs[0] if jobs else None)
     failed = next((report.error for report in reports if report.state == "failed" and report.error), "")
     status = JobStatus(
         name=name,
@@ -163,7 +218,10 @@ def _read(config: Config, flink: Flink, name: str, job: Job | None, problem: str
         answered=answered,
         error=failed or recorded.error,
         log=recorded.place,
+        controller=controller,
         reports=tuple(reports),
+        generations=tuple(shown),
+        comparison=compared,
     )
     if job:
         return replace(
@@ -179,6 +237,29 @@ def _read(config: Config, flink: Flink, name: str, job: Job | None, problem: str
         lost = problem or _end(flink, name) or f"{flink.where} does not have the job any more"
         return replace(status, state="LOST", since=None, error=status.error or lost)
     return status
+
+
+def _generation(client: redis.Redis, name: str, generation: Generation, jobs: list[Job]) -> GenerationStatus:
+    job = next((job for job in jobs if job.submission == generation.submission), None)
+    fields = cast("dict[str, str]", client.hgetall(stats_key(name, generation.number)))
+    stats = JobStats.read({key.encode(): value.encode() for key, value in fields.items()})
+    return GenerationStatus(
+        generation.number,
+        generation.role,
+        generation.version,
+        generation.share,
+        job.id if job else "",
+        job.state if job else "",
+        stats.requests,
+        stats.failures,
+        _finite(stats.latency(0.5)),
+        _finite(stats.latency(0.99)),
+    )
+
+
+def _finite(milliseconds: float | None) -> float | None:
+    # JSON has no infinity.
+    return None if milliseconds == math.inf else milliseconds
 
 
 def _end(flink: Flink, name: str) -> str:

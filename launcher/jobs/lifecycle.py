@@ -14,12 +14,13 @@ from redis.exceptions import RedisError
 from cluster_serving.job.main import check_model
 from cluster_serving.job.options import JobOptions
 from cluster_serving.job.remote.url import is_url
+from cluster_serving.launcher.config import versions
 from cluster_serving.launcher.config.job_options import job_options, model_options, sized_for
 from cluster_serving.launcher.config.model import NO_FOLDER, Config
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.jobs import capacity, lock, payload_folder, record, rehearsal
+from cluster_serving.launcher.jobs import capacity, generations, lock, model_copy, payload_folder, record, rehearsal
 from cluster_serving.launcher.jobs.readiness import announce, note_stopped, wait_ready
-from cluster_serving.launcher.services import flink_cluster, front_end, redis_server, state
+from cluster_serving.launcher.services import controller, flink_cluster, front_end, redis_server, state
 from cluster_serving.launcher.services.flink_rest import Job
 from cluster_serving.launcher.services.process import Process, wait_until
 from cluster_serving.launcher.shipping.survey import survey
@@ -27,6 +28,7 @@ from cluster_serving.launcher.targets import Target, target_of
 from cluster_serving.launcher.targets.base import Flink
 from cluster_serving.launcher.targets.resubmit import PATIENCE
 from cluster_serving.protocol.errors import ServingError
+from cluster_serving.protocol.generations import SERVING
 from cluster_serving.protocol.keys import (
     PAYLOAD_FOLDER,
     SECRET_FIELDS,
@@ -48,7 +50,7 @@ _LISTED_WITHIN, _INITIALIZED_WITHIN, _TRACED_WITHIN = 2.0, 30.0, 2.0
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A job that answers requests, its page in the Flink UI, and engine, inputs and outputs of its model in words."""
+    """A job that answers requests, its page in the Flink UI, and version, engine, inputs and outputs of its model."""
 
     config: Config
     page: str
@@ -56,8 +58,11 @@ class Started:
 
 
 @dataclass(frozen=True, slots=True)
-class _Services:
-    """Flink and Redis of a job, and the functions that tell a person what happens, and what may be wrong."""
+class Services:
+    """Flink and Redis of a job, and the functions that tell a person what happens, and what may be wrong.
+
+    The client of Redis has replies as text.
+    """
 
     target: Target
     flink: Flink
@@ -73,19 +78,21 @@ def start(config: Config, say: Say = _ignore, warn: Say = _ignore) -> Started:
         LaunchError: If the job cannot be started, or runs already.
         ModelError: If the model folder does not hold exactly one model whose engine is installed.
     """
-    config = _checked(config, warn)
-    with _services(config, say, warn) as services:
-        if running := services.flink.jobs(config.job_name):
+    config = checked(config, warn)
+    with services(config, say, warn) as provided:
+        if running := provided.flink.jobs(config.job_name):
             raise LaunchError(
                 f"job {config.job_name} is {running[0].state} already; use cluster-serving-restart, "
                 f"cluster-serving-stop {config.job_name}, or another jobName"
             )
-        config = services.target.fitted(config)
-        return _start(services, config, _options(services, config))
+        config = provided.target.fitted(config)
+        started = _start(provided, config, options_of(provided, config))
+        tidy(provided)
+        return started
 
 
 def restart(config: Config, say: Say = _ignore, warn: Say = _ignore) -> Started:
-    """Start a job, after stopping it if it runs.
+    """Start a job, after stopping it if it runs; see `jobs.change.update` for a change without a gap.
 
     Before a job is stopped, its new model is loaded in a process of its own. If the job does not start all the same, it
     is started again as it was.
@@ -94,31 +101,37 @@ def restart(config: Config, say: Say = _ignore, warn: Say = _ignore) -> Started:
         LaunchError: If the job cannot be started as configured now; the message says if it runs as it was.
         ModelError: As for `start`.
     """
-    config = _checked(config, warn)
-    with _services(config, say, warn) as services:
-        config = services.target.fitted(config)
-        running = services.flink.jobs(config.job_name)
+    config = checked(config, warn)
+    with services(config, say, warn) as provided:
+        target, job = provided.target, config.job_name
+        config = target.fitted(config)
+        running = provided.flink.jobs(job)
+        earlier = None
         if running:
-            _rehearse(services, config)
-        earlier = services.target.recall(config.job_name)
-        services.target.forget(config.job_name)
-        for job in running:
-            say(f"Stopping job {job.name}")
-            cancel(services.flink, job, config, warn)
+            _rehearse(provided, config)
+            earlier = options_now(provided, job)
+        target.records.forget(job)
+        for each in running:
+            say(f"Stopping job {job}")
+            cancel(provided.flink, each, config, warn)
         options = None
         try:
-            options = _options(services, config)
-            return _start(services, config, options)
+            options = options_of(provided, config)
+            started = _start(provided, config, options)
+            if earlier:
+                target.records.keep_earlier(earlier)
+            tidy(provided)
+            return started
         except (LaunchError, RedisError) as error:
-            if not running or earlier is None or earlier.submission != running[0].submission:
+            if earlier is None:
                 raise
             outcome = "runs again as it was"
             try:
-                _start_again(services, config, earlier, (options or earlier).redis.payload_folder)
-                record.note(services.client, config.job_name, "running", error=str(error))
+                _start_again(provided, config, earlier, (options or earlier).redis.payload_folder)
+                record.note(provided.client, job, "running", error=str(error))
             except (LaunchError, RedisError) as second:
                 outcome = f"does not start as it was, either: {second}"
-            raise LaunchError(f"{error}; job {config.job_name} {outcome}") from None
+            raise LaunchError(f"{error}; job {job} {outcome}") from None
 
 
 def stop(config: Config, job: str, say: Say = _ignore, warn: Say = _ignore) -> Job:
@@ -132,7 +145,7 @@ def stop(config: Config, job: str, say: Say = _ignore, warn: Say = _ignore) -> J
     target = target_of(config, say)
     with locked(config, job, say, warn), target.flink() as flink:
         # Even if it does not run: after a death of the JobManager it may be about to come back.
-        target.forget(job)
+        target.records.forget(job)
         active = flink.jobs(job)
         if not active:
             names = ", ".join(other.name for other in flink.jobs()) or "none"
@@ -166,16 +179,21 @@ def is_running(config: Config) -> bool:
 def unsupervised(config: Config) -> list[str]:
     """Return the processes that were started here for a configuration and that nothing would start again."""
     homes = [redis_server.folder(config.redis_address), flink_cluster.folder(config.flink_address)]
+    homes += [state.folder(controller.SERVICE, config.redis_address)]
     homes += [state.folder(front_end.SERVICE, address) for address in state.addresses(front_end.SERVICE)]
     # Commands remove the record of a process that they stop.
     records = (record for home in homes for record in sorted(home.glob("*.json")))
     return [f"{record.parent.name}/{record.stem}" for record in records if Process.read(record) is None]
 
 
-def _checked(config: Config, warn: Say) -> Config:
-    """Check the model's files, and that the slots of the job fit on this machine if they are to run here."""
+def checked(config: Config, warn: Say) -> Config:
+    """Find the version of the model, and check its files, and that the slots of the job fit on this machine if need be.
+
+    The configuration that is returned names the folder of the version.
+    """
+    config = versions.resolved(config)
     if is_url(config.model_path):
-        return sized_for(config, survey(config.model_path, warn).engine)
+        return sized_for(config, survey(config.model_path, warn, config.handler).engine)
     if config.target != "local" and config.ships == "nothing" and not Path(config.model_path).exists():
         return _elsewhere(config)
     files = check_model(model_options(config))
@@ -196,8 +214,8 @@ def _elsewhere(config: Config) -> Config:
 
 
 @contextmanager
-def _services(config: Config, say: Say, warn: Say) -> Iterator[_Services]:
-    """Provide Redis and Flink, and keep other commands from starting or stopping the job."""
+def services(config: Config, say: Say, warn: Say) -> Iterator[Services]:
+    """Provide Redis and Flink, and keep other commands from starting, changing or stopping the job."""
     target = target_of(config, say)
     with ExitStack() as stack:
         stack.enter_context(target.submitting())
@@ -206,39 +224,83 @@ def _services(config: Config, say: Say, warn: Say) -> Iterator[_Services]:
         stack.enter_context(locked(config, config.job_name, say, warn))
         target.ensure()
         flink = stack.enter_context(target.flink())
-        yield _Services(target, flink, stack.enter_context(redis_server.connect(config)), say, warn)
+        yield Services(target, flink, stack.enter_context(redis_server.connect(config)), say, warn)
 
 
-def _options(services: _Services, config: Config) -> JobOptions:
-    """Return the options of a new submission, for which the model's secret and the folder for inputs are ready."""
+def options_now(services: Services, job: str) -> JobOptions | None:
+    """Return the options with which a job serves; None if this machine does not know them."""
+    serving = generations.read(services.client, job).serving
+    return services.target.records.recall(job, serving.submission) if serving else None
+
+
+def options_of(services: Services, config: Config) -> JobOptions:
+    """Return the options of a new generation, for which the model's secret and the folder for inputs are ready."""
     _store_secret(services, config)
-    earlier = os.fsdecode(services.client.hget(limits_key(config.job_name), PAYLOAD_FOLDER) or b"")
-    return job_options(config, uuid.uuid4().hex, payload_folder.ensure(config, earlier))
+    number = generations.next_number(services.client, config.job_name)
+    folder = payload_folder.ensure(config, folder_now(services, config.job_name))
+    options = job_options(config, uuid.uuid4().hex, folder, number)
+    return model_copy.keep(services.target.home.path, config, options, services.warn)
 
 
-def _start(services: _Services, config: Config, options: JobOptions) -> Started:
-    target, flink, client, say = services.target, services.flink, services.client, services.say
-    job_id, log = "", target.log_of(config.job_name)
+def tidy(services: Services) -> None:
+    """Give back what no generation uses any more: copies of models, and idle TaskManagers."""
+    model_copy.tidy(services.target.home.path, services.target.records.known())
+    services.target.reclaim()
+
+
+def folder_now(services: Services, job: str) -> str:
+    """Return the folder for large inputs that the job has, or has had when it ran; empty for none."""
+    return os.fsdecode(services.client.hget(limits_key(job), PAYLOAD_FOLDER) or b"")
+
+
+def _start(services: Services, config: Config, options: JobOptions) -> Started:
+    target, client, job = services.target, services.client, config.job_name
     with target.slots(config.model_parallelism):
-        client.delete(answered_key(config.job_name))
+        client.delete(answered_key(job))
+        record.note(client, job, "starting", error="", log=target.log_of(job))
+        generations.begin(client, job, generations.of(options, SERVING))
         try:
-            record.note(client, config.job_name, "starting", error="", log=log)
-            announce(client, config.job_name, options.submission, config.model_parallelism)
-            job_id = target.submit(options)
-            slot = wait_ready(client, flink, config, job_id, options.submission, say)
-            target.remember(options)
-            record.note(client, config.job_name, "running")
+            started = submit(services, config, options)
+            target.records.remember(options)
+            record.note(client, job, "running")
         except BaseException as error:
             # Also after Ctrl-C: a half started job would be in the way of the next start.
-            target.forget(config.job_name)
-            if job_id and isinstance(error, LaunchError):
-                _log_failure(log, error, flink, job_id)
-            _give_up(flink, config, job_id, options.submission, say, error)
+            target.records.forget(job)
+            reason = str(error) if isinstance(error, Exception) else "the start was interrupted"
+            _note_stopped(config, job, options.submission, services.say, reason)
             raise
-    return Started(config, flink.page(job_id), slot.model)
+    return started
 
 
-def _rehearse(services: _Services, config: Config) -> None:
+def submit(services: Services, config: Config, options: JobOptions, generation: int | None = None) -> Started:
+    """Submit a job, and wait until all of its slots are ready; if that fails, nothing of it is left.
+
+    `generation` is the number of a generation beside the one that serves.
+
+    Raises:
+        LaunchError: If the job does not start.
+    """
+    target, flink, say, job = services.target, services.flink, services.say, config.job_name
+    job_id, log = "", target.log_of(job)
+    try:
+        announce(services.client, job, options.submission, config.model_parallelism, generation)
+        job_id = target.submit(options)
+        slot = wait_ready(services.client, flink, config, job_id, options.submission, say, generation)
+    except BaseException as error:
+        if job_id and isinstance(error, LaunchError):
+            _log_failure(log, error, flink, job_id)
+        say(f"Cancelling job {job}")
+        try:
+            for submitted in [job_id] if job_id else _submitted(flink, job, options.submission):
+                flink.cancel(submitted)
+        except LaunchError as second:
+            # Not raised: the command ends with the reason why the start failed.
+            say(f"job {job} may still run: {second}")
+        raise
+    return Started(config, flink.page(job_id), slot.summary)
+
+
+def _rehearse(services: Services, config: Config) -> None:
     """Check that the model of a job can be loaded, where that is possible beside the job that runs.
 
     Raises:
@@ -261,18 +323,27 @@ def _rehearse(services: _Services, config: Config) -> None:
         raise LaunchError(f"{error}; job {config.job_name} goes on as it was") from None
 
 
-def _start_again(services: _Services, config: Config, options: JobOptions, folder: str) -> None:
+def _start_again(services: Services, config: Config, options: JobOptions, folder: str) -> None:
     """Start a job with the options that it had before; the inputs of waiting requests are in `folder`."""
     services.say(f"Starting job {config.job_name} again as it was")
-    place = options.redis.payload_folder
+    config, options = again(services, config, options)
+    redis = replace(options.redis, payload_folder=payload_folder.ensure(config, folder))
+    _start(services, config, replace(options, redis=redis))
+
+
+def again(services: Services, config: Config, options: JobOptions) -> tuple[Config, JobOptions]:
+    """Return configuration and options of a new generation that is as one of before."""
+    place, job = options.redis.payload_folder, options.redis.job
     before = {
+        "job_name": job,
         "model_parallelism": options.model_parallelism,
         "start_timeout": max(config.start_timeout, int(PATIENCE)),
         "payload_folder": str(Path(place).parent) if place else NO_FOLDER,
     }
-    config = config.model_copy(update=before)
-    redis = replace(options.redis, payload_folder=payload_folder.ensure(config, folder))
-    _start(services, config, replace(options, submission=uuid.uuid4().hex, redis=redis))
+    number = generations.next_number(services.client, job)
+    # The model is the one of that time, and so is its version.
+    redis = replace(options.redis, generation=number, shadow=False)
+    return config.model_copy(update=before), replace(options, submission=uuid.uuid4().hex, redis=redis)
 
 
 def _log_failure(log: Path, error: LaunchError, flink: Flink, job_id: str) -> None:
@@ -282,21 +353,6 @@ def _log_failure(log: Path, error: LaunchError, flink: Flink, job_id: str) -> No
         trace = flink.trace(job_id) or f"Flink has no stack trace; its logs are in {log.parent}"
         with log.open("a", encoding="utf8") as file:
             file.write(f"\n{time.strftime('%Y-%m-%d %H:%M:%S')} the start failed: {error}\n{trace}\n")
-
-
-def _give_up(flink: Flink, config: Config, job_id: str, submission: str, say: Say, reason: BaseException) -> None:
-    """Cancel the job of a start that failed; `job_id` is empty if `flink run` has not told it."""
-    name = config.job_name
-    say(f"Cancelling job {name}")
-    try:
-        for submitted in [job_id] if job_id else _submitted(flink, name, submission):
-            flink.cancel(submitted)
-    except LaunchError as error:
-        # Not raised: the command ends with the reason why the start failed.
-        say(f"job {name} may still run: {error}")
-        submission = ""
-    known = isinstance(reason, Exception)
-    _note_stopped(config, name, submission, say, str(reason) if known else "the start was interrupted")
 
 
 def _submitted(flink: Flink, name: str, submission: str) -> list[str]:
@@ -313,7 +369,7 @@ def _submitted(flink: Flink, name: str, submission: str) -> list[str]:
     return ids
 
 
-def _store_secret(services: _Services, config: Config) -> None:
+def _store_secret(services: Services, config: Config) -> None:
     """Store the secret of an encrypted model for its slots, or say that they wait for it."""
     key = secret_key(config.job_name)
     if not config.model_encrypted:
@@ -335,6 +391,9 @@ def _note_stopped(config: Config, job: str, submission: str, say: Say, error: st
     try:
         with redis_server.connect(config, job=job) as client:
             note_stopped(client, job, submission)
+            for number, generation in generations.read(client, job).all.items():
+                if generation.submission == submission:
+                    generations.end(client, job, number)
             record.note(client, job, "failed" if error else "stopped", error)
     except (ServingError, RedisError, OSError) as error:
         say(f"front ends do not learn that job {job} is stopped, as Redis does not take it: {error}")

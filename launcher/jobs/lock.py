@@ -5,6 +5,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import cast
 
 import redis
 from redis.exceptions import RedisError
@@ -17,6 +18,12 @@ EXPIRES_S = 15
 """Seconds after which the lock of a command that was killed is free."""
 
 _POLL_S = 0.2
+
+
+def holder(client: redis.Redis, job: str) -> str:
+    """Return the command that starts, changes or stops a job at the moment; empty if none does."""
+    # redis-py declares one type for its blocking and its asyncio client.
+    return cast("str | None", client.hget(command_key(job), "holder")) or ""
 
 
 @contextmanager

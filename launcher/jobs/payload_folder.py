@@ -44,6 +44,12 @@ def ensure(config: Config, earlier: str = "") -> str:
     return str(folder)
 
 
+def stays(config: Config, earlier: str) -> bool:
+    """Return True if `ensure` would return the folder of the job's last start."""
+    parent = _parent(config)
+    return not earlier if parent is None else bool(earlier) and Path(earlier).parent == parent
+
+
 def _own(parent: Path, pattern: str) -> Path:
     """Return the folder of that pattern which is this user's; other users may have put folders and links beside it."""
     for path in sorted(parent.glob(pattern)):

@@ -17,18 +17,18 @@ from cluster_serving.protocol.scripts import PUT_FIELDS, Call, call
 from cluster_serving.protocol.slots import SlotReport, read_reports
 
 
-def read_slots(client: redis.Redis, job: str) -> list[SlotReport]:
-    """Return the reports of a job's slots, by index."""
+def read_slots(client: redis.Redis, job: str, generation: int | None = None) -> list[SlotReport]:
+    """Return the reports of a job's slots, by index: those of the generation that serves, or of another one."""
     # redis-py declares one type for its blocking and its asyncio client.
     seconds, _ = cast("tuple[int, int]", client.time())
-    return read_reports(cast("dict[str, str]", client.hgetall(slots_key(job))), seconds)
+    return read_reports(cast("dict[str, str]", client.hgetall(slots_key(job, generation))), seconds)
 
 
-def announce(client: redis.Redis, job: str, submission: str, parallelism: int) -> None:
+def announce(client: redis.Redis, job: str, submission: str, parallelism: int, generation: int | None = None) -> None:
     """Report all slots of a job that is about to be submitted as loading, in place of all earlier reports.
 
-    The reports describe the model that the job had before, so that front ends can queue requests for it meanwhile. The
-    client has replies as text.
+    The reports describe the model that the job had before, so that front ends can queue requests for it meanwhile. With
+    `generation`, they are those of a generation beside the one that serves. The client has replies as text.
 
     Raises:
         redis.RedisError: If Redis does not take the reports.
@@ -38,7 +38,7 @@ def announce(client: redis.Redis, job: str, submission: str, parallelism: int) -
     fields: list[str] = []
     for index in range(parallelism):
         fields += [str(index), replace(report, index=index).to_json()]
-    call(client, Call(PUT_FIELDS, [slots_key(job)], ["all", *fields]))
+    call(client, Call(PUT_FIELDS, [slots_key(job, generation)], ["all", *fields]))
 
 
 def note_stopped(client: redis.Redis, job: str, submission: str) -> None:
@@ -62,11 +62,18 @@ def note_stopped(client: redis.Redis, job: str, submission: str) -> None:
 
 
 def wait_ready(
-    client: redis.Redis, flink: Flink, config: Config, job_id: str, submission: str, say: Callable[[str], None]
+    client: redis.Redis,
+    flink: Flink,
+    config: Config,
+    job_id: str,
+    submission: str,
+    say: Callable[[str], None],
+    generation: int | None = None,
 ) -> SlotReport:
     """Wait until all slots of a submission are ready and the job runs. Return the report of the first slot.
 
-    Reports of earlier submissions do not count. The client of Redis has replies as text.
+    Reports of earlier submissions do not count; `generation` is as for `read_slots`. The client of Redis has replies as
+    text.
 
     Raises:
         LaunchError: If the model cannot be loaded, the job fails, or slots are not ready within `startTimeout`.
@@ -76,7 +83,7 @@ def wait_ready(
     last_count, last_wait = -1, ""
     while True:
         try:
-            slots = [slot for slot in read_slots(client, config.job_name) if slot.submission == submission]
+            slots = [s for s in read_slots(client, config.job_name, generation) if s.submission == submission]
         except (RedisError, OSError) as error:
             raise LaunchError(f"Redis stopped answering while the job started: {error}") from None
         for slot in slots:

@@ -54,3 +54,8 @@ def note(client: redis.Redis, job: str, state: str, error: str | None = None, lo
     if log is not None:
         fields |= {"log": str(log), "host": socket.gethostname()}
     call(client, Call(PUT_FIELDS, [record_key(job)], ["some", *flat(fields)]))
+
+
+def note_error(client: redis.Redis, job: str, error: str) -> None:
+    """Record an error that leaves a job as it is, or with an empty text that there is none any more."""
+    call(client, Call(PUT_FIELDS, [record_key(job)], ["some", "error", error]))

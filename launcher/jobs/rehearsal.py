@@ -23,7 +23,7 @@ def fits(options: JobOptions) -> bool:
     Engines need a multiple of the files' size while they load a model.
     """
     path = options.model.path
-    size = survey(path, lambda _: None).size if is_url(path) else machine.size_of(Path(path))
+    size = survey(path, lambda _: None, options.model.handler).size if is_url(path) else machine.size_of(Path(path))
     return size is not None and _ENGINE_BYTES + _COPIES * size < machine.available_memory()
 
 

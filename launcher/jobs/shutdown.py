@@ -5,11 +5,12 @@ from contextlib import AbstractContextManager, ExitStack, suppress
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs.lifecycle import Say, cancel, locked
-from cluster_serving.launcher.services import flink_cluster, front_end, redis_data, redis_server, state
+from cluster_serving.launcher.services import controller, flink_cluster, front_end, redis_data, redis_server, state
 from cluster_serving.launcher.services.flink_rest import FlinkRest
 from cluster_serving.launcher.services.process import is_listening
-from cluster_serving.launcher.targets import resubmit, target_of
+from cluster_serving.launcher.targets import target_of
 from cluster_serving.launcher.targets.base import Flink
+from cluster_serving.launcher.targets.records import JobRecords
 from cluster_serving.settings.addresses import Address
 
 
@@ -34,12 +35,16 @@ def shut_down(config: Config | None, say: Say, keep_data: bool = False) -> bool:
     Return True if there was anything to stop. Without a configuration, all that was started here is stopped. With
     `keep_data`, the data of Redis wait for the next start.
     """
+    # They could start jobs again.
+    controllers = controller.stop_all(config.redis_address if config else None)
+    for job in controllers:
+        say(f"Stopped the controller of job {job}")
     with ExitStack() as stack:
         for flink in _flink_clusters(config):
             # A resubmission that waits for slots ends when there is nothing left to submit.
-            resubmit.forget_all(flink_cluster.folder(flink))
+            JobRecords(flink_cluster.folder(flink)).forget_all()
             stack.enter_context(flink_cluster.submitting(flink, say))
-        return _stop_services(config, say, keep_data)
+        return _stop_services(config, say, keep_data) or bool(controllers)
 
 
 def _stop_services(config: Config | None, say: Say, keep_data: bool) -> bool:

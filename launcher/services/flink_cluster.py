@@ -130,6 +130,16 @@ class FlinkCluster:
             self._return(started[dead:])
             raise
 
+    def stop_idle(self) -> None:
+        """Stop the TaskManagers that were started here and that run nothing, but leave one."""
+        with locked(self.home.path), FlinkRest(self._config.flink_rest_url) as rest:
+            managers = self._taskmanagers() if self.is_ours else []
+            idle = rest.idle() if len(managers) > 1 else set()
+            stopped = [record for record in managers if record.stem in idle][: len(managers) - 1]
+            if stopped:
+                self._say(f"Stopping {len(stopped)} idle TaskManager{'s' if len(stopped) > 1 else ''}")
+                _stop_all(stopped)
+
     def _start(self) -> None:
         self._say(f"Starting Flink on port {self.address.port}")
         _stop_processes(self.home.path)
@@ -155,9 +165,10 @@ class FlinkCluster:
             number += 1
         # A flag of each TaskManager, as the jobs of a cluster may be configured differently.
         slots = self._config.slots_per_task_manager
-        self._spawn(
-            "taskmanager", number, f"-Dtaskmanager.numberOfTaskSlots={slots}", f"-Dtaskmanager.cpu.cores={slots}"
-        )
+        # Its id is that of the record, by which `stop_idle` finds it. Flink drops the one of before at once if that was
+        # killed.
+        settings = {"numberOfTaskSlots": slots, "cpu.cores": slots, "resource-id": record.stem}
+        self._spawn("taskmanager", number, *(f"-Dtaskmanager.{key}={value}" for key, value in settings.items()))
         return record
 
     def _taskmanagers(self) -> list[Path]:

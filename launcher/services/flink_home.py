@@ -106,8 +106,10 @@ def python_path() -> list[str]:
     commands run at the root of a clone.
     """
     given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    script = getattr(sys.modules["__main__"], "__file__", None)
-    in_front = {str(Path.cwd()), str(Path(script or "").absolute().parent)} - {*given, str(PACKAGES)}
+    script = Path(getattr(sys.modules["__main__"], "__file__", None) or "")
+    # Python follows symbolic links to the folder of the script.
+    in_front = {str(Path.cwd()), *(str(path.parent) for path in (script.absolute(), script.resolve()))}
+    in_front -= {*given, str(PACKAGES)}
     own = {sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")}
     own |= {str(Path(folder, "lib-dynload")) for folder in own}
     entries = dict.fromkeys(str(Path(entry).absolute()) for entry in sys.path if Path(entry).is_dir())

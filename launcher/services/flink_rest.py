@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import httpx
 
-from cluster_serving.job.options import MARK
+from cluster_serving.job.options import MARK, NAME
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services.process import wait_until
 
@@ -35,13 +35,23 @@ class Overview:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job of the cluster, the seconds since its start, and the identifier of the submission that made it."""
+    """A job of the cluster: one generation of a job of ours.
+
+    Attributes:
+        id: Flink's id.
+        name: `jobName`.
+        state: State in Flink's words.
+        seconds: Time since its start.
+        submission: Identifier of the submission that made it.
+        shown: Name in the Flink UI, which tells the generation.
+    """
 
     id: str
     name: str
     state: str
     seconds: float
     submission: str = ""
+    shown: str = ""
 
 
 class FlinkRest(AbstractContextManager["FlinkRest"]):
@@ -82,20 +92,30 @@ class FlinkRest(AbstractContextManager["FlinkRest"]):
         paths = [manager["path"] for manager in self._get("/taskmanagers")["taskmanagers"]]
         return {path.partition("@")[2].rpartition(":")[0] for path in paths}
 
+    def idle(self) -> set[str]:
+        """Return the resource ids of the TaskManagers all of whose slots are free."""
+        managers = self._get("/taskmanagers")["taskmanagers"]
+        return {manager["id"] for manager in managers if manager["freeSlots"] == manager["slotsNumber"]}
+
     def jobs(self, name: str | None = None, ended: bool = False) -> list[Job]:
         """Return the serving jobs that have not ended, or those that have, of one name or of all, the latest first.
 
         Other jobs of the cluster are left out.
         """
         raw = sorted(self._listed(), key=lambda job: -job["start-time"])
-        jobs = [Job(job["jid"], job["name"], job["state"], job["duration"] / 1000) for job in raw]
-        chosen = [job for job in jobs if (job.state in ENDED) == ended and name in (None, job.name)]
-        marks = [self._parameters(job.id).get(MARK) for job in chosen]
-        return [replace(job, submission=mark) for job, mark in zip(chosen, marks, strict=True) if mark is not None]
+        jobs = []
+        for job in raw:
+            if (job["state"] in ENDED) == ended and job["name"].startswith(name or ""):
+                given = self._parameters(job["jid"])
+                if MARK in given and name in (None, given.get(NAME)):
+                    seconds = job["duration"] / 1000
+                    jobs.append(Job(job["jid"], given[NAME], job["state"], seconds, given[MARK], job["name"]))
+        return jobs
 
     def has_new(self, name: str) -> bool:
         """Return True if a job of that name is so new that `jobs` may leave it out although it is ours."""
-        running = [job for job in self._listed() if job["name"] == name and job["state"] not in ENDED]
+        listed = (job for job in self._listed() if job["name"].startswith(f"{name} (generation "))
+        running = [job for job in listed if job["state"] not in ENDED]
         return any(job["state"] == "INITIALIZING" or job["duration"] < _NEW_MS for job in running)
 
     def state(self, job_id: str) -> str:

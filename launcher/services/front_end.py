@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from cluster_serving.launcher.config.model import Config
@@ -13,7 +14,8 @@ from cluster_serving.launcher.services.process import (
     locked,
     spawn,
     stop_recorded,
-    wait_until_listening,
+    wait_until,
+    wait_until_serving,
 )
 from cluster_serving.launcher.services.supervisor import python_command
 from cluster_serving.settings.addresses import Address
@@ -22,6 +24,14 @@ SERVICE = "http"
 """Name of the service in the state folder."""
 
 _RECORD = "process.json"
+_NEXT = "next"
+_RETIRED = "retired"
+"""Records of the front end that serves, of one that is being started beside it, and of the one before it, which answers
+its last requests. Nothing would start the latter two again, so their names are not those of a record."""
+
+_CLOSING = 10.0
+"""Most seconds that a front end takes to close its connections."""
+
 _LOG = "http.log"
 _REDIS = "redis"
 _STOPPING = {"CLUSTER_SERVING_HTTP_DRAIN_SECONDS": "1", "CLUSTER_SERVING_HTTP_SHUTDOWN_TIMEOUT": "5"}
@@ -30,12 +40,14 @@ _STOPPING = {"CLUSTER_SERVING_HTTP_DRAIN_SECONDS": "1", "CLUSTER_SERVING_HTTP_SH
 def ensure(config: Config, config_path: Path, say: Callable[[str], None] = lambda _: None, again: bool = False) -> str:
     """Start the front end of a configuration, unless it runs already, and return its URL.
 
-    The front end serves all jobs of its Redis. The section `http` of the file has its options. With `again`, one that
-    runs already is ended first; it answers the requests that it has accepted.
+    The front end serves all jobs of its Redis. The section `http` of the file has its options. With `again`, a new one
+    takes over from one that runs already: it listens on the same ports before the earlier one stops to, and no
+    connection is lost. The earlier one answers its requests and ends, also after this function has returned.
 
     Raises:
         SettingsError: If its options cannot be used.
-        LaunchError: If it cannot be started, or its port belongs to a front end of another Redis.
+        LaunchError: If it cannot be started, or its port belongs to a front end of another Redis. One that runs goes
+            on then.
     """
     # Imported here: the other commands need none of its packages.
     from cluster_serving.frontend import main
@@ -45,7 +57,9 @@ def ensure(config: Config, config_path: Path, say: Callable[[str], None] = lambd
     url = f"{scheme}://{Address(options.interface, port)}"
     home = state.folder(SERVICE, Address("localhost", port))
     with locked(home):
-        if process := Process.read(home / _RECORD):
+        _complete(home, main.succession.is_serving)
+        earlier = Process.read(home / _RECORD)
+        if earlier:
             if not _serves(home, config.redis_address):
                 raise LaunchError(
                     f"the front end on port {port} serves the jobs of Redis at {_redis_of(home)}, and not of "
@@ -53,20 +67,36 @@ def ensure(config: Config, config_path: Path, say: Callable[[str], None] = lambd
                 )
             if not again:
                 return url
-            process.stop()
+            if not main.succession.is_serving(home, earlier.pid):
+                # It hangs, or its version knows no successors.
+                earlier.stop()
+                earlier = None
         listening = Address("localhost" if options.interface == "0.0.0.0" else options.interface, port)  # noqa: S104
-        if port == 0 or is_listening(listening):
+        if port == 0 or (earlier is None and is_listening(listening)):
             raise LaunchError(
                 f"port {port} cannot be used for the front end; set http.port in {config_path} to a free one"
             )
+        _await_retired(home, options.patience + options.longest_answer + _CLOSING, say)
         home.mkdir(mode=0o700, exist_ok=True)
         (home / _REDIS).write_text(str(config.redis_address), "utf8")
-        say(f"Starting the HTTP front end on port {port}")
-        command = python_command("cluster_serving.frontend.main", "-c", str(config_path.absolute()))
-        # Less than its supervisor waits before it kills the front end.
-        environment = _STOPPING | os.environ
-        process = spawn(command, home / _RECORD, home / _LOG, config_path.absolute().parent, environment)
-        wait_until_listening(process, listening, config.start_timeout, "the front end", home / _LOG)
+        say(f"Starting the HTTP front end on port {port}{', beside the one that runs' if earlier else ''}")
+        log, offset = home / _LOG, _size(home / _LOG)
+        process = spawn(
+            python_command("cluster_serving.frontend.main", "-c", str(config_path.absolute())),
+            home / (_NEXT if earlier else _RECORD),
+            log,
+            config_path.absolute().parent,
+            # Less than its supervisor waits before it kills the front end.
+            _STOPPING | os.environ | main.succession.environment(home, earlier.pid if earlier else None),
+        )
+        name = "the new front end, beside which the earlier one goes on," if earlier else "the front end"
+        wait_until_serving(
+            process, lambda: main.succession.is_serving(home, process.pid), config.start_timeout, name, log, offset
+        )
+        if earlier:
+            _switch(home)
+            # From now on, all requests meet the present options.
+            wait_until(lambda: not main.succession.is_serving(home, earlier.pid), _CLOSING)
     return url
 
 
@@ -79,7 +109,44 @@ def stop(address: Address, redis: Address | None = None) -> bool:
     with locked(home):
         if redis is not None and Process.read(home / _RECORD) and not _serves(home, redis):
             return False
+        for record in (_NEXT, _RETIRED):
+            stop_recorded(home, record, keep=("*",))
         return stop_recorded(home, _RECORD, keep={f"{_LOG}*"})
+
+
+def _complete(home: Path, is_serving: Callable[[Path, int], bool]) -> None:
+    """Complete the change of a command that has died in the middle, or take it back."""
+    process = Process.read(home / _NEXT)
+    if process and is_serving(home, process.pid):
+        _switch(home)
+    elif process:
+        process.stop()
+    (home / _NEXT).unlink(missing_ok=True)
+
+
+def _switch(home: Path) -> None:
+    """Let the records say that the next front end serves, and the earlier one answer its last requests."""
+    # A command that dies in between has its work completed by the next one.
+    with suppress(FileNotFoundError):
+        os.replace(home / _RECORD, home / _RETIRED)
+    os.replace(home / _NEXT, home / _RECORD)
+    if earlier := Process.read(home / _RETIRED):
+        earlier.retire()
+
+
+def _await_retired(home: Path, timeout: float, say: Callable[[str], None]) -> None:
+    """Wait for the end of a front end that answers its last requests, so that there are at most two at a time."""
+    if process := Process.read(home / _RETIRED):
+        process.retire()
+        if process.is_alive:
+            say("Waiting for the front end before the one that runs, which answers its last requests")
+        wait_until(lambda: not process.is_alive, timeout)
+        process.stop()
+    (home / _RETIRED).unlink(missing_ok=True)
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
 
 
 def _serves(home: Path, redis: Address) -> bool:

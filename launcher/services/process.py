@@ -21,7 +21,7 @@ from pathlib import Path
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services import state
 from cluster_serving.launcher.services.process_table import members, start_time
-from cluster_serving.launcher.services.supervisor import python_command
+from cluster_serving.launcher.services.supervisor import CONFIRM, RETIRE, python_command
 from cluster_serving.settings.addresses import Address
 
 _INTERVAL = 0.1
@@ -61,6 +61,16 @@ class Process:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
             wait_until(lambda: not self.is_alive, grace)
+
+    def retire(self) -> None:
+        """Tell supervisors and process to end, however long the process takes for it."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, RETIRE)
+
+    def confirm(self) -> None:
+        """Tell the supervisor that its process serves, so that a death from now on is no failed start."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, CONFIRM)
 
     @classmethod
     def read(cls, record: Path) -> Process | None:
@@ -130,18 +140,30 @@ def remove_files(home: Path, keep: Collection[str]) -> None:
                 path.unlink(missing_ok=True)
 
 
-def wait_until_listening(process: Process, address: Address, timeout: float, name: str, log: Path) -> None:
-    """Wait until a process that was just started accepts connections, at most `timeout` seconds.
+def wait_until_serving(
+    process: Process, serves: Callable[[], bool], timeout: float, name: str, log: Path, offset: int = 0
+) -> None:
+    """Wait until a process that was just started serves, at most `timeout` seconds.
+
+    Args:
+        process: The process.
+        serves: Function that returns True if the process serves.
+        timeout: Most seconds.
+        name: Name of the service, for messages.
+        log: File with the output of the process.
+        offset: Size of the file when the process was started, if another one writes to it, too.
 
     Raises:
-        LaunchError: If the process ends, or does not listen in time; it is stopped then. The message names the service
-            and has the last line of the log.
+        LaunchError: If the process ends, or does not serve in time; it is stopped then. The message has the last error
+            of the log, or its last line.
     """
-    listens = wait_until(lambda: is_listening(address) or not process.is_alive, timeout)
-    if not listens or not process.is_alive:
+    served = wait_until(lambda: serves() or not process.is_alive, timeout)
+    if not served or not process.is_alive:
         process.stop()
-        lines = log.read_text("utf8", "replace").strip().splitlines()
-        raise LaunchError(f"{name} did not start: {lines[-1] if lines else 'no output'} (log: {log})")
+        lines = log.read_bytes()[offset:].decode("utf8", "replace").strip().splitlines()
+        errors = [line for line in lines if line.startswith("error: ")]
+        raise LaunchError(f"{name} did not start: {(errors or lines or ['no output'])[-1]} (log: {log})")
+    process.confirm()
 
 
 def is_listening(address: Address) -> bool:

@@ -25,7 +25,7 @@ from cluster_serving.launcher.services.process import (
     spawn,
     stop_recorded,
     wait_until,
-    wait_until_listening,
+    wait_until_serving,
 )
 from cluster_serving.protocol.connection import open_redis
 from cluster_serving.settings.addresses import Address
@@ -214,7 +214,7 @@ def _start(config: Config, say: Callable[[str], None]) -> None:
         conf.touch(0o600)
         conf.write_text(_settings(config, home), "utf8")
         process = spawn([_executable(), conf], home / _RECORD, home / _LOG, home, os.environ)
-        wait_until_listening(process, address, config.start_timeout, "Redis", home / _LOG)
+        wait_until_serving(process, lambda: is_listening(address), config.start_timeout, "Redis", home / _LOG)
 
 
 def _settings(config: Config, home: Path) -> str:

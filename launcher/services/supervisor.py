@@ -28,10 +28,19 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
 """Seconds between a death and the next start; doubled by every death that comes soon after a start."""
 
 SOON = 10.0
-"""Seconds within which a death counts as a failed start. If the very first start fails, there is no second one."""
+"""Seconds within which a death counts as a failed start.
+
+If the very first start fails, there is no second one, unless a command has seen that the process serves.
+"""
+
+CONFIRM = signal.SIGUSR2
+"""Signal that tells a supervisor that its process serves."""
 
 GRACE = 8.0
 """Seconds until a process that was told to end is killed; fewer than the launcher gives the supervisor."""
+
+RETIRE = signal.SIGUSR1
+"""Signal that tells a supervisor to let its process end without a time limit."""
 
 LOG_CHECK = 5.0
 """Seconds between two looks at the size of the log."""
@@ -68,6 +77,7 @@ class Supervisor:
         self._standby: subprocess.Popen[bytes] | None = None
         self._standby_lock = threading.Lock()
         self._stopping = False
+        self._confirmed = False
 
     def run(self, first: bool = True) -> int:
         """Keep the process alive. Return its exit code after `stop`, or after a `first` start that failed."""
@@ -88,7 +98,7 @@ class Supervisor:
             started = time.monotonic()
             code = self._run_once(() if first else self._after)
             failed = time.monotonic() - started < SOON
-            if self._stopping or (first and failed):
+            if self._stopping or (first and failed and not self._confirmed):
                 return code
             first = False
             pause = min(2 * pause, LONGEST_PAUSE) if failed else FIRST_PAUSE
@@ -97,10 +107,19 @@ class Supervisor:
 
     def stop(self, number: int, frame: FrameType | None) -> None:
         """Handle a signal: end the process, and then the supervisor."""
+        self.retire(number, frame)
+        if self._child is not None:
+            threading.Timer(GRACE, self._child.kill).start()
+
+    def retire(self, number: int, frame: FrameType | None) -> None:
+        """Handle a signal: tell the process to end, however long that takes, and end the supervisor after it."""
         self._stopping = True
         if self._child is not None:
             self._child.terminate()
-            threading.Timer(GRACE, self._child.kill).start()
+
+    def confirm(self, number: int, frame: FrameType | None) -> None:
+        """Handle a signal: the first start of the process has not failed, however soon the process dies."""
+        self._confirmed = True
 
     def _run_once(self, after: Sequence[str]) -> int:
         if self._stopping:
@@ -197,6 +216,8 @@ def main() -> None:
         _say("the active supervisor has died; starting its process again")
     supervisor = Supervisor(arguments.command, standby, arguments.after.split(",") if arguments.after else ())
     signal.signal(signal.SIGTERM, supervisor.stop)
+    signal.signal(RETIRE, supervisor.retire)
+    signal.signal(CONFIRM, supervisor.confirm)
     code = supervisor.run(first=not arguments.stand_by)
     # Not through sys.exit, which would wait for the timer.
     os._exit(code & 0xFF)

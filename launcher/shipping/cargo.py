@@ -5,20 +5,22 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from importlib.metadata import entry_points
 from pathlib import Path
 
-from cluster_serving.job.main import check_model
+from cluster_serving.job.main import check_model, engine_requirements
 from cluster_serving.job.options import JobOptions
 from cluster_serving.job.remote.url import is_url
+from cluster_serving.launcher.config import versions
 from cluster_serving.launcher.config.job_options import job_options
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.shipping import environment, interpreter, model
 from cluster_serving.launcher.shipping.survey import survey
+from cluster_serving.protocol import filters
 
 Say = Callable[[str], None]
 
-_ENGINES = {"openvino", "tensorflow", "torch", "onnx", "caffe", "bigdl"}
 _STORES = {"s3://": "s3", "gs://": "gcs"}
 
 
@@ -74,7 +76,8 @@ def load(ships: str, options: JobOptions, say: Say) -> Cargo:
         return Cargo(options)
     packages = None
     if ships != "model":
-        packages = environment.ensure(_extras(options), say, with_interpreter=ships == "environment")
+        extras, requirements = _needs(options)
+        packages = environment.ensure(extras, say, ships == "environment", requirements)
     weights = None
     if not is_url(options.model.path):
         weights = model.ensure(Path(options.model.path), say)
@@ -92,7 +95,7 @@ def write(config: Config, folder: Path, say: Say) -> list[Path]:
         ModelError: If the model folder does not hold exactly one model.
     """
     ships = "packages" if config.ships == "packages" else "environment"
-    loaded = load(ships, job_options(config, "package"), say)
+    loaded = load(ships, job_options(versions.resolved(config), "package"), say)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         return [Path(shutil.copy2(archive, folder)) for archive in loaded.archives]
@@ -100,15 +103,22 @@ def write(config: Config, folder: Path, say: Say) -> list[Path]:
         raise LaunchError(f"the archives cannot be written to {folder}: {error.strerror}") from None
 
 
-def _extras(options: JobOptions) -> set[str]:
-    """Return the extras of this distribution that a job needs, with the engine of its model alone, if that is known."""
+def _needs(options: JobOptions) -> tuple[set[str], list[str]]:
+    """Return the extras of this distribution that a job needs, and the requirements of its engine and its handler.
+
+    The engine is that of its model alone, if that is known.
+    """
     extras = {"job"}
     if is_url(options.model.path):
         extras |= {store for scheme, store in _STORES.items() if options.model.path.startswith(scheme)} | {"remote"}
-        found = survey(options.model.path, lambda _: None)
-        extras |= {found.extra} if found.extra else _ENGINES
+        found = survey(options.model.path, lambda _: None, options.model.handler)
+        requirements = [found.requirement] if found.requirement else sorted(engine_requirements())
     else:
-        extras.add(check_model(options.model).format.extra)
+        requirements = check_model(options.model).requirements(options.model)
+    plug_ins = {entry.name: entry.dist for entry in entry_points(group=filters.GROUP)}
+    for name, _ in filters.parse(options.post_processing, plug_ins):
+        if distribution := plug_ins.get(name):
+            requirements.append(distribution.name)
     if options.model.encrypted or options.image.record_key:
         extras.add("encryption")
-    return extras
+    return extras, requirements

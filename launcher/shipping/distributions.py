@@ -20,14 +20,15 @@ _UNUSED_FOLDERS = {"tests", "test", "testing_data"}
 _UNUSED_SUFFIXES = (".a", ".h", ".hpp", ".pxd", ".pyx", ".pyi")
 
 
-def needed(extras: Iterable[str]) -> list[metadata.Distribution]:
-    """Return the distributions that the given extras of this distribution need, by name, without this one.
+def needed(extras: Iterable[str], requirements: Iterable[str] = ()) -> list[metadata.Distribution]:
+    """Return the distributions that extras of this distribution, and further requirements, need; without this one.
 
     A requirement that is not installed is left out: pip has found it unnecessary here, or an import will name it.
     """
     found: dict[str, metadata.Distribution] = {}
     seen: dict[str, set[str]] = {}
     pending = [(OURS, frozenset(extras))]
+    pending += [(further.name, frozenset(further.extras)) for further in map(Requirement, requirements)]
     while pending:
         name, wanted = pending.pop()
         name = re.sub(r"[-_.]+", "-", name).lower()

@@ -7,6 +7,7 @@ import platform
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from importlib.metadata import Distribution
 from pathlib import Path, PurePosixPath
 
 from cluster_serving.launcher.services.flink_home import PACKAGES
@@ -24,8 +25,13 @@ _LAYOUT = "1"
 _CODE = ("protocol", "connectors", "job")
 
 
-def ensure(extras: Iterable[str], say: Callable[[str], None], with_interpreter: bool = True) -> Path:
-    """Return the archive with this interpreter, the packages of the given extras, and this package.
+def ensure(
+    extras: Iterable[str],
+    say: Callable[[str], None],
+    with_interpreter: bool = True,
+    requirements: Iterable[str] = (),
+) -> Path:
+    """Return the archive with this interpreter, the packages of extras and further requirements, and this package.
 
     The archive is packed once for its content: versions of Python and packages, and the code of this package. Without
     the interpreter, the packages are at the root of the archive.
@@ -33,21 +39,21 @@ def ensure(extras: Iterable[str], say: Callable[[str], None], with_interpreter: 
     Raises:
         LaunchError: If the interpreter cannot be packed.
     """
-    extras = sorted(extras)
+    needed = distributions.needed(sorted(extras), requirements)
     kind = NAME if with_interpreter else "packages"
-    path = archive.path_of(kind, _digest(extras), ".tar.gz")
+    path = archive.path_of(kind, _digest(needed), ".tar.gz")
     if not archive.touch(path):
         say(f"Packing {'Python and its' if with_interpreter else 'the'} packages, once for these versions")
         with tempfile.TemporaryDirectory(dir=archive.folder()) as work:
             base = interpreter.SITE_PACKAGES if with_interpreter else ""
             python = interpreter.files(Path(work)) if with_interpreter else ()
-            packages = ((PurePosixPath(base, name), file) for name, file in _packages(extras))
+            packages = ((PurePosixPath(base, name), file) for name, file in _packages(needed))
             archive.write(path, (entry for part in (python, packages) for entry in part))
     return path
 
 
-def _packages(extras: Iterable[str]) -> Iterator[tuple[PurePosixPath, Path]]:
-    for distribution in distributions.needed(extras):
+def _packages(needed: Iterable[Distribution]) -> Iterator[tuple[PurePosixPath, Path]]:
+    for distribution in needed:
         yield from distributions.files(distribution)
     yield from _code()
 
@@ -62,7 +68,7 @@ def _code() -> Iterator[tuple[PurePosixPath, Path]]:
                 yield PurePosixPath("cluster_serving", package, file.relative_to(folder)), file
 
 
-def _digest(extras: Iterable[str]) -> str:
-    versions = [f"{found.name}=={found.version}" for found in distributions.needed(extras)]
+def _digest(needed: Iterable[Distribution]) -> str:
+    versions = [f"{found.name}=={found.version}" for found in needed]
     content = [_LAYOUT, sys.version, sys.base_prefix, platform.machine(), *versions, archive.digest_of(_code())]
     return hashlib.sha256("\n".join(content).encode()).hexdigest()

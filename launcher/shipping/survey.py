@@ -15,15 +15,17 @@ _PATIENCE_S = 30
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What is known of a model: its engine, the extra that has the engine, and its bytes; empty or None if unknown."""
+    """What is known of a model: its engine, the requirement that installs it, and its bytes; empty, or None."""
 
     engine: str = ""
-    extra: str = ""
+    requirement: str = ""
     size: int | None = None
 
 
-def survey(address: str, warn: Callable[[str], None]) -> Survey:
+def survey(address: str, warn: Callable[[str], None], handler: str = "") -> Survey:
     """Ask the store for the names of the model's files; `warn` receives why nothing is known.
+
+    `handler` is the key of the configuration.
 
     The libraries of the store run in a process of their own, which can be ended if the store does not answer.
 
@@ -34,7 +36,7 @@ def survey(address: str, warn: Callable[[str], None]) -> Survey:
     try:
         ran = subprocess.run(  # noqa: S603 - our own module, no shell
             python_command("cluster_serving.job.survey"),
-            input=address,
+            input=json.dumps({"address": address, "handler": handler}),
             capture_output=True,
             timeout=_PATIENCE_S,
             text=True,
@@ -47,7 +49,7 @@ def survey(address: str, warn: Callable[[str], None]) -> Survey:
         # A crash of a library is no reason not to start: the TaskManagers may have another one.
         found = json.loads(last) if last else {"error": f"{shown} cannot be looked at from here"}
     if "error" not in found:
-        return Survey(found["engine"], found["extra"], found["size"])
+        return Survey(found["engine"], found["requirement"], found["size"])
     if found.get("certain"):
         raise LaunchError(found["error"])
     warn(f"the model is not checked before the TaskManagers fetch it: {found['error']}")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster_serving.job.options import JobOptions
+from cluster_serving.job.remote.url import is_url
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services import machine, state
@@ -176,7 +177,7 @@ class Applications(AbstractContextManager["Applications"], ABC):
 class Manager(Target):
     """A manager that starts a Flink for each job. A target of a kind has a class, `service` and the abstract methods.
 
-    The folder of the client, `home`, is in the state folder.
+    The folder of the client, `home`, is in the state folder: one for each Redis, which knows jobs by their names.
     """
 
     service = ""
@@ -184,7 +185,7 @@ class Manager(Target):
 
     def __init__(self, config: Config, say: Say = lambda _: None) -> None:
         super().__init__(config, say)
-        self.home = FlinkHome(state.root() / self.service)
+        self.home = FlinkHome(state.folder(self.service, config.redis_address))
 
     @abstractmethod
     def flink(self) -> AbstractContextManager[Flink]:
@@ -208,7 +209,8 @@ class Manager(Target):
     def prepare(self, options: JobOptions, settings: Mapping[str, Any]) -> None:
         """Write the configuration of the client, which Flink hands on to the application.
 
-        `settings` are the manager's own; `flink.options` of the user come last.
+        `options` name the model where it is on this machine. `settings` are the manager's own; `flink.options` of the
+        user come last.
         """
         self.home.prepare(SETTINGS | sizes(self.config, options) | dict(settings) | self.config.flink_options)
 
@@ -233,7 +235,7 @@ SETTINGS: dict[str, Any] = {
 def sizes(config: Config, options: JobOptions) -> dict[str, Any]:
     """Return the settings for slots and memory of the TaskManagers of a job, whose model is on this machine or not."""
     slots = min(config.slots_per_task_manager, options.model_parallelism)
-    model = 0 if "://" in config.model_path else machine.size_of(Path(config.model_path))
+    model = 0 if is_url(options.model.path) else machine.size_of(Path(options.model.path))
     engines = slots if options.execution_mode == "process" else 1
     native = engines * _ENGINE + slots * _COPIES * model
     if options.execution_mode == "process":

@@ -12,6 +12,7 @@ from cluster_serving.job.options import JobOptions
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.services.flink_home import FlinkHome
 from cluster_serving.launcher.services.flink_rest import Job
+from cluster_serving.launcher.targets.records import JobRecords
 
 Say = Callable[[str], None]
 
@@ -118,14 +119,10 @@ class Target(ABC):
         """Provide task slots for a job; if the body fails, give back what was started for it."""
         return nullcontext()
 
-    # Where this machine starts jobs again after a failure of Flink; elsewhere Flink itself does.
+    def reclaim(self) -> None:  # noqa: B027 - does nothing where others start the machines
+        """Give back what was started for jobs that have ended."""
 
-    def remember(self, options: JobOptions) -> None:  # noqa: B027 - does nothing elsewhere
-        """Keep the options of a job, so that the job is submitted again if Flink dies."""
-
-    def forget(self, job: str) -> None:  # noqa: B027 - does nothing elsewhere
-        """Drop the options of a job that is stopped."""
-
-    def recall(self, job: str) -> JobOptions | None:
-        """Return the options of a job that runs; None if they are not kept."""
-        return None
+    @property
+    def records(self) -> JobRecords:
+        """The options of the jobs that this machine has started."""
+        return JobRecords(self.home.path)

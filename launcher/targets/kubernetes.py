@@ -160,14 +160,15 @@ class KubernetesApplication(Manager):
     def _deploy(self, name: str, options: JobOptions, loaded: cargo.Cargo) -> str:
         files: dict[str, Path] = {}
         folders: list[str] = []
+        shipped = options
         if self.config.flink_volume and loaded.archives:
             self._copy(name, loaded)
             folders = [f"{VOLUME_FOLDER}/{name_of(archive)}" for archive in loaded.archives]
             if loaded.model:
-                options = _with_model(options, f"{VOLUME_FOLDER}/{name_of(loaded.model)}")
+                shipped = _with_model(options, f"{VOLUME_FOLDER}/{name_of(loaded.model)}")
         elif loaded.model:
             files = _files(Path(options.model.path))
-            options = _with_model(options, MODEL_FOLDER)
+            shipped = _with_model(options, MODEL_FOLDER)
         python, environment = _python(loaded)
         environment |= {
             "CLUSTER_SERVING_PYTHON": python,
@@ -176,7 +177,7 @@ class KubernetesApplication(Manager):
         }
         keys = {f"model-{index}": path for index, path in enumerate(files)}
         pods = Pods(name, self.config.flink_volume if folders else "", keys, environment)
-        self._kubectl.create(_secret(name, options, {key: files[path] for key, path in keys.items()}))
+        self._kubectl.create(_secret(name, shipped, {key: files[path] for key, path in keys.items()}))
         self.say(f"Submitting job {options.redis.job}")
         log = self.log_of(options.redis.job)
         self.prepare(options, self._settings(name, options, python, folders) | self._write(pods))

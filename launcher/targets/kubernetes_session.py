@@ -38,7 +38,8 @@ class KubernetesSession(Session):
         options = {"python.executable": "python"} | config.flink_options
         super().__init__(config.model_copy(update={"flink_rest_url": url, "flink_options": options}), say)
         # The address changes with each command.
-        self.home = self._cluster.home = FlinkHome(state.root() / f"kubernetes-{config.flink_cluster_id}")
+        name = f"kubernetes-{self._kubectl.namespace}-{config.flink_cluster_id}"
+        self.home = self._cluster.home = FlinkHome(state.root() / name)
 
     def flink(self) -> FlinkRest:
         """Return a client for the jobs of the cluster."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cluster_serving.job.options import JobOptions
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.services.process import is_listening
-from cluster_serving.launcher.targets import resubmit, submission
+from cluster_serving.launcher.targets import submission
 from cluster_serving.launcher.targets.session import Session
 
 
@@ -33,15 +33,3 @@ class Local(Session):
         return submission.submit(
             self.home, arguments, options, self.log_of(options.redis.job), self.config.start_timeout
         )
-
-    def remember(self, options: JobOptions) -> None:
-        """Keep the options of a job, for the JobManager's supervisor."""
-        resubmit.remember(self.home.path, options)
-
-    def forget(self, job: str) -> None:
-        """Drop the options of a job."""
-        resubmit.forget(self.home.path, job)
-
-    def recall(self, job: str) -> JobOptions | None:
-        """Return the kept options of a job."""
-        return resubmit.recall(self.home.path, job)

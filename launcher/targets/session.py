@@ -59,6 +59,10 @@ class Session(Target):
         """Check that the cluster has free task slots."""
         return self._cluster.slots(needed)
 
+    def reclaim(self) -> None:
+        """Stop the TaskManagers that were started here and have no job any more, but for one."""
+        self._cluster.stop_idle()
+
     def fitted(self, config: Config) -> Config:
         """Return the configuration with an execution mode in which a job survives its first restart.
 

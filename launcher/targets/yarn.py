@@ -190,14 +190,13 @@ class YarnApplication(Manager):
         with self.flink() as applications:
             cores = applications.rest.limits().cores
             libraries, archives = self._upload(loaded, applications)
-            options = relocated(loaded)
             shipped = {TAG, f"{_SUBMISSION}{options.submission}", *(f"{_SHIPS}{Path(uri).name}" for uri in archives)}
             shipped.add(f"{_SHIPS}{Path(libraries).name}")
             with tempfile.TemporaryDirectory(dir=self.home.work) as folder:
                 # The options may hold a password. Flink puts the file into a folder that only this user can enter.
                 file = Path(folder, _OPTIONS)
                 file.touch(0o600)
-                file.write_text(options.to_json(), "utf8")
+                file.write_text(relocated(loaded).to_json(), "utf8")
                 given = settings(self.config, loaded, cores) | {
                     "yarn.application.name": self.config.job_name,
                     "yarn.tags": ",".join(sorted(shipped)),
@@ -318,14 +317,17 @@ def relocated(loaded: Cargo) -> JobOptions:
 
 
 def settings(config: Config, loaded: Cargo, cores: int) -> dict[str, Any]:
-    """Return Flink's settings for the containers of a job, of which none may have more than `cores` virtual cores."""
-    slots = min(config.slots_per_task_manager, config.model_parallelism)
+    """Return Flink's settings for the containers of a job, of which none may have more than `cores` virtual cores.
+
+    The options of a job that is scaled or rolled back are not those of the configuration.
+    """
+    slots = min(config.slots_per_task_manager, loaded.options.model_parallelism)
     told: dict[str, Any] = {
         "jobmanager.memory.process.size": None,
         "jobmanager.memory.heap.size": "448m",
         # The main program, a Python, runs beside the JVM.
         "jobmanager.memory.off-heap.size": "640m",
-        "yarn.containers.vcores": min(cores, slots * config.thread_per_model),
+        "yarn.containers.vcores": min(cores, slots * loaded.options.model.thread_per_model),
         # As many as YARN lets it have; failures that are older than a minute do not count.
         "yarn.application-attempts": 10,
         "yarn.application-attempt-failures-validity-interval": 60_000,

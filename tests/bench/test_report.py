@@ -43,6 +43,26 @@ def test_the_document_gets_tables_and_pictures_between_its_markers(tmp_path):
     assert document.read_text() == once
 
 
+def test_sections_that_were_not_measured_again_stay(tmp_path):
+    document = tmp_path / "b.md"
+    document.write_text(f"{report.BEGIN}\n{report.END}\n")
+    report.write(results(vector_latency={"ours": [run_of(700.0)]}, start={"failed": "no"}), document)
+    before = document.read_text()
+    first = {"p50": 9.0, "p99": 20.0}
+    counts = {"requests": 1000, "failed": 0, "wrong": 0}
+    run = {**counts, "before_ms": first, "during_ms": first, "gap_ms": 123.0, "wait_ms": 321.0, "update_s": 4.56}
+    update = {"ours": [run], "others": {"peer": {"runs": [run], "ratio": None}}}
+    other_machine = results(update=update)
+    other_machine["machine"]["cores"] = 64
+    assert [picture.stem for picture in report.write(other_machine, document)] == ["update"]
+    added = "| **Cluster Serving** | 1,000 | 0, 0 | 9 | 20 | 20 | 123 |  | 321 | 4.6 |"
+    text = document.read_text()
+    assert added in text and text.count("on 2 cores") == text.count("on 64 cores") == 1
+    # Nothing else has changed.
+    lines = text.splitlines()
+    assert [line for line in before.splitlines() if line not in lines] == []
+
+
 def test_a_document_without_markers_is_refused(tmp_path):
     document = tmp_path / "b.md"
     document.write_text("text")

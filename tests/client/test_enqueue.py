@@ -19,6 +19,8 @@ from cluster_serving.connectors.reporting import publish_limits
 from cluster_serving.protocol.connection import connect_async
 from cluster_serving.protocol.entry import parse_entry
 from cluster_serving.protocol.keys import PRIORITIES, limits_key, result_keys, streams_of
+from cluster_serving.protocol.results import encode_result
+from tests.support.echo import answering
 
 
 @pytest.fixture
@@ -223,6 +225,30 @@ def test_a_priority_is_a_stream_of_its_own_and_counts_for_the_limit(redis_server
         requests.enqueue("late", x=np.zeros(1), priority="urgent")
 
 
+def test_a_request_names_the_version_that_is_to_answer(redis_server, db, job, requests):
+    asked, x = [], {"x": np.zeros(1)}
+
+    def answer(entry):
+        asked.append(entry.version)
+        return encode_result(True, ["x"], [np.zeros(1)])
+
+    async def main():
+        async with AsyncInputQueue(port=redis_server.port, name=job) as queue:
+            await queue.enqueue("c", x, version=3)
+            await queue.predict(x, 30, version="4")
+            assert [result.error async for result in queue.predict_many([x], version=5)] == [None]
+
+    requests.enqueue("a", x=np.zeros(1))
+    requests.enqueue("b", x=np.zeros(1), version="2")
+    with answering(db, job, answer):
+        asyncio.run(main())
+        requests.predict(x, 30, version=6)
+        assert [result.error for result in requests.predict_many([x], version="7")] == [None]
+    assert asked == ["", *"234567"]
+    # An input of a similar name is no option.
+    assert split(None, {"region": 3, "session": 5})[0] == DEFAULTS
+
+
 @pytest.mark.usefixtures("echo")
 def test_predictions_of_all_priorities_are_answered(redis_server, job, requests):
     async def main():
@@ -272,7 +298,9 @@ def test_only_who_asks_for_it_waits_for_room(options, patience):
     assert split(None, options)[0].patience == patience
 
 
-@pytest.mark.parametrize("options", [{"block": 1}, {"block": "yes"}, {"timeout": -1}, {"timeout": "3"}])
+@pytest.mark.parametrize(
+    "options", [{"block": 1}, {"block": "yes"}, {"timeout": -1}, {"timeout": "3"}, {"version": "latest"}]
+)
 def test_other_options_are_checked_too(options):
     with pytest.raises(InvalidInput, match=f"option '{next(iter(options))}' is"):
         split(None, options)

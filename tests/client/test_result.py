@@ -88,10 +88,13 @@ def test_both_clients_give_results(redis_server, db, job, echo):
         assert [type(result) for result in (predicted, queried, *taken.values())] == [Result] * 4
         assert predicted["x"].tolist() == queried["x"].tolist() == taken["a"].tolist() == [0, 1, 2]
         assert (taken["a"].error, str(taken["b"].error)) == (None, "why")
+        # Jobs that are older than versions tell none.
+        assert (predicted.version, taken["a"].version) == ("1", None)
+        assert (taken["b"].version, taken["b"].error.version) == ("2", "2")
 
     def prepare():
         db.hset(result_key(job, "a"), mapping=encode_result(True, ["x"], [x]))
-        db.hset(result_key(job, "b"), mapping=encode_error(InvalidInput("why")))
+        db.hset(result_key(job, "b"), mapping=encode_error(InvalidInput("why")) | {"version": "2"})
 
     async def main():
         async with (

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from cluster_serving.client import InputQueue, OutputQueue
-from tests.support import containers
+from tests.support import containers, keda
 from tests.support.containers import SLOW, call
 from tests.support.waiting import wait_until
 
@@ -84,7 +84,11 @@ def test_task_managers_follow_the_queue_up_to_a_limit():
     target = next(d for d in documents if d["metadata"]["name"] == scaled["scaleTargetRef"]["name"])
     assert "replicas" not in target["spec"]
     assert (scaled["minReplicaCount"], scaled["maxReplicaCount"]) == (1, 3)
-    assert scaled["triggers"][0]["metadata"]["stream"] == "digits"
+    address = "it-cluster-serving-redis.default:6379"
+    recipe = keda.recipe()
+    for trigger in recipe["triggers"]:
+        trigger["metadata"]["address"] = address
+    assert (scaled["advanced"], scaled["triggers"]) == (recipe["advanced"], recipe["triggers"])
     config = next(d for d in documents if d["kind"] == "Secret")["stringData"]["config.yaml"]
     # All slots that there may be: two for each TaskManager.
     assert yaml.safe_load(config)["modelParallelism"] == 6

@@ -35,7 +35,7 @@ def model(tmp_path_factory):
     return folder
 
 
-def test_a_job_survives_its_containers_and_a_changed_model_alone_is_uploaded(nodes, model):
+def test_a_job_survives_its_containers_and_is_changed_beside_itself(nodes, model, tmp_path):
     nodes.configure(model)
     started = nodes.run("cluster-serving-start")
     assert started.returncode == 0, started.stdout + started.stderr
@@ -58,16 +58,33 @@ def test_a_job_survives_its_containers_and_a_changed_model_alone_is_uploaded(nod
         wait_until(lambda: nodes.attempt(application) != attempt, 200)
         wait_until(nodes.taskmanagers, 200)
         asking.goes_on()
+
+        scaled = nodes.run("cluster-serving-cli", "scale", "2")
+        assert scaled.returncode == 0, scaled.stdout + scaled.stderr
+        assert [found["allocatedVCores"] for found in nodes.applications()] == [1 + 2]
+        asking.goes_on()
+
+        (tmp_path / "broken.onnx").write_bytes(b"no model")
+        nodes.configure(tmp_path)
+        broken = nodes.run("cluster-serving-restart")
+        assert broken.returncode == 1
+        assert "broken.onnx" in broken.stderr
+        assert len(nodes.applications()) == 1
+        asking.goes_on()
+
+        (model / "note.txt").write_text("a change")
+        nodes.configure(model)
+        canary = nodes.run("cluster-serving-cli", "update", "--canary", "50")
+        assert canary.returncode == 0, canary.stdout + canary.stderr
+        uploads = [line for line in canary.stdout.splitlines() if line.startswith("Uploading")]
+        assert len(uploads) == 1
+        assert "the model" in uploads[0]
+        assert len(nodes.applications()) == 2
+        asking.goes_on()
     finally:
         asking.stop()
 
-    (model / "note.txt").write_text("a change")
-    restarted = nodes.run("cluster-serving-restart")
-    assert restarted.returncode == 0, restarted.stdout + restarted.stderr
-    uploads = [line for line in restarted.stdout.splitlines() if line.startswith("Uploading")]
-    assert len(uploads) == 1
-    assert "the model" in uploads[0]
-
+    # Both applications end, and the folders of both.
     stopped = nodes.run("cluster-serving-stop", "digits")
     assert stopped.returncode == 0, stopped.stdout + stopped.stderr
 
@@ -85,14 +102,6 @@ def test_a_job_that_yarn_or_its_main_program_refuses_says_why(nodes, model, flin
     started = nodes.run("cluster-serving-start")
     assert started.returncode == 1
     assert reason in started.stderr
-
-
-def test_a_model_that_cannot_be_loaded_is_named(nodes, tmp_path):
-    (tmp_path / "broken.onnx").write_bytes(b"no model")
-    nodes.configure(tmp_path)
-    started = nodes.run("cluster-serving-start")
-    assert started.returncode == 1
-    assert "broken.onnx" in started.stderr
 
 
 def test_the_missing_variable_is_named(nodes, model, monkeypatch):

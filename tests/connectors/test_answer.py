@@ -27,11 +27,11 @@ def test_result_expiry_ack_delete_and_wake_up_happen_together(db, job):
     with db.pubsub() as listener:
         listener.subscribe(result_key(job, "a"), "my-channel")
         assert [listener.get_message(timeout=5)["type"] for _ in range(2)] == ["subscribe"] * 2
-        write_answers(db, job, 60, [Answer(entry, "", {"value": entry.uri}) for entry in entries])
+        write_answers(db, job, 60, [Answer(entry, "", {"value": entry.uri}) for entry in entries], "7")
         received = [listener.get_message(timeout=5) for _ in range(2)]
     messages = {(message["channel"].decode(), message["data"].decode()) for message in received}
     assert messages == {(result_key(job, "a"), "a"), ("my-channel", "b")}
-    assert db.hgetall(result_key(job, "a")) == {b"value": b"a"}
+    assert db.hgetall(result_key(job, "a")) == {b"value": b"a", b"version": b"7"}
     assert 0 < db.ttl(result_key(job, "b")) <= 60
     assert db.xlen(job) == 0
     assert db.xpending(job, GROUP)["pending"] == 0
@@ -122,7 +122,9 @@ def test_a_batch_of_thousands(db, job):
 @pytest.fixture
 def entry(db, job):
     create_group(db, job)
-    db.xadd(job, {"uri": "a", "data": b"payload", "serde": "arrow", "reply_to": "me", "deadline": "5000"})
+    db.xadd(
+        job, {"uri": "a", "data": b"payload", "serde": "arrow", "reply_to": "me", "deadline": "5000", "version": "2"}
+    )
     yield StreamReader(db, job, "c", 60_000).read(1, None)[0]
     db.delete(dead_letters_key(job), attempts_key(job))
 

@@ -13,6 +13,8 @@ entries = st.builds(
     # The path of the file crosses to the window, not the client's name for it.
     file=st.just(b""),
     path=st.binary(),
+    version=st.text(),
+    shadow=st.binary(),
 )
 
 

@@ -96,7 +96,7 @@ def test_requests_are_taken_in_the_order_in_which_they_were_handed_over():
 def test_a_slot_that_is_stalled_leaves_what_it_has_not_begun_to_the_others_of_its_job(monkeypatch):
     monkeypatch.setattr(flow_control, "_STALLED", 0.0)
     first, second = Entry(b"1-0", "a", b""), Entry(b"2-0", "b", b"")
-    stalled, other, stranger = (SlotFlowControl(4, job=job) for job in ("one", "one", "another"))
+    stalled, other, stranger = (SlotFlowControl(4, generation=name) for name in ("one", "one", "another"))
     assert not stalled.take_back()
     for entry in (first, second):
         stalled.announce(1)

@@ -13,7 +13,16 @@ from cluster_serving.connectors.redis import RedisClock, write_hash
 from cluster_serving.connectors.reporting import SlotReporter, StatsWriter, publish_limits
 from cluster_serving.connectors.stream import StreamReader, create_group
 from cluster_serving.protocol.entry import Entry
-from cluster_serving.protocol.keys import JOBS_KEY, limits_key, secret_key, slots_key, stats_key, streams_of
+from cluster_serving.protocol.generations import SERVING, Generation
+from cluster_serving.protocol.keys import (
+    JOBS_KEY,
+    generations_key,
+    limits_key,
+    secret_key,
+    slots_key,
+    stats_key,
+    streams_of,
+)
 from cluster_serving.protocol.slots import SILENT_AFTER_S, SlotReport, read_reports
 from cluster_serving.protocol.stats import BATCH_SIZES, LATENCY_BOUNDS_MS, JobStats
 from tests.support.redis_server import RedisServer
@@ -33,7 +42,7 @@ def test_a_full_redis_takes_the_limits(db, job):
 
 
 def test_a_full_redis_takes_reports(db, job):
-    reporter = SlotReporter(db, RedisOptions("", job), "start-1", 3)
+    reporter = SlotReporter(db, RedisOptions("", job, version="20", numbered=True), "start-1", 3)
     db.config_set("maxmemory", 1)
     try:
         reporter.loading()
@@ -42,9 +51,10 @@ def test_a_full_redis_takes_reports(db, job):
         db.config_set("maxmemory", 0)
     (report,) = read_reports(db.hgetall(slots_key(job)))
     assert (report.index, report.submission, report.state, report.engine) == (3, "start-1", "ready", "test")
+    assert (report.version, report.numbered) == ("20", True)
     reporter.close()
     assert db.sismember(JOBS_KEY, job)
-    db.delete(slots_key(job), limits_key(job))
+    db.delete(slots_key(job), limits_key(job), generations_key(job))
 
 
 def test_a_report_waits_for_redis(tmp_path_factory, job):
@@ -84,7 +94,7 @@ def test_what_a_job_has_written_once_comes_back_when_redis_was_emptied(db, job, 
     wait_until(lambda: db.exists(limits_key(job)))
     assert not db.exists(secret_key(job))
     reporter.close()
-    db.delete(*streams_of(job), slots_key(job), limits_key(job))
+    db.delete(*streams_of(job), slots_key(job), limits_key(job), generations_key(job))
     db.srem(JOBS_KEY, job)
 
 
@@ -92,11 +102,14 @@ def test_a_slot_that_another_start_has_replaced_writes_no_more(db, job, monkeypa
     monkeypatch.setattr(reporting, "HEARTBEAT_S", 0.05)
     old = SlotReporter(db, RedisOptions("", job), "start-1", 1)
     old.loading()
-    write_hash(db, slots_key(job), {"0": SlotReport("start-2", "loading").to_json()}, replace=True)
+    wait_until(lambda: db.exists(generations_key(job)))
+    record = Generation(2, SERVING).to_json()
+    write_hash(db, generations_key(job), {"2": record}, replace=True)
+    db.delete(slots_key(job))
     old._thread.join(30)
     assert not old._thread.is_alive()
-    assert db.hkeys(slots_key(job)) == [b"0"]
-    db.delete(slots_key(job), limits_key(job))
+    assert not db.exists(slots_key(job))
+    db.delete(slots_key(job), limits_key(job), generations_key(job))
     db.srem(JOBS_KEY, job)
 
 
@@ -124,7 +137,7 @@ def slot(db, job, monkeypatch):
     yield start
     for reporter in reporters:
         reporter.close()
-    db.delete(slots_key(job), limits_key(job))
+    db.delete(slots_key(job), limits_key(job), generations_key(job))
     db.srem(JOBS_KEY, job)
 
 
@@ -168,7 +181,7 @@ def test_a_heartbeat_of_another_attempt_does_not_count(db, job, slot):
 
 def test_a_thread_whose_slot_flink_does_not_run_any_more_reports_nothing(db, job, slot, monkeypatch):
     monkeypatch.setattr(ticks, "STALE_S", 0.2)
-    source = ticks.Ticks.of(job, 0)
+    source = ticks.Ticks.of(RedisOptions("", job).name, 0)
     source.note()
     reporter = slot()
     reporter.ready(SlotReport("", "", engine="test"))
@@ -189,7 +202,7 @@ def test_the_description_of_a_model_outlives_its_slot(db, job):
         reporter.ready(SlotReport("", "", engine="test"))
         reporter.close()
     assert report.engine == "test"
-    db.delete(slots_key(job), limits_key(job))
+    db.delete(slots_key(job), limits_key(job), generations_key(job))
     db.srem(JOBS_KEY, job)
 
 
@@ -200,14 +213,14 @@ def writer(redis_server, db, job):
 
     def start():
         clients.append(redis.Redis(port=redis_server.port))
-        writers.append(StatsWriter(clients[-1], job, RedisClock(clients[-1])))
+        writers.append(StatsWriter(clients[-1], RedisOptions("", job), RedisClock(clients[-1])))
         return writers[-1]
 
     yield start
     for made, client in zip(writers, clients, strict=True):
         made.close()
         client.close()
-    db.delete(stats_key(job))
+    db.delete(stats_key(job), stats_key(job, 1))
 
 
 def batch(size, failures=0, wait_ms=0, inference_ms=0):
@@ -250,8 +263,10 @@ def test_requests_are_counted_under_the_latency_of_their_batch(writer, db, job, 
     slot = writer()
     slot.add(batch(5, 0, wait_ms, inference_ms), 0)
     slot.close()
-    latencies = dict(zip((*LATENCY_BOUNDS_MS, "inf"), read(db, job).latency_ms, strict=True))
+    bounds, stats = (*LATENCY_BOUNDS_MS, "inf"), read(db, job)
+    latencies = dict(zip(bounds, stats.latency_ms, strict=True))
     assert {key: count for key, count in latencies.items() if count} == {bound: 5}
+    assert dict(zip(bounds, stats.wait_ms, strict=True))[wait_ms or 1] == 5
 
 
 def test_batches_are_counted_under_their_size(writer, db, job):
@@ -268,6 +283,6 @@ def test_totals_that_redis_does_not_take_are_written_later(writer, db, job):
     db.set(stats_key(job), "no hash")
     slot.add(batch(2), 0)
     time.sleep(1.5)  # The writer tries once a second.
-    db.delete(stats_key(job))
+    db.delete(stats_key(job), stats_key(job, 1))
     slot.add(batch(3), 0)
     wait_until(lambda: read(db, job).requests == 5)

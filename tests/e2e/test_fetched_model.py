@@ -68,7 +68,7 @@ def test_an_archive_of_this_machine_and_a_restart_with_another_version(cluster, 
     shutil.make_archive(str(tmp_path / "digits"), "gztar", tmp_path, "digits")
     done = cluster.restart("versions")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "Loading the new model, before the old one is stopped" in done.stdout
+    assert "Switched to generation 2" in done.stdout
     assert_right(queue)
     assert list(cluster.cache.glob("*/*/digits/readme.txt"))
 

@@ -52,10 +52,16 @@ def test_a_request_that_hangs_is_answered_with_an_error_and_the_job_goes_on(
     wait_until(lambda: cluster.state_of(name) == "RUNNING")
 
 
-def test_a_slot_on_which_a_request_hangs_keeps_no_request_of_others(started, tmp_path):
+@pytest.mark.parametrize("mode", ["thread", "process"])
+def test_a_slot_on_which_a_request_hangs_keeps_no_request_of_others(started, tmp_path, mode):
     model_zoo.save_torchscript(tmp_path, Looping())
     requests, results = started(
-        jobName="hanging-beside", modelPath=tmp_path, inferenceTimeout=20, inputShapes=[[3]], modelParallelism=2
+        jobName=f"beside-{mode}",
+        modelPath=tmp_path,
+        executionMode=mode,
+        inferenceTimeout=20,
+        inputShapes=[[3]],
+        modelParallelism=2,
     )
 
     def ask(number):

@@ -122,6 +122,10 @@ def test_machines_with_nothing_but_flink_serve_and_lose_nothing_when_one_is_cut_
     asking.start()
     try:
         asking.goes_on()
+        changed = machines.run("cluster-serving-restart")
+        assert changed.returncode == 0, changed.stdout + changed.stderr
+        assert "Generation 1 has ended" in changed.stdout
+        asking.goes_on()
         # Nothing of the machine that submitted is needed any more.
         shutil.rmtree(machines.folder / "state")
         shutil.rmtree(machines.folder / "model")

@@ -12,6 +12,7 @@ import torch
 
 from cluster_serving.client import DeadlineExceeded, QueueFull, RequestCancelled
 from cluster_serving.protocol.keys import GROUP
+from tests.support import keda
 from tests.support.waiting import wait_until
 
 
@@ -125,7 +126,7 @@ def test_a_bounded_queue_never_holds_more_and_everything_is_answered(start, clus
             requests.enqueue(f"s{number}", x=seconds(2))
 
 
-def test_priorities_are_served_in_order_and_none_starves(start, cluster):
+def test_priorities_are_served_in_order_and_none_starves_while_keda_sees_them_wait(start, cluster):
     requests, results = start("priorities")
     first = int(requests.predict({"x": seconds(0)}, timeout=60)[0])
     # Long enough for all that is sent, and for the command.
@@ -134,6 +135,8 @@ def test_priorities_are_served_in_order_and_none_starves(start, cluster):
     for priority, count in sent.items():
         for number in range(count):
             requests.enqueue(f"{priority}-{number}", x=seconds(0), priority=priority)
+    scaled = keda.of_job(keda.recipe(), "priorities")
+    assert (keda.length(scaled, cluster.redis_port), keda.pods(scaled, cluster.redis_port)) == (161, 2)
     status = cluster.run("cluster-serving-cli", "status", "priorities", cwd=cluster.folder / "priorities").stdout
     assert "161 requests (80 high, 41 normal, 40 low)" in " ".join(status.split())
     turn = {
@@ -146,3 +149,5 @@ def test_priorities_are_served_in_order_and_none_starves(start, cluster):
     # While high requests wait, they are three of four, and the others go on nevertheless.
     assert max(turn["high"]) <= 1.6 * sent["high"]
     assert sum(number < max(turn["high"]) for number in turn["low"]) >= 3
+    results.query("slow", timeout=60)
+    assert (keda.length(scaled, cluster.redis_port), keda.pods(scaled, cluster.redis_port)) == (0, 1)

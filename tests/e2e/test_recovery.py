@@ -39,14 +39,15 @@ def test_every_request_is_answered_though_a_process_is_killed(cluster, double, v
 def test_a_job_that_cannot_come_back_keeps_no_other_from_it_and_is_tried_again(cluster, double):
     double("thread", 1)
     (records,) = cluster.state.glob("flink-*/jobs")
-    options = json.loads((records / "recovery.json").read_text())
-    other = options | {"redis": options["redis"] | {"job": "another"}}
+    (record,) = records.glob("recovery@*.json")
+    options = json.loads(record.read_text())
+    other = options | {"submission": "another", "redis": options["redis"] | {"job": "another"}}
     wrong = other | {"redis": other["redis"] | {"url": "nonsense"}}
-    (records / "another.json").write_text(json.dumps(wrong))
+    (records / "another@1.json").write_text(json.dumps(wrong))
     kill_all(kept_processes(cluster, "jobmanager"))
     wait_until(lambda: cluster.state_of("recovery") == "RUNNING", 120)
     assert not cluster.state_of("another")
-    (records / "another.json").write_text(json.dumps(other))
+    (records / "another@1.json").write_text(json.dumps(other))
     wait_until(lambda: cluster.state_of("another") == "RUNNING", 120)
     cluster.run("cluster-serving-stop", "another", cwd=cluster.folder / "recovery")
 

@@ -63,7 +63,7 @@ def test_a_filter_that_does_not_fit_the_model(cluster, tmp_path):
     text = " ".join((done.stdout + done.stderr).split())
     assert done.returncode != 0
     assert "pickTopN(2) does not fit the model" in text
-    assert "'probabilities' has shape [10]" in text
+    assert "'probabilities' is float32 of shape [10]" in text
 
 
 def test_a_job_of_the_same_name_is_not_started_twice(cluster, started, tmp_path):

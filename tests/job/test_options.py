@@ -10,8 +10,8 @@ from cluster_serving.protocol.encryption import RecordKey
 
 OPTIONS = JobOptions(
     submission="start-1",
-    model=ModelOptions("/m", 2, "float32", ("a",), ("b", "c"), ((1, 2), ()), True, True, 1.5),
-    redis=RedisOptions("rediss://:pass@h:1/2", "job", 1, 2, 3, 4, 5, 6, "/folder"),
+    model=ModelOptions("/m", 2, "float32", ("a",), ("b", "c"), ((1, 2), ()), True, True, "handler:A", 1.5),
+    redis=RedisOptions("rediss://:pass@h:1/2", "job", 1, 2, 3, 4, 5, 6, "/folder", 7, "v", True, True),
     batch=BatchOptions(1, 2, False, True),
     image=ImageOptions((3, 4), 5, "RGB", "CHW", 0.5, (1.0, 2.0), (4.0,), RecordKey("secret text", "its salt", 128)),
     model_parallelism=7,

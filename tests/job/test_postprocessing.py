@@ -1,5 +1,9 @@
 """Filters."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -8,6 +12,8 @@ from cluster_serving.client.result import read_result
 from cluster_serving.job.postprocessing import make_encoder, pick_top_n, top_n
 from cluster_serving.protocol.errors import InferenceFailed, ModelError
 from cluster_serving.protocol.original import image_stream
+from cluster_serving.protocol.results import to_fields
+from tests.support.distributions import install
 
 
 def test_top_n_is_descending_and_keeps_the_order_of_equals():
@@ -39,7 +45,68 @@ def test_clients_of_0_7_and_0_8_read_different_texts():
         assert as_original(read_result({b"topN": b"", b"value": fields["value"].encode()})).shape == (2, 2)
 
 
-@pytest.mark.parametrize("text", ["topN", "topN()", "topN(0)", "topN(1,2)", "softmax(1)", "topN(-1)"])
+@pytest.mark.parametrize(
+    "text", ["topN", "topN()", "topN(0)", "topN(1,2)", "softmax(1)", "topN(-1)", "best", "threshold(a)", "softmax |"]
+)
 def test_an_unknown_filter_is_refused(text):
     with pytest.raises(ModelError, match="expected topN"):
         make_encoder(text)
+
+
+def filtered(text, *output, folder=Path()):
+    names = [f"y{index}" for index in range(len(output))]
+    return read_result(to_fields(make_encoder(text, folder)(True, names, [np.asarray(one) for one in output])))
+
+
+def test_filters_compute_one_after_the_other(tmp_path):
+    (tmp_path / "labels.txt").write_text("cat\ndog\nzebra\n")
+    logits = np.array([1.0, 3.0, 2.0], "f4")
+    odds = filtered("softmax", logits)
+    assert odds.dtype == np.float32
+    np.testing.assert_allclose(odds, np.exp(logits) / np.exp(logits).sum(), rtol=1e-6)
+    np.testing.assert_allclose(filtered("softmax", np.array([[1000.0, 0], [0, 0]])), [[1, 0], [0.5, 0.5]])
+    assert filtered("argmax", logits).value.item() == 1
+    assert filtered("argmax", np.eye(3)[[2, 0]]).tolist() == [2, 0]
+    assert filtered("threshold(2)", logits).top_n == [(1, 3.0), (2, 2.0)]
+    assert filtered("threshold(-1e3) | topN(1)", logits).top_n == [(1, 3.0)]
+    assert filtered("topN(2) | threshold(2.5)", logits).top_n == [(1, 3.0)]
+    assert filtered("threshold(9)", logits).top_n == []
+    two = filtered("argmax|labels(labels.txt)", logits, -logits, folder=tmp_path)
+    assert (two["y0"].item(), two["y1"].item()) == ("dog", "cat")
+    ranked = filtered("softmax | topN(2) | labels(labels.txt)", logits, folder=tmp_path).value.item()
+    assert [(row["class"], row["label"]) for row in ranked] == [(1, "dog"), (2, "zebra")]
+
+
+def test_a_filter_that_does_not_fit_says_what_it_needs(tmp_path):
+    (tmp_path / "labels.txt").write_text("cat")
+    for text, output, problem in (
+        ("softmax", np.array("text", object), "softmax needs an array of numbers per record; output 'y0' is object"),
+        ("threshold(1)", np.eye(2), "threshold needs one vector of numbers"),
+        ("topN(1) | softmax", np.ones(2), "softmax needs .* is a ranking"),
+        ("labels(labels.txt)", np.ones(2), "labels needs whole numbers"),
+        ("argmax | labels(labels.txt)", np.array([0, 1]), "output 'y0' has class 1, and labels.txt has 1 labels"),
+    ):
+        with pytest.raises(InferenceFailed, match=problem):
+            filtered(text, output, folder=tmp_path)
+    with pytest.raises(ModelError, match=r"labels\(none.txt\)': .*No such file"):
+        make_encoder("labels(none.txt)", tmp_path)
+
+
+def test_a_distribution_adds_a_filter(tmp_path):
+    install(
+        tmp_path,
+        "my-filters",
+        "def times(argument, folder): return lambda name, output: output * int(argument)",
+        "times = constants:times",
+        "cluster_serving.postprocessors",
+    )
+    code = (
+        "import numpy as np\n"
+        "from cluster_serving.job.postprocessing import make_encoder\n"
+        "from cluster_serving.settings.values import _filter\n"
+        "text = _filter('times(3) | topN(1)')\n"
+        "print(make_encoder(text)(False, ['y'], [np.array([1, 2])])['topN'])"
+    )
+    environment = {"PYTHONPATH": f"{tmp_path}:{':'.join(sys.path)}"}
+    ran = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert ran.stdout == "[[1,6.0]]\n", ran.stderr

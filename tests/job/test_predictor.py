@@ -11,7 +11,7 @@ from cluster_serving.protocol.errors import ModelError
 from cluster_serving.protocol.inputs import Image
 from cluster_serving.protocol.results import decode_arrays
 from tests.support import model_zoo
-from tests.support.predictor import predictor, save_doubling
+from tests.support.predictor import predictor, save_doubling, save_overlapping
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,11 @@ from tests.support.predictor import predictor, save_doubling
             (2, 5),
             r"topN\(3\) does not fit the model: topN needs one vector .* 'y' is float32 of shape \[2, 5\]",
         ),
-        ("pickTopN(3)", (5,), r"pickTopN\(3\) does not fit the model: pickTopN needs rows; output 'y' has shape \[5\]"),
+        (
+            "pickTopN(3)",
+            (5,),
+            r"pickTopN\(3\) does not fit .* pickTopN needs rows; output 'y' is float32 of shape \[5\]",
+        ),
     ],
 )
 @pytest.mark.parametrize("already_batched", [False, True])
@@ -101,15 +105,7 @@ def _output(fields):
 
 
 def test_a_record_on_which_an_overlapping_model_fails_is_an_error_of_its_request(tmp_path):
-    from openvino import opset13 as ops
-
-    x = ops.parameter([-1, 3, 64, 64], np.float32, name="x")
-    kernel = ops.constant(np.full((64, 3, 7, 7), 0.01, "f4"))
-    h = ops.convolution(x, kernel, [1, 1], [3, 3], [3, 3], [1, 1])
-    # Of one row more than the first number says, and all rows have to be equally long.
-    rows = ops.convert(ops.slice(ops.reshape(x, [-1], False), [0], [1], [1]), "i64") + np.int64(1)
-    table = ops.reshape(h, ops.concat([rows, ops.constant(np.array([-1]))], 0), False)
-    model_zoo.save_openvino(tmp_path, {"x": x}, {"y": ops.reshape(ops.reduce_max(table, [0, 1], False), [1, 1], False)})
+    save_overlapping(tmp_path)
     overlapping = predictor(tmp_path, "", thread_per_model=2)
     assert overlapping.overlaps
     records = np.ones((4, 3, 64, 64), "f4")

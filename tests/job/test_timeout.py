@@ -143,7 +143,7 @@ def test_a_model_that_cannot_be_loaded_again_ends_the_process(watched, monkeypat
     def fail():
         raise ModelError("gone")
 
-    monkeypatch.setattr(watched, "_load", fail)
+    monkeypatch.setattr(watched._watched, "_load", fail)
     with pytest.raises(NotComputed):
         watched.predict(batch(1))
     assert watched.exhausted

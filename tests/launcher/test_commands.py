@@ -217,7 +217,7 @@ def test_a_job_from_its_start_to_its_stop(cluster, model, tmp_path, monkeypatch)
     jobs = json.loads(cluster.run("cluster-serving-cli", "list", "--json", "-c", config).stdout)
     (stopped,) = [job for job in jobs if job["name"] == "cycle"]
     assert (stopped["state"], stopped["job_id"], stopped["error"]) == ("STOPPED", "", "")
-    assert stopped.keys() == documented_fields() - {"models", "queue"}
+    assert stopped.keys() == documented_fields() - {"models", "queue", "comparison"}
     with redis.Redis(port=cluster.redis_port) as db:
         assert [report.state for report in read_reports(db.hgetall(slots_key("cycle")))] == ["stopped"] * 2
     missing = cluster.run("cluster-serving-stop", "cycle", "-c", config)

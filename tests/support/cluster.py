@@ -88,7 +88,7 @@ class Cluster:
         return self.running("cluster-serving-start", self.configure(**settings))
 
     @contextmanager
-    def running(self, command, folder):
+    def running(self, command, folder, *arguments):
         """A command while it runs."""
         options = {
             "stdout": subprocess.PIPE,
@@ -96,7 +96,9 @@ class Cluster:
             # Of a shell's background processes, as tests may be, Ctrl-C is ignored.
             "preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         }
-        with subprocess.Popen([BIN / command], cwd=folder, env=self._environment, text=True, **options) as process:
+        with subprocess.Popen(
+            [BIN / command, *arguments], cwd=folder, env=self._environment, text=True, **options
+        ) as process:
             try:
                 yield process
             finally:
@@ -129,6 +131,7 @@ class Cluster:
 
     def job(self, name):
         """Newest job of that name, as Flink's REST API describes it."""
-        jobs = [job for job in httpx.get(f"{self.rest}/jobs/overview").json()["jobs"] if job["name"] == name]
+        listed = httpx.get(f"{self.rest}/jobs/overview").json()["jobs"]
+        jobs = [job for job in listed if job["name"].startswith(f"{name} (generation ")]
         newest = max(jobs, key=lambda job: job["start-time"])
         return httpx.get(f"{self.rest}/jobs/{newest['jid']}").json()

@@ -210,6 +210,13 @@ def save_openvino(folder: Path, inputs: dict[str, Any], outputs: dict[str, Any])
     openvino.save_model(network, folder / "model.xml", compress_to_fp16=False)
 
 
+def save_openvino_product(folder: Path, factor: float) -> None:
+    """`x` float32 [?, 4] → `y` float32 [?, 4], a multiple of it."""
+    ops = digits().openvino.opset13
+    x = ops.parameter([-1, 4], np.float32)
+    save_openvino(folder, {"x": x}, {"y": ops.multiply(x, ops.constant(np.float32(factor)))})
+
+
 def save_torchscript(folder: Path, module: Any, *example: Any) -> None:
     """Trace a module with example inputs, or script it if there are none."""
     import torch

@@ -66,9 +66,9 @@ def sync():
     refused(lambda: client.infer(job, inputs[:1]), "INVALID_ARGUMENT", "has the inputs 'x'; the model expects")
     refused(lambda: client.infer(job, inputs, timeout=1), "DEADLINE_EXCEEDED", "no result")
     assert not client.is_model_ready("another") and not client.is_model_ready(job, "9")
+    for call in (lambda: client.load_model(job), lambda: client.unload_model(job)):
+        refused(call, "PERMISSION_DENIED", "set modelControl: true in its config.yaml")
     for call in (
-        lambda: client.load_model(job),
-        lambda: client.unload_model(job),
         client.get_log_settings,
         client.get_trace_settings,
         client.get_system_shared_memory_status,

@@ -12,8 +12,8 @@ import yaml
 from cluster_serving.client import InputQueue
 from cluster_serving.launcher.targets.hadoop import Hadoop
 from cluster_serving.launcher.targets.hadoop_files import HadoopFiles
-from cluster_serving.launcher.targets.yarn import YarnApplications
-from cluster_serving.launcher.targets.yarn_rest import YarnRest
+from cluster_serving.launcher.targets.yarn import TAG, YarnApplications
+from cluster_serving.launcher.targets.yarn_rest import ACTIVE, YarnRest
 from tests.support.cluster import run
 from tests.support.redis_server import RedisServer
 
@@ -66,6 +66,12 @@ class Yarn:
         with YarnApplications(self.hadoop, print) as applications:
             found = [raw for raw in applications.applications(ended=False) if raw.name == "digits"]
         return found[0] if found else None
+
+    def applications(self):
+        """The ResourceManager's descriptions of all applications of the job, of which each generation has one."""
+        with YarnRest(self.hadoop.resource_managers()) as rest:
+            found = rest.applications(ACTIVE, self.hadoop.user, TAG)
+        return [raw for raw in found if raw["name"] == "digits"]
 
     def attempt(self, application):
         """The container of the ApplicationMaster, of its latest attempt."""

@@ -6,7 +6,7 @@
 {{- define "cs.job" -}}
 {{- $defaults := dict "taskManagers" 1 "slots" 1 "memory" 4096 "cpu" 1 "jobManager" dict "config" dict "env" list "flinkProperties" dict "nodeSelector" dict "tolerations" list "model" dict "autoscaling" dict -}}
 {{- $job := mergeOverwrite $defaults (deepCopy .job) -}}
-{{- $_ := set $job "autoscaling" (mergeOverwrite (dict "enabled" false "maxTaskManagers" 4 "queueLength" 100 "cooldownSeconds" 300 "redisAddress" "" "authentication" "") $job.autoscaling) -}}
+{{- $_ := set $job "autoscaling" (mergeOverwrite (dict "enabled" false "maxTaskManagers" 4 "queueLength" 100 "cooldownSeconds" 300 "redisAddress" "" "redisDatabase" 0 "authentication" "") $job.autoscaling) -}}
 {{- $most := ternary $job.autoscaling.maxTaskManagers $job.taskManagers $job.autoscaling.enabled -}}
 {{- if $job.autoscaling.enabled -}}
 {{- $_ := set $job "flinkProperties" (mergeOverwrite (dict "jobmanager.scheduler" "adaptive") $job.flinkProperties) -}}

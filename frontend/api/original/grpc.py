@@ -61,7 +61,8 @@ class _Methods:
         # GetAllModels has neither name nor version, GetModelsWithName no version.
         name, version = getattr(message, "modelName", ""), getattr(message, "modelVersion", "")
         if name:
-            await self._front.registry.model(name, version)
+            model = await self._front.registry.model(name, version)
+            version = version and model.version
         reply = original.ModelsReply()
         for model in await self._front.registry.versions():
             if name in ("", model.name) and version in ("", model.version):
@@ -80,7 +81,8 @@ class _Methods:
         self._front.metrics.asked("grpc", model.name, len(records))
         longest = self._front.timeout(None)
         seconds = longest if call.timeout is None else min(call.timeout, longest)
-        answers: list[Outputs] = without_errors(await self._front.dispatch.predict(model.job, records, seconds))
+        outcomes, call.version = await self._front.dispatch.predict(model.job, records, seconds, version=model.asked)
+        answers: list[Outputs] = without_errors(outcomes)
         filter_text = model.described.post_processing if model.described else ""
         texts = [predictions.written(outputs, "bigdl", filter_text) for outputs in answers]
         return original.PredictReply(response=orjson.dumps(texts).decode())

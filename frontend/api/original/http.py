@@ -18,7 +18,7 @@ from cluster_serving.frontend.models.registry import ServedModel
 from cluster_serving.frontend.options import ResponseFormat
 from cluster_serving.frontend.server.compression import compressed
 from cluster_serving.frontend.server.disconnect import unless_disconnected
-from cluster_serving.frontend.server.middleware import note
+from cluster_serving.frontend.server.middleware import note, note_version
 from cluster_serving.frontend.server.responses import Json, error_headers, read_body, worst_error
 from cluster_serving.protocol.errors import InvalidInput, ServingError
 from cluster_serving.protocol.keys import NORMAL
@@ -118,8 +118,10 @@ class _OriginalRoutes:
         if not good:
             return [record for record in records if isinstance(record, ServingError)]
         timeout = self._front.timeout(request.headers.get("x-timeout-ms"))
-        work = self._front.dispatch.predict(model.job, good, timeout, priority_of(request))
-        answers = iter(await unless_disconnected(request, work))
+        work = self._front.dispatch.predict(model.job, good, timeout, priority_of(request), model.asked)
+        outcomes, version = await unless_disconnected(request, work)
+        note_version(request, version)
+        answers = iter(outcomes)
         return [
             record if isinstance(record, ServingError) else _located(next(answers), index)
             for index, record in enumerate(records)

@@ -58,6 +58,10 @@ class Callbacks:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    def is_posting(self) -> bool:
+        """Return True if there is something to post."""
+        return bool(self._tasks)
+
     async def close(self) -> None:
         """Cancel what is not posted yet."""
         for task in list(self._tasks):

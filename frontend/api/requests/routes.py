@@ -13,15 +13,15 @@ from starlette.routing import Route
 from cluster_serving.frontend.api.original import instances, predictions
 from cluster_serving.frontend.api.original.http import priority_of
 from cluster_serving.frontend.api.requests.callback import Callbacks
-from cluster_serving.frontend.api.requests.store import RequestStore, Ticket
+from cluster_serving.frontend.api.requests.store import RequestStore, Result, Ticket
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.errors import without_errors
+from cluster_serving.frontend.models.dispatch import joined
 from cluster_serving.frontend.models.registry import ServedModel
 from cluster_serving.frontend.server.disconnect import unless_disconnected
-from cluster_serving.frontend.server.middleware import client_of, note
+from cluster_serving.frontend.server.middleware import client_of, note, note_version
 from cluster_serving.frontend.server.responses import Json, dumps, read_body, worst_error
 from cluster_serving.protocol.errors import InvalidInput, RedisUnavailable, ServingError
-from cluster_serving.protocol.results import Outputs
 
 _MOST_WAIT = 300.0
 _CHECK_EVERY = 5.0
@@ -45,6 +45,7 @@ class _RequestRoutes:
         self._store = RequestStore(front.dispatch)
         self._callbacks = Callbacks(front.options.callback_hosts)
         front.on_close.append(self._callbacks.close)
+        front.works.append(self._callbacks.is_posting)
 
     async def submit(self, request: Request) -> Response:
         options, registry = self._front.options, self._front.registry
@@ -53,15 +54,19 @@ class _RequestRoutes:
             partial(instances.read_submission, body, options.max_instances, await registry.described()),
             holding_gil=len(body),
         )
-        name, callback = content.get("model", ""), content.get("callback")
+        name, version, callback = content.get("model", ""), content.get("version", ""), content.get("callback")
         if not isinstance(name, str):
             raise InvalidInput("'model' is not a text; expected the name of a model")
+        if not isinstance(version, str | int):
+            raise InvalidInput("'version' is not a number; expected that of a version of the model")
         if callback is not None:
             self._callbacks.check(callback)
-        model = await registry.model(name)
+        model = await registry.model(name, str(version))
         note(request, "v1", model.name)
         self._front.metrics.asked("v1", model.name, len(records))
-        ticket = await self._store.submit(model.job, without_errors(records), priority_of(request), client_of(request))
+        ticket = await self._store.submit(
+            model.job, without_errors(records), priority_of(request), client_of(request), model.asked
+        )
         if callback is not None:
             self._callbacks.post_later(callback, self._completed(ticket, model))
         location = f"/v1/requests/{quote(str(ticket))}"
@@ -72,6 +77,7 @@ class _RequestRoutes:
         wait = _seconds(request.query_params.get("wait", "0"))
         ticket = await self._ticket(request)
         results = await unless_disconnected(request, self._store.results(ticket, wait))
+        note_version(request, joined(result.version for result in results if result is not None))
         return Response(await self._written(ticket, results), media_type=Json.media_type)
 
     async def cancel(self, request: Request) -> Response:
@@ -89,15 +95,15 @@ class _RequestRoutes:
     async def _events(self, ticket: Ticket) -> AsyncIterator[bytes]:
         """Yield an event `prediction` for each instance, in the order of the answers, and then the event `done`."""
 
-        async def outcome(index: int) -> tuple[int, Outputs | ServingError]:
+        async def outcome(index: int) -> tuple[int, Result]:
             return index, await self._store.result(ticket, index, _CHECK_EVERY)
 
         tasks = [asyncio.create_task(outcome(index)) for index in range(ticket.count)]
         try:
             for task in asyncio.as_completed(tasks):
-                index, outputs = await task
+                index, result = await task
                 written = await self._front.offload.run(
-                    partial(_event, index, outputs), holding_gil=predictions.size([outputs])
+                    partial(_event, index, result), holding_gil=predictions.size([result.outcome])
                 )
                 yield b"event: prediction\ndata: %b\n\n" % written
             yield b'event: done\ndata: {"id":%b}\n\n' % json.dumps(str(ticket)).encode()
@@ -111,7 +117,7 @@ class _RequestRoutes:
 
     async def _completed(self, ticket: Ticket, model: ServedModel) -> bytes:
         """Wait for all results, and return the body of the callback."""
-        results: list[Outputs | ServingError | None] = [None]
+        results: list[Result | None] = [None]
         while None in results:
             try:
                 results = await self._store.results(ticket, _MOST_WAIT)
@@ -120,12 +126,14 @@ class _RequestRoutes:
                 await asyncio.sleep(_REDIS_PAUSE)
         return await self._written(ticket, results, model=model.name)
 
-    async def _written(self, ticket: Ticket, results: Sequence[Outputs | ServingError | None], **fields: str) -> bytes:
+    async def _written(self, ticket: Ticket, results: Sequence[Result | None], **fields: str) -> bytes:
         fields["id"] = str(ticket)
-        present = [result for result in results if result is not None]
+        present = [result.outcome for result in results if result is not None]
         if len(present) < len(results):
             return dumps({**fields, "status": "pending", "answered": len(present), "instances": len(results)})
         fields["status"] = "done" if worst_error(present) is None else "failed"
+        if version := joined(result.version for result in results if result is not None):
+            fields["version"] = version
         work = partial(predictions.body, present, "json", "", fields)
         return await self._front.offload.run(work, holding_gil=predictions.size(present))
 
@@ -136,8 +144,9 @@ class _RequestRoutes:
         return ticket
 
 
-def _event(index: int, outputs: Outputs | ServingError) -> bytes:
-    return dumps({"index": index, "prediction": predictions.written(outputs, "json")})
+def _event(index: int, result: Result) -> bytes:
+    fields = {"version": result.version} if result.version else {}
+    return dumps({"index": index, **fields, "prediction": predictions.written(result.outcome, "json")})
 
 
 def _seconds(text: str) -> float:

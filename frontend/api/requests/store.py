@@ -11,7 +11,7 @@ import re
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from redis.exceptions import RedisError
 
@@ -24,7 +24,7 @@ from cluster_serving.protocol.connection import translated
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.inputs import Input
 from cluster_serving.protocol.keys import NORMAL, native_result_key, stream_of, ticket_key
-from cluster_serving.protocol.results import Fields, Outputs, decode_outputs
+from cluster_serving.protocol.results import Fields, Outputs, decode_outputs, version_of
 from cluster_serving.protocol.scripts import HAS_ENTRY, Call, call_all, call_async
 
 KEPT = 3600
@@ -75,6 +75,13 @@ class Ticket:
         return cls(match[1], int(match[2]), match[3])
 
 
+class Result(NamedTuple):
+    """Outputs or error of an instance, and the version of the model that gave it; None if it is unknown."""
+
+    outcome: Outputs | ServingError
+    version: str | None
+
+
 class RequestStore:
     """Queues requests, finds their results and cancels them.
 
@@ -84,8 +91,13 @@ class RequestStore:
     def __init__(self, dispatch: Dispatch) -> None:
         self._dispatch = dispatch
 
-    async def submit(self, job: str, records: Sequence[Mapping[str, Input]], priority: str, owner: str) -> Ticket:
-        """Queue the records of one request of an owner, who may be nobody (empty): all of them, or none."""
+    async def submit(
+        self, job: str, records: Sequence[Mapping[str, Input]], priority: str, owner: str, version: str = ""
+    ) -> Ticket:
+        """Queue the records of one request of an owner, who may be nobody (empty): all of them, or none.
+
+        A `version` of the model that is not empty must answer them.
+        """
         # Refuses an unknown priority before anything is written.
         RequestOptions(priority=priority)
         ticket = Ticket(secrets.token_hex(16), len(records), job)
@@ -98,7 +110,10 @@ class RequestStore:
                 pipeline.expire(ticket.key, KEPT)
                 await pipeline.execute()
         entries = await asyncio.gather(
-            *(dispatcher.submit(job, uri, record, priority) for uri, record in zip(ticket.uris, records, strict=True)),
+            *(
+                dispatcher.submit(job, uri, record, priority, version)
+                for uri, record in zip(ticket.uris, records, strict=True)
+            ),
             return_exceptions=True,
         )
         queued = {uri: entry for uri, entry in zip(ticket.uris, entries, strict=True) if isinstance(entry, bytes)}
@@ -119,7 +134,7 @@ class RequestStore:
         if found != owner.encode():
             raise RequestNotFound(_GONE)
 
-    async def results(self, ticket: Ticket, wait: float = 0.0) -> list[Outputs | ServingError | None]:
+    async def results(self, ticket: Ticket, wait: float = 0.0) -> list[Result | None]:
         """Return the result of each instance, None for each that has no result within `wait` seconds."""
         results = await self._look(ticket, 0.0)
         if not all(results):
@@ -130,7 +145,7 @@ class RequestStore:
                 results = await self._look(ticket, wait)
         return [_decoded(fields) if fields else None for fields in results]
 
-    async def result(self, ticket: Ticket, index: int, wait: float) -> Outputs | ServingError:
+    async def result(self, ticket: Ticket, index: int, wait: float) -> Result:
         """Wait for the result of an instance. Check every `wait` seconds that the result can still come."""
         while True:
             if fields := await self._result(ticket, ticket.uri(index), wait):
@@ -184,8 +199,8 @@ def _stream(ticket: Ticket, entries: Mapping[bytes, bytes]) -> str:
     return stream_of(ticket.job, entries.get(_PRIORITY.encode(), NORMAL.encode()).decode())
 
 
-def _decoded(fields: Fields) -> Outputs | ServingError:
+def _decoded(fields: Fields) -> Result:
     try:
-        return decode_outputs(fields)
+        return Result(decode_outputs(fields), version_of(fields))
     except ServingError as error:
-        return error
+        return Result(error, error.version)

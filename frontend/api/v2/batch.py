@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import orjson
 
 from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, RequestTooLarge, ServingError
 from cluster_serving.protocol.inputs import Array, Image, Input
@@ -106,7 +107,11 @@ def succeeded(answers: Sequence[Outputs | ServingError]) -> list[Outputs]:
     good: list[Outputs] = []
     for index, answer in enumerate(answers):
         if isinstance(answer, ServingError):
-            raise type(answer)(f"record {index}: {answer}") if len(answers) > 1 else answer
+            if len(answers) == 1:
+                raise answer
+            error = type(answer)(f"record {index}: {answer}")
+            error.version = answer.version
+            raise error
         good.append(answer)
     return good
 
@@ -171,15 +176,21 @@ def _texts(ranking: Sequence[tuple[int, np.generic]]) -> Array:
 
 
 def _tensors(answer: Outputs, report: SlotReport) -> dict[str, Array]:
-    """Return the tensors of an answer by name; a ranking becomes a tensor of texts."""
+    """Return the tensors of an answer by name; a ranking becomes a tensor of texts, and so does a JSON document."""
     if not isinstance(answer, list):
-        return answer
+        return {name: _text_of(array) if array.dtype == object else array for name, array in answer.items()}
     names = [spec.name for spec in report.outputs]
     if len(names) != len(answer):
         names = [f"output_{index}" for index in range(len(answer))]
     # The job sent float32; float64 would show digits without meaning.
     texts = [_texts([(index, np.float32(value)) for index, value in ranking]) for ranking in answer]
     return dict(zip(names, texts, strict=True))
+
+
+def _text_of(array: Array) -> Array:
+    if array.ndim or isinstance(array.item(), str):
+        return array
+    return np.array(orjson.dumps(array.item()).decode(), object)
 
 
 def _stacked(name: str, parts: Sequence[Array]) -> Array:

@@ -19,12 +19,13 @@ from cluster_serving.frontend.proto import inference
 from cluster_serving.frontend.server.grpc import Call, Method, Service
 from cluster_serving.frontend.server.metrics import Metrics
 from cluster_serving.frontend.server.offload import LARGE, Offload
-from cluster_serving.protocol.errors import ServingError
+from cluster_serving.protocol.errors import ServingError, VersionNotFound
+from cluster_serving.protocol.model_control import LOAD, UNLOAD
 
 NAME = "inference.GRPCInferenceService"
 
 _UNSUPPORTED = (
-    *("RepositoryModelLoad", "RepositoryModelUnload", "TraceSetting", "LogSettings"),
+    *("TraceSetting", "LogSettings"),
     *(f"{kind}SharedMemory{call}" for kind in ("System", "Cuda") for call in ("Status", "Register", "Unregister")),
 )
 
@@ -49,6 +50,8 @@ def service(v2: V2Service, offload: Offload, metrics: Metrics) -> Service:
             "ModelConfig": Method(api.model_config, inference.ModelConfigRequest),
             "ModelStatistics": Method(api.model_statistics, inference.ModelStatisticsRequest),
             "RepositoryIndex": Method(api.repository_index, inference.RepositoryIndexRequest),
+            "RepositoryModelLoad": Method(api.model_load, inference.RepositoryModelLoadRequest),
+            "RepositoryModelUnload": Method(api.model_unload, inference.RepositoryModelUnloadRequest),
             "ModelInfer": Method(api.model_infer, limited=True),
             "ModelStreamInfer": Method(api.model_stream_infer, limited=True, streams=True),
             **{name: Method(partial(_refuse, name)) for name in _UNSUPPORTED},
@@ -73,7 +76,7 @@ class _Methods:
     async def model_ready(self, message: Any, call: Call) -> Any:
         try:
             ready = await self._service.model_ready(message.name, message.version)
-        except ModelNotFound:
+        except (ModelNotFound, VersionNotFound):
             ready = False
         return inference.ModelReadyResponse(ready=ready)
 
@@ -95,6 +98,18 @@ class _Methods:
     async def repository_index(self, message: Any, call: Call) -> Any:
         return ParseDict({"models": await self._service.index(message.ready)}, inference.RepositoryIndexResponse())
 
+    async def model_load(self, message: Any, call: Call) -> Any:
+        await self._control(message, LOAD, call)
+        return inference.RepositoryModelLoadResponse()
+
+    async def model_unload(self, message: Any, call: Call) -> Any:
+        await self._control(message, UNLOAD, call)
+        return inference.RepositoryModelUnloadResponse()
+
+    async def _control(self, message: Any, action: str, call: Call) -> None:
+        timeout = self._service.limited(call.timeout)
+        await self._service.control(message.model_name, action, message.parameters, timeout)
+
     async def model_infer(self, text: bytes, call: Call) -> Any:
         return await self._infer(*_opened(text), text, call)
 
@@ -103,6 +118,7 @@ class _Methods:
         call.model = model.name
         request = await self._decoded(message, tensors, text)
         response = await self._service.infer(model, request, "grpc", call.timeout)
+        call.version = response.version
         return await self._encoded(response, raw=bool(message.raw_input_contents))
 
     # Protobuf reads and writes typed contents number by number. Of raw contents, only texts need a loop.
@@ -169,11 +185,13 @@ class _Methods:
                     made.parameters["triton_final_response"].bool_param = made is last
             return [inference.ModelStreamInferResponse(infer_response=made) for made in responses]
         except ServingError as error:
-            status = error.http_status
-            failed = inference.ModelInferResponse(model_name=message.model_name, id=message.id)
+            status, call.version = error.http_status, error.version or ""
+            failed = inference.ModelInferResponse(
+                model_name=message.model_name, model_version=call.version, id=message.id
+            )
             return [inference.ModelStreamInferResponse(error_message=str(error), infer_response=failed)]
         finally:
-            self._metrics.answered("grpc", call.model, status, time.perf_counter() - began)
+            self._metrics.answered("grpc", call.model, status, time.perf_counter() - began, call.version)
 
 
 async def _refuse(name: str, message: bytes, call: Call) -> Any:

@@ -13,12 +13,12 @@ from cluster_serving.frontend.api.v2.service import V2Service, text_bytes, unsup
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.server.compression import compressed
 from cluster_serving.frontend.server.disconnect import unless_disconnected
-from cluster_serving.frontend.server.middleware import note
+from cluster_serving.frontend.server.middleware import note, note_version
 from cluster_serving.frontend.server.responses import Json, read_body
+from cluster_serving.protocol.errors import InvalidInput
+from cluster_serving.protocol.model_control import LOAD, UNLOAD
 
 UNSUPPORTED = (
-    "/v2/repository/models/{name}/load",
-    "/v2/repository/models/{name}/unload",
     "/v2/trace/setting",
     "/v2/models/{name}/trace/setting",
     "/v2/logging",
@@ -37,6 +37,10 @@ def routes(front: FrontEnd, v2: V2Service) -> list[Route]:
         Route("/v2/health/ready", api.ready, methods=["GET"]),
         Route("/v2/repository/index", api.index, methods=["POST"]),
         Route("/v2/models/stats", api.statistics, methods=["GET"]),
+        *(
+            Route(f"/v2/repository/models/{{name}}/{action}", partial(api.control, action), methods=["POST"])
+            for action in (LOAD, UNLOAD)
+        ),
     ]
     for path in ("/v2/models/{name}", "/v2/models/{name}/versions/{version}"):
         made += [
@@ -62,6 +66,17 @@ class _V2Routes:
         body = await read_body(request, self._front.options)
         asked = await self._front.offload.run(partial(instances.parse, body), holding_gil=len(body)) if body else {}
         return Json(await self._service.index(asked.get("ready") is True))
+
+    async def control(self, action: str, request: Request) -> Response:
+        body = await read_body(request, self._front.options)
+        asked = await self._front.offload.run(partial(instances.parse, body), holding_gil=len(body)) if body else {}
+        parameters = asked.get("parameters") or {}
+        if not isinstance(parameters, dict):
+            raise InvalidInput(f"'parameters' is {str(parameters)[:64]!r}; expected an object")
+        timeout = self._front.timeout(request.headers.get("x-timeout-ms"))
+        work = self._service.control(request.path_params["name"], action, parameters, timeout)
+        await unless_disconnected(request, work)
+        return Json({})
 
     async def metadata(self, request: Request) -> Response:
         return Json(await self._service.metadata(*_model(request)))
@@ -90,6 +105,7 @@ class _V2Routes:
         asked = await offload.run(partial(v2_body.decode, body, length), holding_gil=length, sharing_gil=len(body))
         timeout = self._front.timeout(request.headers.get("x-timeout-ms"))
         response = await unless_disconnected(request, self._service.infer(model, asked, "v2", timeout))
+        note_version(request, response.version)
         binary = v2_body.binary_outputs(asked, response.outputs)
         json_size = sum(array.nbytes for name, array in response.outputs.items() if name not in binary)
         content, json_length = await offload.run(

@@ -7,11 +7,13 @@ from typing import Any
 
 from cluster_serving.frontend.api.v2 import datatypes
 from cluster_serving.frontend.models.registry import ServedModel
+from cluster_serving.protocol.model_control import UNLOADED
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
 from cluster_serving.protocol.stats import JobStats
 
-_EXTENSIONS = ["binary_tensor_data", "classification", "model_configuration", "statistics"]
-_COUNT = re.compile(r"\((\d+)\)")
+_EXTENSIONS = ["binary_tensor_data", "classification", "model_configuration", "model_repository", "statistics"]
+_STOPPED = {"stopped": "its job does not run", UNLOADED: "unloaded"}
+_KEPT = re.compile(r"(topN|top_n|pickTopN)\((\d+)\)")
 
 
 def server() -> dict[str, Any]:
@@ -84,8 +86,8 @@ def index_row(model: ServedModel) -> dict[str, Any]:
     row = {"name": model.name, "version": model.version}
     if model.state == "ready":
         return row | {"state": "READY", "reason": ""}
-    if model.state == "stopped":
-        return row | {"state": "UNAVAILABLE", "reason": "its job does not run"}
+    if model.state in _STOPPED:
+        return row | {"state": "UNAVAILABLE", "reason": _STOPPED[model.state]}
     states = {report.state for report in model.reports}
     reason = next((report.error for report in model.reports if report.error), "")
     return row | {"state": "LOADING" if "loading" in states else "UNAVAILABLE", "reason": reason}
@@ -93,11 +95,15 @@ def index_row(model: ServedModel) -> dict[str, Any]:
 
 def _outputs(report: SlotReport) -> Sequence[TensorSpec]:
     """Return the outputs after the `postProcessing` of the job."""
-    kept = _COUNT.search(report.post_processing)
-    if kept is None:
+    if not report.post_processing:
         return report.outputs
-    if report.post_processing.strip().startswith(("topN", "top_n")):
-        return [TensorSpec(spec.name, "str", (None, int(kept[1]))) for spec in report.outputs]
+    last = report.post_processing.rpartition("|")[2].strip()
+    kept = _KEPT.fullmatch(last)
+    if kept is None:
+        # Most filters change dtype and shape.
+        return [TensorSpec(spec.name, "", None) for spec in report.outputs]
+    if kept[1] != "pickTopN":
+        return [TensorSpec(spec.name, "str", (None, int(kept[2]))) for spec in report.outputs]
     return [
         TensorSpec(spec.name, spec.dtype, None if spec.shape is None else (None, None, *spec.shape[-1:]))
         for spec in report.outputs

@@ -13,14 +13,16 @@ from cluster_serving.frontend.api.original import predictions
 from cluster_serving.frontend.api.v2 import batch as v2_batch
 from cluster_serving.frontend.api.v2 import metadata as v2_metadata
 from cluster_serving.frontend.context import FrontEnd
-from cluster_serving.frontend.errors import ModelNotFound, ModelNotReady, NotSupported
+from cluster_serving.frontend.errors import Forbidden, ModelNotFound, ModelNotReady, NotSupported
 from cluster_serving.frontend.models.registry import ServedModel
-from cluster_serving.protocol.errors import InvalidInput
+from cluster_serving.protocol.errors import InvalidInput, RedisUnavailable, ResultTimeout, ServingError, from_wire
 from cluster_serving.protocol.inputs import Array
 from cluster_serving.protocol.keys import NORMAL, PRIORITIES
 from cluster_serving.protocol.slots import SlotReport
 
 _TEXT_BYTES = 32
+_DEPENDENTS = "unload_dependents"
+"""Parameter that Triton's clients send always; no model depends on another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ class InferRequest:
 
 @dataclass(frozen=True, slots=True)
 class InferResponse:
-    """A response. Its outputs are tensors by name; BYTES as object array of `str`."""
+    """A response, with the version that answered. Its outputs are tensors by name; BYTES as object array of `str`."""
 
     model: str
     version: str
@@ -83,8 +85,7 @@ def refuse_shared_memory(name: str, parameters: Container[str]) -> None:
 def unsupported(call: str) -> NotSupported:
     """Return the error for a call of Triton's clients that is not served: its path, or its gRPC method."""
     return NotSupported(
-        f"{call[:200]} is not supported here: models are jobs, loaded by cluster-serving-start and unloaded by "
-        "cluster-serving-stop, and there are no shared memory and no settings of traces and logs"
+        f"{call[:200]} is not supported here: there are no shared memory, and no settings of traces and logs"
     )
 
 
@@ -119,13 +120,14 @@ class V2Service:
         front.metrics.asked(protocol, model.name, len(batch.records))
         _check_outputs(request.outputs, report)
         seconds = self._seconds(request.parameters, timeout)
-        answers = await front.dispatch.predict(model.job, batch.records, seconds, _priority(request.parameters))
-        good = v2_batch.succeeded(answers)
+        priority = _priority(request.parameters)
+        outcomes, version = await front.dispatch.predict(model.job, batch.records, seconds, priority, model.asked)
+        good = v2_batch.succeeded(outcomes)
         wanted = {output.name: output.classes for output in request.outputs}
         outputs = await front.offload.run(
             partial(batch.merge, good, report, wanted), sharing_gil=predictions.size(good)
         )
-        return InferResponse(model.name, model.version, request.id, outputs)
+        return InferResponse(model.name, version or model.version, request.id, outputs)
 
     def report_of(self, model: ServedModel) -> SlotReport:
         """Return the report of a slot that has loaded a model, now or at an earlier start of its job.
@@ -175,18 +177,47 @@ class V2Service:
         stats = await self._front.registry.stats(models)
         return {"model_stats": list(map(v2_metadata.statistics, models, stats))}
 
+    async def control(self, name: str, action: str, parameters: Iterable[str], timeout: float) -> None:
+        """Load or unload a model, as `protocol.model_control` names the actions, in `timeout` seconds.
+
+        Loading again serves the model's files and the configuration of its job as they are now.
+
+        Raises:
+            InvalidInput: If the request has parameters that would change the model.
+            ServingError: As for `ModelControl.ask`.
+        """
+        front, model = self._front, await self.model(name, "")
+        if others := sorted({*parameters} - {_DEPENDENTS}):
+            raise InvalidInput(
+                f"the {action} has the parameters {', '.join(others)[:200]}, which are not supported: a model is "
+                "loaded as its folder and the config.yaml of its job are"
+            )
+        try:
+            await front.control.ask(model.job, action, timeout)
+        except (Forbidden, RedisUnavailable, ResultTimeout):
+            raise
+        except ServingError as error:
+            cause = front.told(str(error), "the log of the job's controller has the cause")
+            raise from_wire(error.code, f"failed to {action} {model.name!r}: {cause}") from None
+        finally:
+            front.registry.forget()
+            front.health.forget(model.job)
+
+    def limited(self, timeout: float | None) -> float:
+        """Return the seconds that a request may take whose client gives up after `timeout` seconds, if it does."""
+        longest = self._front.options.request_timeout / 1000
+        return longest if timeout is None else min(timeout, longest)
+
     def _seconds(self, parameters: Mapping[str, Any], timeout: float | None) -> float:
         if parameters.get("sequence_id") not in (None, 0, ""):
             raise InvalidInput("the request has a sequence_id, but models keep no state between requests")
-        limits = [self._front.options.request_timeout / 1000]
-        if timeout is not None:
-            limits.append(timeout)
+        limit = self.limited(timeout)
         asked = parameters.get("timeout")
-        if asked:
-            if type(asked) is not int or asked < 0:
-                raise InvalidInput(f"the parameter timeout is {str(asked)[:32]!r}; expected microseconds as an integer")
-            limits.append(asked / 1e6)
-        return min(limits)
+        if not asked:
+            return limit
+        if type(asked) is not int or asked < 0:
+            raise InvalidInput(f"the parameter timeout is {str(asked)[:32]!r}; expected microseconds as an integer")
+        return min(limit, asked / 1e6)
 
 
 def _priority(parameters: Mapping[str, Any]) -> str:

@@ -32,9 +32,9 @@ def test_prometheus_gets_its_own_format(ask, job, db):
     ask.get("/nowhere")
     text = ask.get("/metrics", headers={"accept": "application/openmetrics-text;q=0.8,text/plain;q=0.5,*/*;q=0.1"}).text
     labels = f'model="{job}",protocol="original"'
-    assert f'cluster_serving_http_requests_total{{{labels},status="200"}} 1.0' in text
-    assert f'cluster_serving_http_requests_total{{{labels},status="400"}} 1.0' in text
-    assert f"cluster_serving_http_request_seconds_count{{{labels}}} 2.0" in text
+    assert f'cluster_serving_http_requests_total{{{labels},status="200",version="1"}} 1.0' in text
+    assert f'cluster_serving_http_requests_total{{{labels},status="400",version=""}} 1.0' in text
+    assert f'cluster_serving_http_request_seconds_count{{{labels},version="1"}} 1.0' in text
     assert f"cluster_serving_http_instances_sum{{{labels}}} 2.0" in text
     assert f'cluster_serving_queue_length{{job="{job}",model="{job}",version="1"}} 0.0' in text
     assert "cluster_serving_http_in_flight 0.0" in text

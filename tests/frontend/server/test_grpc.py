@@ -54,7 +54,9 @@ def test_calls_need_a_key_where_there_are_keys(serve, report, echo, job, tmp_pat
         for metadata in ([("authorization", f"Bearer {key}")], [("x-api-key", key)]):
             assert call("ModelInfer", request, inference.ModelInferResponse, metadata=metadata).outputs
         text = httpx.get(f"{front.url}/metrics", headers={"accept": "text/plain", "x-api-key": key}).text
-        assert f'cluster_serving_http_requests_total{{model="{job}",protocol="grpc",status="200"}} 2.0' in text
+        assert (
+            f'cluster_serving_http_requests_total{{model="{job}",protocol="grpc",status="200",version="1"}} 2.0' in text
+        )
 
 
 def test_large_messages_are_refused_by_size(serve, report, echo, job):
@@ -249,3 +251,18 @@ def test_a_client_that_reads_slowly_gets_its_answer(stalling, request):
     proxy.delay = 0.02
     request.getfixturevalue("echo")
     assert asked.result(60).raw_output_contents == [bytes(20_000_000)]
+
+
+@pytest.mark.usefixtures("echo", "vectors")
+@pytest.mark.parametrize("path", [INFER, STREAM])
+def test_a_client_that_leaves_a_call_unread_is_hung_up_on(serve, job, path):
+    front = serve("--writeTimeout=1")
+    request = raw([bytes(20_000_000)], (1, 5_000_000), model_name=job).SerializeToString()
+    with grpc.insecure_channel(front.grpc, [("grpc.max_receive_message_length", -1)]) as channel:
+        # gRPC reads the connection, but of a stream no more than is asked for.
+        replies = channel.stream_stream(path, None, None)(iter([request]))
+        wait_until(lambda: connections(front))
+        wait_until(lambda: not connections(front))
+        with pytest.raises(grpc.RpcError) as raised:
+            next(replies)
+        assert raised.value.code() is grpc.StatusCode.UNAVAILABLE

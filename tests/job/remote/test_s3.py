@@ -83,7 +83,7 @@ def test_an_archive(bucket, pack, tmp_path):
     assert content_of(fetch(f"s3://{name}/digits.tgz#sha256={sha256}")) == FILES
     assert survey(f"s3://{name}/digits.tgz") == {
         "engine": "",
-        "extra": "",
+        "requirement": "",
         "size": (tmp_path / "digits.tgz").stat().st_size,
     }
 
@@ -92,7 +92,7 @@ def test_the_engine_is_known_from_the_names(bucket):
     _, name = bucket
     assert survey(f"s3://{name}/models/digits") == {
         "engine": "OpenVINO",
-        "extra": "openvino",
+        "requirement": "cluster-serving[openvino]",
         "size": sum(map(len, FILES.values())),
     }
     with pytest.raises(ModelError, match=f"s3://{name}/models holds no model. Found: digits-2/, digits/"):

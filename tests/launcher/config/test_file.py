@@ -36,7 +36,7 @@ def test_the_generated_file_has_every_key_and_sets_only_the_model(read, tmp_path
     text = config_file.template()
     assert read(text) == Config.model_validate({"modelPath": str(tmp_path / "model")})
     active = [line for line in text.splitlines() if line and not line.strip().startswith("#")]
-    assert active == ["modelPath: model", "flink:"]
+    assert active == ["modelPath: model", "autoscale:", "flink:"]
     for field in Config.model_fields.values():
         section, _, key = field.alias.rpartition(".")
         assert f"\n{'  ' * bool(section)}{'# ' * (key != 'modelPath')}{key}:" in text
@@ -44,7 +44,7 @@ def test_the_generated_file_has_every_key_and_sets_only_the_model(read, tmp_path
 
 def test_the_defaults_in_the_generated_file_are_those_that_apply(read):
     settings = [re.sub("^( *)# (?=[a-zA-Z]+:)", r"\1", line) for line in config_file.template().splitlines()]
-    keys = {field.alias.rpartition(".")[2] for field in Config.model_fields.values()} | {"flink"}
+    keys = {field.alias.rpartition(".")[2] for field in Config.model_fields.values()} | {"flink", "autoscale"}
     uncommented = "\n".join(line for line in settings if line.strip().partition(":")[0] in keys)
     assert "\n  ship: " in uncommented
     assert read(uncommented) == read("modelPath: model")
@@ -55,6 +55,31 @@ def test_the_keys_of_a_section_are_named_with_their_line(read):
         read("modelPath: m\nflink:\n  ship: all")
     with pytest.raises(SettingsError, match=r"line 3: flink.targt is not a key .* did you mean flink.target\?"):
         read("modelPath: m\nflink:\n  targt: remote")
+
+
+@pytest.mark.parametrize(
+    ("keys", "problem"),
+    [
+        ("autoscale: {min: 2, max: 8}", "autoscale.min is 2 .* from 1 to modelParallelism, the number of slots at"),
+        ("modelParallelism: 2\nautoscale: {max: 1}", "autoscale.max is 1 .* at least modelParallelism"),
+        ("coreNumberPerMachine: 4\nautoscale: {max: 4}", "autoscale.max is 4 .* no coreNumberPerMachine beside it"),
+        ("autoscale: {targetQueueWait: 50}", "autoscale.targetQueueWait is 50 .* with autoscale.max"),
+        (
+            "greedyBatching: false\nbatchTimeout: 100\nautoscale: {max: 4}",
+            "autoscale.targetQueueWait is missing; expected .* more than batchTimeout",
+        ),
+        ("autoscale: 4", "autoscale is not a key of this file"),
+    ],
+)
+def test_slots_follow_the_load_between_possible_limits(read, keys, problem):
+    with pytest.raises(SettingsError, match=problem):
+        read(f"modelPath: m\n{keys}")
+
+
+def test_a_model_at_an_address_is_not_watched(read):
+    with pytest.raises(SettingsError, match=r"watchModel is True \(a switch\); expected .* if modelPath is an address"):
+        read("modelPath: s3://bucket/model\nwatchModel: true")
+    assert read("modelPath: m\nwatchModel: true").watch_model
 
 
 def test_flink_elsewhere_gets_everything_by_default(read):
@@ -118,7 +143,10 @@ def test_a_key_without_a_value_keeps_its_default(read):
         ("jobName: 7", "jobName is 7 (a number); expected letters, digits"),
         ("inferencePrecision: int8", "inferencePrecision is 'int8' (text); expected float32 or empty"),
         ("executionMode: fiber", "executionMode is 'fiber' (text); expected thread or process"),
-        ("postProcessing: topN(0)", "postProcessing is 'topN(0)' (text); expected topN(n), pickTopN(n) or empty"),
+        (
+            "postProcessing: topN(0)",
+            "postProcessing is 'topN(0)' (text); expected topN(n), pickTopN(n), softmax, argmax,",
+        ),
         ("imageResize: 224", "imageResize is 224 (a number); expected width,height"),
         ("imageResize: 1,2,3", "imageResize is '1,2,3' (text); expected width,height"),
         ("inputShapes: [3, 4]", "inputShapes is [3, 4] (a list); expected a list of shapes"),

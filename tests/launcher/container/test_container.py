@@ -6,9 +6,13 @@ import sys
 
 import pytest
 
+from cluster_serving.launcher.config import file
+from cluster_serving.launcher.config.job_options import job_options
 from cluster_serving.launcher.container import __main__ as container
 from cluster_serving.launcher.container import checks, health, roles
 from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.protocol.generations import LAST, SERVING, Generation, Generations
+from cluster_serving.protocol.keys import generations_key, slots_key
 
 
 def run(role, tmp_path, **environment):
@@ -82,3 +86,16 @@ def test_a_missing_async_timeout_is_named_before_redis_is_imported(tmp_path):
     assert ran.returncode
     assert "error: redis-py needs async_timeout on Python" in ran.stderr
     assert "Traceback" not in ran.stderr
+
+
+def test_the_job_of_a_container_serves_where_commands_have_started_and_stopped_it_before(
+    redis_server, db, job, tmp_path
+):
+    """Its slots read only if Redis knows their generation."""
+    (tmp_path / "config.yaml").write_text(f"modelPath: /m\njobName: {job}\nredisUrl: localhost:{redis_server.port}\n")
+    config = file.read(tmp_path / "config.yaml")
+    db.hset(generations_key(job), mapping={LAST: 5, "5": Generation(5, SERVING).to_json()})
+    roles._introduce(config, job_options(config, "start-1"))
+    now = Generations.read(db.hgetall(generations_key(job)))
+    assert [(each.number, each.role, each.submission) for each in now.all.values()] == [(1, SERVING, "start-1")]
+    db.delete(generations_key(job), slots_key(job))

@@ -52,6 +52,23 @@ def test_a_container_gets_no_more_cores_than_yarn_gives(config):
     assert yarn.settings(several, cargo, 4)["yarn.containers.vcores"] == 4
 
 
+def test_containers_fit_the_job_that_starts_also_where_the_configuration_has_changed(config, tmp_path_factory):
+    earlier = job_options(config.model_copy(update={"model_parallelism": 3}), "start")
+    now = config.model_copy(update={"model_path": str(tmp_path_factory.mktemp("smaller"))})
+    assert yarn.settings(now, Cargo(earlier), 32)["yarn.containers.vcores"] == 3
+    assert sizes(now, earlier) == sizes(config, earlier)
+
+
+def test_jobs_of_one_name_with_two_redis_have_records_apart(config, tmp_path, monkeypatch):
+    monkeypatch.setenv("CLUSTER_SERVING_HOME", str(tmp_path / "state"))
+    urls = "redis://staging:6379/0", "redis://production:6379/0"
+    staging, production = (config.model_copy(update={"redis_url": url}) for url in urls)
+    options = job_options(staging, "start")
+    yarn.YarnApplication(staging).records.keep_earlier(options)
+    assert yarn.YarnApplication(staging).records.earlier("digits") == options
+    assert yarn.YarnApplication(production).records.earlier("digits") is None
+
+
 def test_the_embedded_interpreter_finds_what_yarn_has_unpacked(config):
     cargo = Cargo(job_options(config, "start"), environment=Path("/archives/environment-1.tar.gz"))
     told = yarn.settings(config, cargo, 4)

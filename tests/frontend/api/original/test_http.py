@@ -170,9 +170,9 @@ def test_models_are_listed_and_asked_by_name_and_version(ask, job):
     assert ask.get(f"/models/{job}/versions/1").json() == model
     for path in (f"/models/{job}/predict", f"/models/{job}/versions/1/predict"):
         assert ask.post(path, json=body).json() == {"predictions": [{"value": [1.0]}]}
-    for path in ("/models/other", f"/models/{job}/versions/2"):
+    for path, code in (("/models/other", "MODEL_NOT_FOUND"), (f"/models/{job}/versions/2", "VERSION_NOT_FOUND")):
         response = ask.get(path)
-        assert (response.status_code, response.json()["code"]) == (404, "MODEL_NOT_FOUND")
+        assert (response.status_code, response.json()["code"]) == (404, code)
         assert job in response.json()["error"]
         assert ask.post(f"{path}/predict", json=body).status_code == 404
 

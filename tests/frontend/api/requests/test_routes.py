@@ -33,7 +33,8 @@ def test_any_front_end_answers_for_a_request_as_often_as_asked(serve, echo, job)
     elsewhere = place.replace(place.partition("/v1/")[0], serve().url)
     for _ in range(2):
         answer = httpx.get(f"{elsewhere}?wait=30", timeout=60).json()
-        assert answer == {"id": place.rpartition("/")[2], "status": "done", "predictions": PREDICTIONS}
+        fields = {"id": place.rpartition("/")[2], "status": "done", "version": "1"}
+        assert answer == fields | {"predictions": PREDICTIONS}
 
 
 @pytest.mark.usefixtures("vectors")
@@ -91,7 +92,7 @@ def test_events_come_as_instances_are_answered(serve):
     assert [event for event, _ in events] == ["event: prediction"] * 2 + ["event: done"]
     found = [json.loads(data.removeprefix("data: ")) for _, data in events[:-1]]
     assert sorted(found, key=lambda one: one["index"]) == [
-        {"index": index, "prediction": prediction} for index, prediction in enumerate(PREDICTIONS)
+        {"index": index, "version": "1", "prediction": prediction} for index, prediction in enumerate(PREDICTIONS)
     ]
 
 
@@ -102,6 +103,7 @@ def test_events_come_as_instances_are_answered(serve):
         ({"instances": [{"x": [1]}, {"x": "no image"}]}, 400),
         ({"instances": [{"x": [1]}], "model": 3}, 400),
         ({"instances": [{"x": [1]}], "model": "other"}, 404),
+        ({"instances": [{"x": [1]}], "version": [1]}, 400),
         ({"instances": [{"x": [1]}], "callback": "ftp://host/"}, 400),
         ({"instances": [{"x": [1]}], "callback": "http://[/"}, 400),
         ({"instances": [{"x": [1]}], "callback": "http://127.0.0.1:9/"}, 403),

@@ -48,6 +48,14 @@ def test_typed_contents_are_answered_in_kind(infer, job, datatype, field, values
     assert not reply.raw_output_contents
 
 
+def test_a_version_that_is_not_served_is_not_found(infer):
+    request = typed("FP32", "fp32_contents", [1, 2], [1, 2])
+    request.model_version = "2"
+    with pytest.raises(grpc.RpcError, match="version '2' of .* is not served; served are: 1") as raised:
+        infer(request)
+    assert raised.value.code() == grpc.StatusCode.NOT_FOUND
+
+
 def test_large_typed_contents_are_answered_too(infer):
     """They are read and written in another process, as they would keep this one from its other clients."""
     values = np.arange(300_000, dtype="f4")
@@ -130,10 +138,9 @@ def test_other_errors_have_the_status_of_the_table(channel, infer, job):
         call("ModelMetadata", inference.ModelMetadataRequest(name="another"), inference.ModelMetadataResponse)
     assert raised.value.code() == grpc.StatusCode.NOT_FOUND
     assert not call("ModelReady", inference.ModelReadyRequest(name="another"), inference.ModelReadyResponse).ready
-    for method in ("SystemSharedMemoryStatus", "RepositoryModelLoad"):
-        with pytest.raises(grpc.RpcError, match=f"{method} is not supported here") as raised:
-            call(method, inference.ServerLiveRequest(), inference.ServerLiveResponse)
-        assert raised.value.code() == grpc.StatusCode.UNIMPLEMENTED
+    with pytest.raises(grpc.RpcError, match="SystemSharedMemoryStatus is not supported here") as raised:
+        call("SystemSharedMemoryStatus", inference.ServerLiveRequest(), inference.ServerLiveResponse)
+    assert raised.value.code() == grpc.StatusCode.UNIMPLEMENTED
     slow = typed("FP32", "fp32_contents", [1, 2], [1, 2])
     slow.parameters["sequence_id"].int64_param = 5
     with pytest.raises(grpc.RpcError, match="sequence_id"):
@@ -161,9 +168,9 @@ def test_a_stream_is_answered_in_order_beyond_failures_and_each_inference_counts
     assert number == 299
     text = httpx.get(f"{front.url}/metrics", headers={"accept": "text/plain"}).text
     for line in (
-        f'requests_total{{model="{job}",protocol="grpc",status="200"}} 270.0',
-        'requests_total{model="",protocol="grpc",status="404"} 30.0',
-        f'request_seconds_count{{model="{job}",protocol="grpc"}} 270.0',
+        f'requests_total{{model="{job}",protocol="grpc",status="200",version="1"}} 270.0',
+        'requests_total{model="",protocol="grpc",status="404",version=""} 30.0',
+        f'request_seconds_count{{model="{job}",protocol="grpc",version="1"}} 270.0',
         f'instances_count{{model="{job}",protocol="grpc"}} 270.0',
     ):
         assert f"cluster_serving_http_{line}" in text

@@ -110,14 +110,14 @@ def test_metadata_is_the_models_own(client, job, report):
 
 def test_what_is_not_supported_is_said(client, job):
     for call in (
-        lambda: client.load_model(job),
-        lambda: client.unload_model(job),
         client.get_trace_settings,
         lambda: client.update_log_settings({"log_verbose_level": 1}),
         client.get_system_shared_memory_status,
         client.unregister_cuda_shared_memory,
     ):
-        with pytest.raises(InferenceServerException, match="is not supported here: models are jobs") as raised:
+        with pytest.raises(
+            InferenceServerException, match="is not supported here: there are no shared memory"
+        ) as raised:
             call()
         assert raised.value.status() == "501"
 

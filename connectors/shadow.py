@@ -1,0 +1,214 @@
+"""Shadow: a generation of a job that computes copies of requests, and whose answers are compared and thrown away.
+
+The slots that serve copy a share of the requests into the queue of the shadow, and keep their answers of these in Redis
+for a while. The slots of the shadow compare theirs with them. All of this is the work of threads beside the data path
+(`connectors.backlog`). What these cannot keep up with, or Redis does not take, is skipped.
+"""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import redis
+from redis.exceptions import RedisError
+
+from cluster_serving.connectors.answer import AnsweredBatch
+from cluster_serving.connectors.backlog import Backlog
+from cluster_serving.connectors.options import RedisOptions
+from cluster_serving.protocol.comparison import LATENCY_US, MOST_EXAMPLES, Tally
+from cluster_serving.protocol.entry import Entry
+from cluster_serving.protocol.generations import Generation, is_in_trial
+from cluster_serving.protocol.keys import awaited_key, compared_key, shadow_queue, to_bytes
+from cluster_serving.protocol.results import to_fields
+from cluster_serving.protocol.scripts import COPY, KEEP, TALLY, Argument, Call, call, fetch_call, fields_of, flat
+
+MOST_COPIES = 1000
+"""Most copies that wait for a shadow."""
+
+MOST_BYTES = 64 << 20
+"""Most bytes of the copies that wait, or of the kept answers, if they are of similar size."""
+
+_KEEP_S = 300
+_PATIENCE_S = 60.0
+_FULL_PATIENCE_S = 1.0
+# An answer may come before the copy of its request has arrived; it never arrives if it is skipped.
+_COPY_PATIENCE_S = 2.0
+_COPY_INTERVAL_S, _KEEP_INTERVAL_S = 0.02, 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """An answer on its way to the comparison; `request` is the name of the request within the shadow's queue."""
+
+    shadow: int
+    request: str
+    fields: Mapping[str, str | bytes]
+    latency_us: int
+    until: float
+
+    @property
+    def size(self) -> int:
+        return sum(map(len, self.fields.values()))
+
+
+class Copier:
+    """Copies of a share of the requests that a slot reads.
+
+    Args:
+        client: Connection to the job's Redis.
+        job: `jobName`.
+    """
+
+    def __init__(self, client: redis.Redis, job: str) -> None:
+        self._client = client
+        self._job = job
+        self._count = 0
+        self._skipped = 0
+        self._backlog: Backlog[Entry] = Backlog("copies for a shadow", _COPY_INTERVAL_S, self._write)
+
+    def copy(self, entries: list[Entry], shadow: Generation) -> list[Entry]:
+        """Copy the share of the requests that is for a shadow; return all, and these marked."""
+        mark = str(shadow.number).encode()
+        first, self._count = self._count, self._count + len(entries)
+        marked = [
+            entry._replace(shadow=mark) if is_in_trial(number, shadow.share) else entry
+            for number, entry in enumerate(entries, first)
+        ]
+        chosen = [entry for entry in marked if entry.shadow]
+        if not chosen or self._backlog.add(chosen):
+            return marked
+        self._skipped += len(chosen)
+        return entries
+
+    def close(self) -> None:
+        """End the thread, unless Redis takes longer than 2 s."""
+        self._backlog.close()
+
+    def _write(self, entries: list[Entry]) -> list[Entry]:
+        number = int(entries[-1].shadow)
+        skipped, self._skipped = self._skipped, 0
+        keys = [shadow_queue(self._job, number), compared_key(self._job, number)]
+        arguments: list[Argument] = [MOST_COPIES, MOST_BYTES, _KEEP_S, skipped]
+        for entry in entries:
+            if int(entry.shadow) == number:
+                keys.append(awaited_key(self._job, number, _name(entry)))
+                arguments += [_name(entry), to_bytes(entry.uri), entry.serde, entry.data]
+        try:
+            call(self._client, Call(COPY, keys, arguments))
+        except (RedisError, OSError):
+            self._skipped += skipped + len(entries)
+        return []
+
+
+class Keeper:
+    """The answers of a slot that serves, those of requests that were copied.
+
+    Args:
+        client: Connection to the job's Redis.
+        job: `jobName`.
+    """
+
+    def __init__(self, client: redis.Redis, job: str) -> None:
+        self._client = client
+        self._job = job
+        self._backlog: Backlog[_Kept] = Backlog("answers for a shadow", _KEEP_INTERVAL_S, self._write)
+
+    def add(self, batch: AnsweredBatch, write_us: int) -> None:
+        """Keep the answers of a batch, if it has some of copied requests."""
+        if any(answer.entry.shadow for answer in batch.answers):
+            self._backlog.add(list(self._kept(batch, batch.wait_us + batch.inference_us + write_us)))
+
+    def close(self) -> None:
+        """End the thread, unless Redis takes longer than 2 s."""
+        self._backlog.close()
+
+    def _kept(self, batch: AnsweredBatch, latency_us: int) -> Iterator[_Kept]:
+        for entry, _, fields, _ in batch.answers:
+            if entry.shadow:
+                until = time.monotonic() + _COPY_PATIENCE_S
+                yield _Kept(int(entry.shadow), _name(entry), fields, latency_us, until)
+
+    def _write(self, answers: list[_Kept]) -> list[_Kept]:
+        number = answers[-1].shadow
+        keys = [shadow_queue(self._job, number)]
+        arguments: list[Argument] = [MOST_BYTES, _KEEP_S]
+        for answer in answers:
+            parts = [*flat(answer.fields), LATENCY_US, answer.latency_us]
+            keys.append(awaited_key(self._job, answer.shadow, answer.request))
+            arguments += [answer.size, len(parts), *parts]
+        try:
+            early = [answers[number - 1] for number in call(self._client, Call(KEEP, keys, arguments))]
+        except (RedisError, OSError):
+            # Their copies are computed in vain.
+            return []
+        return [answer for answer in early if time.monotonic() < answer.until]
+
+
+class Comparer:
+    """The answers of a slot of a shadow, which are compared with those of the slots that serve.
+
+    Args:
+        client: Connection to the job's Redis.
+        options: Job and generation of the slot.
+    """
+
+    def __init__(self, client: redis.Redis, options: RedisOptions) -> None:
+        self._client = client
+        self._job = options.job
+        self._number = options.generation
+        self._missed = 0
+        self._backlog: Backlog[_Kept] = Backlog("comparisons", _KEEP_INTERVAL_S, self._compare)
+
+    def add(self, batch: AnsweredBatch, write_us: int) -> None:
+        """Compare the answers of a batch; a shadow that answers faster than its thread compares waits for a moment."""
+        latency_us, until = batch.wait_us + batch.inference_us + write_us, time.monotonic() + _PATIENCE_S
+        own = [_Kept(self._number, answer.entry.uri, answer.fields, latency_us, until) for answer in batch.answers]
+        if not self._backlog.add(own, _FULL_PATIENCE_S):
+            self._missed += len(own)
+
+    def close(self) -> None:
+        """End the thread, unless Redis takes longer than 2 s."""
+        self._backlog.close()
+
+    def _compare(self, answers: list[_Kept]) -> list[_Kept]:
+        """Compare the answers whose counterparts have come, and return those that wait for theirs."""
+        waiting = [answer for answer in answers if time.monotonic() < answer.until]
+        keys = [awaited_key(self._job, self._number, answer.request) for answer in answers]
+        tally = Tally()
+        missed, self._missed = self._missed, 0
+        tally.counts["skipped"] += missed
+        done = []
+        try:
+            replies: Sequence[Any] = call(self._client, fetch_call(keys))
+            waiting = []
+            for answer, key, reply in zip(answers, keys, replies, strict=True):
+                kept = fields_of(reply) if isinstance(reply, list) else {}
+                if LATENCY_US.encode() in kept:
+                    tally.add(kept, to_fields(answer.fields), answer.latency_us)
+                    done.append(key)
+                elif kept and time.monotonic() < answer.until:
+                    waiting.append(answer)
+                else:
+                    tally.counts["skipped"] += 1
+                    done.append(key)
+            self._write(tally, done)
+        except (RedisError, OSError):
+            self._missed += missed
+        return waiting
+
+    def _write(self, tally: Tally, done: Sequence[str]) -> None:
+        counts = {name: count for name, count in tally.counts.items() if count}
+        if not (done or counts):
+            return
+        keys = [shadow_queue(self._job, self._number), compared_key(self._job, self._number), *done]
+        examples = tally.examples
+        call(
+            self._client,
+            Call(TALLY, keys, [tally.largest, MOST_EXAMPLES, len(examples), *examples, *flat(counts)]),
+        )
+
+
+def _name(entry: Entry) -> str:
+    """Return the name of a request within the queue of a shadow; an entry id is unique only in its stream."""
+    return f"{entry.priority}:{entry.id.decode()}"

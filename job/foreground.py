@@ -1,0 +1,159 @@
+"""Program of `cluster-serving-cli try`: runs a model folder on one record, and again after each change of a file.
+
+Usage: python -m cluster_serving.job.foreground
+
+Standard input has JSON: the `options` of the job, the `inputs` as they were written, and `watch`. The process ends with
+1 if the last run failed.
+"""
+
+import json
+import logging
+import pprint
+import sys
+import time
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cluster_serving.job.handlers.failure import log as failures
+from cluster_serving.job.handlers.failure import own_frames
+from cluster_serving.job.models.base import TensorSpec, dummy_inputs
+from cluster_serving.job.models.location import locate
+from cluster_serving.job.options import JobOptions
+from cluster_serving.job.trial import Trial, convert
+from cluster_serving.protocol.errors import InvalidInput, ModelError, ServingError
+from cluster_serving.protocol.inputs import Image, Input
+from cluster_serving.protocol.original.json import to_input
+
+_POLL_S = 0.3
+_ANYTHING = TensorSpec("", "", None)
+
+
+def main() -> None:
+    """Run the folder until the process is interrupted, or once."""
+    given = json.load(sys.stdin)
+    options = JobOptions.from_json(given["options"])
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    # Printed here, each time.
+    failures.disabled = True
+    folder = locate(options.model.path)
+    while True:
+        seen = _files(folder)
+        succeeded = _run(options, given["inputs"])
+        if not given["watch"]:
+            sys.exit(not succeeded)
+        print(f"\nWaiting for a change in {folder}; Ctrl-C ends", flush=True)
+        try:
+            while _files(folder) == seen:
+                time.sleep(_POLL_S)
+        except KeyboardInterrupt:
+            sys.exit(not succeeded)
+        print(flush=True)
+
+
+def read_inputs(texts: Sequence[str], specs: Sequence[TensorSpec]) -> dict[str, Input]:
+    """Return the inputs that were written as NAME=VALUE; zeros for the known inputs if there are none.
+
+    A value is JSON, a text, or `@` and the path of a file: an array (.npy), JSON (.json), a text (.txt) or an image.
+
+    Raises:
+        InvalidInput: If a value cannot be read; the message names the input.
+    """
+    if not texts:
+        zeros = dummy_inputs(specs, 1) if specs else None
+        if zeros is None:
+            raise InvalidInput("the inputs of this handler are not known: give each as --input NAME=VALUE")
+        return {spec.name: array[0, ...] for spec, array in zip(specs, zeros, strict=True)}
+    known = {spec.name: spec for spec in specs}
+    inputs = {}
+    for text in texts:
+        name, mark, value = text.partition("=")
+        if not (name and mark):
+            raise InvalidInput(f"--input {text}: expected NAME=VALUE, such as x=[1,2,3], text=hello or photo=@cat.jpg")
+        inputs[name] = _value(name, value, known.get(name, _ANYTHING))
+    return inputs
+
+
+def _value(name: str, text: str, expected: TensorSpec) -> Input:
+    if text.startswith("@"):
+        path = Path(text[1:]).expanduser()
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise InvalidInput(f"--input {name}: {path} cannot be read: {error.strerror}") from None
+        if path.suffix == ".npy":
+            return convert(np.load(path, allow_pickle=False))
+        if path.suffix not in (".json", ".txt"):
+            return Image(content)
+        text = content.decode()
+        if path.suffix == ".txt":
+            return convert(text)
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = text
+    return convert(value) if isinstance(value, str) else to_input(name, value, expected)
+
+
+def _run(options: JobOptions, texts: Sequence[str]) -> bool:
+    """Load the folder, compute the record, and print what comes of it; return True if there is a result."""
+    began = time.perf_counter()
+    try:
+        trial = Trial(options)
+    except ModelError as error:
+        _print_error(error)
+        return False
+    with trial:
+        loaded = time.perf_counter()
+        try:
+            inputs = read_inputs(texts, trial.report().inputs)
+            began_computing = time.perf_counter()
+            outcome, stack = trial.compute(inputs)
+        except ServingError as error:
+            outcome, stack, began_computing = error, "", loaded
+        seconds = time.perf_counter() - began_computing
+        model = trial.report().model
+        print(f"{model.rstrip(' →')}  (loaded in {loaded - began:.1f} s, computed in {1000 * seconds:.1f} ms)")
+        if isinstance(outcome, ServingError):
+            if stack:
+                print(stack, end="")
+            print(f"{outcome.code}: {outcome}")
+            return False
+        for line in shown(outcome):
+            print(line)
+    return True
+
+
+def shown(outputs: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines that show outputs."""
+    for name, value in outputs.items():
+        if isinstance(value, np.ndarray):
+            yield f"{name}: {value.dtype}{list(value.shape)} {np.array2string(value, threshold=64, separator=', ')}"
+        else:
+            yield f"{name}: {pprint.pformat(value, sort_dicts=False)}"
+
+
+def _print_error(error: ModelError) -> None:
+    if cause := error.__cause__:
+        print("".join(traceback.format_exception(type(cause), cause, own_frames(cause.__traceback__))), end="")
+    print(f"{error.code}: {error}")
+
+
+def _files(folder: Path) -> dict[Path, tuple[int, int]]:
+    found = {}
+    for path in folder.rglob("*"):
+        if not any(part.startswith((".", "__pycache__")) for part in path.relative_to(folder).parts):
+            try:
+                status = path.stat()
+            except OSError:
+                # An editor replaces a file when it saves it.
+                continue
+            found[path] = (status.st_mtime_ns, status.st_size)
+    return found
+
+
+if __name__ == "__main__":
+    main()

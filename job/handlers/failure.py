@@ -1,0 +1,56 @@
+"""Errors of a handler: a line for the client, and the traceback for the operator."""
+
+import logging
+import time
+import traceback
+from pathlib import Path
+from types import TracebackType
+
+from cluster_serving.job.models.base import cause
+from cluster_serving.protocol.errors import InferenceFailed
+
+log = logging.getLogger(__name__)
+
+_QUIET_S = 60.0
+_MAX_PLACES = 100
+_OURS = str(Path(__file__).parent)
+
+_logged: dict[str, float] = {}
+
+
+class HandlerFailed(InferenceFailed):
+    """A handler raised an exception.
+
+    Attributes:
+        traceback: The stack from the handler's own frames on, for the operator.
+    """
+
+    traceback: str = ""
+
+    @classmethod
+    def of(cls, error: Exception, step: str) -> "HandlerFailed":
+        """Return the error of a method of a handler, which `step` names."""
+        text = cause(error) if isinstance(error, InferenceFailed) else f"{type(error).__name__}: {cause(error)}"
+        failed = cls(f"the handler failed in {step}: {text}")
+        failed.traceback = "".join(traceback.format_exception(type(error), error, own_frames(error.__traceback__)))
+        return failed
+
+    def report(self) -> None:
+        """Write the traceback to the log, but that of one place once a minute: clients may cause any number."""
+        now = time.monotonic()
+        # The last frame, without the message, which may quote the request.
+        place = self.traceback.rpartition('  File "')[2].partition("\n")[0]
+        if now - _logged.get(place, -_QUIET_S) < _QUIET_S:
+            return
+        if len(_logged) >= _MAX_PLACES:
+            _logged.clear()
+        _logged[place] = now
+        log.error("%s (this place is logged once a minute)\n%s", self, self.traceback)
+
+
+def own_frames(stack: TracebackType | None) -> TracebackType | None:
+    """Leave out the frames of this package that called the handler."""
+    own = stack
+    while own is not None and own.tb_frame.f_code.co_filename.startswith(_OURS):
+        own = own.tb_next
+    return own or stack

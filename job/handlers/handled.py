@@ -1,0 +1,319 @@
+"""A handler with the models that it calls, as one task slot has it: records become outputs."""
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from cluster_serving.job.batch import BatchMemory, isolate
+from cluster_serving.job.handlers import declared
+from cluster_serving.job.handlers.engine import Engine
+from cluster_serving.job.handlers.failure import HandlerFailed
+from cluster_serving.job.handlers.handler import Context, method
+from cluster_serving.job.handlers.load import Code
+from cluster_serving.job.models import decrypted, load_from
+from cluster_serving.job.models.base import Layout, Started, TensorSpec, dummy_inputs
+from cluster_serving.job.models.detect import detect, select
+from cluster_serving.job.models.location import locate
+from cluster_serving.job.options import JobOptions
+from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, ModelError, ServingError
+
+Record = dict[str, Any]
+"""Values of one record by name: arrays without a batch dimension, texts, or other objects."""
+
+_MAX_MEMORIES = 64
+_PLAIN = (bool, int, float, complex, np.generic)
+_NUMERIC = (*_PLAIN, np.ndarray)
+
+log = logging.getLogger(__name__)
+
+
+class HandledModel:
+    """A handler that has loaded what it needs. One thread at a time may use it.
+
+    Args:
+        options: Options of the job.
+        secret: Secret and salt of an encrypted model.
+
+    Attributes:
+        engine: Name for messages.
+        inputs: Inputs of a record; None if any are taken.
+        layout: Order of the axes of images.
+        is_direct: True if records are the inputs of the only model; images are converted when they join a batch.
+
+    Raises:
+        ModelError: If the handler cannot be imported, or its `load` raises an exception.
+    """
+
+    def __init__(self, options: JobOptions, secret: tuple[str, str] = ("", "")) -> None:
+        self._options = options
+        self._engines: dict[tuple[Path, ...], Engine] = {}
+        self._memories: dict[str, BatchMemory] = {}
+        self._only: Engine | None = None
+        # Methods of the handler, or None.
+        self._preprocess: Any = None
+        self._predict_batch: Any = None
+        self._postprocess: Any = None
+        self._unload_handler: Any = None
+        with ExitStack() as undo:
+            undo.callback(self._close_engines)
+            with decrypted(options.model, locate(options.model.path), secret) as folder:
+                code = Code(folder, options.model.handler)
+                undo.callback(code.close)
+                self._load(code, folder)
+            undo.callback(self._unload)
+            self._undo = undo.pop_all()
+        self.engine = f"Python handler ({code.name})"
+        self._warm_up()
+
+    @property
+    def outputs(self) -> list[TensorSpec]:
+        """Outputs; empty if nothing tells them."""
+        if self._outputs is None and self._only is not None and self._postprocess is None:
+            return self._only.outputs
+        return self._outputs or []
+
+    @property
+    def overlaps(self) -> bool:
+        """True if `start` can be used."""
+        return self._only is not None and self._only.model.overlaps
+
+    def compute(self, records: Sequence[Record]) -> list[Record | ServingError]:
+        """Return the outputs of each record, or the error of one that fails."""
+        results: list[Record | ServingError] = [*records]
+        if self._preprocess is not None:
+            results = [self.preprocess(record) for record in records]
+        for indices in _groups(results):
+            computed = isolate(self._predict, [cast(Record, results[index]) for index in indices])
+            for index, result in zip(indices, computed, strict=True):
+                results[index] = self.postprocess(result) if type(result) is dict else result
+        return results
+
+    def start(self, record: Record) -> Started:
+        """Start to compute a record in the only model, beside those that were started before.
+
+        `Started.outputs` has the values for `postprocess`, in the order of the model's outputs.
+
+        Raises:
+            ServingError: If `preprocess` or the model fails.
+        """
+        prepared = self.preprocess(record)
+        if isinstance(prepared, ServingError):
+            raise prepared
+        return cast(Engine, self._only).start(prepared, checked=self.is_direct)
+
+    def named(self, outputs: Sequence[Any]) -> Record:
+        """Return what `Started.outputs` has by name."""
+        return cast(Engine, self._only).named(outputs)
+
+    def preprocess(self, record: Record) -> Record | ServingError:
+        """Call the handler's `preprocess`; return its error if it fails."""
+        if self._preprocess is None:
+            return record
+        try:
+            prepared = self._preprocess(record)
+            return prepared if type(prepared) is dict else _checked(prepared, "preprocess")
+        except Exception as error:
+            return _error(error, "preprocess")
+
+    def postprocess(self, result: Record) -> Record | ServingError:
+        """Call the handler's `postprocess`; return its error if it fails."""
+        if self._postprocess is None:
+            return result
+        try:
+            outputs = self._postprocess(result)
+            return outputs if type(outputs) is dict else _checked(outputs, "postprocess")
+        except Exception as error:
+            return _error(error, "postprocess")
+
+    def close(self) -> None:
+        """Call the handler's `unload`, and free the models."""
+        self._undo.close()
+
+    def _load(self, code: Code, folder: Path) -> None:
+        kind, options = code.kind, self._options
+        where = f"of the handler {code.name} in {options.model.path}"
+        self._context = Context(
+            folder,
+            options.model.thread_per_model,
+            options.batch.max_batch_size,
+            options.redis.job,
+            options.redis.version,
+            partial(self._open, folder),
+        )
+        try:
+            handler: Any = kind()
+            if method(kind, "load"):
+                handler.load(self._context)
+        except ModelError:
+            raise
+        except Exception as error:
+            raise ModelError(f"the method load {where} failed: {type(error).__name__}: {error}") from error
+        self._preprocess, self._predict_batch, self._postprocess, self._unload_handler = (
+            getattr(handler, name) if method(kind, name) else None
+            for name in ("preprocess", "predict", "postprocess", "unload")
+        )
+        if self._predict_batch is None:
+            self._only = self._context.load()
+        channels = 1 if options.image.color == "GRAY" else 3
+        takes, gives = getattr(kind, "inputs", None), getattr(kind, "outputs", None)
+        self.is_direct = self._only is not None and self._preprocess is None and takes is None
+        self.layout: Layout = "HWC"
+        self.inputs: list[TensorSpec] | None = None
+        if takes is not None:
+            self.inputs = declared.specs(takes, f"inputs {where}", channels)
+        elif self._only is not None and self.is_direct:
+            self.inputs, self.layout = self._only.inputs, self._only.model.layout
+        self._outputs = None if gives is None else declared.specs(gives, f"outputs {where}", channels)
+
+    def _open(self, folder: Path, name: str, input_shapes: Sequence[Sequence[int]]) -> Engine:
+        """See `Context.load`."""
+        files = select(folder, name) if name else detect(folder)
+        if files.paths not in self._engines:
+            options = self._options.model
+            if name:
+                options = replace(options, inputs=(), outputs=(), input_shapes=tuple(map(tuple, input_shapes)))
+            model = load_from(files, options)
+            try:
+                model.warm_up(batch=1)
+            except InferenceFailed as error:
+                model.close()
+                raise ModelError(f"the model {files.paths[0].name} fails on a batch of zeros: {error}") from error
+            self._engines[files.paths] = Engine(model, files.paths[0].name)
+        return self._engines[files.paths]
+
+    def _warm_up(self) -> None:
+        """Compute a record of zeros, where the shapes are known, so that the first request does not pay for it."""
+        zeros = dummy_inputs(self.inputs, 1) if self.inputs else None
+        if zeros is None or any(None in (spec.record_shape or ()) or spec.dtype == "str" for spec in self.inputs or ()):
+            return
+        (result,) = self.compute([{spec.name: array[0] for spec, array in zip(self.inputs or (), zeros, strict=True)}])
+        if isinstance(result, HandlerFailed):
+            # Zeros need not be a possible request, so this is no reason not to start.
+            log.warning("%s, on inputs of zeros\n%s", result, result.traceback)
+
+    def _predict(self, records: Sequence[Record]) -> list[Record]:
+        first = records[0]
+        batch = {name: self._joined(name, [record[name] for record in records]) for name in first}
+        if self._only is not None:
+            return _split(self._only(batch, checked=self.is_direct), len(records))
+        try:
+            return _split(self._predict_batch(batch), len(records))
+        except Exception as error:
+            raise _error(error, "predict") from error
+
+    def _joined(self, name: str, values: list[Any]) -> Any:
+        first = values[0]
+        if isinstance(first, np.ndarray):
+            return self._memory(name).join(values, already_batched=False)
+        if isinstance(first, _PLAIN):
+            return np.asarray(values)
+        objects = np.empty(len(values), object)
+        for index, value in enumerate(values):
+            objects[index] = value
+        return objects
+
+    def _memory(self, name: str) -> BatchMemory:
+        memory = self._memories.get(name)
+        if memory is None:
+            specs = {spec.name: spec for spec in self.inputs or ()} if self.is_direct else {}
+            memory = BatchMemory(specs[name].numpy_dtype if name in specs else None)
+            # Clients choose the names of inputs that are not declared.
+            if len(self._memories) < _MAX_MEMORIES:
+                self._memories[name] = memory
+        return memory
+
+    def _unload(self) -> None:
+        if self._unload_handler is not None:
+            try:
+                self._unload_handler()
+            except Exception:
+                log.exception("the handler failed in unload")
+
+    def _close_engines(self) -> None:
+        for engine in self._engines.values():
+            engine.model.close()
+
+
+def _error(error: Exception, step: str) -> ServingError:
+    return error if isinstance(error, InvalidInput) else HandlerFailed.of(error, step)
+
+
+def _checked(value: Any, step: str) -> Record:
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{step} returned {_kind(value)}; expected a dict of names and values")
+    return dict(value)
+
+
+def _split(outputs: Any, count: int) -> list[Record]:
+    """Return the outputs of each record."""
+    if isinstance(outputs, Mapping):
+        for name, values in outputs.items():
+            if not hasattr(values, "__len__") or isinstance(values, str) or not _is_batch(values, count):
+                raise ValueError(
+                    f"predict returned {_kind(values)} as {name!r} for a batch of {count}; expected an array whose "
+                    "first dimension is the batch, or a list with a value of each record"
+                )
+        if len(outputs) == 1:
+            return [{name: value} for value in values]
+        names = [*outputs]
+        return [dict(zip(names, row, strict=True)) for row in zip(*outputs.values(), strict=True)]
+    if isinstance(outputs, list | tuple) and len(outputs) == count and all(isinstance(one, Mapping) for one in outputs):
+        return [dict(one) for one in outputs]
+    raise TypeError(
+        f"predict returned {_kind(outputs)} for a batch of {count}; expected a dict of names and arrays, or a list "
+        "with a dict for each record"
+    )
+
+
+def _is_batch(values: Any, count: int) -> bool:
+    shape = getattr(values, "shape", None)
+    return shape != () and len(values) == count
+
+
+def _kind(value: Any) -> str:
+    facts = [type(value).__name__]
+    if hasattr(value, "shape"):
+        facts.append(f"shape {list(value.shape)}")
+    elif hasattr(value, "__len__"):
+        facts.append(f"length {len(value)}")
+    return ", ".join(facts)
+
+
+def _groups(records: Sequence[Record | ServingError]) -> Iterable[Sequence[int]]:
+    """Return the indices of records that can share a batch; errors are left out."""
+    first = records[0]
+    if type(first) is dict and all(_alike(first, record) for record in records):
+        return [range(len(records))]
+    groups: list[list[int]] = []
+    for index, record in enumerate(records):
+        if isinstance(record, ServingError):
+            continue
+        group = next((group for group in groups if _alike(cast(Record, records[group[0]]), record)), None)
+        if group is None:
+            groups.append([index])
+        else:
+            group.append(index)
+    return groups
+
+
+def _alike(one: Record, other: Any) -> bool:
+    """Return True if two records can share a batch: names, dtypes and shapes of arrays, kinds of numbers are equal."""
+    if one is other:
+        return True
+    if type(other) is not dict or one.keys() != other.keys():
+        return False
+    for name, value in one.items():
+        beside = other[name]
+        if isinstance(value, np.ndarray):
+            if not isinstance(beside, np.ndarray) or value.dtype != beside.dtype or value.shape != beside.shape:
+                return False
+        elif type(value) is not type(beside) and (isinstance(value, _PLAIN) or isinstance(beside, _NUMERIC)):
+            # Texts and all other objects share a batch, but not with numbers.
+            return False
+    return True

@@ -1,0 +1,109 @@
+"""The kinds of model folders, of the built-in engines and of those that other distributions add.
+
+A distribution adds an engine by an entry point of the group `cluster_serving.engines`, whose value is a `Format` or a
+tuple of them. The built-in ones are entry points too, listed here: a job in a cluster has our code without metadata.
+"""
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+
+GROUP = "cluster_serving.engines"
+"""Group of the entry points of engines."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A kind of model folder.
+
+    Attributes:
+        engine: Name of the engine, for people.
+        loader: Function or class that takes `ModelFiles` and `ModelOptions` and returns a `Model`, as
+            "package.module:name". Importing the module of this format must not import the engine.
+        package: Package that the module imports.
+        parts: Required parts of the folder: for each the patterns, in lower case, of which one matches. A pattern of a
+            folder ends with `/`.
+        ignored: Names, in lower case, that match a pattern but belong to another format.
+        requirement: Requirement that installs the engine; filled in with the extra or the distribution of the entry
+            point.
+    """
+
+    engine: str
+    loader: str
+    package: str
+    parts: tuple[tuple[str, ...], ...]
+    ignored: frozenset[str] = frozenset()
+    requirement: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.engine}: {' and '.join(' or '.join(patterns) for patterns in self.parts)}"
+
+
+def _module(name: str) -> str:
+    return f"{__package__}.{name}"
+
+
+OPENVINO = Format("OpenVINO", _module("openvino.ir:OpenVINOModel"), "openvino", (("*.xml",), ("*.bin",)))
+TENSORFLOW = (
+    Format(
+        "TensorFlow",
+        _module("tensorflow.saved_model:SavedModel"),
+        "tensorflow",
+        (("saved_model.pb",), ("variables/",)),
+    ),
+    Format(
+        "TensorFlow frozen graph",
+        _module("tensorflow.frozen_graph:FrozenGraph"),
+        "tensorflow",
+        (("*.pb",), ("graph_meta.json",)),
+        frozenset({"saved_model.pb", "fingerprint.pb", "keras_metadata.pb"}),
+    ),
+    Format(
+        "TensorFlow checkpoint",
+        _module("tensorflow.checkpoint:Checkpoint"),
+        "tensorflow",
+        (("*.meta",), ("*.index", "*.ckpt")),
+    ),
+    Format("Keras", _module("tensorflow.keras:KerasModel"), "tensorflow", (("*.keras", "*.h5"),)),
+)
+TORCH = (
+    Format("TorchScript", _module("torch.script:load"), "torch", (("*.pt", "*.pth"),)),
+    Format("torch.export", _module("torch.exported:ExportedProgram"), "torch", (("*.pt2",),)),
+)
+ONNX = Format("ONNX Runtime", _module("onnx:OnnxModel"), "onnxruntime", (("*.onnx",),))
+CAFFE = Format("Caffe", _module("caffe:CaffeModel"), "cv2", (("*.prototxt",), ("*.caffemodel",)))
+BIGDL = Format("BigDL", _module("bigdl.model:BigDLModel"), "torch", (("*.model", "*.bigdl"),))
+
+# The names are the extras that install them.
+_BUILT_IN = tuple(
+    EntryPoint(name, f"{__name__}:{name.upper()}", GROUP)
+    for name in ("openvino", "tensorflow", "torch", "onnx", "caffe", "bigdl")
+)
+
+
+@cache
+def formats() -> tuple[Format, ...]:
+    """Return every kind of model folder that can be served; the engines are not imported."""
+    return tuple(found for entry in (*_BUILT_IN, *entry_points(group=GROUP)) for found in _load(entry))
+
+
+def requirements() -> set[str]:
+    """Return the requirements that install all engines that are known here."""
+    return {format.requirement for format in formats()}
+
+
+def _load(entry: EntryPoint) -> Iterator[Format]:
+    # Entry points that are not read from metadata have no distribution.
+    distribution = getattr(entry, "dist", None)
+    requirement = distribution.name if distribution else f"cluster-serving[{entry.name}]"
+    try:
+        found = entry.load()
+        for format in found if isinstance(found, tuple) else (found,):
+            yield replace(format, requirement=requirement)
+    except Exception:
+        # A broken distribution must not keep other models from being served.
+        log.exception("the engine %s of the distribution %s cannot be used", entry.name, requirement)

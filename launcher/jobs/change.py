@@ -1,0 +1,341 @@
+"""Changes of a job while it runs: update, scale, canary, shadow, promote and roll back.
+
+A change starts a second generation of the job beside the one that serves (`protocol.generations`). It takes over when
+its model is loaded and warm in every slot; the other one then reads no more, answers what it has read, and ends. If it
+does not come up, nothing changes for clients.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from redis.exceptions import RedisError
+
+from cluster_serving.job.options import JobOptions
+from cluster_serving.launcher.config.model import Config
+from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.jobs import capacity, comparison, generations, lifecycle, lock, payload_folder, record
+from cluster_serving.launcher.jobs.figures import Figures
+from cluster_serving.launcher.jobs.lifecycle import Say, Services, Started
+from cluster_serving.launcher.jobs.readiness import read_slots
+from cluster_serving.launcher.services import redis_server
+from cluster_serving.launcher.services.flink_rest import Job
+from cluster_serving.protocol.generations import (
+    CANARY,
+    CANDIDATE,
+    RETIRING,
+    SERVING,
+    SHADOW,
+    Generation,
+)
+
+_POLL_S = 0.1
+_SETTLED_S = 1.0
+"""Seconds after which all slots have seen a new role."""
+_DRAIN_S = 120.0
+
+
+class NotBeside(LaunchError):
+    """The new generation cannot run beside the one that serves: the job has to be stopped in between."""
+
+
+class Busy(LaunchError):
+    """Another command works on the job, or a canary or shadow has to be ended first; a later attempt may succeed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A change that was made.
+
+    Attributes:
+        started: The new generation.
+        number: Its number.
+        role: Its role now.
+        figures: What clients saw meanwhile.
+    """
+
+    started: Started
+    number: int
+    role: str
+    figures: Figures
+
+
+def update(config: Config, say: Say, warn: Say, canary: float = 0.0, shadow: float = 0.0) -> Changed:
+    """Let a job serve the model and the configuration as they are now, without a gap.
+
+    With `canary` or `shadow`, a percentage, the new generation gets this share of the requests, or of copies of them,
+    and the one that serves stays: `promote` or `rollback` ends that.
+
+    Raises:
+        LaunchError: If the job does not run, or the new generation does not come up; the job goes on as it was.
+        Busy: If another change of the job is under way, or it has a canary or shadow.
+        NotBeside: If two generations of the job cannot run beside each other.
+        ModelError: As for `lifecycle.start`.
+    """
+    config = lifecycle.checked(config, warn)
+    with _changing(config, say, warn) as (services, jobs):
+        _refuse_in_trial(services, config.job_name)
+        config = _with_slots_now(services, services.target.fitted(config))
+        _check_beside(services, config)
+        options = lifecycle.options_of(services, config)
+        if shadow:
+            options = replace(options, redis=replace(options.redis, shadow=True))
+        role, share = (CANARY, canary) if canary else (SHADOW, shadow) if shadow else (SERVING, 0.0)
+        return _change(services, config, options, jobs, role, share)
+
+
+def scale(config: Config, job: str, slots: int, say: Say, warn: Say) -> Changed:
+    """Change the number of slots of a job, and nothing else, without a gap.
+
+    Raises:
+        LaunchError: As for `update`; also if this machine does not know how the job was started.
+    """
+    with _changing(_named(config, job), say, warn) as (services, jobs):
+        _refuse_in_trial(services, job)
+        options = replace(_options_now(services, job), model_parallelism=slots)
+        return _change(services, *lifecycle.again(services, config, options), jobs, SERVING)
+
+
+def promote(config: Config, job: str, say: Say, warn: Say) -> Changed:
+    """Let the canary of a job serve all requests; the generation that served ends.
+
+    A shadow cannot answer requests: a further generation is started as it was, and both others end.
+
+    Raises:
+        LaunchError: As for `update`; also if the job has neither canary nor shadow.
+    """
+    with _changing(_named(config, job), say, warn) as (services, jobs):
+        now = generations.read(services.client, job)
+        trial = now.trial
+        if trial is None:
+            raise LaunchError(f"job {job} has neither a canary nor a shadow; cluster-serving-cli update starts one")
+        figures = Figures.begin(services.client, job)
+        if trial.role == SHADOW:
+            options = _recall(services, job, trial)
+            _tell_comparison(services, job, trial)
+            changed = _change(services, *lifecycle.again(services, config, options), jobs, SERVING)
+            _end_trial(services, config, trial, jobs)
+            return changed
+        _switch(services, job, trial, now.serving)
+        if now.serving:
+            _retire(services, config, now.serving, jobs)
+        started = _started(services, config, job, trial)
+        return Changed(started, trial.number, SERVING, figures.end(services.client))
+
+
+def rollback(config: Config, job: str, say: Say, warn: Say) -> Changed | None:
+    """End the canary or shadow of a job; without one, start the generation that served before, without a gap.
+
+    Return None if a canary or shadow was ended.
+
+    Raises:
+        LaunchError: As for `update`; also if this machine does not know the generation before.
+    """
+    with _changing(_named(config, job), say, warn) as (services, jobs):
+        if trial := generations.read(services.client, job).trial:
+            if trial.role == SHADOW:
+                _tell_comparison(services, job, trial)
+            _end_trial(services, config, trial, jobs)
+            return None
+        options = services.target.records.earlier(job)
+        if options is None:
+            raise LaunchError(
+                f"this machine knows no earlier generation of job {job}; edit the configuration, and update"
+            )
+        return _change(services, *lifecycle.again(services, config, options), jobs, SERVING)
+
+
+def settle(config: Config, say: Say, warn: Say) -> bool:
+    """End what a command that was killed in the middle of a change has left; return True if there was something.
+
+    Nothing is done while another command works on the job.
+    """
+    with redis_server.connect(config) as client:
+        left = [each for each in generations.read(client, config.job_name).all.values() if _is_left(each)]
+        if not left or lock.holder(client, config.job_name):
+            return False
+    with lifecycle.services(config, say, warn) as services:
+        return _settle(services, config, services.flink.jobs(config.job_name))
+
+
+@contextmanager
+def _changing(config: Config, say: Say, warn: Say) -> Iterator[tuple[Services, list[Job]]]:
+    """Provide Redis, Flink and the jobs of one name; refuse if another command works on the job."""
+    with redis_server.connect(config) as client:
+        if holder := lock.holder(client, config.job_name):
+            raise Busy(f"job {config.job_name} is being changed by {holder}; try again when it has ended")
+    with lifecycle.services(config, say, warn) as services:
+        jobs = services.flink.jobs(config.job_name)
+        if not jobs:
+            raise LaunchError(f"job {config.job_name} does not run on {services.flink.where}; cluster-serving-start")
+        if _settle(services, config, jobs):
+            jobs = services.flink.jobs(config.job_name)
+        yield services, jobs
+
+
+def _named(config: Config, job: str) -> Config:
+    return config.model_copy(update={"job_name": job})
+
+
+def _refuse_in_trial(services: Services, job: str) -> None:
+    if trial := generations.read(services.client, job).trial:
+        raise Busy(
+            f"generation {trial.number} is the {trial.role} of job {job}, with {trial.share:g} % of the requests; end "
+            "that first: cluster-serving-cli promote, or cluster-serving-cli rollback"
+        )
+
+
+def _check_beside(services: Services, config: Config) -> None:
+    """Check that a new generation can share the Redis and the folder for large inputs of the one that serves."""
+    job = config.job_name
+    if generations.read(services.client, job).serving is None:
+        raise NotBeside(f"the Redis at {config.redis_shown} does not know the job {job} that runs")
+    if not payload_folder.stays(config, lifecycle.folder_now(services, job)):
+        raise NotBeside("payloadFolder has changed, and both generations have to read the same folder")
+
+
+def _check_room(services: Services, config: Config, options: JobOptions) -> None:
+    """Check that this machine can hold the slots of both generations, if the slots are to run here."""
+    now, path = lifecycle.options_now(services, config.job_name), Path(options.model.path)
+    if now and services.target.is_here and path.exists():
+        both = config.model_parallelism + now.model_parallelism
+        if not capacity.holds(config, [path], both):
+            raise NotBeside(f"this machine cannot hold {both} slots, those of the old and of the new generation")
+
+
+def _with_slots_now(services: Services, config: Config) -> Config:
+    """Return the configuration with the number of slots that the job has now, where that number follows the load."""
+    now = lifecycle.options_now(services, config.job_name)
+    if config.autoscale_max is None or now is None:
+        return config
+    slots = min(max(now.model_parallelism, config.autoscale_min), config.autoscale_max)
+    return config.model_copy(update={"model_parallelism": slots})
+
+
+def _options_now(services: Services, job: str) -> JobOptions:
+    serving = generations.read(services.client, job).serving
+    if serving is None:
+        raise LaunchError(f"no generation of job {job} serves; cluster-serving-restart starts it again")
+    return _recall(services, job, serving)
+
+
+def _recall(services: Services, job: str, generation: Generation) -> JobOptions:
+    options = services.target.records.recall(job, generation.submission)
+    if options is None:
+        raise LaunchError(
+            f"job {job} was not started from this machine and user; edit its config.yaml, and use cluster-serving-cli "
+            "update"
+        )
+    return options
+
+
+def _change(
+    services: Services, config: Config, options: JobOptions, jobs: list[Job], role: str, share: float = 0.0
+) -> Changed:
+    """Start a new generation, and give it its role when it is ready."""
+    client, job, number = services.client, config.job_name, options.redis.generation
+    figures = Figures.begin(client, job)
+    candidate = generations.of(options, CANDIDATE)
+    services.say(f"Starting generation {number} of job {job} beside the one that serves")
+    _check_room(services, config, options)
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(services.target.slots(config.model_parallelism))
+        except LaunchError as error:
+            raise NotBeside(str(error)) from None
+        generations.put(client, job, candidate)
+        try:
+            started = lifecycle.submit(services, config, options, number)
+        except BaseException as error:
+            generations.end(client, job, number)
+            reason = str(error) if isinstance(error, Exception) else "the change was interrupted"
+            record.note(client, job, "running", error=reason)
+            with suppress(LaunchError):
+                lifecycle.tidy(services)
+            if isinstance(error, (LaunchError, RedisError)):
+                raise LaunchError(f"{error}; job {job} goes on as it was") from None
+            raise
+    services.target.records.remember(options)
+    if role == SERVING:
+        before = generations.read(client, job).serving
+        _switch(services, job, candidate, before)
+        record.note(client, job, "running", error="", log=services.target.log_of(job))
+        if before:
+            _retire(services, config, before, jobs)
+    else:
+        generations.put(client, job, replace(candidate, role=role, share=share))
+        services.say(f"Generation {number} is ready, as the {role} with {share:g} % of the requests")
+    return Changed(started, number, role, figures.end(client))
+
+
+def _switch(services: Services, job: str, generation: Generation, before: Generation | None) -> None:
+    serving = replace(generation, role=SERVING, share=0.0)
+    generations.switch(services.client, job, serving, before and replace(before, role=RETIRING))
+    services.say(f"Switched to generation {generation.number}")
+
+
+def _tell_comparison(services: Services, job: str, shadow: Generation) -> None:
+    for topic, text in comparison.lines(comparison.read(services.client, job, shadow.number)).items():
+        services.say(f"Shadow, {topic}: {text}")
+
+
+def _end_trial(services: Services, config: Config, trial: Generation, jobs: list[Job]) -> None:
+    generations.put(services.client, config.job_name, replace(trial, role=RETIRING))
+    _retire(services, config, trial, jobs)
+
+
+def _retire(services: Services, config: Config, generation: Generation, jobs: list[Job]) -> None:
+    """Wait until a generation has answered what it has read, and end it."""
+    client, job, number = services.client, config.job_name, generation.number
+    running = [each for each in jobs if each.submission == generation.submission]
+    deadline, settled = time.monotonic() + _DRAIN_S, time.monotonic() + _SETTLED_S
+    services.say(f"Generation {number} answers what it has read")
+    if serving := generations.read(client, job).serving:
+        generations.hand_over(client, job, number, serving.number)
+    while time.monotonic() < deadline:
+        # A generation whose processes have died answers nothing; the others take over as soon as it has ended.
+        if any(services.flink.state(each.id) != "RUNNING" for each in running):
+            break
+        if time.monotonic() > settled and not generations.unanswered(client, job, number):
+            break
+        time.sleep(_POLL_S)
+    for each in running:
+        services.flink.cancel(each.id)
+    records = services.target.records
+    if generation.role == SERVING and (options := records.recall(job, generation.submission)):
+        records.keep_earlier(options)
+    records.forget(job, number)
+    generations.end(client, job, number)
+    lifecycle.tidy(services)
+    services.say(f"Generation {number} has ended")
+
+
+def _settle(services: Services, config: Config, jobs: list[Job]) -> bool:
+    """End the generations that a killed command has left: candidates, and such as retire."""
+    client, job = services.client, config.job_name
+    now = generations.read(client, job)
+    known = {each.submission for each in now.all.values()}
+    left = [each for each in now.all.values() if _is_left(each)]
+    for each in left:
+        services.say(f"Ending generation {each.number} of job {job}, which a command that was killed has left")
+        _retire(services, config, each, jobs)
+    # Those that ended in Redis alone; a Redis that has lost all tells nothing.
+    strays = [each for each in jobs if each.submission not in known] if now.serving else []
+    for stray in strays:
+        services.flink.cancel(stray.id)
+    return bool(left or strays)
+
+
+def _is_left(generation: Generation) -> bool:
+    return generation.role in (CANDIDATE, RETIRING)
+
+
+def _started(services: Services, config: Config, job: str, generation: Generation) -> Started:
+    slots = read_slots(services.client, job)
+    running = [each for each in services.flink.jobs(job) if each.submission == generation.submission]
+    page = services.flink.page(running[0].id) if running else services.flink.where
+    return Started(config, page, slots[0].summary if slots else "")

@@ -1,0 +1,333 @@
+"""The controller of a job: changes the job when its model, its load or a client asks for it.
+
+Usage: python -m cluster_serving.launcher.jobs.controller CONFIG_FILE --since SECONDS
+
+One supervised process per job runs this module, on the machine that runs the commands. For each change it reads the
+configuration again and does what a command would do, under the same lock.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import socket
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import NoReturn
+
+import redis
+from redis.exceptions import RedisError
+
+from cluster_serving.job.main import check_model
+from cluster_serving.launcher.config import file as config_file
+from cluster_serving.launcher.config import versions
+from cluster_serving.launcher.config.job_options import model_options
+from cluster_serving.launcher.config.model import Config
+from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.jobs import (
+    capacity,
+    change,
+    control_requests,
+    generations,
+    lifecycle,
+    lock,
+    model_watch,
+    queue_sample,
+    record,
+)
+from cluster_serving.launcher.jobs.autoscaler import Autoscaler, Decision
+from cluster_serving.launcher.jobs.change import Busy
+from cluster_serving.launcher.jobs.model_watch import ModelWatch
+from cluster_serving.launcher.jobs.readiness import read_slots
+from cluster_serving.launcher.services import controller as service
+from cluster_serving.launcher.services import redis_server
+from cluster_serving.launcher.services.controller import Watched
+from cluster_serving.launcher.targets import target_of
+from cluster_serving.protocol.errors import ModelError, ServingError
+from cluster_serving.protocol.keys import controller_key
+from cluster_serving.protocol.model_control import LOAD, MODEL_CONTROL, ControlRequest
+from cluster_serving.protocol.scripts import PUT_CONTROLLER, Call, call, flat
+from cluster_serving.settings.model import SettingsError
+
+_ROUND_S = 0.5
+_LOOK_S = 1.0
+"""Seconds between two looks at the model's folder and at the queue."""
+
+_BEAT_S, _EXPIRES_S = 5.0, 15
+"""Seconds between two reports of this controller, and after which a report counts for nothing."""
+
+_AFTER_FAILURE_S = 300.0
+"""Seconds without a change of the number of slots after one that failed."""
+
+_ERRORS = (LaunchError, SettingsError, ServingError, RedisError, OSError)
+
+
+class Controller:
+    """The controller of one job.
+
+    Args:
+        path: The configuration file.
+        since: Time at which a command has started this controller, by the clock of Redis. Of several controllers of a
+            job, as on two machines, the one that was started last works.
+    """
+
+    def __init__(self, path: Path, since: str) -> None:
+        self._path = path
+        self._since = since
+        self._config = config_file.read(path)
+        self._job = self._config.job_name
+        self._client: redis.Redis = redis_server.connect(self._config)
+        self._watch = ModelWatch(*(service.recall(self._config) or Watched(self._look())))
+        # Fingerprint of the folder when somebody began to change the job; None while nobody does.
+        self._seen_before: str | None = None
+        self._last_generation = generations.read(self._client, self._job).last
+        self._autoscaler = _autoscaler(self._config)
+        self._rests_until = 0.0
+        self._looked_at = 0.0
+        self._is_short = False
+        self._event = "has changed nothing yet"
+        self._is_last = True
+        self._error = ""
+
+    def run(self) -> NoReturn:
+        """Work until a signal ends the process."""
+        threading.Thread(target=self._keep_reporting, daemon=True).start()
+        _log(f"controller of job {self._job}: {', '.join(service.tasks(self._config))}")
+        try:
+            while True:
+                self._work()
+                time.sleep(_ROUND_S)
+        finally:
+            with suppress(*_ERRORS):
+                if self._is_last:
+                    self._client.delete(controller_key(self._job))
+
+    def _work(self) -> None:
+        try:
+            if self._is_last:
+                self._round()
+            self._error = ""
+        except Exception as error:
+            # Redis or Flink may be away for a while.
+            text = str(error) if isinstance(error, _ERRORS) else traceback.format_exc()
+            if text != self._error:
+                _log(text)
+            self._error = text
+
+    def _round(self) -> None:
+        if self._config.model_control and (request := control_requests.take(self._client, self._job)):
+            self._answer(request)
+        if time.monotonic() - self._looked_at < _LOOK_S:
+            return
+        self._looked_at = time.monotonic()
+        if self._is_busy():
+            self._pause()
+            return
+        self._note_others()
+        if self._config.watch_model:
+            self._look_at_model()
+        if self._autoscaler is not None:
+            self._look_at_queue(self._autoscaler)
+
+    def _is_busy(self) -> bool:
+        """Return True while a person changes the job; end what a command that was killed meanwhile has left."""
+        if lock.holder(self._client, self._job) or generations.read(self._client, self._job).trial:
+            if self._seen_before is None:
+                self._seen_before = self._look()
+            return True
+        return change.settle(self._config, _log, _log)
+
+    def _note_others(self) -> None:
+        """Note a change that a person has made: what was in the folder then is loaded, or left out on purpose."""
+        last = generations.read(self._client, self._job).last
+        if last != self._last_generation:
+            self._last_generation = last
+            self._note_served(self._look() if self._seen_before is None else self._seen_before)
+        self._seen_before = None
+
+    def _look(self) -> str:
+        return model_watch.look(self._config) if self._config.watch_model else ""
+
+    # The model of the folder
+
+    def _look_at_model(self) -> None:
+        watch, refused, seen = self._watch, self._watch.refused, self._look()
+        is_due = watch.is_due(seen, time.monotonic())
+        if refused and not watch.refused:
+            record.note_error(self._client, self._job, "")
+        if not is_due or record.read(self._client, self._job).state in ("", "stopped"):
+            return
+        problem = self._change("Loading the model, whose files have changed", self._serve)
+        if problem is None:
+            self._note_served(seen)
+        if problem is None or isinstance(problem, Busy):
+            return
+        watch.note(seen, is_served=False)
+        self._remember()
+        record.note_error(self._client, self._job, f"the new model is not served until its files change: {problem}")
+
+    def _serve(self, config: Config) -> None:
+        if lifecycle.is_running(config):
+            change.update(config, _log, _log)
+        else:
+            lifecycle.start(config, _log, _log)
+
+    def _note_served(self, seen: str) -> None:
+        self._watch.note(seen, is_served=True)
+        self._remember()
+        if self._autoscaler is not None:
+            self._autoscaler.forget()
+
+    def _remember(self) -> None:
+        service.remember(self._config, Watched(self._watch.served, self._watch.refused))
+
+    # The number of slots
+
+    def _look_at_queue(self, autoscaler: Autoscaler) -> None:
+        slots = read_slots(self._client, self._job)
+        if not slots or {slot.state for slot in slots} != {"ready"} or time.monotonic() < self._rests_until:
+            self._pause()
+            return
+        decision = autoscaler.decide(queue_sample.read(self._client, self._job, len(slots)))
+        if decision is None:
+            return
+        possible = self._possible(decision, len(slots))
+        if possible < len(slots):
+            self._is_short = False
+        # Told once, and not for as long as the load lasts.
+        if decision.needed > possible and not self._is_short:
+            self._is_short = True
+            limit = "autoscale.max" if possible == self._config.autoscale_max else "what this machine can hold"
+            self._tell(f"needs {decision.needed} slots, and {limit} is {possible}: {decision.reason}")
+        if possible == len(slots):
+            return
+        what = f"Changing the number of slots from {len(slots)} to {possible}: {decision.reason}"
+        if self._change(what, lambda config: change.scale(config, self._job, possible, _log, _log)) is not None:
+            self._rests_until = time.monotonic() + _AFTER_FAILURE_S
+
+    def _possible(self, decision: Decision, now: int) -> int:
+        """Return the number of slots that this machine can hold of those that a job should have."""
+        if decision.slots <= now or not target_of(self._config).is_here:
+            return decision.slots
+        files = check_model(model_options(versions.resolved(self._config))).paths
+        return max(capacity.most(self._config, files, decision.slots), now)
+
+    def _pause(self) -> None:
+        if self._autoscaler is not None:
+            self._autoscaler.pause()
+
+    # Requests of clients
+
+    def _answer(self, request: ControlRequest) -> None:
+        action = self._load if request.action == LOAD else self._unload
+        what = "Loading" if request.action == LOAD else "Unloading"
+        problem = self._change(f"{what} the model, as a client asks for it", action)
+        if problem is not None and not isinstance(problem, ServingError):
+            problem = (ModelError if request.action == LOAD else ServingError)(str(problem))
+        control_requests.finish(self._client, self._job, request, problem)
+
+    def _load(self, config: Config) -> None:
+        seen = model_watch.look(config)
+        self._serve(config)
+        self._note_served(seen)
+
+    def _unload(self, config: Config) -> None:
+        if lifecycle.is_running(config):
+            lifecycle.stop(config, self._job, _log, _log)
+        control_requests.note_unloaded(self._client, self._job)
+
+    # Changes
+
+    def _change(self, what: str, action: Callable[[Config], object]) -> Exception | None:
+        """Carry out a change with the configuration as it is now; return why it failed, or None."""
+        self._tell(what)
+        try:
+            config = self._read()
+            action(config)
+        except _ERRORS as error:
+            self._tell(f"{what}; it failed: {error}")
+            return error
+        finally:
+            with suppress(*_ERRORS):
+                self._last_generation = generations.read(self._client, self._job).last
+        if _limits(config) != _limits(self._config):
+            self._autoscaler = _autoscaler(config)
+        self._config = config
+        self._tell(f"{what}; done")
+        return None
+
+    def _read(self) -> Config:
+        config = config_file.read(self._path, _log)
+        if (config.job_name, config.redis_url) != (self._job, self._config.redis_url):
+            raise LaunchError(
+                f"{self._path} names another job or Redis than job {self._job} was started with; run "
+                "cluster-serving-restart"
+            )
+        return config
+
+    # Reports
+
+    def _tell(self, event: str) -> None:
+        _log(event)
+        self._event = f"{time.strftime('%Y-%m-%d %H:%M:%S')} {event}"
+        with suppress(*_ERRORS):
+            self._report(self._client)
+
+    def _keep_reporting(self) -> None:
+        while True:
+            with suppress(*_ERRORS), redis_server.connect(self._config) as client:
+                while True:
+                    self._report(client)
+                    time.sleep(_BEAT_S)
+            time.sleep(_BEAT_S)
+
+    def _report(self, client: redis.Redis) -> None:
+        fields = {"tasks": ", ".join(service.tasks(self._config)), "host": socket.gethostname(), "event": self._event}
+        if self._config.model_control:
+            fields[MODEL_CONTROL] = "true"
+        state = [self._since, _EXPIRES_S, *flat(fields)]
+        is_last = bool(call(client, Call(PUT_CONTROLLER, [controller_key(self._job)], state)))
+        if is_last != self._is_last:
+            _log("working again" if is_last else "resting: a controller that was started later has the job")
+        self._is_last = is_last
+
+
+def _autoscaler(config: Config) -> Autoscaler | None:
+    least, most, target = _limits(config)
+    return None if most is None else Autoscaler(least, most, target)
+
+
+def _limits(config: Config) -> tuple[int, int | None, int]:
+    return config.autoscale_min, config.autoscale_max, config.autoscale_target_queue_wait
+
+
+def _log(text: str) -> None:
+    print(time.strftime("%Y-%m-%d %H:%M:%S"), text, flush=True)
+
+
+def _end(number: int, _: object) -> None:
+    # The second signal must not interrupt the undoing of a change.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(128 + number)
+
+
+def main() -> None:
+    """Run the controller of the job of a configuration file."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("path", type=Path)
+    parser.add_argument("--since", required=True)
+    given = parser.parse_args()
+    signal.signal(signal.SIGTERM, _end)
+    controller = Controller(given.path, given.since)
+    # Shown to commands that wait for this one.
+    sys.argv = ["controller"]
+    controller.run()
+
+
+if __name__ == "__main__":
+    main()

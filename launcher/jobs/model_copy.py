@@ -1,0 +1,69 @@
+"""Copies of the models of generations: a person may replace the files of a model at any time.
+
+A generation that a crash interrupts loads its model again, and a job is rolled back to an earlier one: both need the
+files as they were. Subfolders with numbers as names are versions, which are not changed, and are used as they are.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from cluster_serving.job.options import JobOptions
+from cluster_serving.job.remote.url import is_url
+from cluster_serving.launcher.config.model import Config
+from cluster_serving.launcher.services import machine
+
+_FICLONE = 0x40049409  # ioctl_ficlone(2)
+
+
+def keep(home: Path, config: Config, options: JobOptions, warn: Callable[[str], None]) -> JobOptions:
+    """Return options that name a copy of the model in the private folder of a target's client.
+
+    The options are returned as they are where no copy is needed, or none can be made; `warn` receives why.
+    """
+    source = Path(options.model.path)
+    only_there = config.target != "local" and config.ships == "nothing"
+    if options.redis.numbered or is_url(options.model.path) or only_there or not source.is_dir():
+        return options
+    folder = _copies(home) / f"{options.redis.job}@{options.redis.generation}"
+    try:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if machine.size_of(source) > shutil.disk_usage(folder.parent).free:
+            raise OSError(f"{folder.parent} has no room")
+        shutil.copytree(source, folder, copy_function=_copy)
+    except OSError as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        warn(
+            f"{source} is used as it is, and a change of its files would change generation "
+            f"{options.redis.generation} when that starts again: no copy can be made: {error}"
+        )
+        return options
+    return replace(options, model=replace(options.model, path=str(folder)))
+
+
+def tidy(home: Path, used: Iterable[JobOptions]) -> None:
+    """Remove the copies that no options name."""
+    named = {options.model.path for options in used}
+    for folder in _copies(home).glob("*"):
+        if str(folder) not in named:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _copies(home: Path) -> Path:
+    return home / "models"
+
+
+def _copy(source: str, target: str) -> str:
+    """Copy a file; where the file system can, both share their blocks until one is changed."""
+    with open(source, "rb") as read, open(target, "wb") as written:
+        try:
+            fcntl.ioctl(written, _FICLONE, read.fileno())
+        except OSError:
+            shutil.copyfileobj(read, written, 1 << 20)
+    shutil.copystat(source, target)
+    return target

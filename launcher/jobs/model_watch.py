@@ -1,0 +1,90 @@
+"""Detection of changes of a model's folder: which of them are finished, and new."""
+
+import hashlib
+import os
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+from cluster_serving.launcher.command_log import NAME as COMMAND_LOG
+from cluster_serving.launcher.config import versions
+from cluster_serving.launcher.config.model import Config
+from cluster_serving.protocol.errors import ModelError
+
+SETTLED_S = 5.0
+"""Seconds for which a folder must not change before its files count as complete."""
+
+_MOST_FILES = 1000
+
+
+def look(config: Config) -> str:
+    """Return the fingerprint of the model that a configuration names now; in words why there is none if so."""
+    try:
+        folder, version = versions.resolve(config.model_path, config.model_version)
+    except ModelError as error:
+        return str(error)
+    return fingerprint(Path(folder), version)
+
+
+def fingerprint(folder: Path, version: str = "") -> str:
+    """Return a text that changes with the version, and with the name, size or time of any file of a model.
+
+    Hidden files, configurations and the log of the commands do not count. It is empty if the folder has no files. One
+    look costs a call of `stat` for each file, of which there may be 1000; further ones do not count.
+    """
+    lines = []
+    for path in islice(_files(folder), _MOST_FILES):
+        try:
+            status = os.stat(path)
+        except OSError:
+            continue  # It was removed meanwhile.
+        lines.append(f"{os.path.relpath(path, folder)}\0{status.st_size}\0{status.st_mtime_ns}")
+    if not lines:
+        return ""
+    return hashlib.sha256("\n".join([version, *lines]).encode("utf8", "surrogateescape")).hexdigest()
+
+
+def _files(folder: Path) -> Iterator[str]:
+    for parent, folders, names in os.walk(folder):
+        # Python writes there when it loads a handler.
+        folders[:] = sorted(name for name in folders if not name.startswith((".", "__pycache__")))
+        for name in sorted(names):
+            if not name.startswith((".", COMMAND_LOG)) and not name.endswith((".yaml", ".yml")):
+                yield os.path.join(parent, name)
+
+
+class ModelWatch:
+    """Decision when the model of a job is to be loaded again, from looks at the fingerprint of its folder.
+
+    A change is due once it has lasted for `settle_s` seconds without another one. A fingerprint that is served, or was
+    refused, is not due.
+
+    Args:
+        served: Fingerprint of the model that the job has loaded.
+        refused: Fingerprint of a model that could not be loaded; empty if there is none.
+        settle_s: See `SETTLED_S`.
+    """
+
+    def __init__(self, served: str, refused: str = "", settle_s: float = SETTLED_S) -> None:
+        self.served = served
+        self.refused = refused
+        self._settle_s = settle_s
+        self._seen = served
+        self._since = 0.0
+
+    def is_due(self, seen: str, now: float) -> bool:
+        """Return True if a model with this fingerprint is to be loaded; `now` is the time of the look in seconds."""
+        if seen != self._seen:
+            self._seen, self._since = seen, now
+        if seen == self.served:
+            # If the files that were refused come back, somebody has put them there again.
+            self.refused = ""
+            return False
+        return seen != self.refused and now - self._since >= self._settle_s
+
+    def note(self, seen: str, is_served: bool) -> None:
+        """Note that the model with this fingerprint is served now, or that it was refused."""
+        if is_served:
+            self.served, self.refused = seen, ""
+        else:
+            self.refused = seen

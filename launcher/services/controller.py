@@ -1,0 +1,134 @@
+"""The controller of a job: the process on this machine that changes the job without a command."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple, cast
+
+import redis
+
+from cluster_serving.launcher.config.model import Config
+from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.services import redis_server, state
+from cluster_serving.launcher.services.process import Process, locked, spawn, wait_until
+from cluster_serving.launcher.services.supervisor import python_command
+from cluster_serving.protocol.keys import controller_key
+from cluster_serving.settings.addresses import Address
+
+SERVICE = "controller"
+"""Name of the service in the state folder; the controllers of all jobs of a Redis share a folder."""
+
+_MODULE = "cluster_serving.launcher.jobs.controller"
+
+
+class Watched(NamedTuple):
+    """Fingerprints of the models that a controller does not load again (`jobs.model_watch`)."""
+
+    served: str = ""
+    refused: str = ""
+
+
+def tasks(config: Config) -> list[str]:
+    """Return what a controller does for a job, by the keys of the configuration; nothing if the job needs none."""
+    chosen = {
+        "watchModel": config.watch_model,
+        f"autoscale from {config.autoscale_min} to {config.autoscale_max}": config.autoscale_max is not None,
+        "modelControl": config.model_control,
+    }
+    return [task for task, is_chosen in chosen.items() if is_chosen]
+
+
+def ensure(config: Config, config_path: Path, say: Callable[[str], None], watched: Watched | None = None) -> None:
+    """Start the controller of a job if the configuration asks for one, in place of one that runs.
+
+    `watched` is what the job has loaded; without it, what the last controller knew stays.
+
+    Raises:
+        LaunchError: If it does not start.
+    """
+    home, job = state.folder(SERVICE, config.redis_address), config.job_name
+    if not tasks(config) and not home.exists():
+        return
+    with locked(home):
+        _stop(_record(home, job))
+        if not tasks(config):
+            return
+        say(f"Starting the controller of job {job}: {', '.join(tasks(config))}")
+        home.mkdir(mode=0o700, exist_ok=True)
+        if watched is not None:
+            remember(config, watched)
+        log = log_of(config)
+        with redis_server.connect(config) as client:
+            seconds, microseconds = cast("tuple[int, int]", client.time())
+            since = f"{seconds}.{microseconds:06}"
+            command = python_command(_MODULE, str(config_path.absolute()), "--since", since)
+            process = spawn(command, _record(home, job), log, config_path.absolute().parent, os.environ)
+            wait_until(lambda: _is_ready(client, job, since) or not process.is_alive, config.start_timeout)
+            if not _is_ready(client, job, since):
+                process.stop()
+                lines = log.read_text("utf8", "replace").strip().splitlines()
+                raise LaunchError(
+                    f"job {job} runs, but its controller did not start: {lines[-1] if lines else 'no output'} "
+                    f"(log: {log})"
+                )
+
+
+def stop(redis: Address, job: str) -> bool:
+    """Stop the controller of a job; a change that it has begun is undone. Return True if there was one."""
+    home = state.folder(SERVICE, redis)
+    if not home.is_dir():
+        return False
+    with locked(home):
+        return _stop(_record(home, job))
+
+
+def stop_all(redis: Address | None) -> list[str]:
+    """Stop the controllers of all jobs of a Redis, or of all, and return the names of their jobs."""
+    stopped = []
+    homes = [state.folder(SERVICE, redis)] if redis else sorted(state.root().glob(f"{SERVICE}-*"))
+    for home in filter(Path.is_dir, homes):
+        with locked(home):
+            stopped += [record.stem for record in sorted(home.glob("*.json")) if _stop(record)]
+    return stopped
+
+
+def remember(config: Config, watched: Watched) -> None:
+    """Keep what the controller of a job knows of its models, for the next one."""
+    file = _watched(config)
+    unfinished = file.with_suffix(".new")
+    unfinished.write_text(json.dumps(watched), "utf8")
+    unfinished.replace(file)
+
+
+def recall(config: Config) -> Watched | None:
+    """Return what is kept; None if nothing is."""
+    try:
+        return Watched(*json.loads(_watched(config).read_text("utf8")))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def log_of(config: Config) -> Path:
+    """Return the log of a job's controller."""
+    return state.folder(SERVICE, config.redis_address) / f"{config.job_name}.log"
+
+
+def _record(home: Path, job: str) -> Path:
+    return home / f"{job}.json"
+
+
+def _watched(config: Config) -> Path:
+    return state.folder(SERVICE, config.redis_address) / f"{config.job_name}.watched"
+
+
+def _stop(record: Path) -> bool:
+    process = Process.read(record)
+    if process:
+        process.stop()
+    record.unlink(missing_ok=True)
+    return process is not None
+
+
+def _is_ready(client: redis.Redis, job: str, since: str) -> bool:
+    return client.hget(controller_key(job), "since") == since

@@ -1,0 +1,188 @@
+"""Comparison of the answers of a shadow with those of the generation that serves.
+
+The hash `<jobName>:shadow:<generation>:compared` has its results. Numbers count as equal within the tolerances of
+`numpy.isclose`; whole numbers, classes, texts, names, dtypes and shapes have to be equal.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cluster_serving.protocol.inputs import Array
+from cluster_serving.protocol.keys import to_text
+from cluster_serving.protocol.results import Fields, decode_arrays, is_ranked
+from cluster_serving.protocol.stats import LATENCY_BOUNDS_MS, bound
+
+RELATIVE, ABSOLUTE = 1e-3, 1e-5
+"""Numbers are equal if they differ by at most `ABSOLUTE`, plus `RELATIVE` of that of the generation that serves."""
+
+MOST_EXAMPLES = 5
+"""Most differences of which the answers are kept."""
+
+LATENCY_US = "latency_us"
+"""Field with the latency, beside the fields of a result that is kept for a comparison."""
+
+_COUNTS = ("compared", "differing", "serving_failures", "shadow_failures", "skipped")
+_SIDES = ("serving", "shadow")
+_MOST_CHARACTERS = 200
+
+
+class Tally:
+    """Results of comparisons, on their way to the hash.
+
+    Attributes:
+        counts: Counters by field.
+        largest: Largest difference between two numbers.
+        examples: Answers that differ, as JSON.
+    """
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.largest = 0.0
+        self.examples: list[str] = []
+
+    def add(self, serving: Fields, shadow: Fields, shadow_us: int) -> None:
+        """Compare two answers of a request: the kept one, with uri and latency, and that of the shadow."""
+        self.counts["compared"] += 1
+        for side, latency_us in zip(_SIDES, (int(serving[LATENCY_US.encode()]), shadow_us)):
+            self.counts[f"{side}_ms:{bound(LATENCY_BOUNDS_MS, latency_us / 1000)}"] += 1
+        failed = [b"code" in serving, b"code" in shadow]
+        if failed == [True, False]:
+            self.counts["serving_failures"] += 1
+        elif failed == [False, True]:
+            self.counts["shadow_failures"] += 1
+        what, largest = difference(serving, shadow)
+        self.largest = max(self.largest, largest)
+        if what:
+            self.counts["differing"] += 1
+            if len(self.examples) < MOST_EXAMPLES:
+                uri = to_text(serving.get(b"uri", b""))
+                texts = {side: _shown(fields) for side, fields in zip(_SIDES, (serving, shadow))}
+                self.examples.append(json.dumps({"uri": uri, "difference": what, **texts}))
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Results of the comparison of a shadow.
+
+    Attributes:
+        compared: Number of requests that both have answered.
+        differing: Number of those whose answers differ, also if only one is an error.
+        serving_failures: Number of those that failed only where they were served.
+        shadow_failures: Number of those that failed only in the shadow.
+        given_up: Number of copies that are dead letters, since the process of the shadow died of them; not compared.
+        skipped: Number of requests of the share that were not compared, since the shadow or Redis was too slow or full.
+        largest: Largest difference between two numbers.
+        serving_ms: Compared requests by their latency where they were served, as `JobStats.latency_ms`.
+        shadow_ms: Compared requests by the latency of their copies.
+        examples: Some requests whose answers differ: uri, difference, and both answers in short.
+    """
+
+    compared: int
+    differing: int
+    serving_failures: int
+    shadow_failures: int
+    given_up: int
+    skipped: int
+    largest: float
+    serving_ms: tuple[int, ...]
+    shadow_ms: tuple[int, ...]
+    examples: tuple[dict[str, str], ...]
+
+    @classmethod
+    def read(cls, fields: Mapping[str, str], given_up: int = 0) -> Comparison:
+        """Read the hash, as text; a missing hash has compared nothing. It lacks the number of dead letters."""
+
+        def latency(side: str) -> tuple[int, ...]:
+            return tuple(int(fields.get(f"{side}_ms:{limit}", 0)) for limit in (*LATENCY_BOUNDS_MS, "inf"))
+
+        compared, differing, serving_failures, shadow_failures, skipped = (int(fields.get(name, 0)) for name in _COUNTS)
+        examples = [fields.get(f"example:{number}") for number in range(1, MOST_EXAMPLES + 1)]
+        return cls(
+            compared=compared,
+            differing=differing,
+            serving_failures=serving_failures,
+            shadow_failures=shadow_failures,
+            given_up=given_up,
+            skipped=skipped,
+            largest=float(fields.get("largest", 0)),
+            serving_ms=latency("serving"),
+            shadow_ms=latency("shadow"),
+            examples=tuple(json.loads(example) for example in examples if example),
+        )
+
+
+def difference(serving: Fields, shadow: Fields) -> tuple[str, float]:
+    """Return in which way two answers differ, empty if they do not, and the largest difference between two numbers."""
+    if b"code" in serving or b"code" in shadow:
+        codes = [fields.get(b"code", b"no error").decode() for fields in (serving, shadow)]
+        return ("" if codes[0] == codes[1] else f"{codes[0]} became {codes[1]}"), 0.0
+    try:
+        before, after = decode_arrays(serving), decode_arrays(shadow)
+    except Exception as error:
+        return f"an answer cannot be read: {type(error).__name__}: {error}", 0.0
+    if before.keys() != after.keys():
+        return f"the outputs {', '.join(before)} became {', '.join(after)}", 0.0
+    largest, texts = 0.0, []
+    if is_ranked(serving) and is_ranked(shadow):
+        before, after = dict(_columns(before)), dict(_columns(after))
+    for name, array in before.items():
+        text, distance = _difference(array, after[name])
+        if text:
+            texts.append(f"output {name}: {text}")
+        largest = max(largest, distance)
+    return "; ".join(texts), largest
+
+
+def _difference(before: Array, after: Array) -> tuple[str, float]:
+    kinds = [f"{array.dtype}{list(array.shape)}" for array in (before, after)]
+    if kinds[0] != kinds[1]:
+        return f"{kinds[0]} became {kinds[1]}", 0.0
+    if before.dtype.kind in "OUS":
+        return ("" if _alike(before.tolist(), after.tolist()) else "the texts differ"), 0.0
+    first, second = before.astype("f8"), after.astype("f8")
+    finite = np.isfinite(first) & np.isfinite(second)
+    largest = float(np.abs(first[finite] - second[finite]).max(initial=0))
+    # The original's encoding has whole numbers, such as classes, as floats.
+    whole = bool((first[finite] % 1 == 0).all() and (second[finite] % 1 == 0).all())
+    relative, absolute = (0.0, 0.0) if whole else (RELATIVE, ABSOLUTE)
+    unlike = int((~np.isclose(second, first, relative, absolute, equal_nan=True)).sum())
+    return (f"{unlike} of {first.size} numbers differ, by up to {largest:g}" if unlike else ""), largest
+
+
+def _alike(before: Any, after: Any) -> bool:
+    """Return True if two texts, lists of texts or JSON documents are equal but for small differences of numbers."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        return before.keys() == after.keys() and all(_alike(before[name], after[name]) for name in before)
+    if isinstance(before, list) and isinstance(after, list):
+        return len(before) == len(after) and all(_alike(a, b) for a, b in zip(before, after))
+    if isinstance(before, float) and isinstance(after, float):
+        return bool(np.isclose(after, before, RELATIVE, ABSOLUTE, equal_nan=True))
+    return bool(before == after)
+
+
+def _columns(rankings: Mapping[str, Array]) -> Iterator[tuple[str, Array]]:
+    """Return classes and values of rankings as outputs of their own: equal classes are needed, and similar values."""
+    for name, pairs in rankings.items():
+        yield f"{name} (classes)", pairs[:, 0]
+        yield f"{name} (values)", pairs[:, 1]
+
+
+def _shown(fields: Fields) -> str:
+    """Return an answer in short."""
+    if b"code" in fields:
+        text = f"{fields[b'code'].decode()}: {to_text(fields.get(b'error', b''))}"
+    else:
+        try:
+            arrays = decode_arrays(fields)
+        except Exception:
+            return "?"
+        parts = (np.array2string(array, precision=6, threshold=20, edgeitems=5) for array in arrays.values())
+        text = "; ".join(f"{name} {' '.join(part.split())}" for name, part in zip(arrays, parts))
+    return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}…"

@@ -1,0 +1,134 @@
+"""Generations of a job: the Redis hash `<jobName>:generations`.
+
+Each change of a job (model, configuration, number of slots) starts a further generation of it beside the one that
+serves. Both read the same streams, as consumers of one group with names of their own. The commands write the roles; the
+slots follow them within a fraction of a second.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from cluster_serving.protocol.keys import to_text
+
+CANDIDATE = "candidate"
+"""Role of a generation that loads its model; it reads no requests."""
+
+SERVING = "serving"
+"""Role of the generation that answers requests."""
+
+CANARY = "canary"
+"""Role of a generation that gets a share of the requests."""
+
+SHADOW = "shadow"
+"""Role of a generation that computes copies of a share of the requests, and answers none."""
+
+RETIRING = "retiring"
+"""Role of a generation that reads no more requests, and answers those that it has read."""
+
+LAST = "last"
+"""Field with the highest number that a generation of the job has ever had."""
+
+LEFT = "left"
+"""Field with a counter: it changes when requests were left for other slots to take (`protocol.scripts.LEAVE`)."""
+
+DIVIDED = "divided"
+"""Field with the number of requests that were divided between two generations (`is_in_trial`)."""
+
+
+@dataclass(frozen=True)
+class Generation:
+    """One generation of a job.
+
+    Attributes:
+        number: Its number, from 1; part of the names of its consumers.
+        role: `CANDIDATE`, `SERVING`, `CANARY`, `SHADOW` or `RETIRING`.
+        submission: Identifier of the start that made it, as in `SlotReport`.
+        version: Version of its model, which results name.
+        numbered: The version is that of the model's folder; otherwise it is the number of the generation
+            that has loaded the model first.
+        share: Percentage of the requests of a canary or shadow, above 0 and up to 100.
+        since: Time of its start in seconds since the epoch.
+    """
+
+    number: int
+    role: str
+    submission: str = ""
+    version: str = ""
+    numbered: bool = False
+    share: float = 0.0
+    since: float = 0.0
+
+    @property
+    def reads(self) -> bool:
+        """True if the generation reads requests of clients."""
+        return self.role in (SERVING, CANARY)
+
+    def to_json(self) -> str:
+        """Return the record as JSON text for the hash."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Generation:
+        """Read a record from the text that `to_json` returned."""
+        raw: dict[str, Any] = json.loads(text)
+        # The commands may be of a newer version and write more fields.
+        return cls(**{field.name: raw[field.name] for field in fields(cls) if field.name in raw})
+
+
+@dataclass(frozen=True)
+class Generations:
+    """The generations that a job has now.
+
+    Attributes:
+        all: Generations by number, in the order of their numbers.
+        last: See `LAST`.
+        left: See `LEFT`.
+    """
+
+    all: Mapping[int, Generation] = field(default_factory=dict)
+    last: int = 0
+    left: str = "0"
+
+    @classmethod
+    def read(cls, hash: Mapping[bytes, bytes] | Mapping[str, str]) -> Generations:
+        """Read the hash, as Redis gives it; a missing hash has no generations."""
+        texts = {_text(key): value for key, value in hash.items()}
+        found = [Generation.from_json(value) for key, value in texts.items() if key.isdigit()]
+        found.sort(key=lambda generation: generation.number)
+        return cls({each.number: each for each in found}, int(texts.get(LAST, 0)), _text(texts.get(LEFT, "0")))
+
+    def of_role(self, role: str) -> Generation | None:
+        """Return the latest generation of a role; None if there is none."""
+        return next((found for found in reversed(list(self.all.values())) if found.role == role), None)
+
+    @property
+    def serving(self) -> Generation | None:
+        """The generation that serves."""
+        return self.of_role(SERVING)
+
+    @property
+    def trial(self) -> Generation | None:
+        """The canary or the shadow, of which there is at most one."""
+        return self.of_role(CANARY) or self.of_role(SHADOW)
+
+    @property
+    def reading(self) -> list[Generation]:
+        """The generations that read requests of clients."""
+        return [found for found in self.all.values() if found.reads]
+
+
+def _text(raw: str | bytes) -> str:
+    return raw if isinstance(raw, str) else to_text(raw)
+
+
+def is_in_trial(number: int, share: float) -> bool:
+    """Return True if the request of a running number goes to a canary or shadow with that percentage.
+
+    Multiples of the golden ratio fill the unit interval evenly. So of any run of requests the right share is chosen, to
+    within a few requests, and never in a rhythm that clients could have, too.
+    """
+    return number * 0.6180339887498949 % 1 < share / 100

@@ -1,0 +1,61 @@
+"""Requests to load or unload the model of a job, as a front end gives them to the controller of the job.
+
+The list `<jobName>:control` holds the requests, and the hash `<jobName>:control:<id>` the outcome of each. A request
+that was not begun in time is dropped. The hash `<jobName>:controller` describes the controller; the field
+`modelControl` is there if it takes such requests. The hash expires soon after its controller has ended.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+
+from cluster_serving.protocol.errors import ServingError, from_wire
+
+LOAD, UNLOAD = "load", "unload"
+
+MODEL_CONTROL = "modelControl"
+"""Field of the hash of a controller that loads and unloads the model when it is asked to."""
+
+UNLOADED = "unloaded"
+"""State in the reports of the slots of a job that was stopped by such a request (`protocol.slots`)."""
+
+OUTCOME_TTL_S = 60
+"""Seconds for which an outcome is kept."""
+
+
+@dataclass(frozen=True)
+class ControlRequest:
+    """A request to the controller of a job.
+
+    Attributes:
+        action: `LOAD` or `UNLOAD`.
+        expires: Time, by the clock of Redis in seconds since the epoch, after which the request is dropped.
+        id: Identifier, of which the key of the outcome is made.
+    """
+
+    action: str
+    expires: float
+    id: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    def to_json(self) -> str:
+        """Return the request as JSON text for the list."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> ControlRequest:
+        """Read a request from the text that `to_json` returned."""
+        return cls(**json.loads(text))
+
+
+def encode_outcome(error: ServingError | None) -> dict[str, str]:
+    """Return the fields of an outcome."""
+    return {"code": error.code if error else "", "error": error.message if error else ""}
+
+
+def decode_outcome(fields: Mapping[bytes, bytes]) -> ServingError | None:
+    """Return the error of an outcome; None if the request was carried out."""
+    code, error = (fields.get(name, b"").decode("utf8", "replace") for name in (b"code", b"error"))
+    return from_wire(code, error) if code else None

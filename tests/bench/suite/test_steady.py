@@ -1,0 +1,37 @@
+"""What is reported of a server whose model is replaced under load."""
+
+import time
+
+import pytest
+
+from cluster_serving.bench.load import payload
+from cluster_serving.bench.load.target import Endpoint
+from cluster_serving.bench.suite.steady import FAILED, NEW, OLD, WRONG, Request, SteadyLoad, figures, measure_update
+
+
+def test_the_time_without_answers_is_that_of_the_update():
+    old = [Request(at - 0.5, float(at), OLD) for at in range(10)]
+    gone = [Request(9, 11, FAILED), Request(9, 12, WRONG)]
+    new = [Request(10, 15, NEW), Request(15, 16, NEW), Request(16, 16.5, NEW), Request(30, 40, NEW)]
+    found = figures([*old, *gone, *new], since=2, begin=8.5, end=14)
+    assert (found["requests"], found["failed"], found["wrong"]) == (16, 1, 1)
+    assert found["before_ms"]["p99"] == 500
+    assert (found["gap_ms"], found["wait_ms"]) == (6000, 5000)
+    # The command ended first, and then the new version answered.
+    assert found["update_s"] == 6.5
+
+
+@pytest.mark.usefixtures("echo")
+def test_an_answer_tells_which_version_gave_it(redis_server, job):
+    records = payload.random_records("x", (3,), "float32")
+    inputs = [record["x"] for record in records]
+    endpoint = Endpoint("redis", redis_server.url, job, records)
+    for outcome, old, new in (
+        (OLD, inputs, [x + 1 for x in inputs]),
+        (NEW, [x + 1 for x in inputs], inputs),
+        (WRONG, inputs[::-1], [x + 1 for x in inputs]),
+    ):
+        load = SteadyLoad(endpoint, 2, old, new)
+        found = measure_update(load, lambda: time.sleep(0.1), 0.1)
+        assert {request.outcome for request in load.requests} == {outcome}
+        assert found["requests"] == len(load.requests) > 0

@@ -1,0 +1,158 @@
+"""Copies of requests for a shadow, and the comparison of its answers, on a real Redis."""
+
+import numpy as np
+import pytest
+import redis
+
+from cluster_serving.connectors import shadow
+from cluster_serving.connectors.answer import Answer, AnsweredBatch, write_answers
+from cluster_serving.connectors.options import RedisOptions
+from cluster_serving.connectors.shadow import Comparer, Copier, Keeper
+from cluster_serving.connectors.stream import StreamReader, create_groups
+from cluster_serving.launcher.jobs import generations
+from cluster_serving.protocol import tensors
+from cluster_serving.protocol.comparison import Comparison
+from cluster_serving.protocol.entry import Entry
+from cluster_serving.protocol.errors import InvalidInput
+from cluster_serving.protocol.generations import SHADOW, Generation
+from cluster_serving.protocol.keys import awaited_key, compared_key, consumer, shadow_queue
+from cluster_serving.protocol.results import encode_error, encode_result
+from tests.support.waiting import wait_until
+
+NUMBER = 2
+DATA = tensors.encode({"x": np.zeros(3, "f4")})
+
+
+def of_shadow(job, **options):
+    return RedisOptions("", job, generation=NUMBER, shadow=True, **options)
+
+
+@pytest.fixture
+def queue(redis_server, db, job, monkeypatch):
+    """The queue of a shadow of the job."""
+    monkeypatch.setattr(shadow, "_COPY_INTERVAL_S", 0.0)
+    monkeypatch.setattr(shadow, "_KEEP_INTERVAL_S", 0.0)
+    name = shadow_queue(job, NUMBER)
+    create_groups(db, name)
+    yield name
+    with redis.Redis(port=redis_server.port, decode_responses=True) as client:
+        generations.end(client, job, NUMBER)
+    assert not [key for key in db.keys(f"*{job}*") if b":awaited:" not in key]
+    db.delete(awaited_key(job, NUMBER, ""), *db.keys(f"*{job}*"))
+
+
+@pytest.fixture
+def copier(db, job, queue):
+    copier = Copier(db, job)
+    yield copier
+    copier.close()
+
+
+def entries(count, first=1):
+    return [
+        Entry(b"%d-0" % n, f"request-{n}", DATA, b"arrow", "channel", b"1", "high") for n in range(first, first + count)
+    ]
+
+
+def compared(db, job):
+    fields = db.hgetall(compared_key(job, NUMBER))
+    return Comparison.read({name.decode(): value.decode() for name, value in fields.items()})
+
+
+def test_a_shadow_gets_copies_of_its_share_and_their_answers_reach_nobody(db, job, queue, copier):
+    marked = copier.copy(entries(100), Generation(NUMBER, SHADOW, share=25))
+    chosen = [entry for entry in marked if entry.shadow]
+    assert abs(len(chosen) - 25) <= 3
+    wait_until(lambda: db.xlen(queue) == len(chosen))
+    reader = StreamReader(db, queue, consumer(queue, NUMBER, 0), 60_000)
+    copies = reader.read(100, None)
+    assert [copy.uri for copy in copies] == [f"high:{entry.id.decode()}" for entry in chosen]
+    # The client's deadline and channel stay with its own request.
+    assert {(copy.data, copy.serde, copy.deadline, copy.reply_to) for copy in copies} == {(DATA, b"arrow", b"0", "")}
+    options = of_shadow(job, payload_folder="/some").queue
+    assert (options.job, options.payload_folder) == (queue, "")
+    before = set(db.keys(f"*{job}*"))
+    answers = [Answer(copy, "", {"value": b"1", "serde": b"arrow"}) for copy in copies]
+    assert write_answers(db, options.job, options.result_ttl_s, answers) == len(chosen)
+    assert set(db.keys(f"*{job}*")) - before == {f"{queue}:answered".encode()}
+    assert not db.xlen(queue)
+
+
+def test_a_slow_shadow_fills_no_redis(db, job, queue, copier, monkeypatch):
+    monkeypatch.setattr(shadow, "MOST_COPIES", 10)
+    everything = Generation(NUMBER, SHADOW, share=100)
+    copier.copy(entries(12), everything)
+    wait_until(lambda: compared(db, job).skipped == 2)
+    assert db.xlen(queue) == 10
+    monkeypatch.setattr(shadow, "MOST_COPIES", 100)
+    monkeypatch.setattr(shadow, "MOST_BYTES", 12 * len(DATA))
+    copier.copy(entries(5, first=20), everything)
+    wait_until(lambda: compared(db, job).skipped == 5)
+    assert db.xlen(queue) == 12
+
+
+def test_a_full_redis_and_a_shadow_that_has_ended_get_no_copies(db, job, queue, copier):
+    everything = Generation(NUMBER, SHADOW, share=100)
+    db.config_set("maxmemory", 1)
+    try:
+        copier.copy(entries(3), everything)
+        wait_until(lambda: copier._skipped == 3)
+    finally:
+        db.config_set("maxmemory", 0)
+    assert not db.xlen(queue)
+    copier.copy(entries(1), everything)
+    wait_until(lambda: compared(db, job).skipped == 3)
+    db.delete(queue, compared_key(job, NUMBER))
+    copier.copy(entries(3), everything)
+    copier.close()
+    assert not db.exists(queue, compared_key(job, NUMBER))
+
+
+def result(*values):
+    return encode_result(True, ["y"], [np.array(values, "f4")])
+
+
+def original(*values):
+    return encode_result(False, ["y"], [np.array(values, "f4")])
+
+
+def batch(answers, latency_us):
+    return AnsweredBatch([Answer(entry, "", fields) for entry, fields in answers], 0, latency_us)
+
+
+def test_the_answers_of_a_shadow_are_compared_with_those_of_the_same_requests(redis_server, db, job, queue, copier):
+    failure = encode_error(InvalidInput("no"))
+    pairs = [
+        (result(1, 2), result(1, 2.0001)),
+        (original(0.5), original(0.50001)),
+        (result(1, 2), result(1, 2.5)),
+        (result(1), failure),
+        (failure, result(1)),
+        (failure, failure),
+        (result(1), result(1)),
+    ]
+    keeper, comparer = Keeper(db, job), Comparer(db, of_shadow(job))
+    served = [*entries(len(pairs) - 1), *entries(1, 9)]
+    served = [entry._replace(shadow=b"2") for entry in served]
+    # The model may answer before the copies have left.
+    keeper.add(batch(zip(served, (before for before, _ in pairs), strict=True), 2000), 500)
+    marked = copier.copy(entries(len(pairs) - 1), Generation(NUMBER, SHADOW, share=100))
+    assert marked == served[:-1]
+    wait_until(lambda: db.xlen(queue) == len(pairs) - 1)
+    copies = StreamReader(db, queue, consumer(queue, NUMBER, 0), 60_000).read(100, None)
+    # The last one was not copied.
+    copies.append(Entry(b"9-0", "high:9-0", DATA))
+    comparer.add(batch(zip(copies, (after for _, after in pairs), strict=True), 20_000), 0)
+    wait_until(lambda: compared(db, job).compared == len(marked))
+    keeper.close()
+    comparer.close()
+    found = compared(db, job)
+    assert (found.differing, found.serving_failures, found.shadow_failures, found.skipped) == (3, 1, 1, 1)
+    assert found.largest == 0.5
+    assert (found.serving_ms[2], found.shadow_ms[8]) == (6, 6)
+    example = found.examples[0]
+    assert example["uri"] == "request-3"
+    assert example["difference"] == "output y: 1 of 2 numbers differ, by up to 0.5"
+    assert (example["serving"], example["shadow"]) == ("y [1. 2.]", "y [1. 2.5]")
+    assert "INVALID_INPUT" in found.examples[1]["difference"]
+    assert not [key for key in db.keys(f"*{job}*") if b":awaited:" in key]

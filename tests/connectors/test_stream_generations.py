@@ -1,0 +1,94 @@
+"""Requests that slots leave to those of another generation, on a real Redis."""
+
+import redis
+
+from cluster_serving.connectors.stream import StreamReader, create_groups
+from cluster_serving.launcher.jobs import generations
+from cluster_serving.protocol.generations import SERVING, Generation, is_in_trial
+from cluster_serving.protocol.keys import GROUP, consumer, generations_key, left_for, stream_of, streams_of
+
+PATIENT_MS = 60_000
+
+
+def reader_of(db, job, generation, subtask=0):
+    return StreamReader(db, job, consumer(job, generation, subtask), PATIENT_MS)
+
+
+def queue(db, job, *uris):
+    create_groups(db, job)
+    for uri in uris:
+        priority, _, _ = uri.partition("-")
+        db.xadd(stream_of(job, priority if priority == "high" else "normal"), {"uri": uri, "data": b"x"})
+
+
+def clean(db, job):
+    db.delete(*streams_of(job), generations_key(job))
+
+
+def test_a_request_that_is_left_for_a_generation_is_taken_once_and_has_not_been_tried(db, job):
+    queue(db, job, "a", "b", "high-c")
+    old, first, second = reader_of(db, job, 1), reader_of(db, job, 2), reader_of(db, job, 2, 1)
+    entries = old.read(10, None)
+    old.leave(entries[1:], left_for(job, 2))
+    taken = first.take(left_for(job, 2), 10)
+    assert sorted(entry.uri for entry in taken) == sorted(entry.uri for entry in entries[1:])
+    assert {entry.data for entry in taken} == {b"x"}
+    assert second.take(left_for(job, 2), 10) == []
+    pending = [item for stream in streams_of(job) for item in db.xpending_range(stream, GROUP, "-", "+", 10)]
+    assert {item["times_delivered"] for item in pending} == {1}
+    clean(db, job)
+
+
+def test_requests_wait_for_their_generation_before_another_one_takes_them(db, job):
+    queue(db, job, "a")
+    old = reader_of(db, job, 1)
+    old.leave(old.read(10, None), left_for(job, 2))
+    assert old.take(left_for(job, 2), 10, idle_ms=60_000) == []
+    assert [entry.uri for entry in old.take(left_for(job, 2), 10, idle_ms=0)] == ["a"]
+    clean(db, job)
+
+
+def test_what_a_generation_leaves_unanswered_is_recovered_by_the_next_one_at_once(redis_server, db, job):
+    queue(db, job, "a", "b", "high-c")
+    reader_of(db, job, 1).read(2, None)
+    reader_of(db, job, 1, 1).read(2, None)
+    with redis.Redis(port=redis_server.port, decode_responses=True) as client:
+        generations.put(client, job, Generation(2, SERVING))
+        assert generations.unanswered(client, job, 1) == 3
+        generations.end(client, job, 1)
+        assert generations.unanswered(client, job, 1) == 0
+        assert list(generations.read(client, job).all) == [2]
+    following = reader_of(db, job, 2)
+    while following.recover(0):
+        pass
+    assert following.claim_left_behind()
+    recovered = []
+    while found := following.recover(0):
+        entry, deliveries = found
+        recovered.append((entry.uri, deliveries))
+        db.xack(stream_of(job, entry.priority), GROUP, entry.id)
+    assert sorted(recovered) == [("a", 2), ("b", 2), ("high-c", 2)]
+    names = {item["name"] for item in db.xinfo_consumers(job, GROUP)}
+    assert not {name for name in names if name.startswith(f"{job}-1-".encode())}
+    clean(db, job)
+
+
+def test_a_slot_that_retires_leaves_what_a_crash_has_interrupted(db, job):
+    queue(db, job, "a", "high-b")
+    reader_of(db, job, 1).read(10, None)
+    again = reader_of(db, job, 1)
+    again.leave_behind()
+    following = reader_of(db, job, 2)
+    while following.recover(0):
+        pass
+    assert following.claim_left_behind()
+    assert {following.recover(0)[0].uri} <= {"a", "b", "high-b"}
+    assert not db.xpending_range(job, GROUP, "-", "+", 10, again._consumer)
+    clean(db, job)
+
+
+def test_a_canary_gets_its_share_of_any_run_of_requests():
+    for share in (1, 10, 33.3, 50, 99, 100):
+        for start in (0, 17, 10**9):
+            chosen = sum(is_in_trial(number, share) for number in range(start, start + 10_000))
+            assert abs(chosen - 100 * share) < 10

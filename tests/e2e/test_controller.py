@@ -1,0 +1,62 @@
+"""A job that follows its folder and its clients, on a real Flink."""
+
+import json
+import re
+import shutil
+
+import numpy as np
+import tritonclient.http as triton
+
+from cluster_serving.launcher.jobs.model_watch import SETTLED_S
+from tests.support import model_zoo
+from tests.support.redis_server import free_port
+from tests.support.waiting import wait_until
+
+JOB = "following"
+
+
+def status(cluster):
+    return json.loads(cluster.run("cluster-serving-cli", "status", "--json", cwd=cluster.folder / JOB).stdout)
+
+
+def test_new_versions_are_served_and_clients_unload_and_load_the_model(started, cluster, tmp_path):
+    model, port = tmp_path / "model", free_port()
+    model_zoo.save_openvino_digits(model / "1")
+    http = {"port": port, "grpcEnabled": False, "requestTimeout": 120_000}
+    started(jobName=JOB, modelPath=model, http=http, watchModel=True, modelControl=True)
+    served = cluster.run("cluster-serving-start", "--http", cwd=cluster.folder / JOB)
+    assert served.returncode == 0, served.stderr
+
+    with triton.InferenceServerClient(f"127.0.0.1:{port}", network_timeout=120) as client:
+
+        def versions():
+            return [row["version"] for row in client.get_model_repository_index() if row["name"] == JOB]
+
+        def answer():
+            x = triton.InferInput("x", [1, 64], "FP32")
+            x.set_data_from_numpy(np.zeros((1, 64), "f4"))
+            return client.infer(JOB, [x]).as_numpy("probabilities").shape
+
+        # Copied slowly: at first the file of the weights is missing.
+        shutil.copytree(model / "1", model / "2", ignore=shutil.ignore_patterns("*.bin"))
+        shutil.copy(model / "1" / "digits.bin", model / "2")
+        wait_until(lambda: versions() == ["2"], 120)
+
+        # A bad one is told, and changes nothing.
+        shutil.copytree(model / "2", model / "3")
+        (model / "3" / "digits.bin").write_bytes(b"")
+        wait_until(lambda: status(cluster)["error"], 120)
+        assert re.search("is not served until its files change: .*3/digits.xml", status(cluster)["error"])
+        assert (versions(), answer()) == (["2"], (1, 10))
+        shutil.rmtree(model / "3")
+        wait_until(lambda: not status(cluster)["error"], 30 + SETTLED_S)
+
+        client.unload_model(JOB)
+        assert [row["state"] for row in client.get_model_repository_index() if row["name"] == JOB] == ["UNAVAILABLE"]
+        assert status(cluster)["state"] == "STOPPED"
+        client.load_model(JOB)
+        assert (versions(), answer()) == (["2"], (1, 10))
+
+    assert status(cluster)["controller"].startswith("watchModel, modelControl on ")
+    assert cluster.stop(JOB).returncode == 0
+    assert status(cluster)["controller"] == ""

@@ -1,0 +1,310 @@
+"""Handlers around real models, without Flink."""
+
+import logging
+
+import cv2
+import numpy as np
+import pytest
+
+from cluster_serving.job.handlers import failure
+from cluster_serving.protocol.errors import InferenceFailed, InferenceTimeout, InvalidInput, ModelError
+from cluster_serving.protocol.inputs import Image
+from tests.support.handled import answers, load, results, vector, write
+from tests.support.predictor import save_doubling, save_overlapping
+
+
+def test_code_before_and_after_a_model_is_five_lines(tmp_path):
+    save_doubling(tmp_path, 3)
+    write(
+        tmp_path,
+        """
+        class Handler:
+            def preprocess(self, request):
+                return {"x": request["pixels"] / 10}
+            def postprocess(self, result):
+                return {"label": "high" if result["y"].sum() > 1 else "low", "sum": result["y"].sum()}
+        """,
+    )
+    predictor = load(tmp_path)
+    # Requests of any dtype that the model takes after preprocessing; float64 becomes the model's float32.
+    high, low, wrong = results(
+        predictor,
+        {"pixels": np.full(3, 50, "u1")},
+        {"pixels": np.zeros(3, "u1")},
+        {"pixels": np.zeros(4, "u1")},
+    )
+    assert (high["label"].item(), high["sum"]) == ("high", 30)
+    assert low["label"].item() == "low"
+    assert "cannot be called: input 'x' is float64[1, 4], but the model expects x: float32[?, 3]" in str(wrong.error)
+    assert predictor.report().engine == "Python handler (handler:Handler)"
+
+
+def test_a_class_without_methods_of_its_own_serves_the_model(tmp_path):
+    save_doubling(tmp_path, 3)
+    write(tmp_path, "class Handler:\n    def load(self, context): assert context.threads == 1\n")
+    predictor = load(tmp_path)
+    right, wrong = results(predictor, vector(1, 2, 3), vector(1, 2))
+    assert right.tolist() == [2, 4, 6]
+    assert isinstance(wrong.error, InvalidInput)
+    assert [str(spec) for spec in predictor.report().inputs] == ["x: float32[?, 3]"]
+    assert [str(spec) for spec in predictor.report().outputs] == ["y: float32[?, 3]"]
+
+
+def test_all_kinds_of_values_come_in_and_go_out(tmp_path):
+    write(
+        tmp_path,
+        """
+        import numpy as np
+
+        class Handler:
+            inputs = {"photo": "image", "text": "str", "words": "str[?]", "number": "float32", "rows": "int64[?, 2]"}
+            outputs = {"about": "str"}
+
+            def preprocess(self, request):
+                assert request["photo"].dtype == np.uint8 and request["photo"].shape == (4, 6, 3)
+                assert isinstance(request["text"], str)
+                return request | {"ids": [len(word) for word in request["words"]]}
+
+            def predict(self, batch):
+                assert batch["number"].ndim == 1
+                return {
+                    "sum": batch["rows"].sum(axis=(1, 2)) + batch["number"],
+                    "upper": [text.upper() for text in batch["text"]],
+                    "found": [{"ids": ids, "best": np.float32(ids[0]), "none": None} for ids in batch["ids"]],
+                    "ragged": [np.zeros((len(ids), 4)) for ids in batch["ids"]],
+                }
+        """,
+    )
+    photo = Image(cv2.imencode(".png", np.zeros((4, 6, 3), "u1"))[1].tobytes())
+    predictor = load(tmp_path)
+    assert [str(spec) for spec in predictor.report().inputs] == [
+        "photo: uint8[?, ?, ?, 3]",
+        "text: str[?]",
+        "words: str[?, ?]",
+        "number: float32[?]",
+        "rows: int64[?, ?, 2]",
+    ]
+    record = {
+        "photo": photo,
+        "text": np.array("zwölf", object),
+        "words": np.array(["a", "bc"], object),
+        "number": np.array(0.5),
+        "rows": np.ones((3, 2)),
+    }
+    for words in (["a", "bc"], ["abc"]):
+        first, other = results(predictor, record, record | {"words": np.array(words, object)})
+        assert first["sum"] == 6.5
+        assert first["upper"].item() == "ZWÖLF"
+        assert first["found"].item() == {"ids": [1, 2], "best": 1.0, "none": None}
+        assert other["ragged"].shape == (len(words), 4)
+    assert "expects" in str(results(predictor, {"photo": photo})[0].error)
+
+
+def test_an_exception_fails_the_record_that_causes_it_alone(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(failure, "_logged", {})
+    write(
+        tmp_path,
+        """
+        from cluster_serving.job.handlers import InvalidInput
+
+        def check(values):
+            if (values == 3).any():
+                raise KeyError("lost")
+            return values
+
+        class Handler:
+            def preprocess(self, request):
+                if request["x"][0] == 1:
+                    raise InvalidInput("one is not taken")
+                if request["x"][0] == 2:
+                    return None
+                return request
+            def predict(self, batch):
+                return {"y": check(batch["x"])}
+            def postprocess(self, result):
+                return {"y": 12 / result["y"][0]}
+        """,
+    )
+    predictor = load(tmp_path)
+    caplog.set_level(logging.ERROR)
+    with np.errstate(divide="raise"):
+        found = answers(predictor, *(vector(number) for number in range(6)))
+    assert [answer.fields.get("code") for answer in found] == [
+        "INFERENCE_FAILED",
+        "INVALID_INPUT",
+        "INFERENCE_FAILED",
+        "INFERENCE_FAILED",
+        None,
+        None,
+    ]
+    errors = [answer.fields.get("error", "") for answer in found]
+    assert (
+        errors[0]
+        == "the handler failed in postprocess: FloatingPointError: divide by zero encountered in scalar divide"
+    )
+    assert errors[1] == "one is not taken"
+    assert errors[2] == (
+        "the handler failed in preprocess: TypeError: preprocess returned NoneType; expected a dict of names and values"
+    )
+    assert errors[3] == "the handler failed in predict: KeyError: 'lost'"
+    # The operator has the stack; clients do not.
+    assert [answer.letter is not None for answer in found] == [True, False, True, True, False, False]
+    assert 'handler.py", line 6, in check\n    raise KeyError("lost")' in found[3].letter.traceback
+    assert "handled.py" not in found[3].letter.traceback
+    assert caplog.text.count("KeyError") >= 1
+    before = caplog.text.count("Traceback")
+    answers(predictor, vector(3), vector(3))
+    assert caplog.text.count("Traceback") == before
+
+
+def test_a_handler_calls_several_models_which_close_after_it(tmp_path):
+    for name in ("a", "b"):
+        save_doubling(tmp_path / name, 2)
+        for file in (tmp_path / name).iterdir():
+            file.rename(tmp_path / f"{name}{file.suffix}")
+    save_doubling(tmp_path / "c", 2)
+    write(
+        tmp_path,
+        """
+        class Handler:
+            def load(self, context):
+                self.models = [context.load(name) for name in ("a.xml", "b.xml", "c", "a.xml")]
+                assert self.models[0] is self.models[3]
+            def predict(self, batch):
+                return {"y": sum(model(batch)["y"] for model in self.models)}
+            def unload(self):
+                print("unloaded", self.models[0](dict(x=[[1.0, 2.0]]))["y"].tolist())
+        """,
+    )
+    predictor = load(tmp_path)
+    assert results(predictor, vector(1, 2))[0].tolist() == [8, 16]
+    predictor.close()
+
+
+@pytest.mark.parametrize(
+    ("code", "problem"),
+    [
+        ("import nothing_of_that_name", "cannot be imported: ModuleNotFoundError: No module named 'nothing_of_that"),
+        ("class A:\n  def load(self, c): 1/0", "the method load of the handler handler:A in .* failed: ZeroDivision"),
+        ("x = 1", "handler.py has no class with one of the methods load, preprocess"),
+        (
+            "class A:\n  def unload(self): 0\nclass B(A): 0",
+            "has the classes A, B; name one of them Handler, or set hand",
+        ),
+        ("class A:\n  def postprocess(self, r): 0", "holds no model"),
+        ("class A:\n  def load(self, c): c.load('a.onnx')", "has no file a.onnx; it holds handler.py"),
+        (
+            "class A:\n  inputs = {'x': 'float99'}\n  def predict(self, b): 0",
+            "has 'float99' for 'x'; expected \"image\"",
+        ),
+    ],
+)
+def test_a_handler_that_cannot_be_loaded_says_why(tmp_path, code, problem):
+    with pytest.raises(ModelError, match=problem):
+        load(write(tmp_path, code))
+
+
+def test_config_names_another_class_or_none(tmp_path, monkeypatch):
+    save_doubling(tmp_path, 1)
+    write(tmp_path, "class A:\n  def postprocess(self, r): return {'y': r['y'] + 1}\nclass B(A): pass")
+    assert results(load(tmp_path, handler="handler:B"), vector(1))[0].tolist() == [3]
+    assert results(load(tmp_path, handler="none"), vector(1))[0].tolist() == [2]
+    (tmp_path / "site").mkdir()
+    code = "class Mine:\n  def postprocess(self, r): return {'y': r['y'] - 1}"
+    write(tmp_path / "site", code, "installed_handler.py")
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    assert results(load(tmp_path, handler="installed_handler:Mine"), vector(1))[0].tolist() == [1]
+    with pytest.raises(ModelError, match="the module json has no class Nothing"):
+        load(tmp_path, handler="json:Nothing")
+
+
+def test_a_handler_from_an_address_runs_only_if_config_names_it(tmp_path, monkeypatch):
+    from zipfile import ZipFile
+
+    monkeypatch.setenv("CLUSTER_SERVING_CACHE", str(tmp_path / "cache"))
+    with ZipFile(tmp_path / "model.zip", "w") as file:
+        file.writestr("handler.py", "class Handler:\n  def predict(self, b): return {'y': b['x']}")
+    address = f"file://{tmp_path}/model.zip"
+    with pytest.raises(
+        ModelError, match=r"brings Python code \(handler.py\), which is not run unless .* handler:Handl"
+    ):
+        load(address)
+    assert results(load(address, handler="handler:Handler"), vector(1))[0].tolist() == [1]
+
+
+def test_a_batch_of_a_client_is_computed_row_by_row(tmp_path):
+    write(
+        tmp_path,
+        """
+        class Handler:
+            inputs = {"x": "float32[2]"}
+            def preprocess(self, request):
+                assert request["x"].shape == (2,)
+                return request
+            def predict(self, batch):
+                return {"y": batch["x"] * 2}
+        """,
+    )
+    (result,) = results(load(tmp_path), {"x": np.ones((5, 2), "f4")})
+    assert result.shape == (5, 2)
+
+
+def test_a_handler_that_hangs_is_abandoned(tmp_path):
+    write(
+        tmp_path,
+        """
+        import time
+        class Handler:
+            def postprocess(self, result):
+                while result["x"][0] < 0:
+                    time.sleep(0.01)
+                return result
+            def predict(self, batch):
+                return batch
+        """,
+    )
+    predictor = load(tmp_path, inference_timeout_s=0.5)
+    one, hanging, other = results(predictor, vector(1), vector(-1), vector(2))
+    assert (one[0], other[0]) == (1, 2)
+    assert isinstance(hanging.error, InferenceTimeout)
+    assert not predictor.exhausted
+
+
+def test_filters_apply_to_the_outputs_of_a_handler(tmp_path):
+    write(tmp_path, "class Handler:\n  def predict(self, b): return {'y': b['x']}")
+    (result,) = results(load(tmp_path, post_processing="topN(1)"), vector(3, 9, 4))
+    assert result.top_n == [(1, 9.0)]
+    (text,) = results(load(tmp_path), {"x": np.array("text", object)})
+    assert text.item() == "text"
+
+
+def test_outputs_that_cannot_be_sent_fail_their_request(tmp_path):
+    write(tmp_path, "class Handler:\n  def predict(self, b): return {'y': [object() for _ in b['x']]}")
+    (result,) = results(load(tmp_path), vector(1))
+    assert isinstance(result.error, InferenceFailed)
+    assert "the outputs cannot be sent" in str(result.error)
+
+
+def test_a_handler_without_predict_keeps_the_overlap_of_its_model(tmp_path):
+    save_overlapping(tmp_path)
+    write(
+        tmp_path,
+        """
+        class Handler:
+            def preprocess(self, request):
+                return {"x": request["x"] * (1 if request["x"].any() else None)}
+            def postprocess(self, result):
+                assert result["y"].shape == (1,)
+                return {"twice": 2 * result["y"]}
+        """,
+    )
+    predictor = load(tmp_path, thread_per_model=2)
+    assert predictor.overlaps
+    records = np.ones((4, 3, 64, 64), "f4")
+    records[1] = 0
+    records[2, 0, 0, 0] = 6
+    one, unprepared, failing, same = results(predictor, *({"x": record} for record in records))
+    assert one["twice"].tolist() == same["twice"].tolist()
+    assert "the handler failed in preprocess: TypeError" in str(unprepared.error)
+    assert "OpenVINO failed" in str(failing.error)
+    predictor.close()

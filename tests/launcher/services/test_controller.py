@@ -1,0 +1,88 @@
+"""The process that changes a job without a command: started, supervised and stopped, with a job that does not run."""
+
+import os
+import signal
+
+import pytest
+import redis
+
+from cluster_serving.launcher.config import file as config_file
+from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.jobs import lifecycle
+from cluster_serving.launcher.services import controller
+from cluster_serving.launcher.services.controller import Watched
+from cluster_serving.launcher.services.process import Process
+from cluster_serving.protocol.keys import control_key, control_outcome_key, controller_key, slots_key
+from cluster_serving.protocol.model_control import UNLOAD, ControlRequest
+from cluster_serving.protocol.slots import SlotReport
+from tests.support.redis_server import free_port
+from tests.support.waiting import wait_until
+
+
+@pytest.fixture
+def client(redis_server, job):
+    with redis.Redis(port=redis_server.port, decode_responses=True) as client:
+        yield client
+        client.delete(controller_key(job), control_key(job), slots_key(job))
+
+
+@pytest.fixture
+def path(redis_server, job, tmp_path, monkeypatch):
+    """A configuration that asks for a controller, of a Flink that does not run."""
+    monkeypatch.setenv("CLUSTER_SERVING_HOME", str(tmp_path / "state"))
+    path = tmp_path / "config.yaml"
+    path.write_text(
+        f"modelPath: m\njobName: {job}\nredisUrl: localhost:{redis_server.port}\n"
+        f"flinkRestUrl: localhost:{free_port()}\nmodelControl: true\nwatchModel: true\n"
+    )
+    yield path
+    controller.stop_all(None)
+
+
+def test_a_controller_is_started_once_kept_alive_and_stopped(path, client, job):
+    said = []
+    config = config_file.read(path)
+    controller.ensure(config, path, said.append, Watched("seen"))
+    assert said == [f"Starting the controller of job {job}: watchModel, modelControl"]
+    assert client.hget(controller_key(job), "tasks") == "watchModel, modelControl"
+    assert 0 < client.ttl(controller_key(job)) <= 15
+
+    client.hset(slots_key(job), "0", SlotReport("start-1", "stopped", engine="test").to_json())
+    request = ControlRequest(UNLOAD, client.time()[0] + 60)
+    client.rpush(control_key(job), request.to_json())
+    wait_until(lambda: client.hgetall(control_outcome_key(job, request.id)) == {"code": "", "error": ""})
+    assert '"state": "unloaded"' in client.hget(slots_key(job), "0")
+
+    # Another one that was started later, as on another machine, has the job until it is gone.
+    client.hset(controller_key(job), "since", str(client.time()[0] + 60))
+    wait_until(lambda: "resting: a controller that was started later" in controller.log_of(config).read_text())
+    assert controller.recall(config).served == "seen"
+
+    record = controller.log_of(config).with_suffix(".json")
+    assert lifecycle.unsupervised(config) == []
+    os.killpg(Process.read(record).pid, signal.SIGKILL)
+    wait_until(lambda: lifecycle.unsupervised(config))
+    assert lifecycle.unsupervised(config) == [f"{record.parent.name}/{job}"]
+    assert not controller.stop(config.redis_address, job)
+    client.delete(controller_key(job))
+    controller.ensure(config, path, said.append)
+    first = Process.read(record)
+    controller.ensure(config, path, said.append)
+    assert not first.is_alive
+    assert controller.stop_all(config.redis_address) == [job]
+    assert not client.exists(controller_key(job))
+
+
+def test_a_controller_that_does_not_start_says_why(path, job):
+    config = config_file.read(path)
+    path.write_text("modelPath: m\nmaxBatchSize: many\n")
+    with pytest.raises(LaunchError, match=rf"job {job} runs, but its controller did not start: .*maxBatchSize"):
+        controller.ensure(config, path, lambda _: None)
+
+
+def test_a_job_that_needs_no_controller_has_none(path, job):
+    controller.ensure(config_file.read(path), path, lambda _: None)
+    path.write_text(path.read_text().replace("true", "false"))
+    config = config_file.read(path)
+    controller.ensure(config, path, pytest.fail)
+    assert not controller.stop(config.redis_address, job)

@@ -1,0 +1,55 @@
+"""Which answers count as different."""
+
+import numpy as np
+import pytest
+
+from cluster_serving.protocol.comparison import difference
+from cluster_serving.protocol.results import encode_ranked, encode_result, mark_json, to_fields
+
+
+def fields(*outputs, names="yz", native=True):
+    return to_fields(encode_result(native, list(names)[: len(outputs)], outputs))
+
+
+def floats(*values, dtype="f4"):
+    return np.array(values, dtype)
+
+
+def document(text):
+    return to_fields(mark_json(encode_result(True, ["y"], [np.array(text, object)]), ["y"]))
+
+
+def ranked(*pairs):
+    return to_fields(encode_ranked(True, ["y"], [list(pairs)]))
+
+
+@pytest.mark.parametrize(
+    ("serving", "shadow"),
+    [
+        (fields(floats(1000.5, np.nan, np.inf)), fields(floats(1001, np.nan, np.inf))),
+        (fields(floats(0.5), native=False), fields(floats(0.5002), native=False)),
+        (fields(floats(1), floats(2), names="yz"), fields(floats(1), floats(2), names="yz")),
+        (document('{"label": "cat", "score": 0.9001}'), document('{"score": 0.9, "label": "cat"}')),
+        (ranked((7, 0.9), (2, 0.1)), ranked((7, 0.9001), (2, 0.0999))),
+    ],
+)
+def test_answers_are_alike(serving, shadow):
+    assert difference(serving, shadow)[0] == ""
+
+
+@pytest.mark.parametrize(
+    ("serving", "shadow", "told"),
+    [
+        (fields(floats(1, 2)), fields(floats(1, 3.5)), "output y: 1 of 2 numbers differ, by up to 1.5"),
+        (fields(floats(1.5)), fields(floats(np.nan)), "1 of 1 numbers differ"),
+        (fields(floats(5000), native=False), fields(floats(5001), native=False), "numbers differ, by up to 1"),
+        (fields(floats(1)), fields(floats(1, dtype="f8")), "float32[1] became float64[1]"),
+        (fields(floats(1)), fields(floats(1, 2)), "float32[1] became float32[2]"),
+        (fields(floats(1), names="y"), fields(floats(1), names="z"), "the outputs y became z"),
+        (document('{"label": "cat"}'), document('{"label": "dog"}'), "texts differ"),
+        (ranked((1000, 0.9)), ranked((1001, 0.9)), "output y (classes): 1 of 1 numbers differ"),
+        (fields(floats(1)), {b"value": b"?"}, "an answer cannot be read"),
+    ],
+)
+def test_answers_differ(serving, shadow, told):
+    assert told in difference(serving, shadow)[0]
