@@ -5,10 +5,10 @@ All coroutines of a queue share a few connections, so thousands of requests may 
 
 from __future__ import annotations
 
-import asyncio
-import time
+import uuid
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, overload
 
 from redis.exceptions import RedisError
@@ -16,17 +16,18 @@ from redis.exceptions import RedisError
 from cluster_serving.client.cancel import cancel
 from cluster_serving.client.convert import inputs_of, to_inputs
 from cluster_serving.client.dispatcher import Dispatcher
-from cluster_serving.client.enqueue import enqueue, split
+from cluster_serving.client.enqueue import RequestOptions, enqueue, split
 from cluster_serving.client.fetch import fetch, fetch_queued
 from cluster_serving.client.many import IN_FLIGHT, TIMEOUT, Batch, check
+from cluster_serving.client.pieces import PIECE_TIMEOUT, Answer, AsyncPieces, PieceOrRestart, pieces_of
 from cluster_serving.client.places import recent_entries
 from cluster_serving.client.queues import RECONNECT_SECONDS, SCAN_COUNT, Reconnecting, batched, results_of
 from cluster_serving.client.result import Result, read_result
-from cluster_serving.client.subscription import RECHECK, AsyncSubscription
-from cluster_serving.protocol.compat import timeout as time_limit
+from cluster_serving.client.subscription import AsyncSubscription, wait_for
 from cluster_serving.protocol.connection import connect_async, result_timeout_async
 from cluster_serving.protocol.keys import DEFAULT_JOB, NORMAL, result_key, result_pattern, uri_of
 from cluster_serving.protocol.payload_files import PayloadFolders
+from cluster_serving.protocol.pieces import BEGINNING
 from cluster_serving.protocol.results import Fields
 from cluster_serving.protocol.scripts import run_async
 
@@ -81,7 +82,7 @@ class AsyncOutputQueue(_AsyncQueue):
         if fields is None and timeout is not None:
             with self._using_redis(timeout):
                 async with self._subscription.announcements(result_key(self.name, uri)) as event:
-                    fields = await _wait(event, lambda: self._fetch_queued(uri, delete), timeout)
+                    fields = await wait_for(event, lambda: self._fetch_queued(uri, delete), timeout)
         if fields is None:
             if timeout is None:
                 return None
@@ -120,9 +121,11 @@ class AsyncInputQueue(_AsyncQueue):
         super().__init__(*args, **options)
         self._dispatcher = Dispatcher(self.db, self.name, reconnect=self._reconnect > 0)
         self._folders = PayloadFolders()
+        self._subscription = AsyncSubscription(self.db)
 
     async def close(self) -> None:
         """Close the connections, once the requests of cancelled coroutines are withdrawn."""
+        await self._subscription.close()
         await self._dispatcher.close()
 
     @overload
@@ -179,25 +182,37 @@ class AsyncInputQueue(_AsyncQueue):
         check(in_flight, timeout, priority, version)
         return Batch(self._dispatcher, self.name, in_flight, timeout, priority, raise_errors, version).results(items)
 
+    def stream(
+        self,
+        request_data: object,
+        timeout: float = PIECE_TIMEOUT,
+        *,
+        uri: str | None = None,
+        priority: str = NORMAL,
+        version: str | int | None = None,
+    ) -> AsyncPieces:
+        """Queue a request, and iterate over the pieces of its answer: `async for piece in queue.stream(…)`.
 
-def _cancellations() -> int:
-    """Return the number of cancellation requests of the current task; 0 before Python 3.11, which has no count."""
-    cancelling: Callable[[], int] | None = getattr(asyncio.current_task(), "cancelling", None)
-    return cancelling() if cancelling else 0
+        The request is queued when the iteration begins. See `InputQueue.stream`.
+        """
+        options = RequestOptions.waiting(timeout, priority, version)
+        answer = Answer(self.name, uuid.uuid4().hex if uri is None else uri)
+        inputs = to_inputs(inputs_of(request_data))
 
+        async def add() -> None:
+            queued = enqueue(self.name, answer.uri, inputs, options, self._folders, in_pieces=True)
+            answer.place = await run_async(self.db, queued)
+            self._recent.remember(answer.uri, answer.place)
 
-async def _wait(event: asyncio.Event, fetch: Callable[[], Awaitable[Fields | None]], timeout: float) -> Fields | None:
-    deadline = time.monotonic() + timeout
-    cancellations = _cancellations()
-    while True:
-        event.clear()
-        fields = await fetch()
-        remaining = deadline - time.monotonic()
-        if fields is not None or remaining <= 0:
-            return fields
-        if _cancellations() > cancellations:
-            # `asyncio.wait_for`, which redis-py uses, loses a cancellation that comes with its result.
-            raise asyncio.CancelledError
-        with suppress(asyncio.TimeoutError):
-            async with time_limit(min(remaining, RECHECK)):
-                await event.wait()
+        return AsyncPieces(answer, self._pieces(answer, timeout, add))
+
+    def resume(self, uri: str, after: str = BEGINNING, timeout: float = PIECE_TIMEOUT) -> AsyncPieces:
+        """Iterate over the pieces of a request that `stream` has queued; see `InputQueue.resume`."""
+        answer = Answer(self.name, uri, after)
+        answer.place = self._recent.find(uri)
+        return AsyncPieces(answer, self._pieces(answer, timeout))
+
+    def _pieces(
+        self, answer: Answer, timeout: float, begin: Callable[[], Awaitable[None]] | None = None
+    ) -> AsyncIterator[PieceOrRestart]:
+        return pieces_of(self.db, self._subscription, answer, timeout, partial(self._using_redis, timeout), begin)

@@ -12,6 +12,7 @@ from cluster_serving.protocol.keys import (
     image_result_key,
     limits_key,
     native_result_key,
+    pieces_key,
     result_key,
     streams_of,
     to_bytes,
@@ -58,7 +59,7 @@ def withdraw_call(job: str, uri: str, place: Place, answer: Mapping[str, str | b
 
     `answer` has the fields of the request's result hash; None if no client waits for it any more.
     """
-    keys = [place.stream, limits_key(job), native_result_key(job, uri), result_key(job, uri)]
+    keys = [place.stream, limits_key(job), native_result_key(job, uri), result_key(job, uri), pieces_key(job, uri)]
     if job == image_stream.STREAM:
         keys.append(image_result_key(uri))
     return Call(WITHDRAW, keys, [GROUP, place.entry_id, to_bytes(uri), DEFAULT_RESULT_TTL, *flat(answer or {})])

@@ -20,10 +20,19 @@ from redis.exceptions import RedisError, ResponseError
 from cluster_serving.client.convert import inputs_of
 from cluster_serving.client.places import Place
 from cluster_serving.protocol.connection import Client, is_out_of_memory, translated
-from cluster_serving.protocol.entry import request_fields
+from cluster_serving.protocol.entry import PIECES, request_fields
 from cluster_serving.protocol.errors import InvalidInput, QueueFull, ServingError
 from cluster_serving.protocol.inputs import Input
-from cluster_serving.protocol.keys import NORMAL, PRIORITIES, limits_key, result_keys, stream_of, streams_of
+from cluster_serving.protocol.keys import (
+    NORMAL,
+    PRIORITIES,
+    limits_key,
+    pieces_key,
+    result_keys,
+    stream_of,
+    streams_of,
+    to_bytes,
+)
 from cluster_serving.protocol.payload_files import PayloadFolders
 from cluster_serving.protocol.scripts import ADD, QUEUE_LENGTH, Argument, Call, Pause, Procedure, flat
 
@@ -198,10 +207,12 @@ def enqueue(
     options: RequestOptions,
     folders: PayloadFolders,
     reply_to: str = "",
+    in_pieces: bool = False,
 ) -> Procedure[Place]:
     """Queue a request as soon as there is room; return the place of its stream entry.
 
-    Without `reply_to` (see `protocol.entry.Entry`), an earlier result of the uri is deleted.
+    Without `reply_to` (see `protocol.entry.Entry`), an earlier result of the uri is deleted. The answer comes
+    `in_pieces` (`protocol.pieces`) if that is true.
 
     Raises:
         InvalidInput: If the uri or an input cannot be sent; nothing was queued.
@@ -209,9 +220,18 @@ def enqueue(
     """
     folder = yield from folders.find(job, inputs)
     store = folder.write if folder else None
-    fields = request_fields(uri, inputs, reply_to, options.deadline_ms, store=store, version=options.version_text)
+    fields = request_fields(
+        uri,
+        inputs,
+        reply_to,
+        options.deadline_ms,
+        reply_with=PIECES if in_pieces else b"",
+        store=store,
+        version=options.version_text,
+    )
     priority = options.priority or NORMAL
-    call = add_call(job, [(fields, priority)], () if reply_to else result_keys(job, uri))
+    earlier = [] if reply_to else [*result_keys(job, uri), *([to_bytes(pieces_key(job, uri))] if in_pieces else [])]
+    call = add_call(job, [(fields, priority)], earlier)
     try:
         entry_id = yield from _add_in_time(job, call, options.patience)
     except (QueueFull, RedisError, asyncio.CancelledError, KeyboardInterrupt) as error:

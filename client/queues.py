@@ -24,6 +24,7 @@ from cluster_serving.client.dispatcher import Dispatcher
 from cluster_serving.client.enqueue import RequestOptions, enqueue, split
 from cluster_serving.client.fetch import fetch, fetch_queued
 from cluster_serving.client.many import IN_FLIGHT, TIMEOUT, Batch, check, results_in_thread
+from cluster_serving.client.pieces import PIECE_TIMEOUT, Answer, PieceOrRestart, Pieces
 from cluster_serving.client.places import Place, RecentEntries, recent_entries
 from cluster_serving.client.result import Result, read_outcome, read_result
 from cluster_serving.client.subscription import Subscription
@@ -35,10 +36,11 @@ from cluster_serving.protocol.connection import (
     result_timeout,
     translated,
 )
-from cluster_serving.protocol.errors import RequestLost
+from cluster_serving.protocol.errors import RedisUnavailable, RequestLost
 from cluster_serving.protocol.inputs import Input
-from cluster_serving.protocol.keys import DEFAULT_JOB, NORMAL, result_key, result_pattern, uri_of
+from cluster_serving.protocol.keys import DEFAULT_JOB, NORMAL, pieces_key, result_key, result_pattern, uri_of
 from cluster_serving.protocol.payload_files import PayloadFolders
+from cluster_serving.protocol.pieces import BEGINNING, Piece
 from cluster_serving.protocol.results import Fields
 from cluster_serving.protocol.scripts import run
 
@@ -368,6 +370,82 @@ class InputQueue(_Queue):
 
         check(in_flight, timeout, priority, version)
         return results_in_thread(make, items)
+
+    def stream(
+        self,
+        request_data: object,
+        timeout: float = PIECE_TIMEOUT,
+        *,
+        uri: str | None = None,
+        priority: str = NORMAL,
+        version: str | int | None = None,
+    ) -> Pieces:
+        """Queue a request, and return an iterator over the pieces of its answer, each as soon as it is made.
+
+        A handler whose `predict` is a generator makes pieces; the answer of any other model is one piece. Instead of a
+        piece, the iterator yields `Restarted` where the answer begins anew. If the loop is left before the end, the
+        request is stopped.
+
+        Args:
+            request_data: The inputs, as for `predict`.
+            timeout: Seconds to wait for each piece; for the first one they include the time in the queue.
+            uri: Name of the request, for `resume`; random by default.
+            priority: `high`, `normal` or `low`.
+            version: Number of the version of the model that is to answer; None for the one that is served.
+
+        Raises:
+            ResultTimeout: If a piece did not come in time, from the iterator; the request is stopped then.
+            ServingError: If the request could not be queued (see `enqueue`); or, from the iterator, if it failed.
+        """
+        options = RequestOptions.waiting(timeout, priority, version)
+        answer = Answer(self.name, uuid.uuid4().hex if uri is None else uri)
+        inputs = to_inputs(inputs_of(request_data))
+        with self._using_redis(timeout):
+            self._subscription.subscribe(pieces_key(self.name, answer.uri))
+            queued = enqueue(self.name, answer.uri, inputs, options, self._folders, in_pieces=True)
+            answer.place = run(self.db, queued)
+        self._recent.remember(answer.uri, answer.place)
+        return Pieces(answer, self._pieces(answer, timeout))
+
+    def resume(self, uri: str, after: str = BEGINNING, timeout: float = PIECE_TIMEOUT) -> Pieces:
+        """Return an iterator over the pieces of a request that `stream` has queued, also in another process.
+
+        Args:
+            uri: Name of the request.
+            after: `last_id` of the iterator that got the pieces before; by default there are none.
+            timeout: As for `stream`. An unknown request ends in `ResultTimeout`.
+        """
+        answer = Answer(self.name, uri, after)
+        answer.place = self._recent.find(uri)
+        with self._using_redis(timeout):
+            self._subscription.subscribe(pieces_key(self.name, uri))
+        return Pieces(answer, self._pieces(answer, timeout))
+
+    def _pieces(self, answer: Answer, timeout: float) -> Iterator[PieceOrRestart]:
+        channel = pieces_key(self.name, answer.uri)
+
+        def read() -> list[Piece] | None:
+            return run(self.db, answer.read()) or None
+
+        try:
+            while not answer.ended:
+                with self._using_redis(timeout):
+                    pieces = read() or self._subscription.wait(channel, answer.uri, read, timeout)
+                if pieces is None:
+                    raise result_timeout(self.db, self.name, timeout, answer.uri)
+                yield from answer.take(pieces)
+        except RedisUnavailable:
+            # `resume` can go on.
+            raise
+        except BaseException:
+            run(self.db, answer.leave())
+            raise
+        else:
+            run(self.db, answer.leave())
+        finally:
+            self._recent.forget(answer.uri)
+            with suppress(RedisError):
+                self._subscription.unsubscribe(channel)
 
     def _add(self, uri: str, inputs: Mapping[str, Input], options: RequestOptions, reply_to: str = "") -> Place:
         return run(self.db, enqueue(self.name, uri, inputs, options, self._folders, reply_to))

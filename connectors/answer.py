@@ -13,12 +13,14 @@ from cluster_serving.protocol.keys import (
     answered_key,
     dead_letters_key,
     native_result_key,
+    pieces_key,
     result_key,
     stream_of,
     to_bytes,
 )
 from cluster_serving.protocol.original import image_stream
 from cluster_serving.protocol.payload_files import remove
+from cluster_serving.protocol.pieces import END
 from cluster_serving.protocol.results import VERSION, encode_error, result_key_of
 from cluster_serving.protocol.scripts import ANSWER, Argument, Call, call, flat
 
@@ -78,6 +80,7 @@ def write_answers(client: redis.Redis, job: str, ttl_s: int, answers: Sequence[A
     keys: list[str | bytes] = [dead_letters_key(job), answered_key(job)]
     arguments: list[Argument] = [GROUP, ttl_s, MAX_DEAD_LETTERS]
     versions: list[Argument] = [VERSION, version.encode()] if version else []
+    end: list[Argument] = [END, ""]
     for entry, _, fields, letter in answers:
         if image_stream.sent(job, entry):
             fields = image_stream.result_fields(fields)
@@ -85,9 +88,12 @@ def write_answers(client: redis.Redis, job: str, ttl_s: int, answers: Sequence[A
         key = natives + uri if entry.native else result_key_of(job, entry)
         channel = to_bytes(entry.reply_to) or channels + uri
         announcement = "line"
+        parts, letter_parts = flat(fields) + versions, flat(letter.fields()) if letter else []
         if entry.reply_with == RESULT:
             announcement = "result" if sum(map(len, fields.values())) <= MAX_PUBLISHED_BYTES else "uri"
-        parts, letter_parts = flat(fields) + versions, flat(letter.fields()) if letter else []
+        elif entry.in_pieces:
+            key = channel = to_bytes(pieces_key(job, entry.uri))
+            announcement, parts = "pieces", end + parts
         keys += [stream_of(job, entry.priority), key]
         arguments += [entry.id, channel, uri, announcement, len(parts), len(letter_parts), *parts, *letter_parts]
     written = int(call(client, Call(ANSWER, keys, arguments)))

@@ -14,6 +14,7 @@ from pyflink.metrics import MetricGroup
 from cluster_serving.connectors.answer import Answer, AnsweredBatch, write_answers
 from cluster_serving.connectors.attempts import noted
 from cluster_serving.connectors.flow_control import find_flow_control
+from cluster_serving.connectors.pieces import PieceWriter
 from cluster_serving.connectors.redis import RedisClock, connect
 from cluster_serving.connectors.reporting import SlotReporter
 from cluster_serving.connectors.runtime import SelfClosing, subtask_index
@@ -130,6 +131,8 @@ class Inference(SelfClosing, FlatMapFunction):
                 reporter.failed(ModelError(f"{type(error).__name__}: {error}"))
                 raise
             opened.callback(self._predictor.close)
+            if isinstance(self._predictor, HandlerPredictor) and not self._options.redis.shadow:
+                self._predictor.send_pieces(PieceWriter(client, self._options.redis))
             reporter.ready(self._predictor.report())
             self.close_with(opened.pop_all().close)
         metrics = runtime_context.get_metrics_group()

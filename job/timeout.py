@@ -75,17 +75,19 @@ class Watched(Generic[M]):
         self.exhausted = False
         """True if this process computes nothing any more, and has to end once it has written its answers."""
 
-    def call(self, function: Callable[[M], T], requests: int = 1) -> T:
+    def call(self, function: Callable[[M], T], requests: int = 1, usual: bool = True) -> T:
         """Call a function with the copy, in the thread of the copy; raise `NotComputed` if too many calls hang.
 
         A batch of several `requests` is given up early if it takes unusually long: the caller then tries each of them
-        alone, with the whole timeout. Another copy is loaded meanwhile.
+        alone, with the whole timeout. Another copy is loaded meanwhile. A call that is not `usual` takes any time up to
+        the timeout.
         """
         if self.exhausted:
             raise NotComputed("not computed")
         copy = self._copy or self._reload()
-        usual = self._usual * requests
-        patience = min(self._timeout, max(_LEAST_PATIENCE, _PATIENCE * usual)) if usual else self._timeout
+        expected = self._usual * requests
+        hurries = usual and expected
+        patience = min(self._timeout, max(_LEAST_PATIENCE, _PATIENCE * expected)) if hurries else self._timeout
         began = time.monotonic()
         call = copy.submit(lambda: function(self.loaded))
         try:
@@ -104,8 +106,9 @@ class Watched(Generic[M]):
             if self._copy is copy and self._spare is not None:
                 self._spare.leave()
                 self._spare = None
-        seconds = (time.monotonic() - began) / requests
-        self._usual += (seconds - self._usual) * (_WEIGHT if usual else 1)
+        if usual:
+            seconds = (time.monotonic() - began) / requests
+            self._usual += (seconds - self._usual) * (_WEIGHT if expected else 1)
         return result
 
     def close(self) -> None:

@@ -29,6 +29,9 @@ NATIVE = b"arrow"
 RESULT = b"result"
 """Value of the field `reply_with` of a client that wants the result itself announced, not only the uri."""
 
+PIECES = b"pieces"
+"""Value of the field `reply_with` of a client that wants the answer in pieces (`protocol.pieces`)."""
+
 JSON = b"stream"
 """Value of the field `serde` for the body of an HTTP request to the original's front end."""
 
@@ -48,7 +51,7 @@ class Entry(NamedTuple):
         serde: Field `serde`; empty for the original's encoding.
         deadline: Milliseconds that the request may wait, in digits, "0" for no limit; empty for the job's default.
         reply_to: Channel of the announcement of the result; empty for the channel named like the result key.
-        reply_with: Content of the announcement: `RESULT` for the result, empty for the uri.
+        reply_with: Content of the announcement: `RESULT` for the result, empty for the uri; or `PIECES`.
         priority: Priority of the stream that the entry is in (`protocol.keys`).
         file: Name of the file with the inputs (`protocol.payload_files`), as the client gave it; else empty.
         path: Path of that file, once it is known to be in the folder of the job.
@@ -78,6 +81,11 @@ class Entry(NamedTuple):
     def native(self) -> bool:
         """True if request and result use our own encoding."""
         return self.serde == NATIVE
+
+    @property
+    def in_pieces(self) -> bool:
+        """True if the client wants the answer in pieces."""
+        return self.reply_with == PIECES
 
     @property
     def queued_ms(self) -> int:

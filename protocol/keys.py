@@ -76,6 +76,11 @@ def native_result_key(job: str, uri: str) -> str:
     return f"{job}:result:{uri}"
 
 
+def pieces_key(job: str, uri: str) -> str:
+    """Return the stream of the pieces of an answer (`protocol.pieces`); also the channel that announces each."""
+    return f"{job}:pieces:{uri}"
+
+
 def image_result_key(uri: str) -> str:
     """Return the hash in which the clients of 0.7 and 0.8 look for a result (`protocol.original.image_stream`)."""
     return f"result:{uri}"

@@ -78,22 +78,31 @@ if tonumber(ARGV[2]) > 0 then
 end
 """)
 
-# An entry is being computed if it is pending in the group. Without a group, no job has ever read the stream.
-# KEYS: stream, limits, result in our encoding, result in the original's, result of 0.7 and 0.8 (optional). ARGV: group,
-# entry id, uri, seconds to keep the result, its fields and values (optional). Reply: 0 if the request is not waiting,
-# else 1, or payload folder and file.
+# An entry is being computed if it is pending in the group. Without a group, no job has ever read the stream. Only an
+# answer in pieces can be stopped then: the slot finds the request gone when it writes the next piece.
+# KEYS: stream, limits, result in our encoding, result in the original's, pieces, result of 0.7 and 0.8 (optional).
+# ARGV: group, entry id, uri, seconds to keep the result, its fields and values (optional). Reply: 0 if the request is
+# not waiting, else 1, or payload folder and file.
 WITHDRAW = Script("""
 local pending = redis.pcall('XPENDING', KEYS[1], ARGV[1], ARGV[2], ARGV[2], 1)
-if not pending.err and #pending > 0 then return 0 end
+local is_pending = not pending.err and #pending > 0
 local entries = redis.call('XRANGE', KEYS[1], ARGV[2], ARGV[2])
 if #entries == 0 then return 0 end
 local entry = {}
 for i = 1, #entries[1][2], 2 do entry[entries[1][2][i]] = entries[1][2][i + 1] end
-if entry.uri ~= ARGV[3] then return 0 end
+local in_pieces = entry.reply_with == 'pieces'
+if entry.uri ~= ARGV[3] or (is_pending and not in_pieces) then return 0 end
 redis.call('XDEL', KEYS[1], ARGV[2])
-if #ARGV > 4 then
+if is_pending then redis.call('XACK', KEYS[1], ARGV[1], ARGV[2]) end
+if #ARGV > 4 and in_pieces then
+  local last = redis.call('XREVRANGE', KEYS[5], '+', '-', 'COUNT', 1)[1]
+  local attempt, number = string.match(last and last[1] or '1-0', '(%d+)-(%d+)')
+  redis.call('XADD', KEYS[5], attempt .. '-' .. (number + 1), 'end', '', unpack(ARGV, 5))
+  redis.call('EXPIRE', KEYS[5], redis.call('HGET', KEYS[2], 'resultTtl') or ARGV[4])
+  redis.call('PUBLISH', KEYS[5], ARGV[3])
+elseif #ARGV > 4 then
   -- Each client looks for its result elsewhere.
-  local key = entry.serde == 'arrow' and KEYS[3] or entry.image and not entry.data and KEYS[5] or KEYS[4]
+  local key = entry.serde == 'arrow' and KEYS[3] or entry.image and not entry.data and KEYS[6] or KEYS[4]
   redis.call('DEL', key)
   redis.call('HSET', key, unpack(ARGV, 5))
   redis.call('EXPIRE', key, redis.call('HGET', KEYS[2], 'resultTtl') or ARGV[4])
@@ -267,8 +276,9 @@ PUT_MEMBER = Script("redis.call('SREM', KEYS[1], ARGV[1]) redis.call('SADD', KEY
 # Not a MULTI, which cannot skip answered requests and costs the caller four times as much to write. A full Redis also
 # refuses a MULTI as a whole, while a script may go on once it has deleted something; and only answering makes room.
 # KEYS: dead letters, counter, then per answer stream and result. ARGV: group, seconds to keep results, most dead
-# letters, then per answer entry id, channel, uri, kind of announcement (line, result or uri), number of fields and
-# values of the result, number of those of the dead letter, and both. Reply: number of requests that were pending.
+# letters, then per answer entry id, channel, uri, kind of announcement (line, result or uri; or pieces, of which the
+# answer is the last one), number of fields and values of the result, number of those of the dead letter, and both.
+# Reply: number of requests that were pending.
 ANSWER = Script(
     """
 local written = 0
@@ -292,14 +302,20 @@ for i = 3, #KEYS, 2 do
   fields, letter, at = tonumber(fields), tonumber(letter), at + 6
   if redis.call('XACK', stream, ARGV[1], id) == 1 then
     table.insert(list_of(done, stream), id)
-    -- A hash left by an earlier request of the same uri may hold fields that this one does not.
-    redis.call('DEL', key)
-    redis.call('HSET', key, unpack(ARGV, at, at + fields - 1))
+    if kind == 'pieces' then
+      local last = redis.call('XREVRANGE', key, '+', '-', 'COUNT', 1)[1]
+      local attempt, number = string.match(last and last[1] or '1-0', '(%d+)-(%d+)')
+      redis.call('XADD', key, attempt .. '-' .. (number + 1), unpack(ARGV, at, at + fields - 1))
+    else
+      -- A hash left by an earlier request of the same uri may hold fields that this one does not.
+      redis.call('DEL', key)
+      redis.call('HSET', key, unpack(ARGV, at, at + fields - 1))
+    end
     redis.call('EXPIRE', key, ARGV[2])
     if letter > 0 then
       redis.pcall('XADD', KEYS[1], 'MAXLEN', '~', ARGV[3], '*', unpack(ARGV, at + fields, at + fields + letter - 1))
     end
-    if kind == 'line' then
+    if kind == 'line' or kind == 'pieces' then
       table.insert(list_of(lines, channel), uri)
     else
       local list, last = list_of(arrays, channel), kind == 'uri' and at - 1 or at + fields - 1
@@ -324,6 +340,59 @@ for channel, answers in pairs(arrays) do redis.call('PUBLISH', channel, table.co
 return written
 """
 )
+
+# Appends pieces of answers. The ids of a stream of pieces grow, so a slot that has lost the request to another attempt
+# cannot add to it. Works in a full Redis, as `PUT_FIELDS` does: only answers make room. KEYS: per piece its stream, and
+# that of the request. ARGV: group, seconds to keep the pieces, then per piece entry id and uri of the request, attempt
+# (0 begins one), number of the piece in its attempt, number of fields and values, and these. Reply per piece: its
+# attempt; 0 if nobody waits for it any more.
+ADD_PIECES = Script("""
+local attempts, at = {}, 3
+for i = 1, #KEYS, 2 do
+  local key, stream = KEYS[i], KEYS[i + 1]
+  local id, uri, attempt, number, fields = unpack(ARGV, at, at + 4)
+  attempt, fields, at = tonumber(attempt), tonumber(fields), at + 5
+  local pending = redis.pcall('XPENDING', stream, ARGV[1], id, id, 1)
+  if pending.err or #pending == 0 then
+    attempt = 0
+  else
+    redis.call('XDEL', key, '0-1')
+    if attempt == 0 then
+      local last = redis.call('XREVRANGE', key, '+', '-', 'COUNT', 1)[1]
+      attempt = last and string.match(last[1], '%d+') + 1 or 1
+      if last then redis.call('XADD', key, attempt .. '-0', 'restarted', '') end
+    end
+    local added = redis.pcall('XADD', key, attempt .. '-' .. number, unpack(ARGV, at, at + fields - 1))
+    if type(added) == 'table' and added.err then
+      -- The reply to this piece was lost, or another attempt has begun.
+      local last = redis.call('XREVRANGE', key, '+', '-', 'COUNT', 1)[1]
+      if last[1] ~= attempt .. '-' .. number then attempt = 0 end
+    else
+      redis.call('EXPIRE', key, ARGV[2])
+      redis.call('PUBLISH', key, uri)
+    end
+  end
+  attempts[#attempts + 1] = attempt
+  at = at + fields
+end
+return attempts
+""")
+
+# A page ends after about 1 MiB, so that Redis can serve other clients in between. KEYS: stream of pieces. ARGV: id of
+# the last piece that the client has. Reply: id, and fields and values, of the next ones.
+READ_PIECES = Script("""
+local pieces, bytes, last = {}, 0, ARGV[1]
+while bytes < 1048576 do
+  local found = redis.call('XRANGE', KEYS[1], '(' .. last, '+', 'COUNT', 16)
+  if #found == 0 then break end
+  for _, piece in ipairs(found) do
+    pieces[#pieces + 1] = piece
+    for i = 2, #piece[2], 2 do bytes = bytes + #piece[2][i] end
+  end
+  last = found[#found][1]
+end
+return pieces
+""")
 
 # Without its stream, a shadow has ended. A full Redis refuses the copies, and the next run counts them as skipped.
 # KEYS: stream of the copies, counters, then per copy the hash for the answer of the request. ARGV: most copies that

@@ -79,6 +79,7 @@ class SlotReport:
         attempt: Identifier of the attempt at running the slot; each restart by Flink is another one. Empty if nothing
             runs yet. Only heartbeats of this attempt count.
         version: Version of the model that the slot has loaded or loads.
+        in_pieces: The model makes pieces of its answers, for clients that ask for them.
         numbered: The version is that of the model's folder; otherwise it is the number of the update.
     """
 
@@ -96,6 +97,7 @@ class SlotReport:
     index: int = 0
     attempt: str = ""
     version: str = FIRST
+    in_pieces: bool = False
     numbered: bool = False
 
     @property

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 
 from cluster_serving.job.models.base import cause
-from cluster_serving.protocol.errors import InferenceFailed
+from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, ServingError
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +46,11 @@ class HandlerFailed(InferenceFailed):
             _logged.clear()
         _logged[place] = now
         log.error("%s (this place is logged once a minute)\n%s", self, self.traceback)
+
+
+def error_of(error: Exception, step: str) -> ServingError:
+    """Return the error for an exception of a method of a handler, which `step` names; `InvalidInput` is for clients."""
+    return error if isinstance(error, InvalidInput) else HandlerFailed.of(error, step)
 
 
 def own_frames(stack: TracebackType | None) -> TracebackType | None:

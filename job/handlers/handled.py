@@ -1,7 +1,8 @@
 """A handler with the models that it calls, as one task slot has it: records become outputs."""
 
+import inspect
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -13,22 +14,19 @@ import numpy as np
 from cluster_serving.job.batch import BatchMemory, isolate
 from cluster_serving.job.handlers import declared
 from cluster_serving.job.handlers.engine import Engine
-from cluster_serving.job.handlers.failure import HandlerFailed
+from cluster_serving.job.handlers.failure import HandlerFailed, error_of
 from cluster_serving.job.handlers.handler import Context, method
 from cluster_serving.job.handlers.load import Code
+from cluster_serving.job.handlers.records import PLAIN, Record, groups, kind, split
+from cluster_serving.job.handlers.running import Running, run
 from cluster_serving.job.models import decrypted, load_from
 from cluster_serving.job.models.base import Layout, Started, TensorSpec, dummy_inputs
 from cluster_serving.job.models.detect import detect, select
 from cluster_serving.job.models.location import locate
 from cluster_serving.job.options import JobOptions
-from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, ModelError, ServingError
-
-Record = dict[str, Any]
-"""Values of one record by name: arrays without a batch dimension, texts, or other objects."""
+from cluster_serving.protocol.errors import InferenceFailed, ModelError, ServingError
 
 _MAX_MEMORIES = 64
-_PLAIN = (bool, int, float, complex, np.generic)
-_NUMERIC = (*_PLAIN, np.ndarray)
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +43,7 @@ class HandledModel:
         inputs: Inputs of a record; None if any are taken.
         layout: Order of the axes of images.
         is_direct: True if records are the inputs of the only model; images are converted when they join a batch.
+        generates: True if `predict` is a generator, so that answers may be sent in pieces (`generate`).
 
     Raises:
         ModelError: If the handler cannot be imported, or its `load` raises an exception.
@@ -88,11 +87,16 @@ class HandledModel:
         results: list[Record | ServingError] = [*records]
         if self._preprocess is not None:
             results = [self.preprocess(record) for record in records]
-        for indices in _groups(results):
-            computed = isolate(self._predict, [cast(Record, results[index]) for index in indices])
+        predict = self._predict_whole if self.generates else self._predict
+        for indices in groups(results):
+            computed = isolate(predict, [cast(Record, results[index]) for index in indices])
             for index, result in zip(indices, computed, strict=True):
-                results[index] = self.postprocess(result) if type(result) is dict else result
+                results[index] = self.postprocess(result) if type(result) is dict and not self.generates else result
         return results
+
+    def generate(self, records: Sequence[Record]) -> Running:
+        """Begin to compute records that can share a batch (`records.groups`), in pieces."""
+        return Running(self._predict_batch(self._batch(records)), len(records), self.postprocess)
 
     def start(self, record: Record) -> Started:
         """Start to compute a record in the only model, beside those that were started before.
@@ -119,7 +123,7 @@ class HandledModel:
             prepared = self._preprocess(record)
             return prepared if type(prepared) is dict else _checked(prepared, "preprocess")
         except Exception as error:
-            return _error(error, "preprocess")
+            return error_of(error, "preprocess")
 
     def postprocess(self, result: Record) -> Record | ServingError:
         """Call the handler's `postprocess`; return its error if it fails."""
@@ -129,7 +133,7 @@ class HandledModel:
             outputs = self._postprocess(result)
             return outputs if type(outputs) is dict else _checked(outputs, "postprocess")
         except Exception as error:
-            return _error(error, "postprocess")
+            return error_of(error, "postprocess")
 
     def close(self) -> None:
         """Call the handler's `unload`, and free the models."""
@@ -158,6 +162,7 @@ class HandledModel:
             getattr(handler, name) if method(kind, name) else None
             for name in ("preprocess", "predict", "postprocess", "unload")
         )
+        self.generates = inspect.isgeneratorfunction(self._predict_batch)
         if self._predict_batch is None:
             self._only = self._context.load()
         channels = 1 if options.image.color == "GRAY" else 3
@@ -192,26 +197,45 @@ class HandledModel:
         zeros = dummy_inputs(self.inputs, 1) if self.inputs else None
         if zeros is None or any(None in (spec.record_shape or ()) or spec.dtype == "str" for spec in self.inputs or ()):
             return
-        (result,) = self.compute([{spec.name: array[0] for spec, array in zip(self.inputs or (), zeros, strict=True)}])
+        record = {spec.name: array[0] for spec, array in zip(self.inputs or (), zeros, strict=True)}
+        result = self._first_piece(record) if self.generates else self.compute([record])[0]
         if isinstance(result, HandlerFailed):
             # Zeros need not be a possible request, so this is no reason not to start.
             log.warning("%s, on inputs of zeros\n%s", result, result.traceback)
 
-    def _predict(self, records: Sequence[Record]) -> list[Record]:
-        first = records[0]
-        batch = {name: self._joined(name, [record[name] for record in records]) for name in first}
-        if self._only is not None:
-            return _split(self._only(batch, checked=self.is_direct), len(records))
+    def _first_piece(self, record: Record) -> object:
+        """Return the first piece of a record, or its error: an answer may have no end."""
+        prepared = self.preprocess(record)
+        if isinstance(prepared, ServingError):
+            return prepared
+        running = self.generate([prepared])
         try:
-            return _split(self._predict_batch(batch), len(records))
+            return running.advance()
+        except ServingError as error:
+            return error
+        finally:
+            running.close()
+
+    def _predict(self, records: Sequence[Record]) -> list[Record]:
+        batch = self._batch(records)
+        if self._only is not None:
+            return split(self._only(batch, checked=self.is_direct), len(records))
+        try:
+            return split(self._predict_batch(batch), len(records))
         except Exception as error:
-            raise _error(error, "predict") from error
+            raise error_of(error, "predict") from error
+
+    def _predict_whole(self, records: Sequence[Record]) -> list[Record | ServingError]:
+        return run(self.generate(records))
+
+    def _batch(self, records: Sequence[Record]) -> dict[str, Any]:
+        return {name: self._joined(name, [record[name] for record in records]) for name in records[0]}
 
     def _joined(self, name: str, values: list[Any]) -> Any:
         first = values[0]
         if isinstance(first, np.ndarray):
             return self._memory(name).join(values, already_batched=False)
-        if isinstance(first, _PLAIN):
+        if isinstance(first, PLAIN):
             return np.asarray(values)
         objects = np.empty(len(values), object)
         for index, value in enumerate(values):
@@ -240,80 +264,7 @@ class HandledModel:
             engine.model.close()
 
 
-def _error(error: Exception, step: str) -> ServingError:
-    return error if isinstance(error, InvalidInput) else HandlerFailed.of(error, step)
-
-
 def _checked(value: Any, step: str) -> Record:
     if not isinstance(value, Mapping):
-        raise TypeError(f"{step} returned {_kind(value)}; expected a dict of names and values")
+        raise TypeError(f"{step} returned {kind(value)}; expected a dict of names and values")
     return dict(value)
-
-
-def _split(outputs: Any, count: int) -> list[Record]:
-    """Return the outputs of each record."""
-    if isinstance(outputs, Mapping):
-        for name, values in outputs.items():
-            if not hasattr(values, "__len__") or isinstance(values, str) or not _is_batch(values, count):
-                raise ValueError(
-                    f"predict returned {_kind(values)} as {name!r} for a batch of {count}; expected an array whose "
-                    "first dimension is the batch, or a list with a value of each record"
-                )
-        if len(outputs) == 1:
-            return [{name: value} for value in values]
-        names = [*outputs]
-        return [dict(zip(names, row, strict=True)) for row in zip(*outputs.values(), strict=True)]
-    if isinstance(outputs, list | tuple) and len(outputs) == count and all(isinstance(one, Mapping) for one in outputs):
-        return [dict(one) for one in outputs]
-    raise TypeError(
-        f"predict returned {_kind(outputs)} for a batch of {count}; expected a dict of names and arrays, or a list "
-        "with a dict for each record"
-    )
-
-
-def _is_batch(values: Any, count: int) -> bool:
-    shape = getattr(values, "shape", None)
-    return shape != () and len(values) == count
-
-
-def _kind(value: Any) -> str:
-    facts = [type(value).__name__]
-    if hasattr(value, "shape"):
-        facts.append(f"shape {list(value.shape)}")
-    elif hasattr(value, "__len__"):
-        facts.append(f"length {len(value)}")
-    return ", ".join(facts)
-
-
-def _groups(records: Sequence[Record | ServingError]) -> Iterable[Sequence[int]]:
-    """Return the indices of records that can share a batch; errors are left out."""
-    first = records[0]
-    if type(first) is dict and all(_alike(first, record) for record in records):
-        return [range(len(records))]
-    groups: list[list[int]] = []
-    for index, record in enumerate(records):
-        if isinstance(record, ServingError):
-            continue
-        group = next((group for group in groups if _alike(cast(Record, records[group[0]]), record)), None)
-        if group is None:
-            groups.append([index])
-        else:
-            group.append(index)
-    return groups
-
-
-def _alike(one: Record, other: Any) -> bool:
-    """Return True if two records can share a batch: names, dtypes and shapes of arrays, kinds of numbers are equal."""
-    if one is other:
-        return True
-    if type(other) is not dict or one.keys() != other.keys():
-        return False
-    for name, value in one.items():
-        beside = other[name]
-        if isinstance(value, np.ndarray):
-            if not isinstance(beside, np.ndarray) or value.dtype != beside.dtype or value.shape != beside.shape:
-                return False
-        elif type(value) is not type(beside) and (isinstance(value, _PLAIN) or isinstance(beside, _NUMERIC)):
-            # Texts and all other objects share a batch, but not with numbers.
-            return False
-    return True

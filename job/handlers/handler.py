@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from cluster_serving.job.handlers.engine import Engine
 from cluster_serving.protocol.inputs import Array
+
+END: Any = type("End", (), {"__repr__": lambda self: "END"})()
+"""In the place of a record's piece: this record is complete, while others of its batch go on."""
 
 METHODS = ("load", "preprocess", "predict", "postprocess", "unload")
 """Methods that a handler may have."""
@@ -81,7 +84,9 @@ class Handler(Protocol):
         """
         ...
 
-    def predict(self, batch: dict[str, Array]) -> Mapping[str, Any] | Sequence[Mapping[str, Any]]:
+    def predict(
+        self, batch: dict[str, Array]
+    ) -> Mapping[str, Any] | Sequence[Mapping[str, Any]] | Iterator[Mapping[str, Any] | Sequence[Any]]:
         """Compute a batch of n records, whose arrays have equal names, dtypes and shapes. Default: the only model.
 
         Args:
@@ -89,6 +94,11 @@ class Handler(Protocol):
 
         Returns:
             Name → array (n, ...) or list of n values; or a list of n dicts.
+
+        Yields:
+            Instead, if it is a generator: the next piece of each record, in the same forms. In a list, None stands for
+            no piece, and `END` for the end of that record. A value that it returns in the end is the whole answer, for
+            clients that do not ask for pieces. Otherwise the whole is made of the pieces.
         """
         ...
 

@@ -1,8 +1,8 @@
 """Predictor of a job with a handler: requests become the handler's records, and its outputs become answers."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -10,7 +10,9 @@ from cluster_serving.connectors.answer import Answer
 from cluster_serving.job.batch import isolate
 from cluster_serving.job.computation import Computation
 from cluster_serving.job.handlers.failure import HandlerFailed
-from cluster_serving.job.handlers.handled import HandledModel, Record
+from cluster_serving.job.handlers.generated import Generated, Writer
+from cluster_serving.job.handlers.handled import HandledModel
+from cluster_serving.job.handlers.records import Record, groups
 from cluster_serving.job.models.base import TensorSpec, cause
 from cluster_serving.job.models.location import locate
 from cluster_serving.job.options import JobOptions
@@ -25,6 +27,8 @@ from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, Servi
 from cluster_serving.protocol.inputs import Array, Image
 from cluster_serving.protocol.results import encode_error, mark_json
 from cluster_serving.protocol.slots import SlotReport
+
+T = TypeVar("T")
 
 _MAX_BATCH_BYTES = 256 << 20
 
@@ -44,6 +48,7 @@ class HandlerPredictor:
         load, timeout = partial(HandledModel, options, secret), options.model.inference_timeout_s
         self._watched = Watched(load, timeout) if timeout else None
         self.handled = self._watched.loaded if self._watched else load()
+        self._generated = Generated(self._call, self._fields, _failed) if self.handled.generates else None
         inputs = self.handled.inputs
         self._preprocessors = None if inputs is None else self._preprocessors_of(inputs)
 
@@ -72,7 +77,13 @@ class HandlerPredictor:
             already_batched=self._options.batch.input_already_batched,
             post_processing=self._options.post_processing,
             max_batch_size=self._options.batch.max_batch_size,
+            in_pieces=self._generated is not None,
         )
+
+    def send_pieces(self, writer: Writer) -> None:
+        """Send the pieces of answers to a place; without one, answers are whole."""
+        if self._generated is not None:
+            self._generated.writer = writer
 
     def start(self, requests: Sequence[Request], alone: bool) -> Computation:
         """Start to compute requests of one signature; see `Predictor.start`."""
@@ -161,6 +172,8 @@ class HandlerPredictor:
             return {}
         if batched:
             return {index: answer for index in ready for answer in self._compute_rows(requests[index], ready[index])}
+        if self._generated is not None:
+            return dict(self._generate(requests, ready, self._generated))
         answers = {}
         for index, result in zip(ready, isolate(self._run, [*ready.values()]), strict=True):
             if type(result) is dict:
@@ -168,6 +181,24 @@ class HandlerPredictor:
             elif not isinstance(result, NotComputed):
                 answers[index] = _failed(requests[index], result)
         return answers
+
+    def _generate(
+        self, requests: Sequence[Request], ready: Mapping[int, Record], generated: Generated
+    ) -> Iterator[tuple[int, Answer]]:
+        """Yield the answers of a handler that generates, by index of their requests."""
+        prepared = self._call(lambda handled: [handled.preprocess(record) for record in ready.values()])
+        results = dict(zip(ready, prepared, strict=True))
+        for index, result in results.items():
+            if isinstance(result, ServingError):
+                yield index, _failed(requests[index], result)
+        places = [*ready]
+        for members in groups([*results.values()]):
+            indices = [places[member] for member in members]
+            records = [cast(Record, results[index]) for index in indices]
+            yield from zip(indices, generated.answers([requests[index] for index in indices], records), strict=True)
+
+    def _call(self, function: Callable[[HandledModel], T]) -> T:
+        return function(self.handled) if self._watched is None else self._watched.call(function, usual=False)
 
     def _compute_rows(self, request: Request, batch: Record) -> list[Answer]:
         """Compute a request that is a batch, whose rows are records for the handler; it fails as a whole."""
@@ -196,15 +227,22 @@ class HandlerPredictor:
     def _to_answer(self, request: Request, outputs: Sequence[Any], stacked: bool = False) -> Answer:
         """Return the answer with the outputs of a record, or with those of several, `stacked`."""
         try:
+            return request.answer(self._fields(request, *outputs, stacked=stacked))
+        except ServingError as error:
+            return request.fail(error)
+
+    def _fields(self, request: Request, *outputs: Record, stacked: bool = False) -> Mapping[str, str | bytes]:
+        """Return the fields of a result; raise `InferenceFailed` if the outputs cannot be sent."""
+        try:
             arrays, documents = pack(outputs[0])
             if stacked:
                 packed = [pack(record)[0] for record in outputs]
                 arrays, documents = {name: np.stack([rows[name] for rows in packed]) for name in arrays}, []
             fields = self._encode(request.entry.native, [*arrays], [*arrays.values()])
-            return request.answer(mark_json(fields, documents) if documents else fields)
+            return mark_json(fields, documents) if documents else fields
         except Exception as error:
             # Outputs of an unexpected type concern this request alone.
-            return request.fail(InferenceFailed(f"the outputs cannot be sent: {cause(error)}"))
+            raise InferenceFailed(f"the outputs cannot be sent: {cause(error)}") from error
 
 
 def _failed(request: Request, error: ServingError) -> Answer:

@@ -21,7 +21,6 @@ from cluster_serving.client import (
     RequestLost,
     ResultTimeout,
     ServingError,
-    aio,
     subscription,
 )
 from cluster_serving.protocol.entry import parse_entry
@@ -275,8 +274,7 @@ def test_a_request_that_redis_has_lost_is_told_so_before_its_timeout(redis_serve
 
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_a_query_notices_that_redis_has_lost_a_request_of_its_process(redis_server, db, job, monkeypatch, asynchronous):
-    for module in (subscription, aio):
-        monkeypatch.setattr(module, "RECHECK", 0.1)
+    monkeypatch.setattr(subscription, "RECHECK", 0.1)
 
     def query():
         with OutputQueue(url=redis_server.url, name=job) as results:

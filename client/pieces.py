@@ -1,0 +1,206 @@
+"""Answers in pieces: iterators over the pieces of one answer."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager, suppress
+from typing import TYPE_CHECKING, Any, NoReturn, Union
+
+from redis.exceptions import RedisError
+
+from cluster_serving.client.cancel import cancel, discard_file, withdraw_call
+from cluster_serving.client.places import Place
+from cluster_serving.client.result import Result, read_result
+from cluster_serving.client.subscription import AsyncSubscription, wait_for
+from cluster_serving.protocol.connection import request_lost, result_timeout_async
+from cluster_serving.protocol.errors import InvalidInput, RedisUnavailable, ServingError
+from cluster_serving.protocol.keys import pieces_key
+from cluster_serving.protocol.pieces import BEGINNING, Piece, is_id, read_call, read_reply
+from cluster_serving.protocol.scripts import HAS_ENTRY, Call, Procedure, fetch_call, run_async
+
+if TYPE_CHECKING:
+    import redis.asyncio
+    from typing_extensions import Self
+
+PIECE_TIMEOUT = 30.0
+"""Seconds for which an iterator waits for the next piece, unless it is told."""
+
+
+class Restarted:
+    """In the place of a piece: the request begins anew, and all pieces before it are void.
+
+    The process that computed the request has ended, or the request was computed again without others of its batch.
+    """
+
+    def __getitem__(self, name: str) -> NoReturn:
+        raise TypeError(
+            "this is no piece but client.Restarted: the answer begins anew. Drop the pieces so far: "
+            "if isinstance(piece, Restarted)"
+        )
+
+    def __repr__(self) -> str:
+        return "Restarted()"
+
+
+PieceOrRestart = Union[Result, Restarted]
+
+
+def read_pieces(job: str, uri: str, place: Place | None, after: str) -> Procedure[list[Piece]]:
+    """Return the pieces after the one of an id; none while there are none.
+
+    Raises:
+        RequestLost: If the place is known, and there is neither request nor piece.
+    """
+    pieces = [*read_reply((yield read_call(job, uri, after)))]
+    if pieces or place is None or (yield Call(HAS_ENTRY, [place.stream], [place.entry_id])):
+        return pieces
+    # The end may have come between the two commands.
+    pieces = [*read_reply((yield read_call(job, uri, after)))]
+    if not pieces:
+        raise request_lost(job)
+    return pieces
+
+
+class Answer:
+    """State of an iterator over pieces.
+
+    Attributes:
+        uri: Uri of the request.
+        last_id: Id of the latest piece, from which `resume` of a queue goes on.
+        place: Place of the request, if it is known.
+        ended: True once the last piece was read.
+    """
+
+    def __init__(self, job: str, uri: str, after: str = BEGINNING) -> None:
+        if not is_id(after):
+            raise InvalidInput(f"after is {str(after)[:32]!r}; expected the id of a piece, such as '1-5'")
+        self.job = job
+        self.uri = uri
+        self.last_id = after
+        self.place: Place | None = None
+        self.ended = False
+
+    def read(self) -> Procedure[list[Piece]]:
+        """Read what has come since `last_id`; see `read_pieces`."""
+        return (yield from read_pieces(self.job, self.uri, self.place, self.last_id))
+
+    def leave(self) -> Procedure[None]:
+        """Stop the request, unless its answer has ended, and delete the pieces, which otherwise expire."""
+        with suppress(RedisError):
+            if not self.ended and self.place is not None:
+                discard_file((yield withdraw_call(self.job, self.uri, self.place)))
+            elif not self.ended:
+                yield from cancel(self.job, self.uri, None)
+            yield fetch_call([], [pieces_key(self.job, self.uri)])
+
+    def take(self, pieces: list[Piece]) -> Iterator[PieceOrRestart]:
+        """Yield what pieces say, and raise the error of a request that failed."""
+        for piece in pieces:
+            self.last_id = piece.id
+            self.ended = piece.ends
+            if piece.restarted:
+                yield Restarted()
+            elif not piece.ends or b"value" in piece.fields:
+                yield read_result(piece.fields)
+
+
+class Pieces(Iterator[PieceOrRestart]):
+    """Pieces of an answer, in the order in which the model makes them.
+
+    The request is stopped when the iterator is closed, or dropped, before its end; not if the process dies.
+
+    Attributes:
+        uri: Uri of the request.
+    """
+
+    def __init__(self, answer: Answer, pieces: Iterator[PieceOrRestart]) -> None:
+        self.uri = answer.uri
+        self._answer = answer
+        self._pieces: Any = pieces
+
+    @property
+    def last_id(self) -> str:
+        """Id of the latest piece, from which `resume` goes on."""
+        return self._answer.last_id
+
+    def __next__(self) -> PieceOrRestart:
+        piece: PieceOrRestart = next(self._pieces)
+        return piece
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop the request at its next piece, unless it has ended."""
+        self._pieces.close()
+
+
+class AsyncPieces(AsyncIterator[PieceOrRestart]):
+    """The asyncio variant of `Pieces`; `async with` stops the request at once where the block is left."""
+
+    def __init__(self, answer: Answer, pieces: AsyncIterator[PieceOrRestart]) -> None:
+        self.uri = answer.uri
+        self._answer = answer
+        self._pieces: Any = pieces
+
+    @property
+    def last_id(self) -> str:
+        """Id of the latest piece, from which `resume` goes on."""
+        return self._answer.last_id
+
+    async def __anext__(self) -> PieceOrRestart:
+        piece: PieceOrRestart = await self._pieces.__anext__()
+        return piece
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Stop the request at its next piece, unless it has ended."""
+        with suppress(ServingError):
+            await self._pieces.aclose()
+
+
+async def pieces_of(
+    db: redis.asyncio.Redis,
+    subscription: AsyncSubscription,
+    answer: Answer,
+    timeout: float,
+    using: Callable[[], AbstractContextManager[None]],
+    begin: Callable[[], Awaitable[None]] | None = None,
+) -> AsyncIterator[PieceOrRestart]:
+    """Yield the pieces of an answer; stop the request if the iteration ends before.
+
+    Args:
+        db: Client of the job's Redis.
+        subscription: Subscription of the same Redis.
+        answer: State of the iteration.
+        timeout: Seconds to wait for each piece.
+        using: Makes the context in which commands are sent, which translates errors of Redis.
+        begin: Queues the request.
+    """
+    async with subscription.announcements(pieces_key(answer.job, answer.uri)) as event:
+        try:
+            if begin is not None:
+                with using():
+                    await begin()
+            while not answer.ended:
+                with using():
+                    pieces = await wait_for(event, lambda: run_async(db, answer.read()), timeout)
+                if not pieces:
+                    raise await result_timeout_async(db, answer.job, timeout, answer.uri)
+                for piece in answer.take(pieces):
+                    yield piece
+        except RedisUnavailable:
+            # `resume` can go on.
+            raise
+        except BaseException:
+            await run_async(db, answer.leave())
+            raise
+        await run_async(db, answer.leave())

@@ -1,0 +1,97 @@
+"""Records of a handler: which of them share a batch, and the outputs of each in those of a batch."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from cluster_serving.job.handlers.handler import END
+from cluster_serving.protocol.errors import ServingError
+
+Record = dict[str, Any]
+"""Values of one record by name: arrays without a batch dimension, texts, or other objects."""
+
+PLAIN = (bool, int, float, complex, np.generic)
+"""Types of single numbers."""
+
+_NUMERIC = (*PLAIN, np.ndarray)
+
+
+def split(outputs: Any, count: int, in_pieces: bool = False) -> list[Any]:
+    """Return the outputs of each record; `in_pieces`, a list may also have None and `END` in their places.
+
+    Raises:
+        ValueError, TypeError: If `predict` returned something else.
+    """
+    verb = "yielded" if in_pieces else "returned"
+    if isinstance(outputs, Mapping):
+        for name, values in outputs.items():
+            if not hasattr(values, "__len__") or isinstance(values, str) or not _is_batch(values, count):
+                raise ValueError(
+                    f"predict {verb} {kind(values)} as {name!r} for a batch of {count}; expected an array whose "
+                    "first dimension is the batch, or a list with a value of each record"
+                )
+        if len(outputs) == 1:
+            return [{name: value} for value in values]
+        names = [*outputs]
+        return [dict(zip(names, row, strict=True)) for row in zip(*outputs.values(), strict=True)]
+    others = (None, END) if in_pieces else ()
+    if (
+        isinstance(outputs, list | tuple)
+        and len(outputs) == count
+        and all(isinstance(one, Mapping) or any(one is other for other in others) for one in outputs)
+    ):
+        return [dict(one) if isinstance(one, Mapping) else one for one in outputs]
+    raise TypeError(
+        f"predict {verb} {kind(outputs)} for a batch of {count}; expected a dict of names and arrays, or a list "
+        "with a dict for each record"
+    )
+
+
+def _is_batch(values: Any, count: int) -> bool:
+    shape = getattr(values, "shape", None)
+    return shape != () and len(values) == count
+
+
+def kind(value: Any) -> str:
+    """Return type and size of a value, for messages."""
+    facts = [type(value).__name__]
+    if hasattr(value, "shape"):
+        facts.append(f"shape {list(value.shape)}")
+    elif hasattr(value, "__len__"):
+        facts.append(f"length {len(value)}")
+    return ", ".join(facts)
+
+
+def groups(records: Sequence[Record | ServingError]) -> Iterable[Sequence[int]]:
+    """Return the indices of records that can share a batch; errors are left out."""
+    first = records[0]
+    if type(first) is dict and all(_alike(first, record) for record in records):
+        return [range(len(records))]
+    groups: list[list[int]] = []
+    for index, record in enumerate(records):
+        if isinstance(record, ServingError):
+            continue
+        group = next((group for group in groups if _alike(cast(Record, records[group[0]]), record)), None)
+        if group is None:
+            groups.append([index])
+        else:
+            group.append(index)
+    return groups
+
+
+def _alike(one: Record, other: Any) -> bool:
+    """Return True if two records can share a batch: names, dtypes and shapes of arrays, kinds of numbers are equal."""
+    if one is other:
+        return True
+    if type(other) is not dict or one.keys() != other.keys():
+        return False
+    for name, value in one.items():
+        beside = other[name]
+        if isinstance(value, np.ndarray):
+            if not isinstance(beside, np.ndarray) or value.dtype != beside.dtype or value.shape != beside.shape:
+                return False
+        elif type(value) is not type(beside) and (isinstance(value, PLAIN) or isinstance(beside, _NUMERIC)):
+            # Texts and all other objects share a batch, but not with numbers.
+            return False
+    return True

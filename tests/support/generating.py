@@ -1,0 +1,66 @@
+"""A handler that answers requests from a real Redis, without Flink."""
+
+import contextlib
+import threading
+from itertools import groupby
+
+from cluster_serving.connectors.answer import write_answers
+from cluster_serving.connectors.options import RedisOptions
+from cluster_serving.connectors.pieces import PieceWriter
+from cluster_serving.connectors.redis import connect
+from cluster_serving.connectors.stream import StreamReader, create_groups
+from cluster_serving.job.request import Request
+from tests.support.handled import load, write
+
+COUNTER = """
+    from cluster_serving.job.handlers import END, InvalidInput
+
+    class Handler:
+        inputs = {"first": "int64", "count": "int64"}
+        outputs = {"number": "int64", "text": "str"}
+
+        def preprocess(self, request):
+            if request["count"] < 0:
+                raise InvalidInput(f"count is {request['count']}; expected 0 or more")
+            return request
+
+        def predict(self, batch):
+            firsts, counts = batch["first"], batch["count"]
+            for step in range(counts.max()):
+                if 13 in firsts + step:
+                    raise RuntimeError("unlucky")
+                yield [
+                    {"number": first + step, "text": f"{first + step} "} if step < count else END
+                    for first, count in zip(firsts, counts)
+                ]
+    """
+
+
+@contextlib.contextmanager
+def generating(port, job, folder, code=COUNTER, generation=1, version="7", most=10, **model):
+    """Answer the requests of a job by a handler while the context is open; `most` requests share a batch."""
+    predictor = load(write(folder, code), **model)
+    options = RedisOptions(f"redis://127.0.0.1:{port}", job, version=version)
+    stopped = threading.Event()
+
+    def run():
+        with connect(options) as client:
+            predictor.send_pieces(PieceWriter(client, options))
+            reader = StreamReader(client, job, f"{job}-{generation}-0", 60_000)
+            while not stopped.is_set():
+                requests = [Request(entry, "", entry.decode()[1]) for entry in reader.read(most, block_ms=20)]
+                for _, batch in groupby(requests, lambda request: sorted(request.inputs)):
+                    answers = predictor.start([*batch], alone=False).answers()
+                    write_answers(client, job, 60, answers, version)
+
+    thread = threading.Thread(target=run)
+    with connect(options) as client:
+        create_groups(client, job)
+        thread.start()
+        try:
+            yield
+        finally:
+            stopped.set()
+            thread.join()
+            predictor.close()
+            client.delete(job, f"{job}:dead")
