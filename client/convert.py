@@ -164,7 +164,10 @@ def _read_image(name: str, path: str | PathLike[str]) -> Image:
     try:
         return Image(Path(path).read_bytes())
     except (OSError, ValueError) as error:
-        raise InvalidInput(f"input {name!r}: cannot read the image file {str(path)[:200]!r}: {error}") from None
+        reason = getattr(error, "strerror", None) or error
+        raise InvalidInput(
+            f"input {name!r}: cannot read the image file {str(path)[:200]!r}: {reason}; send a text as np.array(text)"
+        ) from None
 
 
 def _from_mapping(name: str, value: Mapping[object, object]) -> Input:

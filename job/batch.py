@@ -2,7 +2,8 @@
 
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
@@ -43,11 +44,13 @@ class BatchMemory:
         if len(arrays) == 1 and first.dtype == dtype and flags.c_contiguous and (flags.writeable or dtype.hasobject):
             return first if already_batched else first[np.newaxis]
         rows = sum(map(len, arrays)) if already_batched else len(arrays)
-        batch = self._take((rows, *(first.shape[1:] if already_batched else first.shape)), dtype)
+        batch = self.take((rows, *(first.shape[1:] if already_batched else first.shape)), dtype)
         join = np.concatenate if already_batched else np.stack
         return join(arrays, out=batch)
 
-    def _take(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    def take(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        """Return memory for a batch, with any content; `dtype` is that of the records."""
+        dtype = self._dtype or dtype
         size = math.prod(shape) * dtype.itemsize
         if dtype.hasobject or size > _MAX_KEPT_BYTES:
             return np.empty(shape, dtype)
@@ -64,16 +67,53 @@ def merge(records: Sequence[Arrays], memories: Sequence[BatchMemory], already_ba
     ]
 
 
+def gather_records(records: Sequence[Arrays], already_batched: bool) -> Arrays:
+    """Return an array of records (`gather`) per model input, for a model that fills them up to the same size."""
+    inputs = zip(*records, strict=True)
+    return [gather(chain.from_iterable(arrays) if already_batched else arrays) for arrays in inputs]
+
+
 def split(outputs: Sequence[Array], rows: Sequence[int], already_batched: bool) -> list[Arrays]:
     """Split a model's outputs into those of each record, which keep the batch dimension if `already_batched`.
+
+    An output is an array whose first dimension is the batch, or `gather` has made it of an array per record.
 
     `rows` has the number of rows that each record contributed to the batch: 1, unless `already_batched`.
     """
     if not already_batched:
-        # With the dots, a single string is an array too.
-        return [[output[index, ...] for output in outputs] for index in range(len(rows))]
+        return [[_row(output, index) for output in outputs] for index in range(len(rows))]
     ends = np.cumsum(rows)
-    return [[output[end - count : end] for output in outputs] for end, count in zip(ends, rows, strict=True)]
+    return [[_rows(output[end - count : end]) for output in outputs] for end, count in zip(ends, rows, strict=True)]
+
+
+def gather(rows: Iterable[Array]) -> Array:
+    """Return an object array (n,) of arrays, one per record, which may differ in shape."""
+    rows = list(rows)
+    gathered = np.empty(len(rows), object)
+    for index, row in enumerate(rows):
+        gathered[index] = row
+    return gathered
+
+
+def are_gathered(batch: Array) -> bool:
+    """Return True if a batch has an array per record; see `gather`."""
+    return batch.dtype == object and batch.ndim == 1 and len(batch) > 0 and isinstance(batch[0], np.ndarray)
+
+
+def _row(output: Array, index: int) -> Array:
+    # With the dots, a single string is an array too.
+    return output[index] if are_gathered(output) else output[index, ...]
+
+
+def _rows(output: Array) -> Array:
+    """Return the outputs of a request that is a batch: rows of different shapes are filled up with zeros."""
+    if not are_gathered(output):
+        return output
+    shape = np.max([row.shape for row in output], axis=0)
+    filled = np.zeros((len(output), *shape), output[0].dtype)
+    for place, row in zip(filled, output, strict=True):
+        place[tuple([slice(size) for size in row.shape])] = row
+    return filled
 
 
 def group_by_shape(records: Sequence[Arrays]) -> list[list[int]]:

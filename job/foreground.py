@@ -92,7 +92,8 @@ def _value(name: str, text: str, expected: TensorSpec) -> Input:
         if path.suffix == ".txt":
             return convert(text)
     try:
-        value = json.loads(text)
+        # A text may look like a number.
+        value = text if expected.dtype == "str" and not text.startswith(("[", '"')) else json.loads(text)
     except ValueError:
         value = text
     return convert(value) if isinstance(value, str) else to_input(name, value, expected)

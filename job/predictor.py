@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from cluster_serving.connectors.answer import Answer
-from cluster_serving.job.batch import Arrays, BatchMemory, group_by_shape, isolate, merge, split
+from cluster_serving.job.batch import Arrays, BatchMemory, gather_records, group_by_shape, isolate, merge, split
 from cluster_serving.job.computation import Computation
 from cluster_serving.job.handlers.predictor import HandlerPredictor
 from cluster_serving.job.models import HANDLER, check, load_model
@@ -152,7 +152,9 @@ class Predictor:
         return self._already_batched and not (is_image and self.model.engine == "OpenVINO")
 
     def _prepare_all(self, requests: Sequence[Request], batched: bool) -> Iterable[Arrays | ServingError]:
-        if (names := self._preprocessors[batched].untouched(requests[0].inputs)) is not None:
+        # Requests that share a batch may then differ in shape.
+        names = None if self.model.padded else self._preprocessors[batched].untouched(requests[0].inputs)
+        if names is not None:
             return [request.error or [request.inputs[name] for name in names] for request in requests]  # type: ignore[misc]
         prepare = partial(self._prepare, self._preprocessors[batched])
         if self._decoders and len(requests) > 1 and isinstance(next(iter(requests[0].inputs.values()), None), Image):
@@ -173,7 +175,8 @@ class Predictor:
         """Compute the requests whose inputs are ready; return their answers by index."""
         indices = list(ready)
         answers = {}
-        for group in group_by_shape(list(ready.values())):
+        shared = self.model.padded and ready
+        for group in [range(len(ready))] if shared else group_by_shape(list(ready.values())):
             members = [indices[position] for position in group]
             results = isolate(partial(self._run, batched), [ready[index] for index in members])
             for index, result in zip(members, results, strict=True):
@@ -183,7 +186,7 @@ class Predictor:
 
     def _run(self, batched: bool, records: Sequence[Arrays]) -> list[Arrays]:
         rows = [record[0].shape[0] if batched else 1 for record in records]
-        inputs = merge(records, self._memories, batched)
+        inputs = gather_records(records, batched) if self.model.padded else merge(records, self._memories, batched)
         model, count = self.model, len(records)
         outputs = model.predict(inputs, count) if isinstance(model, WatchedModel) else model.predict(inputs)
         return split(outputs, rows, batched)

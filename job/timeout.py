@@ -151,7 +151,7 @@ class WatchedModel(Model):
         self._watched = Watched(load, timeout)
         model = self._watched.loaded
         self.engine, self.layout, self.fixed_batch = model.engine, model.layout, model.fixed_batch
-        self.inputs, self.outputs = model.inputs, model.outputs
+        self.inputs, self.outputs, self.padded = model.inputs, model.outputs, model.padded
 
     @property
     def exhausted(self) -> bool:

@@ -12,6 +12,7 @@ from cluster_serving.job.batcher import Batcher
 from cluster_serving.job.options import BatchOptions
 from cluster_serving.job.request import Request
 from cluster_serving.protocol.errors import ServingError
+from cluster_serving.protocol.signature import any_size
 
 NAME = "Batching window"
 
@@ -21,10 +22,13 @@ class BatchingWindow(KeyedProcessFunction):
 
     The key leads to the slot of the source, so each slot has its window. Requests are held in memory, not in Flink
     state: until they are answered they are pending in Redis, which delivers them again after a failure.
+
+    With `any_size`, requests that only differ in the sizes of their inputs share a batch (`padding`).
     """
 
-    def __init__(self, options: BatchOptions) -> None:
+    def __init__(self, options: BatchOptions, any_size: bool = False) -> None:
         self._options = options
+        self._any_size = any_size
 
     def open(self, runtime_context: RuntimeContext) -> None:
         """Start empty."""
@@ -45,6 +49,8 @@ class BatchingWindow(KeyedProcessFunction):
             except ServingError as error:
                 yield [Request(entry, read.flow_id, {}, error)]
                 continue
+            if self._any_size:
+                signature = any_size(signature)
             full = self._batcher.add(signature, Request(entry, read.flow_id, inputs), time.time() * 1000)
             if full is not None:
                 yield full

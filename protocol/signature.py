@@ -66,6 +66,11 @@ def signature(tensors: Mapping[str, Input]) -> Signature:
     return tuple(describe(name, value) for name, value in tensors.items())
 
 
+def any_size(signature: Signature) -> Signature:
+    """Return a signature that requests of the same names, kinds, dtypes and numbers of dimensions share."""
+    return tuple(column._replace(shape=(0,) * len(column.shape)) for column in signature)
+
+
 def field_of(column: Column) -> pa.Field:
     """Return the Arrow field of a column."""
     metadata = {"kind": column.kind}

@@ -29,6 +29,10 @@ def _names(value: Any) -> Any:
     return _tuple(value)
 
 
+def _mapping(value: Any) -> Any:
+    return {} if value == "" else value
+
+
 def _pair(value: Any) -> Any:
     if isinstance(value, str):
         if not value.strip():
@@ -91,6 +95,9 @@ Channels = Annotated[tuple[float, ...], BeforeValidator(_channels)]
 
 Divisors = Annotated[Channels, AfterValidator(_not_zero)]
 """Channels, none of which is 0."""
+
+Padding = Annotated[dict[str, int | float], BeforeValidator(_mapping)]
+"""Names with a number each; empty for none."""
 
 Shapes = Annotated[tuple[tuple[int, ...], ...], BeforeValidator(_tuple)]
 """Shapes, written as a list of lists."""

@@ -7,11 +7,11 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 
-from cluster_serving.job.batch import BatchMemory, isolate
+from cluster_serving.job.batch import BatchMemory, gather, isolate
 from cluster_serving.job.handlers import declared
 from cluster_serving.job.handlers.engine import Engine
 from cluster_serving.job.handlers.failure import HandlerFailed, error_of
@@ -23,7 +23,8 @@ from cluster_serving.job.models import decrypted, load_from
 from cluster_serving.job.models.base import Layout, Started, TensorSpec, dummy_inputs
 from cluster_serving.job.models.detect import detect, select
 from cluster_serving.job.models.location import locate
-from cluster_serving.job.options import JobOptions
+from cluster_serving.job.models.text import tokenizer
+from cluster_serving.job.options import NO_TOKENIZER, JobOptions
 from cluster_serving.protocol.errors import InferenceFailed, ModelError, ServingError
 
 _MAX_MEMORIES = 64
@@ -54,6 +55,7 @@ class HandledModel:
         self._engines: dict[tuple[Path, ...], Engine] = {}
         self._memories: dict[str, BatchMemory] = {}
         self._only: Engine | None = None
+        self._padded: frozenset[str] = frozenset()
         # Methods of the handler, or None.
         self._preprocess: Any = None
         self._predict_batch: Any = None
@@ -88,7 +90,7 @@ class HandledModel:
         if self._preprocess is not None:
             results = [self.preprocess(record) for record in records]
         predict = self._predict_whole if self.generates else self._predict
-        for indices in groups(results):
+        for indices in groups(results, self._padded):
             computed = isolate(predict, [cast(Record, results[index]) for index in indices])
             for index, result in zip(indices, computed, strict=True):
                 results[index] = self.postprocess(result) if type(result) is dict and not self.generates else result
@@ -149,6 +151,7 @@ class HandledModel:
             options.redis.job,
             options.redis.version,
             partial(self._open, folder),
+            partial(tokenizer.load, folder, options.model.max_tokens),
         )
         try:
             handler: Any = kind()
@@ -165,6 +168,7 @@ class HandledModel:
         self.generates = inspect.isgeneratorfunction(self._predict_batch)
         if self._predict_batch is None:
             self._only = self._context.load()
+            self._padded = self._only.model.padded
         channels = 1 if options.image.color == "GRAY" else 3
         takes, gives = getattr(kind, "inputs", None), getattr(kind, "outputs", None)
         self.is_direct = self._only is not None and self._preprocess is None and takes is None
@@ -176,13 +180,30 @@ class HandledModel:
             self.inputs, self.layout = self._only.inputs, self._only.model.layout
         self._outputs = None if gives is None else declared.specs(gives, f"outputs {where}", channels)
 
-    def _open(self, folder: Path, name: str, input_shapes: Sequence[Sequence[int]]) -> Engine:
+    def _open(
+        self,
+        folder: Path,
+        name: str,
+        input_shapes: Sequence[Sequence[int]],
+        text: bool,
+        pooling: Literal["", "mean", "cls", "last"],
+        normalize: bool,
+    ) -> Engine:
         """See `Context.load`."""
         files = select(folder, name) if name else detect(folder)
         if files.paths not in self._engines:
             options = self._options.model
             if name:
-                options = replace(options, inputs=(), outputs=(), input_shapes=tuple(map(tuple, input_shapes)))
+                options = replace(
+                    options,
+                    inputs=(),
+                    outputs=(),
+                    input_shapes=tuple(map(tuple, input_shapes)),
+                    padding={},
+                    tokenizer="" if text else NO_TOKENIZER,
+                    pooling=pooling,
+                    normalize=normalize,
+                )
             model = load_from(files, options)
             try:
                 model.warm_up(batch=1)
@@ -234,6 +255,8 @@ class HandledModel:
     def _joined(self, name: str, values: list[Any]) -> Any:
         first = values[0]
         if isinstance(first, np.ndarray):
+            if name in self._padded:
+                return gather(values)
             return self._memory(name).join(values, already_batched=False)
         if isinstance(first, PLAIN):
             return np.asarray(values)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 from cluster_serving.job.handlers.engine import Engine
 from cluster_serving.protocol.inputs import Array
@@ -34,23 +34,44 @@ class Context:
     max_batch_size: int
     job: str
     version: str
-    _open: Callable[[str, Sequence[Sequence[int]]], Engine] = field(repr=False)
+    _open: Callable[..., Engine] = field(repr=False)
+    _read_tokenizer: Callable[[], Any] = field(repr=False)
 
-    def load(self, name: str = "", input_shapes: Sequence[Sequence[int]] = ()) -> Engine:
+    @property
+    def tokenizer(self) -> Any:
+        """The `tokenizers.Tokenizer` of `tokenizer.json` in the folder, as texts for the model are tokenized.
+
+        Raises:
+            EngineMissing: If the package `tokenizers` is not installed.
+            ModelError: If the file cannot be read.
+        """
+        return self._read_tokenizer()
+
+    def load(
+        self,
+        name: str = "",
+        input_shapes: Sequence[Sequence[int]] = (),
+        text: bool = False,
+        pooling: Literal["", "mean", "cls", "last"] = "",
+        normalize: bool = False,
+    ) -> Engine:
         """Load a model with its built-in engine, and compute a batch of zeros if its inputs are known.
 
         The same model is loaded once. It is closed after the handler.
 
         Args:
             name: A file or a folder in the model folder, such as "encoder.onnx", "net.xml" or "encoder"; empty for the
-                only model there, to which the keys inputs, outputs and inputShapes apply.
+                only model there, to which the keys of `config.yaml` apply and the following arguments do not.
             input_shapes: Shapes of one record's inputs, for a model that does not tell them (TorchScript).
+            text: Its input is `text`, of which the `tokenizer.json` beside it makes the model's inputs.
+            pooling: As the key of `config.yaml`.
+            normalize: As the key of `config.yaml`.
 
         Raises:
             EngineMissing: If the engine is not installed.
             ModelError: If there is no such model, or it cannot be loaded.
         """
-        return self._open(name, input_shapes)
+        return self._open(name, input_shapes, text, pooling, normalize)
 
 
 class Handler(Protocol):

@@ -141,7 +141,8 @@ class HandlerPredictor:
         else:
             specs, preprocessor = self.handled.inputs or [], self._preprocessors[batched]
         names = [spec.name for spec in specs]
-        untouched = preprocessor.untouched(first)
+        # With padding, requests that share a batch may differ in shape.
+        untouched = None if self._options.model.padding else preprocessor.untouched(first)
         for request in requests:
             if request.error is not None:
                 yield request.error

@@ -1,6 +1,6 @@
 """Records of a handler: which of them share a batch, and the outputs of each in those of a batch."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -63,16 +63,19 @@ def kind(value: Any) -> str:
     return ", ".join(facts)
 
 
-def groups(records: Sequence[Record | ServingError]) -> Iterable[Sequence[int]]:
-    """Return the indices of records that can share a batch; errors are left out."""
+def groups(records: Sequence[Record | ServingError], padded: Container[str] = ()) -> Iterable[Sequence[int]]:
+    """Return the indices of records that can share a batch; errors are left out.
+
+    Values of the names `padded` may differ in size.
+    """
     first = records[0]
-    if type(first) is dict and all(_alike(first, record) for record in records):
+    if type(first) is dict and all(_alike(first, record, padded) for record in records):
         return [range(len(records))]
     groups: list[list[int]] = []
     for index, record in enumerate(records):
         if isinstance(record, ServingError):
             continue
-        group = next((group for group in groups if _alike(cast(Record, records[group[0]]), record)), None)
+        group = next((group for group in groups if _alike(cast(Record, records[group[0]]), record, padded)), None)
         if group is None:
             groups.append([index])
         else:
@@ -80,7 +83,7 @@ def groups(records: Sequence[Record | ServingError]) -> Iterable[Sequence[int]]:
     return groups
 
 
-def _alike(one: Record, other: Any) -> bool:
+def _alike(one: Record, other: Any, padded: Container[str]) -> bool:
     """Return True if two records can share a batch: names, dtypes and shapes of arrays, kinds of numbers are equal."""
     if one is other:
         return True
@@ -89,7 +92,9 @@ def _alike(one: Record, other: Any) -> bool:
     for name, value in one.items():
         beside = other[name]
         if isinstance(value, np.ndarray):
-            if not isinstance(beside, np.ndarray) or value.dtype != beside.dtype or value.shape != beside.shape:
+            if not isinstance(beside, np.ndarray) or value.dtype != beside.dtype:
+                return False
+            if value.shape != beside.shape and (name not in padded or value.ndim != beside.ndim):
                 return False
         elif type(value) is not type(beside) and (isinstance(value, PLAIN) or isinstance(beside, _NUMERIC)):
             # Texts and all other objects share a batch, but not with numbers.

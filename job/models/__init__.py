@@ -10,6 +10,7 @@ from cluster_serving.job.models.base import Layout, Model, TensorSpec, cause, du
 from cluster_serving.job.models.detect import HANDLER, ModelFiles, check, check_engine, detect, is_model_file
 from cluster_serving.job.models.encryption import decrypt_folder
 from cluster_serving.job.models.formats import Format, requirements
+from cluster_serving.job.models.text.model import with_text
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import ModelError
 from cluster_serving.protocol.signature import DTYPES
@@ -74,7 +75,7 @@ def load_from(files: ModelFiles, options: ModelOptions) -> Model:
     if problem:
         model.close()
         raise ModelError(f"the model {files.paths[0]} cannot be served: {problem}")
-    return model
+    return with_text(model, files.folder, options)
 
 
 def _problem(model: Model) -> str | None:

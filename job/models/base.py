@@ -41,11 +41,14 @@ class Model(ABC):
         outputs: Outputs of `predict`, in order. Empty until the first call if only a call can tell.
         fixed_batch: The only batch size that the engine computes; `predict` cuts and pads to it. None if any will do.
         overlaps: True if `start` can be used.
+        padded: Names of the inputs whose records may differ in size. If there are any, `predict` also takes and returns
+            object arrays (n,) with an array of each record (`job.batch.gather`).
     """
 
     layout: Layout = "CHW"
     fixed_batch: int | None = None
     overlaps: bool = False
+    padded: frozenset[str] = frozenset()
     engine: str
     inputs: list[TensorSpec]
     outputs: list[TensorSpec]

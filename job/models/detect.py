@@ -9,6 +9,7 @@ from pathlib import Path
 from cluster_serving.job.models import requirements
 from cluster_serving.job.models.formats import Format, formats
 from cluster_serving.job.models.location import locate
+from cluster_serving.job.models.text import tokenizer
 from cluster_serving.job.options import NO_HANDLER, ModelOptions
 from cluster_serving.job.remote.fetch import parse
 from cluster_serving.job.remote.url import is_url
@@ -34,8 +35,9 @@ class ModelFiles:
 
     def requirements(self, options: ModelOptions) -> list[str]:
         """Return the requirements that install the engine; of a handler its own, and those of its models' engines."""
+        text = [tokenizer.REQUIREMENT] if tokenizer.is_used(self.folder, options.tokenizer) else []
         if self.format != HANDLER:
-            return [self.format.requirement]
+            return [self.format.requirement, *text]
         names = [path.name for path in self.paths]
         engines = {
             format.requirement
@@ -43,7 +45,7 @@ class ModelFiles:
             if all(_matching(names, patterns, format.ignored) for patterns in format.parts)
             and importlib.util.find_spec(format.package)
         }
-        return [*requirements.names(self.folder, options), *sorted(engines)]
+        return [*requirements.names(self.folder, options), *sorted(engines), *text]
 
 
 def detect(folder: str | Path) -> ModelFiles:
@@ -142,6 +144,8 @@ def check(options: ModelOptions) -> ModelFiles:
             raise
         raise ModelError(str(error).replace(str(folder), str(parse(options.path)))) from None
     check_engine(files.format, options.path)
+    if tokenizer.is_used(folder, options.tokenizer):
+        tokenizer.check(folder)
     return files
 
 

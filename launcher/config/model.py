@@ -20,6 +20,7 @@ from cluster_serving.settings.values import (
     Divisors,
     Filter,
     Names,
+    Padding,
     Pair,
     RecordKeyText,
     SecretAndSalt,
@@ -145,6 +146,31 @@ class Config(Settings):
         "true: inputs carry a batch dimension of their own where their number of dimensions does not tell, and a batch "
         "may be larger than maxBatchSize.",
     )
+    padding: Padding = _key(
+        {},
+        "a mapping of inputs and numbers, such as {input_ids: 0, attention_mask: 0}, or empty",
+        "Inputs whose sizes differ between requests, each with the number that fills up shorter records, so that "
+        "requests of similar sizes share a batch. Outputs are cut back. Without it, requests of equal shapes do.",
+    )
+    tokenizer: Literal["", "none"] = _key(
+        "",
+        "none or empty",
+        "Empty: a tokenizer.json beside the model makes its inputs of a text (docs/models.md). none: clients send "
+        "token ids.",
+    )
+    max_tokens: int | None = _key(
+        None, f"{_COUNT}, or empty", "Tokens to which texts are cut. Empty: as many as tokenizer.json says.", ge=1
+    )
+    max_text_length: int = _key(
+        100_000, _COUNT, "Texts of more characters are refused before they are tokenized.", ge=1
+    )
+    pooling: Literal["", "mean", "cls", "last"] = _key(
+        "",
+        "mean, cls, last or empty",
+        "Makes one vector, the output embedding, of the vectors of tokens: their mean, that of the first token (cls), "
+        "or that of the last.",
+    )
+    normalize: bool = _key(False, _SWITCH, "true: vectors are divided by their length (L2).")
     image_resize: Pair = _key(
         "",
         "width,height in pixels, such as 224,224, or empty",

@@ -391,3 +391,11 @@ def test_a_key_of_images_comes_from_the_environment_and_is_never_shown(read, mon
     config = read("modelPath: m\nrecordEncrypted: true")
     assert config.record_key == RecordKey("[s3cret: 1", "salt")
     assert "s3cret" not in repr(config) + str(config) + repr(job_options(config, "s"))
+
+
+def test_padding_is_a_mapping_of_numbers(read):
+    assert job_options(read("modelPath: m\npadding: {ids: 0, x: 0.5}"), "s").model.padding == {"ids": 0, "x": 0.5}
+    with pytest.raises(
+        SettingsError, match=r"padding is \{'ids': 'x'\} \(a mapping\); expected a mapping of inputs and"
+    ):
+        read("modelPath: m\npadding: {ids: x}")

@@ -1,0 +1,1 @@
+"""Texts as inputs: a `tokenizer.json` beside a model, and embeddings."""

@@ -1,0 +1,141 @@
+"""A model with a `tokenizer.json`: its input is a text."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cluster_serving.job.batch import gather
+from cluster_serving.job.models.base import Model, TensorSpec
+from cluster_serving.job.models.padded import PaddedModel
+from cluster_serving.job.models.text import tokenizer as tokenizer_file
+from cluster_serving.job.models.text.pooling import EmbeddingModel
+from cluster_serving.job.models.text.tokenizer import TextReader
+from cluster_serving.job.options import ModelOptions
+from cluster_serving.protocol.errors import InferenceFailed, ModelError
+from cluster_serving.protocol.inputs import Array
+
+INPUT = "text"
+"""Name of the input."""
+
+_IDS, _MASK, _TYPES = "input_ids", "attention_mask", "token_type_ids"
+# Attribute of an encoding for each input.
+_SOURCES = {_IDS: "ids", _MASK: "attention_mask", _TYPES: "type_ids"}
+_TRIED_TOKENS = 512
+
+
+def with_text(model: Model, folder: Path, options: ModelOptions) -> Model:
+    """Return a model as the options want it: with texts as its input, with padding, with embeddings as its output.
+
+    Raises:
+        EngineMissing: If texts are wanted, and the package `tokenizers` is not installed.
+        ModelError: If `tokenizer.json` or the options do not fit the model. The model is closed then.
+    """
+    try:
+        if tokenizer_file.is_used(folder, options.tokenizer):
+            model, reader = _tokenized(model, folder, options)
+            return TextModel(_embedding(model, options), reader)
+        return _embedding(PaddedModel(model, options.padding) if options.padding else model, options)
+    except BaseException:
+        model.close()
+        raise
+
+
+class TextModel(Model):
+    """A model of token ids, whose input is a text.
+
+    Args:
+        model: Takes ids, and masks and types if it has such inputs; records may differ in length.
+        reader: Makes the ids of a text.
+    """
+
+    def __init__(self, model: Model, reader: TextReader) -> None:
+        self._model = model
+        self._reader = reader
+        self._sources = [(_SOURCES[spec.name], spec.numpy_dtype) for spec in model.inputs]
+        self.engine, self.layout = model.engine, model.layout
+        self.inputs = [TensorSpec(INPUT, "str", (None,))]
+        self.outputs = model.outputs
+
+    @property
+    def guesses(self) -> bool:
+        """False: outputs do not depend on the text but in their lengths."""
+        return False
+
+    def warm_up(self, batch: int) -> list[Array] | None:
+        """See `Model.warm_up`; an empty text may have no tokens."""
+        return self._model.warm_up(batch)
+
+    def predict(self, inputs: Sequence[Array]) -> list[Array]:
+        """See `Model.predict`; raise `InvalidInput` if a text cannot be tokenized."""
+        encodings = [self._reader.read(text) for text in inputs[0]]
+        return self._model.predict(
+            [
+                gather(np.array(getattr(encoding, source), dtype) for encoding in encodings)
+                for source, dtype in self._sources
+            ]
+        )
+
+    def close(self) -> None:
+        """See `Model.close`."""
+        self._model.close()
+
+    def _run(self, inputs: Sequence[Array]) -> list[Array]:
+        return self.predict(inputs)
+
+
+def _embedding(model: Model, options: ModelOptions) -> Model:
+    if not (options.pooling or options.normalize):
+        return model
+    if not model.outputs:
+        # Some models name their outputs at the first call only.
+        model.warm_up(batch=1)
+    return EmbeddingModel(model, options.pooling, options.normalize)
+
+
+def _tokenized(model: Model, folder: Path, options: ModelOptions) -> tuple[Model, TextReader]:
+    """Return a model of token ids whose records may differ in length, and the reader of texts that fits it."""
+    names = {spec.name for spec in model.inputs}
+    file = folder / tokenizer_file.FILE
+    if (
+        _IDS not in names
+        or names - _SOURCES.keys()
+        or any(len(spec.record_shape or (0,)) != 1 for spec in model.inputs)
+    ):
+        raise ModelError(
+            f"{file} does not fit the model: it makes {', '.join(_SOURCES)}, with a number per token, and "
+            f"{model.describe()}; set tokenizer: none if clients send these inputs themselves"
+        )
+    limits = [spec.record_shape[0] for spec in model.inputs if spec.record_shape and spec.record_shape[0]]
+    tokenizer = tokenizer_file.load(folder, options.max_tokens, min(limits, default=None))
+    padding = {_IDS: tokenizer_file.padding_id(tokenizer, folder), _MASK: 0, _TYPES: 0} | dict(options.padding)
+    # The engine does not tell all of them (TorchScript).
+    model.inputs = [
+        replace(spec, dtype=spec.dtype or "int64", shape=spec.shape or (None, None)) for spec in model.inputs
+    ]
+    padded = PaddedModel(
+        model,
+        {name: value for name, value in padding.items() if name in names},
+        tied=True,
+        # Without a mask, padding would change the answers.
+        exact=_MASK not in names and not options.padding,
+    )
+    _try_tokens(padded, tokenizer, file)
+    return padded, TextReader(tokenizer, options.max_text_length)
+
+
+def _try_tokens(model: Model, tokenizer: Any, file: Path) -> None:
+    """Compute as many tokens as a text may have, of the highest id: the weights of the model may be of fewer."""
+    highest = tokenizer.get_vocab_size() - 1
+    limit = (tokenizer.truncation or {}).get("max_length", 1)
+    count = min(limit, _TRIED_TOKENS)
+    values = {_IDS: highest, _MASK: 1, _TYPES: 0}
+    try:
+        model.predict([np.full((1, count), values[spec.name], spec.numpy_dtype) for spec in model.inputs])
+    except InferenceFailed as error:
+        raise ModelError(
+            f"{file} does not fit the model, which fails on {count} tokens of id {highest}, the highest one: {error}; "
+            "set maxTokens if the model takes fewer tokens"
+        ) from error

@@ -1,0 +1,123 @@
+"""Tokenizers of Hugging Face: a `tokenizer.json` makes numbers of a text."""
+
+import importlib.util
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from cluster_serving.job.options import NO_TOKENIZER
+from cluster_serving.protocol.errors import EngineMissing, InvalidInput, ModelError, RequestTooLarge
+
+FILE = "tokenizer.json"
+
+REQUIREMENT = "cluster-serving[text]"
+"""Requirement that installs the package `tokenizers`."""
+
+_SETTINGS = "tokenizer_config.json"
+# Tokenizers without a limit write such a number, 1e30 for instance.
+_NO_LIMIT = 1 << 24
+_PADDING = ("[PAD]", "<pad>", "<|pad|>", "<|endoftext|>", "</s>")
+
+
+def is_used(folder: Path, option: str) -> bool:
+    """Return True if texts are tokenized for the model in a folder; `option` is the key `tokenizer`."""
+    return option != NO_TOKENIZER and (folder / FILE).is_file()
+
+
+def check(folder: Path) -> None:
+    """Check that the package `tokenizers` is installed.
+
+    Raises:
+        EngineMissing: If it is not.
+    """
+    if importlib.util.find_spec("tokenizers") is None:
+        raise EngineMissing(
+            f"the model in {folder} has a {FILE}, and the Python package tokenizers is not installed: run pip install "
+            f"'{REQUIREMENT}', or set tokenizer: none if clients send token ids"
+        )
+
+
+def load(folder: Path, max_tokens: int | None = None, model_limit: int | None = None) -> Any:
+    """Return the `tokenizers.Tokenizer` of a folder, which truncates texts and does not pad them.
+
+    The limit is `max_tokens`, or else that of `tokenizer.json`, or else `model_max_length` of `tokenizer_config.json`;
+    and never more than `model_limit`, the size of a model that takes no other.
+
+    Raises:
+        EngineMissing: If the package is not installed.
+        ModelError: If the file cannot be read.
+    """
+    check(folder)
+    # The threads of a slot compute; those of this package would be forked with the TaskManager, and warn.
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    from tokenizers import Tokenizer
+
+    try:
+        # From memory, as the file of an encrypted model is removed.
+        tokenizer = Tokenizer.from_str((folder / FILE).read_text("utf8"))
+    except Exception as error:
+        raise ModelError(f"{folder / FILE} cannot be read: {error}") from error
+    tokenizer.no_padding()
+    own = tokenizer.truncation or {}
+    limits = [max_tokens or own.get("max_length") or _configured_limit(folder), model_limit]
+    if limit := min(filter(None, limits), default=None):
+        try:
+            tokenizer.enable_truncation(limit, strategy="longest_first", direction=own.get("direction", "right"))
+        except Exception as error:
+            raise ModelError(f"{folder / FILE} cannot truncate texts to {limit} tokens (maxTokens): {error}") from error
+    return tokenizer
+
+
+def padding_id(tokenizer: Any, folder: Path) -> int:
+    """Return the id of the token that fills up a batch; masks hide it from the model."""
+    named = _settings(folder).get("pad_token")
+    text = named.get("content") if isinstance(named, dict) else named
+    ids = [tokenizer.token_to_id(token) for token in (text, *_PADDING) if isinstance(token, str)]
+    return next((found for found in ids if found is not None), 0)
+
+
+class TextReader:
+    """Reader of the texts of requests.
+
+    Args:
+        tokenizer: See `load`.
+        most: Most characters of a text.
+    """
+
+    def __init__(self, tokenizer: Any, most: int) -> None:
+        self._tokenizer = tokenizer
+        self._most = most
+
+    def read(self, text: str) -> Any:
+        """Return the `tokenizers.Encoding` of a text.
+
+        Raises:
+            InvalidInput: If the text cannot be tokenized, or has no tokens.
+            RequestTooLarge: If it has too many characters.
+        """
+        if len(text) > self._most:
+            raise RequestTooLarge(
+                f"the text has {len(text)} characters; at most {self._most} are taken (maxTextLength)"
+            )
+        try:
+            encoding = self._tokenizer.encode(text)
+        except Exception as error:
+            raise InvalidInput(f"the text cannot be tokenized: {error}") from None
+        if not encoding.ids:
+            raise InvalidInput(f"the text {text[:40]!r} has no tokens")
+        return encoding
+
+
+def _configured_limit(folder: Path) -> int | None:
+    limit = _settings(folder).get("model_max_length")
+    return int(limit) if isinstance(limit, int | float) and 0 < limit < _NO_LIMIT else None
+
+
+def _settings(folder: Path) -> dict[str, Any]:
+    try:
+        settings = json.loads((folder / _SETTINGS).read_text("utf8"))
+    except (OSError, ValueError):
+        # The file is not needed.
+        return {}
+    return settings if isinstance(settings, dict) else {}
