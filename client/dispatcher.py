@@ -33,11 +33,11 @@ from cluster_serving.protocol.connection import (
 )
 from cluster_serving.protocol.entry import RESULT, request_fields
 from cluster_serving.protocol.errors import RequestLost, ServingError
-from cluster_serving.protocol.inputs import Input
 from cluster_serving.protocol.keys import NORMAL, native_result_key, stream_of
 from cluster_serving.protocol.payload_files import PayloadFolder, PayloadFolders
 from cluster_serving.protocol.results import Fields
 from cluster_serving.protocol.scripts import HAS_ENTRY, Call, call_all, call_async, fetch_call, fields_of, run_async
+from cluster_serving.protocol.tensors import Inputs
 
 _DELETE_PAUSE = 0.01
 _WATCH_INTERVAL = 2.0
@@ -132,7 +132,7 @@ class Dispatcher:
     async def request(
         self,
         job: str,
-        inputs: Mapping[str, Input],
+        inputs: Inputs,
         timeout: float,
         priority: str = NORMAL,
         version: str | int | None = None,
@@ -204,7 +204,7 @@ class Dispatcher:
         for channel in self._channels:
             await self._subscription.subscribe(channel, self._handle)
 
-    async def _compose(self, pending: Pending, inputs: Mapping[str, Input], reply_to: str, **options: Any) -> None:
+    async def _compose(self, pending: Pending, inputs: Inputs, reply_to: str, **options: Any) -> None:
         """Set the fields of a request; `options` are further arguments of `protocol.entry.request_fields`."""
         with translated(self.db):
             pending.folder = folder = await run_async(self.db, self._folders.find(pending.job, inputs))

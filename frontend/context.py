@@ -50,11 +50,13 @@ class FrontEnd:
         self.admission = Admission(options)
         self.on_close: list[Callable[[], Awaitable[None]]] = []
         self.works: list[Callable[[], bool]] = []
+        self.offload = Offload()
         default = options.redis_input_queue
         self.dispatch = Dispatch(
             url,
             [servable.job for servable in servables] or options.models or (default,),
             ConcurrencyLimit(options.parallelism),
+            self.offload,
             window=options.time_window / 1000,
             window_count=options.count_window or sys.maxsize,
             observe=self.metrics.redis,
@@ -64,7 +66,6 @@ class FrontEnd:
         self.health = Health(self.registry, self.dispatch, options.canary_interval, options.canary_timeout)
         self.dispatch.on_answer = self.health.note_answer
         self.control = ModelControl(self.dispatch)
-        self.offload = Offload()
 
     async def close(self) -> None:
         """Close the connections."""

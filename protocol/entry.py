@@ -127,7 +127,7 @@ class Entry(NamedTuple):
 
 def request_fields(
     uri: str,
-    inputs: Mapping[str, Input],
+    inputs: tensors.Inputs,
     reply_to: str = "",
     deadline_ms: int | None = None,
     reply_with: bytes = b"",

@@ -19,9 +19,10 @@ from contextlib import suppress
 from redis.exceptions import ConnectionError, TimeoutError
 
 from cluster_serving.protocol.errors import InvalidInput, RedisUnavailable, RequestTooLarge
-from cluster_serving.protocol.inputs import Image, Input
+from cluster_serving.protocol.inputs import Image
 from cluster_serving.protocol.keys import limits_key
 from cluster_serving.protocol.scripts import FIND_PAYLOAD_FOLDER, Call, Procedure
+from cluster_serving.protocol.tensors import Encoded, Inputs
 
 MIN_BYTES = 1 << 16
 """Smaller inputs go through Redis, which costs no more."""
@@ -101,7 +102,7 @@ class PayloadFolders:
     def __init__(self) -> None:
         self._known: dict[str, tuple[float, PayloadFolder | None]] = {}
 
-    def find(self, job: str, inputs: Mapping[str, Input]) -> Procedure[PayloadFolder | None]:
+    def find(self, job: str, inputs: Inputs) -> Procedure[PayloadFolder | None]:
         """Find the folder for the inputs of a request; None if they go through Redis."""
         if not _is_large(inputs):
             return None
@@ -124,7 +125,9 @@ class PayloadFolders:
             folder.discard(fields)
 
 
-def _is_large(inputs: Mapping[str, Input]) -> bool:
+def _is_large(inputs: Inputs) -> bool:
+    if isinstance(inputs, Encoded):
+        return len(inputs.data) >= MIN_BYTES
     return sum(len(x.data) if isinstance(x, Image) else getattr(x, "nbytes", 0) for x in inputs.values()) >= MIN_BYTES
 
 

@@ -16,7 +16,7 @@ import math
 import struct
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple, Union
 
 import numpy as np
 import pyarrow as pa
@@ -44,6 +44,20 @@ _MAX_CACHED_NAMES, _MAX_CACHED_CHARACTERS, _MAX_CACHED_BYTES = 64, 1024, 1 << 14
 _ONLY_ARRAYS = {np.ndarray}
 _SENT_UNCHANGED = frozenset(LITTLE_ENDIAN.values())
 _MAX_BYTES = (1 << 31) - 1
+
+
+class Encoded(NamedTuple):
+    """Inputs of a request that are encoded already, as in the process that read them.
+
+    Attributes:
+        data: What `encode` returned.
+    """
+
+    data: bytes
+
+
+Inputs = Union[Mapping[str, Input], Encoded]
+"""Inputs of a request: named tensors, or what `encode` made of them."""
 
 
 class Layout:
@@ -83,12 +97,14 @@ def encode(tensors: Mapping[str, Input]) -> bytes:
     return b"".join(encode_parts(tensors))
 
 
-def encode_parts(tensors: Mapping[str, Input]) -> Sequence[bytes | memoryview]:
+def encode_parts(tensors: Inputs) -> Sequence[bytes | memoryview]:
     """Encode named tensors without copying large ones: the parts may be views of the arrays given.
 
     Raises:
         InvalidInput: If there is no tensor, or a tensor has a dtype that cannot be sent.
     """
+    if isinstance(tensors, Encoded):
+        return [tensors.data]
     if not tensors:
         raise InvalidInput("the request has no inputs: pass at least one, such as x=numpy.zeros(3)")
     values: list[Any] = list(tensors.values())
@@ -107,13 +123,7 @@ def decode(data: bytes) -> tuple[Signature, dict[str, Input]]:
         InvalidInput: If the bytes are not such a stream; the message says at what place.
     """
     try:
-        if len(data) < 8 or data[:4] != _CONTINUATION:
-            raise InvalidInput(f"the payload is not an Arrow IPC stream: its first bytes are {data[:8]!r}")
-        length = 8 + struct.unpack_from("<i", data, 4)[0]
-        if not 8 < length <= min(len(data), _MAX_SCHEMA_BYTES):
-            raise InvalidInput(f"the Arrow schema claims {length - 8} bytes in a payload of {len(data)}")
-        read = _columns if length <= _MAX_CACHED_BYTES else _columns.__wrapped__
-        schema, columns, layout, offsets = read(data[:length], len(data).bit_length())
+        length, (schema, columns, layout, offsets) = _head(data)
         if layout is not None and layout.fits(data):
             return columns, {name: np.ndarray(shape, dtype, data, start) for name, shape, dtype, start in offsets}
         refuse_compression(data[length + 8 :])
@@ -126,6 +136,15 @@ def decode(data: bytes) -> tuple[Signature, dict[str, Input]]:
     if batch.num_rows != 1:
         raise InvalidInput(f"the Arrow record batch has {batch.num_rows} rows, expected 1")
     return columns, {column.name: _from_arrow(column, batch.column(index)) for index, column in enumerate(columns)}
+
+
+def count_strings(data: bytes) -> int:
+    """Return the number of strings in a payload from `encode`; 0 if `decode` cannot read it."""
+    try:
+        _, (_, columns, _, _) = _head(data)
+    except (pa.ArrowException, EOFError, OSError, ValueError):
+        return 0
+    return sum(math.prod(column.shape) for column in columns if column.kind == "string")
 
 
 def _encode(columns: Signature, values: Sequence[Input]) -> bytes:
@@ -190,6 +209,17 @@ def _columns(head: bytes, bits: int) -> tuple[pa.Schema, Signature, Layout | Non
     starts = layout.starts if layout is not None else []
     offsets = [(c.name, c.shape, LITTLE_ENDIAN[c.dtype], start) for c, start in zip(columns, starts)]
     return schema, columns, layout, offsets
+
+
+def _head(data: bytes) -> tuple[int, tuple[pa.Schema, Signature, Layout | None, _Offsets]]:
+    """Return the number of bytes of the schema at the start of a payload, and what `_columns` reads from it."""
+    if len(data) < 8 or data[:4] != _CONTINUATION:
+        raise InvalidInput(f"the payload is not an Arrow IPC stream: its first bytes are {data[:8]!r}")
+    length = 8 + struct.unpack_from("<i", data, 4)[0]
+    if not 8 < length <= min(len(data), _MAX_SCHEMA_BYTES):
+        raise InvalidInput(f"the Arrow schema claims {length - 8} bytes in a payload of {len(data)}")
+    read = _columns if length <= _MAX_CACHED_BYTES else _columns.__wrapped__
+    return length, read(data[:length], len(data).bit_length())
 
 
 def _to_arrow(column: Column, value: Input) -> pa.Array:

@@ -25,6 +25,7 @@ from cluster_serving.protocol.inputs import Image
 from cluster_serving.protocol.original.json import to_input
 from cluster_serving.protocol.results import Outputs
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
+from cluster_serving.protocol.tensors import Encoded
 
 SIGNATURE = "serving_default"
 """The signature of a SavedModel that a job serves."""
@@ -75,7 +76,7 @@ class _V1Routes:
         body = await read_body(request, front.options)
         report = self._service.report_of(model)
         by_column, records = await front.offload.run(
-            partial(read, body, front.options.most_records, report), holding_gil=len(body)
+            partial(read, body, front.options.most_records, report), holding_gil=instances.cost(body)
         )
         front.metrics.asked("kserve_v1", model.name, len(records))
         seconds = front.timeout(request.headers.get("x-timeout-ms"))
@@ -84,12 +85,12 @@ class _V1Routes:
         note_version(request, answered_by)
         answers = succeeded(outcomes)
         content = await front.offload.run(
-            partial(write, answers, by_column, report.already_batched), holding_gil=predictions.size(answers)
+            partial(write, answers, by_column, report.already_batched), holding_gil=predictions.cost(answers, "json")
         )
         return await compressed(request, Response(content, media_type=Json.media_type))
 
 
-def read(body: bytes, most: int, report: SlotReport) -> tuple[bool, list[instances.Record]]:
+def read(body: bytes, most: int, report: SlotReport) -> tuple[bool, list[Encoded]]:
     """Read the body of a request.
 
     Returns:

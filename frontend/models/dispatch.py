@@ -2,21 +2,50 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import redis.asyncio
 
 from cluster_serving.client.dispatcher import Dispatcher, Pending
 from cluster_serving.frontend.errors import ModelNotFound, without_errors
 from cluster_serving.frontend.server.admission import ConcurrencyLimit
+from cluster_serving.frontend.server.offload import Offload
+from cluster_serving.protocol import results
 from cluster_serving.protocol.connection import connect_async, translated
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.failover import is_cluster_url
-from cluster_serving.protocol.inputs import Input
 from cluster_serving.protocol.keys import NORMAL, SUBMITTED_CHANNEL, native_result_key
-from cluster_serving.protocol.results import Fields, Outputs, decode_outputs, version_of
+from cluster_serving.protocol.results import Fields, Outputs, version_of
+from cluster_serving.protocol.tensors import Inputs
+
+T = TypeVar("T")
+
+_AT_ONCE = 50
+"""Coroutines that begin before others have their turn: some milliseconds of requests to a job."""
+
+
+async def in_turns(works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Run coroutines at the same time as `asyncio.gather` does, but begin few of them in one turn of the event loop."""
+    waiting = list(works)
+    if len(waiting) == 1:
+        # A task would cost a tenth of a small request.
+        return [await waiting[0]]
+    tasks: list[asyncio.Task[T]] = []
+    try:
+        for start in range(0, len(waiting), _AT_ONCE):
+            if tasks:
+                await asyncio.sleep(0)
+            tasks += map(asyncio.create_task, waiting[start : start + _AT_ONCE])
+        return await asyncio.gather(*tasks)
+    except asyncio.CancelledError:
+        for task in tasks:
+            task.cancel()
+        for work in waiting[len(tasks) :]:
+            work.close()
+        raise
 
 
 class Predictions(NamedTuple):
@@ -44,9 +73,7 @@ class DeferredDispatcher(Dispatcher):
         # Results of submitted requests are announced to all front ends.
         super().__init__(db, channels=[SUBMITTED_CHANNEL], **options)
 
-    async def submit(
-        self, job: str, uri: str, inputs: Mapping[str, Input], priority: str = NORMAL, version: str = ""
-    ) -> bytes:
+    async def submit(self, job: str, uri: str, inputs: Inputs, priority: str = NORMAL, version: str = "") -> bytes:
         """Queue a request whose result any process may fetch with `look`, and return the id of its stream entry."""
         pending = Pending(job, uri, asyncio.get_running_loop().create_future(), priority, kept=True)
         await self._compose(pending, inputs, SUBMITTED_CHANNEL, version=version)
@@ -88,6 +115,7 @@ class Dispatch:
         redis_url: See `protocol.connection.open_redis`.
         jobs: Names of the jobs, if the URL is that of a Redis Cluster; no other job can be reached then.
         limit: Limit of the instances in flight.
+        offload: Decodes large answers.
         redis_options: Further arguments of `protocol.connection.connect_async`.
         options: Further arguments of `Dispatcher`.
 
@@ -102,11 +130,13 @@ class Dispatch:
         redis_url: str,
         jobs: Sequence[str] = (),
         limit: ConcurrencyLimit | None = None,
+        offload: Offload | None = None,
         redis_options: Mapping[str, Any] = MappingProxyType({}),
         **options: Any,
     ) -> None:
         self.jobs = tuple(jobs) if is_cluster_url(redis_url) else ()
         self.limit = limit or ConcurrencyLimit(1000)
+        self._offload = offload or Offload()
         self.on_answer: Callable[[str], None] = lambda job: None
         self._dispatchers = {
             job: DeferredDispatcher(connect_async(url=redis_url, job=job, **redis_options), **options)
@@ -163,7 +193,7 @@ class Dispatch:
     async def predict(
         self,
         job: str,
-        records: Sequence[Mapping[str, Input]],
+        records: Sequence[Inputs],
         timeout: float,
         priority: str = NORMAL,
         version: str = "",
@@ -172,7 +202,7 @@ class Dispatch:
 
         A `version` that is not empty must answer them.
         """
-        answers = await asyncio.gather(*(self._answer(job, record, timeout, priority, version) for record in records))
+        answers = await in_turns(self._answer(job, record, timeout, priority, version) for record in records)
         return Predictions([outcome for outcome, _ in answers], joined(version for _, version in answers))
 
     async def close(self) -> None:
@@ -181,7 +211,7 @@ class Dispatch:
             await dispatcher.close()
 
     async def _answer(
-        self, job: str, record: Mapping[str, Input], timeout: float, priority: str, version: str
+        self, job: str, record: Inputs, timeout: float, priority: str, version: str
     ) -> tuple[Outputs | ServingError, str | None]:
         deadline = time.monotonic() + timeout
         try:
@@ -189,7 +219,9 @@ class Dispatch:
                 seconds = max(deadline - time.monotonic(), 0.001)
                 fields = await self.dispatcher(job).request(job, record, seconds, priority, version or None)
                 self.on_answer(job)
-                return decode_outputs(fields), version_of(fields)
+                cost = results.cost(fields)
+                outputs = await self._offload.run(partial(results.decode_outputs, fields), holding_gil=cost)
+                return outputs, version_of(fields)
         except ServingError as error:
             return error, error.version
 

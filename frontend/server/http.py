@@ -25,6 +25,9 @@ from cluster_serving.frontend.server.succession import Succession
 _NEW = 1.0
 """Seconds in which a new connection brings its first request."""
 
+_GIVE_WAY = 0.001
+"""Seconds after which a thread of Python lets another one that waits go on."""
+
 _LOOK_EVERY = 0.5
 """Seconds between two looks at the connections that are left."""
 
@@ -201,6 +204,8 @@ def run(server: HttpServer) -> None:
     # Loaded modules stay; without them, the garbage collector saves pauses of tens of milliseconds.
     gc.collect()
     gc.freeze()
+    # A thread that works on a large body gives way to the event loop after this time, not after 5 ms.
+    sys.setswitchinterval(_GIVE_WAY)
     try:
         server.run()
     except KeyboardInterrupt:

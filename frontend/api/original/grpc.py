@@ -6,8 +6,6 @@ Source: frontEndGRPC.proto of analytics-zoo 0.12. `Predict` returns the JSON lis
 from functools import partial
 from typing import Any
 
-import orjson
-
 from cluster_serving.frontend.api.original import instances, predictions
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.errors import without_errors
@@ -76,7 +74,9 @@ class _Methods:
         body = message.input.encode()
         most = self._front.options.most_records
         records = without_errors(
-            await self._front.offload.run(partial(instances.read, body, most, model.described), holding_gil=len(body))
+            await self._front.offload.run(
+                partial(instances.read, body, most, model.described), holding_gil=instances.cost(body)
+            )
         )
         self._front.metrics.asked("grpc", model.name, len(records))
         longest = self._front.timeout(None)
@@ -84,8 +84,10 @@ class _Methods:
         outcomes, call.version = await self._front.dispatch.predict(model.job, records, seconds, version=model.asked)
         answers: list[Outputs] = without_errors(outcomes)
         filter_text = model.described.post_processing if model.described else ""
-        texts = [predictions.written(outputs, "bigdl", filter_text) for outputs in answers]
-        return original.PredictReply(response=orjson.dumps(texts).decode())
+        text = await self._front.offload.run(
+            partial(predictions.texts, answers, filter_text), holding_gil=predictions.cost(answers, "bigdl")
+        )
+        return original.PredictReply(response=text)
 
     def _describe(self, model: ServedModel) -> Any:
         options = self._front.options

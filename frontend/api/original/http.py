@@ -23,6 +23,7 @@ from cluster_serving.frontend.server.responses import Json, error_headers, read_
 from cluster_serving.protocol.errors import InvalidInput, ServingError
 from cluster_serving.protocol.keys import NORMAL
 from cluster_serving.protocol.results import Outputs
+from cluster_serving.protocol.tensors import Encoded
 from cluster_serving.settings.addresses import LOOPBACK
 
 # Programs search for the line of their version.
@@ -90,7 +91,7 @@ class _OriginalRoutes:
         note(request, "original", model.name)
         self._front.check(model)
         records = await self._front.offload.run(
-            partial(instances.read, body, options.most_records, model.described), holding_gil=len(body)
+            partial(instances.read, body, options.most_records, model.described), holding_gil=instances.cost(body)
         )
         self._front.metrics.asked("original", model.name, len(records))
         outcomes = await self._outcomes(request, model, records)
@@ -100,14 +101,14 @@ class _OriginalRoutes:
         fields = {"error": str(error), "code": error.code} if error else None
         content = await self._front.offload.run(
             partial(predictions.body, outcomes, response_format, filter_text, fields),
-            holding_gil=predictions.size(outcomes),
+            holding_gil=predictions.cost(outcomes, response_format),
         )
         if error is None:
             return await compressed(request, Response(content, media_type=Json.media_type))
         return Response(content, error.http_status, error_headers(error), Json.media_type)
 
     async def _outcomes(
-        self, request: Request, model: ServedModel, records: Sequence[instances.Record | InvalidInput]
+        self, request: Request, model: ServedModel, records: Sequence[Encoded | InvalidInput]
     ) -> list[Outputs | ServingError]:
         """Answer the records of a request; an invalid record has its error in its place.
 

@@ -50,18 +50,14 @@ class _RequestRoutes:
     async def submit(self, request: Request) -> Response:
         options, registry = self._front.options, self._front.registry
         body = await read_body(request, options)
-        content, records = await self._front.offload.run(
+        asked = await self._front.offload.run(
             partial(instances.read_submission, body, options.max_instances, await registry.described()),
-            holding_gil=len(body),
+            holding_gil=instances.cost(body),
         )
-        name, version, callback = content.get("model", ""), content.get("version", ""), content.get("callback")
-        if not isinstance(name, str):
-            raise InvalidInput("'model' is not a text; expected the name of a model")
-        if not isinstance(version, str | int):
-            raise InvalidInput("'version' is not a number; expected that of a version of the model")
+        callback, records = asked.callback, asked.records
         if callback is not None:
             self._callbacks.check(callback)
-        model = await registry.model(name, str(version))
+        model = await registry.model(asked.model, asked.version)
         note(request, "v1", model.name)
         self._front.metrics.asked("v1", model.name, len(records))
         ticket = await self._store.submit(
@@ -103,7 +99,7 @@ class _RequestRoutes:
             for task in asyncio.as_completed(tasks):
                 index, result = await task
                 written = await self._front.offload.run(
-                    partial(_event, index, result), holding_gil=predictions.size([result.outcome])
+                    partial(_event, index, result), holding_gil=predictions.cost([result.outcome], "json")
                 )
                 yield b"event: prediction\ndata: %b\n\n" % written
             yield b'event: done\ndata: {"id":%b}\n\n' % json.dumps(str(ticket)).encode()
@@ -135,7 +131,7 @@ class _RequestRoutes:
         if version := joined(result.version for result in results if result is not None):
             fields["version"] = version
         work = partial(predictions.body, present, "json", "", fields)
-        return await self._front.offload.run(work, holding_gil=predictions.size(present))
+        return await self._front.offload.run(work, holding_gil=predictions.cost(present, "json"))
 
     async def _ticket(self, request: Request) -> Ticket:
         """Return the ticket of the id in the path, if it belongs to the caller."""

@@ -6,7 +6,7 @@ end of the same Redis answers for any request, and no request is lost with a fro
 
 from __future__ import annotations
 
-import asyncio
+import itertools
 import re
 import secrets
 from collections.abc import Mapping, Sequence
@@ -19,13 +19,13 @@ from cluster_serving.client.cancel import discard_file, withdraw_call
 from cluster_serving.client.enqueue import RequestOptions
 from cluster_serving.client.places import Place
 from cluster_serving.frontend.errors import RequestNotFound
-from cluster_serving.frontend.models.dispatch import Dispatch
+from cluster_serving.frontend.models.dispatch import Dispatch, in_turns
 from cluster_serving.protocol.connection import translated
 from cluster_serving.protocol.errors import ServingError
-from cluster_serving.protocol.inputs import Input
 from cluster_serving.protocol.keys import NORMAL, native_result_key, stream_of, ticket_key
 from cluster_serving.protocol.results import Fields, Outputs, decode_outputs, version_of
 from cluster_serving.protocol.scripts import HAS_ENTRY, Call, call_all, call_async
+from cluster_serving.protocol.tensors import Inputs
 
 KEPT = 3600
 """Seconds for which an id is known; results are kept for the `resultTtl` of the job."""
@@ -91,9 +91,7 @@ class RequestStore:
     def __init__(self, dispatch: Dispatch) -> None:
         self._dispatch = dispatch
 
-    async def submit(
-        self, job: str, records: Sequence[Mapping[str, Input]], priority: str, owner: str, version: str = ""
-    ) -> Ticket:
+    async def submit(self, job: str, records: Sequence[Inputs], priority: str, owner: str, version: str = "") -> Ticket:
         """Queue the records of one request of an owner, who may be nobody (empty): all of them, or none.
 
         A `version` of the model that is not empty must answer them.
@@ -109,19 +107,20 @@ class RequestStore:
                 pipeline.hset(ticket.key, mapping={_PRIORITY: priority, _OWNER: owner})
                 pipeline.expire(ticket.key, KEPT)
                 await pipeline.execute()
-        entries = await asyncio.gather(
-            *(
-                dispatcher.submit(job, uri, record, priority, version)
-                for uri, record in zip(ticket.uris, records, strict=True)
-            ),
-            return_exceptions=True,
-        )
+
+        async def submit(uri: str, record: Inputs) -> bytes | Exception:
+            try:
+                return await dispatcher.submit(job, uri, record, priority, version)
+            except Exception as error:
+                return error
+
+        entries = await in_turns(itertools.starmap(submit, zip(ticket.uris, records, strict=True)))
         queued = {uri: entry for uri, entry in zip(ticket.uris, entries, strict=True) if isinstance(entry, bytes)}
         if queued:
             with translated(db):
                 await db.hset(ticket.key, mapping=queued)
         for entry in entries:
-            if isinstance(entry, BaseException):
+            if isinstance(entry, Exception):
                 await self.cancel(ticket)
                 raise entry
         return ticket
@@ -172,7 +171,7 @@ class RequestStore:
 
     async def _look(self, ticket: Ticket, wait: float) -> list[Fields]:
         dispatcher = self._dispatch.dispatcher(ticket.job)
-        return await asyncio.gather(*(dispatcher.look(ticket.job, uri, wait) for uri in ticket.uris))
+        return await in_turns(dispatcher.look(ticket.job, uri, wait) for uri in ticket.uris)
 
     async def _result(self, ticket: Ticket, uri: str, wait: float) -> Fields:
         """Return the result of an instance, empty if there is none yet; raise `RequestNotFound` if none will come."""

@@ -1,7 +1,9 @@
 """Records of a v2 request: tensors are split into records for the job, and its answers are merged into tensors."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import orjson
@@ -10,6 +12,7 @@ from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, Reque
 from cluster_serving.protocol.inputs import Array, Image, Input
 from cluster_serving.protocol.results import Outputs
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
+from cluster_serving.protocol.tensors import Encoded, Inputs, encode_parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +24,12 @@ class Batch:
         keeps_batch: True if the job's answers have a batch dimension of their own (`inputAlreadyBatched`).
     """
 
-    records: Sequence[Mapping[str, Input]]
+    records: Sequence[Inputs]
     keeps_batch: bool
+
+    def encoded(self) -> Batch:
+        """Return the batch with its records as bytes."""
+        return replace(self, records=[Encoded(b"".join(encode_parts(record))) for record in self.records])
 
     def merge(self, answers: Sequence[Outputs], report: SlotReport, wanted: Mapping[str, int]) -> dict[str, Array]:
         """Merge one answer per record into the tensors of the response.

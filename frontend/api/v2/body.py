@@ -5,7 +5,9 @@ A body that does not follow the protocol raises `InvalidInput`; one that holds t
 
 import base64
 import binascii
+import math
 from collections.abc import Container, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -21,13 +23,19 @@ from cluster_serving.frontend.api.v2.service import (
     classes_of,
     refuse_shared_memory,
 )
+from cluster_serving.frontend.server.offload import LARGE
 from cluster_serving.protocol.errors import InvalidInput
-from cluster_serving.protocol.inputs import Array
+from cluster_serving.protocol.inputs import MAX_INPUTS, Array
 
 HEADER_LENGTH = "Inference-Header-Content-Length"
 """HTTP header: number of bytes of JSON in a body with binary tensor data."""
 
 _MAX_NUMBER_CHARACTERS = 20
+
+_MAX_SHOWN = 64
+
+_FEW_TEXTS = 1 << 16
+"""Bytes of binary data that have too few elements of BYTES to count."""
 
 
 def json_length(body: bytes, header_length: str | None) -> int:
@@ -42,14 +50,40 @@ def json_length(body: bytes, header_length: str | None) -> int:
     return int(header_length)
 
 
+def cost(body: bytes, json_length: int) -> int:
+    """Return the cost of reading the body of a request, for `Offload.run`.
+
+    Binary numbers are used where they are, and cost nothing; elements of BYTES are read one by one.
+    """
+    json = body[:json_length]
+    known = instances.cost(json)
+    if known >= LARGE or len(body) - json_length < _FEW_TEXTS or b"BYTES" not in json:
+        return known
+    with suppress(InvalidInput):
+        tensors = instances.parse(json).get("inputs")
+        for tensor in tensors if isinstance(tensors, list) else []:
+            with suppress(InvalidInput, AttributeError):
+                datatype, shape = datatypes.check("", tensor.get("datatype"), tensor.get("shape"))
+                if datatype == BYTES:
+                    known += datatypes.text_cost(math.prod(shape))
+    return known
+
+
 def decode(body: bytes, json_length: int) -> InferRequest:
     """Read the body of a request; tensors of binary numbers are views of the body.
 
     The JSON is followed by the binary data of the inputs that have a `binary_data_size`, in their order.
     """
     content = instances.parse(body[:json_length])
+    for key in ("inputs", "outputs"):
+        if isinstance(tensors := content.get(key), list) and len(tensors) > MAX_INPUTS:
+            raise InvalidInput(f"the request names {len(tensors)} {key}; at most {MAX_INPUTS} are taken")
     binary = memoryview(body)[json_length:]
-    parameters = _mapping("parameters", content.get("parameters") or {})
+    parameters = {
+        # The protocol has no lists and objects here; a process would pass on millions of them.
+        name: str(value)[:_MAX_SHOWN] if isinstance(value, list | dict) else value
+        for name, value in _mapping("parameters", content.get("parameters") or {}).items()
+    }
     inputs: dict[str, Array] = {}
     position = 0
     for tensor in _tensors("inputs", content.get("inputs")):

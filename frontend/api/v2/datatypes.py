@@ -39,6 +39,7 @@ INPUTS = (*DTYPES, BF16, BYTES)
 _NUMBERS = NUMBERS | {type(None)}
 
 MAX_DIMENSIONS = 32
+_TEXT = 128
 _MAX_ELEMENTS = 1 << 48
 
 
@@ -78,6 +79,11 @@ def check_count(name: str, count: int) -> None:
     """Refuse more elements of BYTES than the job takes. Millions of empty elements would delay other clients."""
     if count > MAX_STRINGS:
         raise RequestTooLarge(f"input {name!r} has {count} elements of BYTES; at most {MAX_STRINGS} are taken")
+
+
+def text_cost(count: int) -> int:
+    """Return the cost of reading and converting elements of BYTES, in bytes, for `Offload.run`."""
+    return _TEXT * min(count, MAX_STRINGS)
 
 
 def from_raw(name: str, datatype: str, shape: tuple[int, ...], data: bytes | memoryview) -> Array:

@@ -10,10 +10,9 @@ from typing import Any
 from google.protobuf.json_format import ParseDict
 
 from cluster_serving.frontend import proto
-from cluster_serving.frontend.api.original import predictions
 from cluster_serving.frontend.api.v2 import messages as v2_messages
 from cluster_serving.frontend.api.v2 import metadata as v2_metadata
-from cluster_serving.frontend.api.v2.service import InferRequest, InferResponse, V2Service, text_bytes, unsupported
+from cluster_serving.frontend.api.v2.service import InferResponse, V2Service, unsupported
 from cluster_serving.frontend.errors import ModelNotFound
 from cluster_serving.frontend.proto import inference
 from cluster_serving.frontend.server.grpc import Call, Method, Service
@@ -31,6 +30,9 @@ _UNSUPPORTED = (
 
 _ENDS = "triton_enable_empty_final_response"
 """Parameter of a request in a stream: true if an empty response is to follow its answer."""
+
+_SMALL = 1 << 16
+"""Bytes below which a message of any content is read at once."""
 
 _MOST_AHEAD = 64
 """Most requests of one stream that are in flight at a time."""
@@ -113,27 +115,23 @@ class _Methods:
     async def model_infer(self, text: bytes, call: Call) -> Any:
         return await self._infer(*_opened(text), text, call)
 
-    async def _infer(self, message: Any, tensors: int, text: bytes, call: Call) -> Any:
+    async def _infer(self, message: Any, cost: int, text: bytes, call: Call) -> Any:
         model = await self._service.model(message.model_name, message.model_version)
         call.model = model.name
-        request = await self._decoded(message, tensors, text)
+        # Protobuf reads and writes typed contents number by number. Of raw contents, only texts need a loop.
+        if len(text) < _SMALL:
+            request = v2_messages.decode(message)
+        else:
+            request = await self._service.read(model, partial(v2_messages.parse, text), cost, len(text))
         response = await self._service.infer(model, request, "grpc", call.timeout)
         call.version = response.version
         return await self._encoded(response, raw=bool(message.raw_input_contents))
 
-    # Protobuf reads and writes typed contents number by number. Of raw contents, only texts need a loop.
-
-    async def _decoded(self, message: Any, tensors: int, text: bytes) -> InferRequest:
-        if len(text) < LARGE:
-            return v2_messages.decode(message)
-        return await self._offload.run(partial(v2_messages.parse, text), holding_gil=tensors, sharing_gil=len(text))
-
     async def _encoded(self, response: InferResponse, raw: bool) -> Any:
-        size = 0 if raw else predictions.size([dict(response.outputs)])
-        if size < LARGE:
-            loops = text_bytes(response.outputs.values())
-            return await self._offload.run(partial(v2_messages.encode, response, raw), sharing_gil=loops)
-        text = await self._offload.run(partial(v2_messages.serialize, response, raw), holding_gil=size)
+        cost = v2_messages.encoding_cost(response, raw)
+        if cost < LARGE:
+            return v2_messages.encode(response, raw)
+        text = await self._offload.run(partial(v2_messages.serialize, response, raw), holding_gil=cost)
         return inference.ModelInferResponse.FromString(text)
 
     async def model_stream_infer(self, messages: AsyncIterator[bytes], call: Call) -> AsyncIterator[Any]:
@@ -172,8 +170,8 @@ class _Methods:
         call, status = replace(stream), 499
         message = inference.ModelInferRequest()
         try:
-            message, tensors = _opened(text)
-            response = await self._infer(message, tensors, text, call)
+            message, cost = _opened(text)
+            response = await self._infer(message, cost, text, call)
             status = 200
             responses = [response]
             if _ENDS in message.parameters and message.parameters[_ENDS].bool_param:
@@ -199,7 +197,7 @@ async def _refuse(name: str, message: bytes, call: Call) -> Any:
 
 
 def _opened(text: bytes) -> tuple[Any, int]:
-    """Return the message and the bytes of its tensors; a large message is read without tensors, as by `envelope`."""
-    if len(text) < LARGE:
+    """Return the message, and the cost of reading it if it is large; it is read as by `envelope` then."""
+    if len(text) < _SMALL:
         return proto.parse(inference.ModelInferRequest, text), 0
     return v2_messages.envelope(text)

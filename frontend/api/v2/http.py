@@ -1,15 +1,16 @@
 """The Open Inference Protocol v2 over HTTP: the paths below `/v2`."""
 
 from functools import partial
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from cluster_serving.frontend.api.original import instances
+from cluster_serving.frontend.api.original import instances, predictions
 from cluster_serving.frontend.api.v2 import body as v2_body
 from cluster_serving.frontend.api.v2 import metadata as v2_metadata
-from cluster_serving.frontend.api.v2.service import V2Service, text_bytes, unsupported
+from cluster_serving.frontend.api.v2.service import V2Service, unsupported
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.server.compression import compressed
 from cluster_serving.frontend.server.disconnect import unless_disconnected
@@ -26,6 +27,9 @@ UNSUPPORTED = (
     "/v2/cudasharedmemory/{path:path}",
 )
 """Paths of Triton's clients that are answered with `NotSupported`."""
+
+_MAX_QUESTION_BYTES = 64 << 10
+"""Most bytes of a body without tensors."""
 
 
 def routes(front: FrontEnd, v2: V2Service) -> list[Route]:
@@ -63,13 +67,11 @@ class _V2Routes:
         return Json({"ready": ready}, 200 if ready else 503)
 
     async def index(self, request: Request) -> Response:
-        body = await read_body(request, self._front.options)
-        asked = await self._front.offload.run(partial(instances.parse, body), holding_gil=len(body)) if body else {}
+        asked = await self._asked(request)
         return Json(await self._service.index(asked.get("ready") is True))
 
     async def control(self, action: str, request: Request) -> Response:
-        body = await read_body(request, self._front.options)
-        asked = await self._front.offload.run(partial(instances.parse, body), holding_gil=len(body)) if body else {}
+        asked = await self._asked(request)
         parameters = asked.get("parameters") or {}
         if not isinstance(parameters, dict):
             raise InvalidInput(f"'parameters' is {str(parameters)[:64]!r}; expected an object")
@@ -95,23 +97,28 @@ class _V2Routes:
     async def unsupported(self, request: Request) -> Response:
         raise unsupported(request.url.path)
 
+    async def _asked(self, request: Request) -> dict[str, Any]:
+        body = await read_body(request, self._front.options, _MAX_QUESTION_BYTES)
+        return instances.parse(body) if body else {}
+
     async def infer(self, request: Request) -> Response:
-        options, offload = self._front.options, self._front.offload
         model = await self._service.model(*_model(request))
         note(request, "v2", model.name)
-        body = await read_body(request, options)
+        body = await read_body(request, self._front.options)
         length = v2_body.json_length(body, request.headers.get(v2_body.HEADER_LENGTH))
-        # A process gets only JSON that is large: binary tensors would be copied on their way, and need no parsing.
-        asked = await offload.run(partial(v2_body.decode, body, length), holding_gil=length, sharing_gil=len(body))
+        asked = await self._service.read(
+            model, partial(v2_body.decode, body, length), v2_body.cost(body, length), len(body)
+        )
         timeout = self._front.timeout(request.headers.get("x-timeout-ms"))
         response = await unless_disconnected(request, self._service.infer(model, asked, "v2", timeout))
         note_version(request, response.version)
         binary = v2_body.binary_outputs(asked, response.outputs)
-        json_size = sum(array.nbytes for name, array in response.outputs.items() if name not in binary)
-        content, json_length = await offload.run(
-            partial(v2_body.encode, response, binary),
-            holding_gil=json_size,
-            sharing_gil=text_bytes(response.outputs.values()),
+        # Binary numbers are copied at once.
+        written = {
+            name: array for name, array in response.outputs.items() if name not in binary or array.dtype == object
+        }
+        content, json_length = await self._front.offload.run(
+            partial(v2_body.encode, response, binary), holding_gil=predictions.cost([written], "json")
         )
         if json_length is None:
             return await compressed(request, Response(content, media_type="application/json"))

@@ -3,6 +3,7 @@
 A request that does not follow the protocol raises `InvalidInput`; one that holds too much, `RequestTooLarge`.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -46,6 +47,10 @@ _TENSORS = frozenset(
 _RAW = inference.ModelInferRequest.DESCRIPTOR.fields_by_name["raw_input_contents"].number
 _EMPTY_RAW = bytes([_RAW << 3 | _DELIMITED, 0])
 _MAX_FIELDS = 4 * MAX_INPUTS
+_MAX_DESCRIBED = 4096
+"""Most bytes of tensors that are read at once: those of a request with raw contents, which describe them."""
+_CONTENT = 8
+"""Cost of a byte of typed contents that are read, and of a number that is written."""
 
 
 def decode(message: Any) -> InferRequest:
@@ -81,10 +86,11 @@ def envelope(text: bytes) -> tuple[Any, int]:
     """Read a `ModelInferRequest` without its tensors, at little cost even if it has many.
 
     Returns:
-        The message, without tensors and with empty raw contents; and the number of bytes of its tensors, raw contents
-        not counted. Protobuf makes an object of each tensor, which takes far more memory than its bytes.
+        The message, with empty raw contents and without large tensors; and the cost of reading the whole, for
+        `Offload.run`. Protobuf makes an object of each tensor, which takes far more memory than its bytes.
     """
     kept: list[bytes] = []
+    described: list[bytes] = []
     tensors = 0
     for count, (number, start, end) in enumerate(_fields(text)):
         if count == _MAX_FIELDS:
@@ -93,9 +99,16 @@ def envelope(text: bytes) -> tuple[Any, int]:
             kept.append(_EMPTY_RAW)
         elif number in _TENSORS:
             tensors += end - start
+            if tensors <= _MAX_DESCRIBED:
+                described.append(text[start:end])
         else:
             kept.append(text[start:end])
-    return proto.parse(inference.ModelInferRequest, b"".join(kept)), tensors
+    if tensors > _MAX_DESCRIBED:
+        return proto.parse(inference.ModelInferRequest, b"".join(kept)), _CONTENT * tensors
+    message = proto.parse(inference.ModelInferRequest, b"".join(kept + described))
+    texts = [tensor.shape for tensor in message.inputs if tensor.datatype == BYTES]
+    counts = (math.prod(shape[: datatypes.MAX_DIMENSIONS]) for shape in texts)
+    return message, _CONTENT * tensors + sum(datatypes.text_cost(max(0, count)) for count in counts)
 
 
 def parse(text: bytes) -> InferRequest:
@@ -107,6 +120,13 @@ def serialize(response: InferResponse, raw: bool) -> bytes:
     """Write the bytes of a `ModelInferResponse`; see `encode`."""
     text: bytes = encode(response, raw).SerializeToString()
     return text
+
+
+def encoding_cost(response: InferResponse, raw: bool) -> int:
+    """Return the cost of writing a response, for `Offload.run`: raw numbers are copied at once."""
+    arrays = response.outputs.values()
+    texts = sum(datatypes.text_cost(array.size) for array in arrays if array.dtype == object)
+    return texts if raw else texts + _CONTENT * sum(array.size for array in arrays)
 
 
 def encode(response: InferResponse, raw: bool) -> Any:

@@ -4,8 +4,8 @@ Source: the "Open Inference Protocol" of KServe, and the extensions of Triton fo
 repository index and statistics.
 """
 
-from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -15,12 +15,12 @@ from cluster_serving.frontend.api.v2 import metadata as v2_metadata
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.errors import Forbidden, ModelNotFound, ModelNotReady, NotSupported
 from cluster_serving.frontend.models.registry import ServedModel
+from cluster_serving.frontend.server.offload import LARGE
 from cluster_serving.protocol.errors import InvalidInput, RedisUnavailable, ResultTimeout, ServingError, from_wire
 from cluster_serving.protocol.inputs import Array
 from cluster_serving.protocol.keys import NORMAL, PRIORITIES
 from cluster_serving.protocol.slots import SlotReport
 
-_TEXT_BYTES = 32
 _DEPENDENTS = "unload_dependents"
 """Parameter that Triton's clients send always; no model depends on another."""
 
@@ -49,12 +49,14 @@ class InferRequest:
         outputs: Outputs that the request wants; empty for all.
         id: Identifier, which the response repeats.
         parameters: Parameters of the request as a whole.
+        batch: Its records, if they were read together with it; there are no inputs then.
     """
 
     inputs: Mapping[str, Array]
     outputs: Sequence[RequestedOutput] = ()
     id: str = ""
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    batch: v2_batch.Batch | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +91,10 @@ def unsupported(call: str) -> NotSupported:
     )
 
 
-def text_bytes(arrays: Iterable[Array]) -> int:
-    """Return the bytes of the elements that are processed one by one, with a fixed size for each text."""
-    return sum(_TEXT_BYTES * array.size for array in arrays if array.dtype == object)
+def _with_records(decode: Callable[[], InferRequest], report: SlotReport, most: int) -> InferRequest:
+    """Read a request and its records, which are encoded: a process passes bytes on at little cost."""
+    request = decode()
+    return replace(request, inputs={}, batch=v2_batch.to_records(request.inputs, report, most).encoded())
 
 
 class V2Service:
@@ -99,6 +102,14 @@ class V2Service:
 
     def __init__(self, front: FrontEnd) -> None:
         self._front = front
+
+    async def read(
+        self, model: ServedModel, decode: Callable[[], InferRequest], holding_gil: int, sharing_gil: int
+    ) -> InferRequest:
+        """Read a request by a function that a process can take; see `Offload.run` for the sizes."""
+        if holding_gil >= LARGE:
+            decode = partial(_with_records, decode, self.report_of(model), self._front.options.most_records)
+        return await self._front.offload.run(decode, holding_gil=holding_gil, sharing_gil=sharing_gil)
 
     async def infer(
         self, model: ServedModel, request: InferRequest, protocol: str, timeout: float | None = None
@@ -113,10 +124,7 @@ class V2Service:
             ServingError: If a record failed; the error of the first one, with its index in the message.
         """
         front, report = self._front, self.report_of(model)
-        batch = await front.offload.run(
-            partial(v2_batch.to_records, request.inputs, report, front.options.most_records),
-            sharing_gil=text_bytes(request.inputs.values()),
-        )
+        batch = request.batch or v2_batch.to_records(request.inputs, report, front.options.most_records)
         front.metrics.asked(protocol, model.name, len(batch.records))
         _check_outputs(request.outputs, report)
         seconds = self._seconds(request.parameters, timeout)
@@ -125,7 +133,7 @@ class V2Service:
         good = v2_batch.succeeded(outcomes)
         wanted = {output.name: output.classes for output in request.outputs}
         outputs = await front.offload.run(
-            partial(batch.merge, good, report, wanted), sharing_gil=predictions.size(good)
+            partial(batch.merge, good, report, wanted), sharing_gil=predictions.cost(good, "json")
         )
         return InferResponse(model.name, version or model.version, request.id, outputs)
 

@@ -34,7 +34,13 @@ def test_more_instances_than_can_be_in_flight_or_wait_are_413(serve, job):
 )
 def test_json_that_is_costly_to_read_is_413_and_not_read(serve, job, content, problem):
     url = serve().url
-    for path in ("/predict", "/v1/requests", f"/v2/models/{job}/infer", "/v2/repository/index"):
+    for path in ("/predict", "/v1/requests", f"/v2/models/{job}/infer"):
         response = httpx.post(f"{url}{path}", content=content, timeout=30)
         assert (response.status_code, response.json()["code"]) == (413, "REQUEST_TOO_LARGE")
         assert problem in response.json()["error"]
+
+
+def test_a_question_without_tensors_has_at_most_64_kib(serve, job):
+    for path in ("/v2/repository/index", f"/v2/repository/models/{job}/load"):
+        response = httpx.post(f"{serve().url}{path}", content=b" " * (1 << 16) + b"{}", timeout=30)
+        assert (response.status_code, response.json()["code"]) == (413, "REQUEST_TOO_LARGE")

@@ -26,7 +26,9 @@ from cluster_serving.frontend.api.v2 import datatypes
 from cluster_serving.frontend.errors import Overloaded
 from cluster_serving.frontend.proto import inference
 from cluster_serving.frontend.server.offload import LARGE, Offload
+from cluster_serving.protocol import results
 from cluster_serving.protocol.errors import InvalidInput
+from tests.support import worst
 from tests.support.waiting import wait_until
 
 VALUES = 400_000
@@ -134,24 +136,29 @@ def test_others_are_answered_while_a_large_body_is_parsed(front, body, vector):
 
 @pytest.fixture
 def event_loop_only(monkeypatch, front):
-    """Makes whatever works on JSON or on single elements fail in the event loop's thread."""
+    """Makes whatever works on costly JSON or on single elements fail in the event loop's thread."""
     (loop_thread,) = [thread for thread in threading.enumerate() if thread is front._thread]
 
-    def guard(module, name):
+    def is_large(*arguments):
+        return True
+
+    def guard(module, name, is_large=is_large):
         function = getattr(module, name)
 
         @functools.wraps(function)
         def guarded(*arguments, **options):
-            assert threading.current_thread() is not loop_thread, f"{name} ran in the event loop"
+            if is_large(*arguments[:2]):
+                assert threading.current_thread() is not loop_thread, f"{name} ran in the event loop"
             return function(*arguments, **options)
 
         monkeypatch.setattr(module, name, guarded)
 
-    for name in ("parse", "to_records"):
-        guard(instances, name)
+    guard(instances, "parse", lambda text: instances.cost(text) >= LARGE)
+    guard(instances, "to_records")
     for name in ("decode", "_numbers"):
         guard(v2_body, name)
-    guard(predictions, "written")
+    guard(results, "decode_outputs", lambda fields: results.cost(fields) >= LARGE)
+    guard(predictions, "written", lambda outputs, form: predictions.cost([outputs], form) >= LARGE)
     guard(v2_batch, "_strings")
     for name in ("_split", "to_raw"):
         guard(datatypes, name)
@@ -194,3 +201,44 @@ def test_texts_in_binary_form_are_read_apart_from_the_event_loop(front, report, 
         call = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer", None, None)
         answer = inference.ModelInferResponse.FromString(call(request.SerializeToString(), timeout=60))
     assert list(answer.raw_output_contents) == [raw]
+
+
+BODIES = dict(worst.predict(900_000))
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_a_body_costs_more_than_its_bytes_if_it_takes_longer(name):
+    text = b"x" * len(BODIES[name])
+    factor = instances.cost(BODIES[name]) / instances.cost(text)
+    assert factor > 2 if name != "a text in base64" else factor < 1.1
+
+
+def test_requests_of_a_few_numbers_or_an_image_are_read_in_the_event_loop():
+    vectors = orjson.dumps({"instances": [{"x": [0.12345678] * 64}] * 100})
+    image = orjson.dumps({"instances": [{"x": "A" * 500_000}]})
+    assert max(map(instances.cost, (vectors, image))) < LARGE
+
+
+@pytest.mark.usefixtures("event_loop_only")
+def test_the_worst_bodies_are_read_apart_from_the_event_loop(front, job):
+    with httpx.Client(base_url=front.url, timeout=120) as client:
+        for name, body in BODIES.items():
+            if instances.cost(body) >= LARGE:
+                assert client.post("/predict", content=body).status_code in (200, 400, 413), name
+        for name, body, length in worst.infer(900_000):
+            if v2_body.cost(body, length) >= LARGE:
+                headers = {v2_body.HEADER_LENGTH: str(length)}
+                answer = client.post(f"/v2/models/{job}/infer", content=body, headers=headers)
+                assert answer.status_code in (200, 400, 413), name
+
+
+@pytest.mark.usefixtures("event_loop_only")
+def test_the_worst_messages_are_read_apart_from_the_event_loop(front, job):
+    with grpc.insecure_channel(front.grpc, [("grpc.max_receive_message_length", -1)]) as channel:
+        call = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer", None, None)
+        for name, message in worst.messages(900_000):
+            message.model_name = job
+            try:
+                call(message.SerializeToString(), timeout=60)
+            except grpc.RpcError as error:
+                assert error.code() == grpc.StatusCode.INVALID_ARGUMENT, name

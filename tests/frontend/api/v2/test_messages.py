@@ -9,23 +9,35 @@ from cluster_serving.frontend.api.v2 import messages as v2_messages
 from cluster_serving.frontend.api.v2.datatypes import DTYPES
 from cluster_serving.frontend.api.v2.service import InferResponse
 from cluster_serving.frontend.proto import inference
+from cluster_serving.frontend.server.offload import LARGE
 from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
 
 NO_MESSAGE = b"\xff\xff\xff"
 
 
-def test_an_envelope_has_all_but_the_tensors():
+@pytest.mark.parametrize("size", [200, 20_000])
+def test_an_envelope_has_all_but_the_contents_and_large_tensors(size):
     request = inference.ModelInferRequest(model_name="m", model_version="2", id="7", raw_input_contents=[b"a" * 300])
     request.parameters["timeout"].int64_param = 5
-    request.inputs.add(name="x" * 200, datatype="FP32", shape=[1])
+    request.inputs.add(name="x" * size, datatype="FP32", shape=[1])
     request.outputs.add(name="y")
-    message, tensors = v2_messages.envelope(request.SerializeToString())
-    assert 200 < tensors < 230
+    message, cost = v2_messages.envelope(request.SerializeToString())
+    assert cost > size
     assert list(message.raw_input_contents) == [b""]
-    for field in ("inputs", "outputs", "raw_input_contents"):
-        request.ClearField(field)
-        message.ClearField(field)
+    request.raw_input_contents[0] = b""
+    if size > 200:
+        request.ClearField("inputs")
+        request.ClearField("outputs")
     assert message == request
+
+
+def test_texts_in_raw_contents_cost_more_than_numbers():
+    costs = {}
+    for datatype in ("BYTES", "UINT8"):
+        request = inference.ModelInferRequest(raw_input_contents=[bytes(80_000)])
+        request.inputs.add(name="x", datatype=datatype, shape=[20_000])
+        costs[datatype] = v2_messages.envelope(request.SerializeToString())[1]
+    assert costs["BYTES"] > LARGE > 100 * costs["UINT8"]
 
 
 @pytest.mark.parametrize("text", [NO_MESSAGE, b"\x0a\x05m", b"\x0a", b"\x08\x01", b"\x0a\x01\xff"])
