@@ -23,7 +23,7 @@ test-fast: .venv/dev  ## Run the tests that need no Flink, engine, browser or fu
 
 # Each worker has a Flink cluster, and one has the engines (tests/support/markers.py).
 test: .venv/dev  ## Run all tests, against a real Redis and a real Flink cluster
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not clusters" --cov --cov-report= $(TESTS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not clusters and not accelerator" --cov --cov-report= $(TESTS)
 	@echo "Lines covered: $$($(BIN)/coverage report --format=total) % (each file: make coverage)"
 
 # Never part of `make test`: a variable such as KUBECONFIG may name a cluster that others use.

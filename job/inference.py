@@ -123,7 +123,7 @@ class Inference(SelfClosing, FlatMapFunction):
             try:
                 if self._options.model.encrypted:
                     reporter.secret = wait_for_secret(client, self._options.redis.job)
-                self._predictor = load_predictor(self._options, reporter.secret)
+                self._predictor = load_predictor(self._options.in_slot(index), reporter.secret)
             except ServingError as error:
                 reporter.failed(error)
                 raise

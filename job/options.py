@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Literal
 
@@ -21,6 +21,12 @@ __all__ = ["BatchOptions", "ImageOptions", "JobOptions", "ModelOptions", "RedisO
 
 NO_HANDLER = "none"
 """Value of `ModelOptions.handler`: a `handler.py` in the model folder is not used."""
+
+CPU = "cpu"
+"""Value of `ModelOptions.device`, and the name of this device in reports."""
+
+AUTO = "auto"
+"""Value of `ModelOptions.device`: a GPU if the engine reports one, else the CPU."""
 
 
 NO_TOKENIZER: Literal["none"] = "none"
@@ -80,6 +86,9 @@ class ModelOptions:
         max_text_length: Most characters of a text.
         pooling: `mean`, `cls` or `last`: makes one vector of those of the tokens; empty for none.
         normalize: Divide output vectors by their length.
+        device: `cpu`, `auto`, or names of devices separated by commas (see `job.models.devices.choose`). An engine gets
+            the name of the one that it is to use.
+        slot: Index of the slot that loads the model.
     """
 
     path: str
@@ -98,6 +107,8 @@ class ModelOptions:
     max_text_length: int = 100_000
     pooling: Literal["", "mean", "cls", "last"] = ""
     normalize: bool = False
+    device: str = CPU
+    slot: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +161,10 @@ class JobOptions:
     def flink_name(self) -> str:
         """Name of the job in Flink: two generations run beside each other during a change."""
         return f"{self.redis.job} (generation {self.redis.generation})"
+
+    def in_slot(self, index: int) -> JobOptions:
+        """Return the options for the slot of an index."""
+        return replace(self, model=replace(self.model, slot=index))
 
     def to_json(self) -> str:
         """Serialize the options for the job."""

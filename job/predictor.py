@@ -81,6 +81,7 @@ class Predictor:
             submission="",
             state="",
             engine=self.model.engine,
+            device=self.model.device,
             inputs=tuple(self.model.inputs),
             outputs=tuple(self.model.outputs),
             already_batched=self._already_batched,

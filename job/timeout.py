@@ -152,6 +152,7 @@ class WatchedModel(Model):
         model = self._watched.loaded
         self.engine, self.layout, self.fixed_batch = model.engine, model.layout, model.fixed_batch
         self.inputs, self.outputs, self.padded = model.inputs, model.outputs, model.padded
+        self.device = model.device
 
     @property
     def exhausted(self) -> bool:

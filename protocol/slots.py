@@ -67,6 +67,8 @@ class SlotReport:
             time reads `silent` for `ready` if the attempt has given no heartbeat for `SILENT_AFTER_S`.
         engine: Name of the engine that runs the model; empty if no slot of this job has loaded one yet. While a slot is
             loading or stopped, this and the following fields describe the model that it had before.
+        device: Device that computes the model, such as `cpu` or `cuda:1`; several of a handler are separated by commas.
+            Empty if the slot does not tell.
         inputs: Inputs of the loaded model.
         outputs: Outputs of the loaded model.
         already_batched: Requests carry a batch dimension (`inputAlreadyBatched`).
@@ -99,13 +101,15 @@ class SlotReport:
     version: str = FIRST
     in_pieces: bool = False
     numbered: bool = False
+    device: str = ""
 
     @property
     def model(self) -> str:
-        """Engine, inputs and outputs in one line; empty while the model is not loaded."""
+        """Engine, device, inputs and outputs in one line; empty while the model is not loaded."""
         if not self.engine:
             return ""
-        return f"{self.engine}: {', '.join(map(str, self.inputs))} → {', '.join(map(str, self.outputs))}"
+        place = self.device and f" on {self.device}"
+        return f"{self.engine}{place}: {', '.join(map(str, self.inputs))} → {', '.join(map(str, self.outputs))}"
 
     @property
     def summary(self) -> str:

@@ -75,7 +75,14 @@ def _described(model: ServedModel, queue: int, stats: JobStats) -> dict[str, Any
     return {
         **describe(model),
         "slotReports": [
-            {"index": slot.index, "state": slot.state, "code": slot.code, "error": slot.error} for slot in model.reports
+            {
+                "index": slot.index,
+                "state": slot.state,
+                "device": slot.device,
+                "code": slot.code,
+                "error": slot.error,
+            }
+            for slot in model.reports
         ],
         "queue": queue,
         "stats": asdict(stats),

@@ -82,10 +82,11 @@ export function showModel(model) {
     make("dl", {},
       ...fact("Version", model.modelVersion),
       ...fact("Engine", model.engine || "–"),
+      ...fact("Device", counted(model.slotReports, "device") || "–"),
       ...fact("Filter", model.engine ? model.postProcessing || "none" : "–"),
       ...fact("Largest batch", batch || "–"),
       ...fact("Stream", model.redisInputQueue),
-      ...fact("Slots", slots(model.slotReports))),
+      ...fact("Slots", counted(model.slotReports, "state") || "none")),
   );
 }
 
@@ -100,9 +101,9 @@ function fact(name, value) {
   return [make("dt", {}, name), make("dd", {}, value)];
 }
 
-/** "8 ready"; "6 ready, 1 loading, 1 failed" where their states differ. */
-function slots(reports) {
+/** "8 ready", or "6 ready, 1 loading, 1 failed" where the states of the slots differ; also of their devices. */
+function counted(reports, property) {
   const counts = new Map();
-  for (const { state } of reports) counts.set(state, (counts.get(state) ?? 0) + 1);
-  return [...counts].map(([state, count]) => `${count} ${state}`).join(", ") || "none";
+  for (const { [property]: value } of reports) if (value) counts.set(value, (counts.get(value) ?? 0) + 1);
+  return [...counts].map(([value, count]) => `${count} ${value}`).join(", ");
 }

@@ -22,6 +22,7 @@ from cluster_serving.job.handlers.running import Running, run
 from cluster_serving.job.models import decrypted, load_from
 from cluster_serving.job.models.base import Layout, Started, TensorSpec, dummy_inputs
 from cluster_serving.job.models.detect import detect, select
+from cluster_serving.job.models.devices import device_of_handler
 from cluster_serving.job.models.location import locate
 from cluster_serving.job.models.text import tokenizer
 from cluster_serving.job.options import NO_TOKENIZER, JobOptions
@@ -53,6 +54,7 @@ class HandledModel:
     def __init__(self, options: JobOptions, secret: tuple[str, str] = ("", "")) -> None:
         self._options = options
         self._engines: dict[tuple[Path, ...], Engine] = {}
+        self._own_device = ""
         self._memories: dict[str, BatchMemory] = {}
         self._only: Engine | None = None
         self._padded: frozenset[str] = frozenset()
@@ -78,6 +80,12 @@ class HandledModel:
         if self._outputs is None and self._only is not None and self._postprocess is None:
             return self._only.outputs
         return self._outputs or []
+
+    @property
+    def device(self) -> str:
+        """Devices of the models, and of the handler if it has asked for its own; empty if nothing tells."""
+        devices = [*(engine.model.device for engine in self._engines.values()), self._own_device]
+        return ",".join(dict.fromkeys(filter(None, devices)))
 
     @property
     def overlaps(self) -> bool:
@@ -152,6 +160,7 @@ class HandledModel:
             options.redis.version,
             partial(self._open, folder),
             partial(tokenizer.load, folder, options.model.max_tokens),
+            self._choose_device,
         )
         try:
             handler: Any = kind()
@@ -212,6 +221,11 @@ class HandledModel:
                 raise ModelError(f"the model {files.paths[0].name} fails on a batch of zeros: {error}") from error
             self._engines[files.paths] = Engine(model, files.paths[0].name)
         return self._engines[files.paths]
+
+    def _choose_device(self) -> str:
+        """See `Context.device`."""
+        self._own_device = self._own_device or device_of_handler(self._options.model)
+        return self._own_device
 
     def _warm_up(self) -> None:
         """Compute a record of zeros, where the shapes are known, so that the first request does not pay for it."""

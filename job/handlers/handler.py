@@ -36,6 +36,19 @@ class Context:
     version: str
     _open: Callable[..., Engine] = field(repr=False)
     _read_tokenizer: Callable[[], Any] = field(repr=False)
+    _device: Callable[[], str] = field(repr=False)
+
+    @property
+    def device(self) -> str:
+        """Device of this slot for the handler's own code, as PyTorch names it: "cpu", or "cuda:1" (key `device`).
+
+        `load` follows the key by itself. The first engine that is installed tells which devices there are: PyTorch,
+        ONNX Runtime, TensorFlow or OpenVINO, of which the last has "gpu:0" and "npu:0".
+
+        Raises:
+            ModelError: If the engine does not report the device that the key names.
+        """
+        return self._device()
 
     @property
     def tokenizer(self) -> Any:
@@ -57,7 +70,8 @@ class Context:
     ) -> Engine:
         """Load a model with its built-in engine, and compute a batch of zeros if its inputs are known.
 
-        The same model is loaded once. It is closed after the handler.
+        It computes on the device that the key `device` means for its engine and this slot. The same model is loaded
+        once. It is closed after the handler.
 
         Args:
             name: A file or a folder in the model folder, such as "encoder.onnx", "net.xml" or "encoder"; empty for the

@@ -72,6 +72,7 @@ class HandlerPredictor:
             submission="",
             state="",
             engine=self.handled.engine,
+            device=self.handled.device,
             inputs=tuple(self.handled.inputs or ()),
             outputs=tuple(self.handled.outputs),
             already_batched=self._options.batch.input_already_batched,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from cluster_serving.job.models.base import Layout, Model, TensorSpec, cause, dummy_inputs
 from cluster_serving.job.models.detect import HANDLER, ModelFiles, check, check_engine, detect, is_model_file
+from cluster_serving.job.models.devices import device_of
 from cluster_serving.job.models.encryption import decrypt_folder
 from cluster_serving.job.models.formats import Format, requirements
 from cluster_serving.job.models.text.model import with_text
@@ -40,7 +41,7 @@ def load_model(options: ModelOptions, secret: str = "", salt: str = "") -> Model
     Raises:
         EngineMissing: If the engine is not installed.
         ModelError: If there is not exactly one model, or the model cannot be decrypted or loaded. Also if the model
-            lacks an input or output that the options name.
+            lacks an input or output that the options name, or the engine the device.
     """
     files = check(options)
     with decrypted(options, files.folder, (secret, salt)) as folder:
@@ -63,9 +64,9 @@ def decrypted(options: ModelOptions, folder: Path, secret: tuple[str, str]) -> I
 def load_from(files: ModelFiles, options: ModelOptions) -> Model:
     """Load one copy of a model from its files; see `load_model`."""
     module, _, name = files.format.loader.partition(":")
-    options = replace(options, path=str(files.folder))
     try:
-        check_engine(files.format, options.path)
+        check_engine(files.format, str(files.folder))
+        options = replace(options, path=str(files.folder), device=device_of(files.format, options))
         model: Model = getattr(importlib.import_module(module), name)(files, options)
     except ModelError:
         raise
@@ -75,7 +76,9 @@ def load_from(files: ModelFiles, options: ModelOptions) -> Model:
     if problem:
         model.close()
         raise ModelError(f"the model {files.paths[0]} cannot be served: {problem}")
-    return with_text(model, files.folder, options)
+    served = with_text(model, files.folder, options)
+    served.device = options.device
+    return served
 
 
 def _problem(model: Model) -> str | None:

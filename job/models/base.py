@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
+from cluster_serving.job.options import CPU
 from cluster_serving.protocol.errors import InferenceFailed, ModelError
 from cluster_serving.protocol.inputs import Array
 from cluster_serving.protocol.slots import TensorSpec as TensorSpec  # for the engines, which import it from here
@@ -43,12 +44,14 @@ class Model(ABC):
         overlaps: True if `start` can be used.
         padded: Names of the inputs whose records may differ in size. If there are any, `predict` also takes and returns
             object arrays (n,) with an array of each record (`job.batch.gather`).
+        device: Device that computes, as `devices.Reported` names it; set by `load_model`.
     """
 
     layout: Layout = "CHW"
     fixed_batch: int | None = None
     overlaps: bool = False
     padded: frozenset[str] = frozenset()
+    device: str = CPU
     engine: str
     inputs: list[TensorSpec]
     outputs: list[TensorSpec]

@@ -28,6 +28,8 @@ class Format:
         parts: Required parts of the folder: for each the patterns, in lower case, of which one matches. A pattern of a
             folder ends with `/`.
         ignored: Names, in lower case, that match a pattern but belong to another format.
+        devices: Function that returns the devices of the engine (`devices.Reported`), as "package.module:name"; empty
+            if it computes on the CPU alone.
         requirement: Requirement that installs the engine; filled in with the extra or the distribution of the entry
             point.
     """
@@ -37,6 +39,7 @@ class Format:
     package: str
     parts: tuple[tuple[str, ...], ...]
     ignored: frozenset[str] = frozenset()
+    devices: str = ""
     requirement: str = ""
 
     def __str__(self) -> str:
@@ -47,13 +50,23 @@ def _module(name: str) -> str:
     return f"{__package__}.{name}"
 
 
-OPENVINO = Format("OpenVINO", _module("openvino.ir:OpenVINOModel"), "openvino", (("*.xml",), ("*.bin",)))
+_OF_TENSORFLOW = _module("tensorflow.session:devices")
+_OF_TORCH = _module("torch.module:devices")
+
+OPENVINO = Format(
+    "OpenVINO",
+    _module("openvino.ir:OpenVINOModel"),
+    "openvino",
+    (("*.xml",), ("*.bin",)),
+    devices=_module("openvino.compiled:devices"),
+)
 TENSORFLOW = (
     Format(
         "TensorFlow",
         _module("tensorflow.saved_model:SavedModel"),
         "tensorflow",
         (("saved_model.pb",), ("variables/",)),
+        devices=_OF_TENSORFLOW,
     ),
     Format(
         "TensorFlow frozen graph",
@@ -61,22 +74,30 @@ TENSORFLOW = (
         "tensorflow",
         (("*.pb",), ("graph_meta.json",)),
         frozenset({"saved_model.pb", "fingerprint.pb", "keras_metadata.pb"}),
+        _OF_TENSORFLOW,
     ),
     Format(
         "TensorFlow checkpoint",
         _module("tensorflow.checkpoint:Checkpoint"),
         "tensorflow",
         (("*.meta",), ("*.index", "*.ckpt")),
+        devices=_OF_TENSORFLOW,
     ),
-    Format("Keras", _module("tensorflow.keras:KerasModel"), "tensorflow", (("*.keras", "*.h5"),)),
+    Format(
+        "Keras",
+        _module("tensorflow.keras:KerasModel"),
+        "tensorflow",
+        (("*.keras", "*.h5"),),
+        devices=_OF_TENSORFLOW,
+    ),
 )
 TORCH = (
-    Format("TorchScript", _module("torch.script:load"), "torch", (("*.pt", "*.pth"),)),
-    Format("torch.export", _module("torch.exported:ExportedProgram"), "torch", (("*.pt2",),)),
+    Format("TorchScript", _module("torch.script:load"), "torch", (("*.pt", "*.pth"),), devices=_OF_TORCH),
+    Format("torch.export", _module("torch.exported:ExportedProgram"), "torch", (("*.pt2",),), devices=_OF_TORCH),
 )
-ONNX = Format("ONNX Runtime", _module("onnx:OnnxModel"), "onnxruntime", (("*.onnx",),))
+ONNX = Format("ONNX Runtime", _module("onnx:OnnxModel"), "onnxruntime", (("*.onnx",),), devices=_module("onnx:devices"))
 CAFFE = Format("Caffe", _module("caffe:CaffeModel"), "cv2", (("*.prototxt",), ("*.caffemodel",)))
-BIGDL = Format("BigDL", _module("bigdl.model:BigDLModel"), "torch", (("*.model", "*.bigdl"),))
+BIGDL = Format("BigDL", _module("bigdl.model:BigDLModel"), "torch", (("*.model", "*.bigdl"),), devices=_OF_TORCH)
 
 # The names are the extras that install them.
 _BUILT_IN = tuple(

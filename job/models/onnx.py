@@ -1,4 +1,4 @@
-"""ONNX: a `*.onnx`, with external data beside it if it has any, run by ONNX Runtime on the CPU."""
+"""ONNX: a `*.onnx`, with external data beside it if it has any, run by ONNX Runtime."""
 
 import re
 from collections.abc import Sequence
@@ -10,7 +10,9 @@ import onnxruntime
 
 from cluster_serving.job.models.base import Model, TensorSpec, choose, choose_inputs, common_batch
 from cluster_serving.job.models.detect import ModelFiles
-from cluster_serving.job.options import ModelOptions
+from cluster_serving.job.models.devices import NO_GPU, Reported, cuda_driver_devices
+from cluster_serving.job.options import CPU, ModelOptions
+from cluster_serving.protocol.errors import ModelError
 from cluster_serving.protocol.inputs import Array
 
 _DTYPES = {
@@ -33,6 +35,19 @@ _EXTERNAL = re.compile(rb"\n\x08location\x12(.)", re.DOTALL)
 """Key of the protobuf map entry that names a file of external data, and the length of the name."""
 
 
+_CUDA = "CUDAExecutionProvider"
+
+
+def devices() -> Reported:
+    """Return the devices of ONNX Runtime: those of the driver if the package has the provider for them."""
+    has_cuda = _CUDA in onnxruntime.get_available_providers()
+    package = (
+        "run pip uninstall onnxruntime, and then pip install 'onnxruntime-gpu[cuda,cudnn]', where the TaskManagers run"
+    )
+    names = (CPU, *(cuda_driver_devices() if has_cuda else ()))
+    return Reported(f"ONNX Runtime {onnxruntime.__version__}", names, NO_GPU if has_cuda else package)
+
+
 class OnnxModel(Model):
     """An ONNX model. If its batch dimension is fixed, batches are cut and padded to it."""
 
@@ -46,8 +61,19 @@ class OnnxModel(Model):
         settings.add_session_config_entry("session.intra_op.allow_spinning", "0")
         # ONNX Runtime reads the buffers while it makes the session, and does not keep them alive.
         buffers = _add_external_data(settings, files.paths[0])
-        self._loaded = onnxruntime.InferenceSession(str(files.paths[0]), settings, providers=["CPUExecutionProvider"])
+        providers = _providers(options.device)
+        if options.device != CPU:
+            # CUDA and cuDNN from PyPI are in no folder that the system looks into.
+            onnxruntime.preload_dlls()
+        self._loaded = onnxruntime.InferenceSession(str(files.paths[0]), settings, providers=providers)
         del buffers
+        if options.device != CPU and _CUDA not in self._loaded.get_providers():
+            # ONNX Runtime goes on without a provider that cannot start, and writes the reason to standard error.
+            raise ModelError(
+                f"device is {options.device}, and ONNX Runtime {onnxruntime.__version__} cannot start its {_CUDA}: the "
+                "log of the TaskManager names the library that is missing, usually CUDA or cuDNN; run pip install "
+                "'onnxruntime-gpu[cuda,cudnn]' where the TaskManagers run, or set device: cpu"
+            )
         self.inputs = choose_inputs(options.inputs, {port.name: _spec(port) for port in self._loaded.get_inputs()})
         ports = {port.name: port for port in self._loaded.get_outputs()}
         # An output of maps is two outputs of ours; `_read_from` has the port of each.
@@ -73,6 +99,12 @@ class OnnxModel(Model):
                 keys = np.array(list(maps[0]), object if isinstance(next(iter(maps[0])), str) else np.int64)
                 named[labels] = np.tile(keys, (len(maps), 1))
         return [named[spec.name] for spec in self.outputs]
+
+
+def _providers(device: str) -> list[Any]:
+    """Return the providers, by priority: the CPU computes what CUDA lacks."""
+    cpu = "CPUExecutionProvider"
+    return [cpu] if device == CPU else [(_CUDA, {"device_id": device.partition(":")[2]}), cpu]
 
 
 def _add_external_data(settings: Any, path: Path) -> list[bytes]:

@@ -8,8 +8,9 @@ from typing import Any, Literal
 from pydantic import Field, ValidationInfo, field_validator
 from pydantic_settings import SettingsConfigDict
 
+from cluster_serving.job.options import CPU
 from cluster_serving.job.remote.url import is_url
-from cluster_serving.launcher.config.values import LATEST, ModelPath, ModelVersion
+from cluster_serving.launcher.config.values import LATEST, DeviceNames, ModelPath, ModelVersion
 from cluster_serving.protocol import failover, filters
 from cluster_serving.protocol.encryption import RecordKey
 from cluster_serving.settings.addresses import Address, FlinkUrl, RedisUrl, redacted
@@ -100,6 +101,14 @@ class Config(Settings):
         "float32 or empty",
         "float32: OpenVINO computes in float32 on every CPU. Empty: in bfloat16 where the CPU has it, up to twice "
         "as fast and right to two or three digits. Other engines compute as the model says.",
+    )
+    device: DeviceNames = _key(
+        CPU,
+        "cpu, cuda, cuda:0, gpu, gpu:0, npu or auto, or several of them with commas between, such as cuda:0,cuda:1",
+        "Device of the model. cuda: GPUs of NVIDIA for PyTorch, ONNX Runtime and TensorFlow; gpu and npu: those of "
+        "Intel for OpenVINO. Slot i takes device i modulo n, of a list or of all that there are. auto: a GPU if the "
+        "engine reports one, else the CPU. What was taken is in cluster-serving-cli status (docs/models.md).",
+        pattern=r"^(auto|(cpu|(cuda|gpu|npu)(:\d{1,3})?)(,(cpu|(cuda|gpu|npu)(:\d{1,3})?))*)$",
     )
     execution_mode: Literal["thread", "process"] = _key(
         "thread",

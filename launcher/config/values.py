@@ -28,8 +28,16 @@ def _version(value: Any) -> Any:
     return int(value) if isinstance(value, str) and value.isascii() and value.isdecimal() else value
 
 
+def _devices(value: Any) -> Any:
+    # OpenVINO writes GPU.1, and TensorFlow GPU:1.
+    return "".join(value.lower().split()).replace(".", ":") if isinstance(value, str) else value
+
+
 ModelPath = Annotated[str, BeforeValidator(_model_path)]
 """Path of a folder, also written as file://path; or the address of a model in a store."""
 
 ModelVersion = Annotated[Literal["latest"] | Annotated[int, Field(ge=0)], BeforeValidator(_version)]
 """Number of a version of the model, or `latest`."""
+
+DeviceNames = Annotated[str, BeforeValidator(_devices)]
+"""Names of devices with commas between, in the way of `job.models.devices`; also written as GPU.1 and GPU:1."""

@@ -129,7 +129,13 @@ class JobStatus:
     def details(self, queued: Mapping[str, int]) -> dict[str, Any]:
         """Return all, with the lengths of the queues, ready for JSON."""
         models = [
-            {"slot": report.index, "state": report.state, "model": report.model, "error": report.error or ""}
+            {
+                "slot": report.index,
+                "state": report.state,
+                "model": report.model,
+                "device": report.device,
+                "error": report.error or "",
+            }
             for report in self.reports
         ]
         compared = self.comparison and comparison.details(self.comparison)

@@ -27,6 +27,8 @@ OPTIONS = JobOptions(
         6,
         "mean",
         True,
+        "gpu",
+        3,
     ),
     redis=RedisOptions("rediss://:pass@h:1/2", "job", 1, 2, 3, 4, 5, 6, "/folder", 7, "v", True, True),
     batch=BatchOptions(1, 2, False, True),
@@ -47,6 +49,12 @@ def test_every_field_survives():
     parts = (OPTIONS, OPTIONS.model, OPTIONS.redis, OPTIONS.batch, OPTIONS.image)
     assert not [name for part in parts for name in defaults(part)]
     assert JobOptions.from_json(OPTIONS.to_json()) == OPTIONS
+
+
+def test_a_slot_gets_its_index():
+    options = OPTIONS.in_slot(5)
+    assert options.model.slot == 5
+    assert options.in_slot(3) == OPTIONS
 
 
 def test_the_least_survives():

@@ -1,6 +1,7 @@
 """Reports of task slots, as jobs write and front ends read them."""
 
 import json
+from dataclasses import replace
 
 from cluster_serving.protocol.slots import SlotReport, TensorSpec, read_reports
 
@@ -12,6 +13,7 @@ def test_a_report_is_read_as_it_was_written():
     assert report.index == 3
     assert (report.inputs, report.already_batched, report.post_processing) == (REPORT.inputs, True, "topN(2)")
     assert report.model == "OpenVINO: x: float32[?, 64] → "
+    assert replace(report, device="gpu:1").model == "OpenVINO on gpu:1: x: float32[?, 64] → "
 
 
 def test_what_a_newer_version_adds_or_leaves_out_does_no_harm():

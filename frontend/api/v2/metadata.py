@@ -1,6 +1,7 @@
 """Metadata, configuration, index and statistics of models, in the JSON of the v2 protocol."""
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from importlib import metadata as packages
 from typing import Any
@@ -48,6 +49,7 @@ def config(model: ServedModel) -> dict[str, Any]:
         "max_batch_size": report.max_batch_size if report and batched else 0,
         "input": [_config_tensor(spec, batched) for spec in report.inputs] if report else [],
         "output": [_config_tensor(spec, batched) for spec in _outputs(report)] if report else [],
+        "instance_group": _instances(model.reports),
     }
     return made | ({"dynamic_batching": {}} if batched else {})
 
@@ -108,6 +110,21 @@ def _outputs(report: SlotReport) -> Sequence[TensorSpec]:
         TensorSpec(spec.name, spec.dtype, None if spec.shape is None else (None, None, *spec.shape[-1:]))
         for spec in report.outputs
     ]
+
+
+def _instances(reports: Sequence[SlotReport]) -> list[dict[str, Any]]:
+    """Return the number of slots on each device."""
+    counts = Counter(report.device for report in reports if report.state == "ready" and report.device)
+    groups: list[dict[str, Any]] = []
+    for device, count in sorted(counts.items()):
+        kind, _, number = device.partition(":")
+        group = {"name": device, "count": count}
+        if kind in ("cuda", "gpu") and number.isdecimal():
+            groups.append(group | {"kind": "KIND_GPU", "gpus": [int(number)]})
+        else:
+            # Triton has no kind for an NPU, or for a handler with models on several devices.
+            groups.append(group | {"kind": "KIND_CPU" if device == "cpu" else "KIND_MODEL"})
+    return groups
 
 
 def _sizes(shape: Sequence[int | None]) -> list[int]:

@@ -36,8 +36,8 @@ class Module:
     modules: list[Module]
 
 
-def read(data: bytes) -> Module:
-    """Read a module file.
+def read(data: bytes, device: str = "cpu") -> Module:
+    """Read a module file, with its tensors on a device of PyTorch.
 
     Raises:
         ValueError: If the bytes are no module, are damaged, or leave the weights to another file.
@@ -49,13 +49,14 @@ def read(data: bytes) -> Module:
         raise ValueError(f"it is no protobuf message, or ends too early: {error}") from error
     if not root.moduleType:
         raise ValueError("it has no module")
-    return _Reader(root).module(root)
+    return _Reader(root, device).module(root)
 
 
 class _Reader:
     """Reads modules whose tensors are views of common storages."""
 
-    def __init__(self, root: Any) -> None:
+    def __init__(self, root: Any, device: str) -> None:
+        self._device = device
         self._storages: dict[int, torch.Tensor] = {}
         for attribute in root.attr[_ALL_STORAGES].nameAttrListValue.attr.values():
             self._tensor(attribute.tensorValue)
@@ -103,7 +104,7 @@ class _Reader:
     def _storage(self, data: Any, datatype: int) -> torch.Tensor:
         content = b"".join(data.float_data if datatype == bigdl_pb2.FLOAT else data.double_data)
         if content:
-            self._storages[data.id] = torch.frombuffer(bytearray(content), dtype=_DTYPES[datatype])
+            self._storages[data.id] = torch.frombuffer(bytearray(content), dtype=_DTYPES[datatype]).to(self._device)
         if data.id not in self._storages:
             raise ValueError("its weights are in another file; save the module without a path for its weights")
         return self._storages[data.id]

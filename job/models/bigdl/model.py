@@ -24,7 +24,7 @@ class BigDLModel(TorchModel):
     def __init__(self, files: ModelFiles, options: ModelOptions) -> None:
         super().__init__(files, options)
         path = files.paths[0]
-        module = _read(path)
+        module = _read(path, options.device)
         dtype = next((str(tensor.dtype).removeprefix("torch.") for tensor in _parameters(module)), "float32")
         names = input_names(module)
         shapes = options.input_shapes
@@ -45,9 +45,9 @@ class BigDLModel(TorchModel):
         return dict(zip(self._output_names, result if isinstance(result, list) else [result], strict=True))
 
 
-def _read(path: Path) -> Module:
+def _read(path: Path, device: str) -> Module:
     try:
-        module = read(path.read_bytes())
+        module = read(path.read_bytes(), device)
     except ValueError as error:
         raise ModelError(f"{path} is not a BigDL module that can be served: {cause(error)}") from error
     unknown = unknown_layers(module)

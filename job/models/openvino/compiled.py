@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from cluster_serving.job.models.base import writable
+from cluster_serving.job.models.devices import Reported
+from cluster_serving.job.options import CPU
 from cluster_serving.protocol.inputs import Array
 
 # Importing OpenVINO forks a child that reports the import over the network, and a TaskManager must not be forked.
@@ -17,7 +19,7 @@ sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
 
 import openvino  # noqa: E402
 
-__all__ = ["MOST_WEIGHTS", "Compiled", "Record", "Singles", "openvino", "singles"]
+__all__ = ["MOST_WEIGHTS", "Compiled", "Record", "Singles", "devices", "openvino", "plugin", "singles"]
 
 MOST_WEIGHTS = 256 << 20
 """Largest model, in bytes, that is compiled twice: each compiled network has weights of its own."""
@@ -26,6 +28,26 @@ MOST_WEIGHTS = 256 << 20
 _HEAVY = 50e6
 # Bytes of all started records. When they are exceeded, the next record waits until the first is computed.
 _MOST_BYTES = 256 << 20
+
+
+def devices() -> Reported:
+    """Return the devices that OpenVINO reports."""
+    remedy = (
+        "OpenVINO computes on GPUs (gpu) and NPUs (npu) of Intel whose driver is installed where the TaskManagers run; "
+        "for a GPU of NVIDIA, serve the model as ONNX"
+    )
+    return Reported(f"OpenVINO {openvino.__version__.partition('-')[0]}", tuple(_plugins(openvino.Core())), remedy)
+
+
+def plugin(core: Any, device: str) -> str:
+    """Return OpenVINO's own name of a device."""
+    return _plugins(core)[device]
+
+
+def _plugins(core: Any) -> dict[str, str]:
+    # OpenVINO numbers the devices of a kind only if there are several: GPU, or GPU.0 and GPU.1.
+    names = {name: name.lower().replace(".", ":") for name in core.available_devices}
+    return {short if short == CPU or ":" in short else f"{short}:0": name for name, short in names.items()}
 
 
 def _compile(core: Any, network: Any, threads: int, streams: int) -> Any:
@@ -43,10 +65,14 @@ def _compile(core: Any, network: Any, threads: int, streams: int) -> Any:
 
 
 class Compiled:
-    """A network compiled for the CPU, with one request that may use `threads` threads."""
+    """A network compiled for a device, with one request that may use `threads` threads of the CPU."""
 
-    def __init__(self, core: Any, network: Any, threads: int) -> None:
-        self._network = _compile(core, network, threads, 1)
+    def __init__(self, core: Any, network: Any, threads: int, device: str = CPU) -> None:
+        self._network = (
+            _compile(core, network, threads, 1)
+            if device == CPU
+            else core.compile_model(network, plugin(core, device), {"PERFORMANCE_HINT": "LATENCY"})
+        )
         self._request: Any = self._network.create_infer_request()
         self._outputs = range(len(self._network.outputs))
 

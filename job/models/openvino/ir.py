@@ -6,8 +6,16 @@ from typing import Any
 
 from cluster_serving.job.models.base import Model, Started, TensorSpec, choose
 from cluster_serving.job.models.detect import ModelFiles
-from cluster_serving.job.models.openvino.compiled import MOST_WEIGHTS, Compiled, Record, Singles, openvino, singles
-from cluster_serving.job.options import ModelOptions
+from cluster_serving.job.models.openvino.compiled import (
+    MOST_WEIGHTS,
+    Compiled,
+    Record,
+    Singles,
+    openvino,
+    plugin,
+    singles,
+)
+from cluster_serving.job.options import CPU, ModelOptions
 from cluster_serving.protocol.errors import ModelError
 from cluster_serving.protocol.inputs import Array
 
@@ -24,7 +32,10 @@ _PRECISIONS = {"float32": "f32"}
 
 
 class OpenVINOModel(Model):
-    """An IR compiled for the CPU. A fixed batch dimension is freed; if that fails, batches are cut and padded to it."""
+    """A compiled IR. A fixed batch dimension is freed; if that fails, batches are cut and padded to it.
+
+    NPUs compile fixed shapes only, so the batch is 1 there.
+    """
 
     def __init__(self, files: ModelFiles, options: ModelOptions) -> None:
         self.engine = files.format.engine
@@ -32,8 +43,12 @@ class OpenVINOModel(Model):
         # If weights were mapped, overwriting the file in place would end the process (SIGBUS, seen with an embedding).
         core.set_property({"ENABLE_MMAP": False})
         if options.inference_precision:
-            core.set_property("CPU", {"INFERENCE_PRECISION_HINT": _PRECISIONS[options.inference_precision]})
+            hint = {"INFERENCE_PRECISION_HINT": _PRECISIONS[options.inference_precision]}
+            core.set_property(plugin(core, options.device), hint)
         network, self.fixed_batch = _read(core, files)
+        if options.device.startswith("npu") and self.fixed_batch is None:
+            network.reshape({port: _with_batch(port.partial_shape, 1) for port in network.inputs})
+            self.fixed_batch = 1
         indexes, self.inputs = _pick("input", options.inputs, network.inputs)
         if sorted(indexes) != list(range(len(network.inputs))):
             needed = ", ".join(str(spec) for spec in _pick("input", (), network.inputs)[1])
@@ -41,9 +56,9 @@ class OpenVINOModel(Model):
         self._positions = [indexes.index(index) for index in range(len(indexes))]
         self._output_indexes, self.outputs = _pick("output", options.outputs, network.outputs)
         small = sum(path.stat().st_size for path in files.paths) <= MOST_WEIGHTS
-        free = self.fixed_batch is None and small
+        free = self.fixed_batch is None and small and options.device == CPU
         compiled = singles(core, network.clone(), options.thread_per_model) if free else None
-        self._loaded: Compiled | Singles = compiled or Compiled(core, network, options.thread_per_model)
+        self._loaded: Compiled | Singles = compiled or Compiled(core, network, options.thread_per_model, options.device)
         self.overlaps = isinstance(self._loaded, Singles) and self._loaded.overlaps
 
     def start(self, record: Sequence[Array]) -> Started:

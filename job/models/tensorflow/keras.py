@@ -34,7 +34,7 @@ class KerasModel(SessionModel):
             super().__init__(files, options)
 
     def _build(self, session: Any, files: ModelFiles, options: ModelOptions) -> tuple[dict[str, str], dict[str, str]]:
-        meta = tf.compat.v1.saved_model.load(session, [tf.saved_model.SERVING], self._folder)
+        meta = tf.compat.v1.saved_model.load(session, [tf.saved_model.SERVING], self._folder, clear_devices=True)
         signature = meta.signature_def["serving_default"]
         inputs, outputs = self._names
         return (

@@ -14,7 +14,7 @@ class SavedModel(SessionModel):
     """Signature `serving_default` of a SavedModel. Inputs and outputs are in the alphabetical order of its keys."""
 
     def _build(self, session: Any, files: ModelFiles, options: ModelOptions) -> tuple[dict[str, str], dict[str, str]]:
-        meta = tf.compat.v1.saved_model.load(session, [tf.saved_model.SERVING], str(files.folder))
+        meta = tf.compat.v1.saved_model.load(session, [tf.saved_model.SERVING], str(files.folder), clear_devices=True)
         signatures = meta.signature_def
         if _SIGNATURE not in signatures and not (options.inputs and options.outputs):
             names = ", ".join(sorted(signatures)) or "none"

@@ -9,13 +9,16 @@ import numpy as np
 
 from cluster_serving.job.models.base import Model, TensorSpec, choose, common_batch
 from cluster_serving.job.models.detect import ModelFiles
-from cluster_serving.job.options import ModelOptions
+from cluster_serving.job.models.devices import NO_GPU, Reported, cuda_names
+from cluster_serving.job.options import CPU, ModelOptions
 from cluster_serving.protocol.errors import ModelError
 from cluster_serving.protocol.inputs import Array
 
 # By default the first session of a process sets the number of compute threads for all sessions. Measured with this
 # variable: a one-thread copy uses 1.0 cores, and a two-thread copy beside it 1.8.
 os.environ["TF_OVERRIDE_GLOBAL_THREADPOOL"] = "1"
+# By default the first session on a GPU takes its whole memory; other slots and jobs use it, too.
+os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # errors only: at import TensorFlow reports CPU features and GPUs
 
 import tensorflow as tf
@@ -23,6 +26,19 @@ import tensorflow as tf
 __all__ = ["SessionModel", "has_tensor", "tensor_name", "tf"]  # import TensorFlow from here, as it is set up here
 
 tf.get_logger().setLevel("ERROR")  # the session API warns that it is deprecated
+
+
+def devices() -> Reported:
+    """Return the devices that TensorFlow reports."""
+    if tf.test.is_built_with_cuda():
+        remedy = f"{NO_GPU}; the libraries of CUDA come with pip install 'tensorflow[and-cuda]'"
+    else:
+        remedy = (
+            "this build of TensorFlow has no CUDA, so run pip uninstall tensorflow-cpu, and then "
+            f"pip install 'tensorflow[and-cuda]=={tf.__version__}', where the TaskManagers run"
+        )
+    names = (CPU, *cuda_names(len(tf.config.list_physical_devices("GPU"))))
+    return Reported(f"TensorFlow {tf.__version__}", names, remedy)
 
 
 class SessionModel(Model):
@@ -42,10 +58,13 @@ class SessionModel(Model):
                 intra_op_parallelism_threads=options.thread_per_model,
                 inter_op_parallelism_threads=1,
                 use_per_session_threads=True,
+                # Operations that a GPU lacks, such as those on strings, run on the CPU.
+                allow_soft_placement=True,
+                device_count={"GPU": 0} if options.device == CPU else {},
             ),
         )
         try:
-            with self._session.graph.as_default():
+            with self._session.graph.as_default(), tf.device(_place(options.device)):
                 input_keys, output_keys = self._build(self._session, files, options)
                 inputs = _tensors(self._session.graph, "input", options.inputs, input_keys)
                 outputs = _tensors(self._session.graph, "output", options.outputs, output_keys)
@@ -95,6 +114,11 @@ def has_tensor(graph: Any, name: str) -> bool:
     except (KeyError, ValueError):
         return False
     return True
+
+
+def _place(device: str) -> str | None:
+    """Return TensorFlow's name of a device for the operations that a graph gets; None leaves it to TensorFlow."""
+    return None if device == CPU else f"/GPU:{device.partition(':')[2]}"
 
 
 def _tensors(graph: Any, kind: str, wanted: Sequence[str], keys: Mapping[str, str]) -> dict[str, Any]:

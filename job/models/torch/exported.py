@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.export.passes import move_to_device_pass
 from torch.utils import _pytree as pytree
 
 from cluster_serving.job.models.base import TensorSpec, choose, choose_inputs, common_batch
@@ -38,7 +39,8 @@ class ExportedProgram(TorchModel):
         self._structure = program.call_spec.in_spec
         self.fixed_batch = common_batch(self.inputs)
         self.outputs = choose("output", options.outputs, _outputs(program))
-        self._loaded = program.module()
+        # The device of the export is written into the program.
+        self._loaded = move_to_device_pass(program, options.device).module()
 
     def _call(self, tensors: list[torch.Tensor]) -> Any:
         # numpy has no bfloat16: its inputs come as float32.

@@ -9,11 +9,26 @@ import torch
 
 from cluster_serving.job.models.base import Model, TensorSpec, batch_shape, choose, dummy_inputs, writable
 from cluster_serving.job.models.detect import ModelFiles
-from cluster_serving.job.options import ModelOptions
+from cluster_serving.job.models.devices import NO_GPU, Reported, cuda_names
+from cluster_serving.job.options import CPU, ModelOptions
 from cluster_serving.protocol.errors import InferenceFailed, ModelError
 from cluster_serving.protocol.inputs import Array
 
 _MAX_PROBED_INPUTS = 4
+
+
+def devices() -> Reported:
+    """Return the devices that PyTorch reports; it calls AMD's GPUs CUDA's, too."""
+    if torch.version.cuda or torch.version.hip:
+        remedy = NO_GPU
+    else:
+        version = torch.__version__.partition("+")[0]
+        remedy = (
+            "this build of PyTorch has no CUDA, so run pip install --force-reinstall "
+            f"torch=={version} --index-url https://pypi.org/simple where the TaskManagers run"
+        )
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    return Reported(f"PyTorch {torch.__version__}", (CPU, *cuda_names(count)), remedy)
 
 
 class TorchModel(Model):
@@ -25,6 +40,7 @@ class TorchModel(Model):
     def __init__(self, files: ModelFiles, options: ModelOptions) -> None:
         self.engine = files.format.engine
         self._threads = options.thread_per_model
+        self._place = torch.device(options.device)
         self._wanted = options.outputs
 
     @abstractmethod
@@ -34,7 +50,7 @@ class TorchModel(Model):
     def _run(self, inputs: Sequence[Array]) -> list[Array]:
         # The number is kept per calling thread, so copies do not disturb one another; setting it costs 0.2 µs.
         torch.set_num_threads(self._threads)
-        tensors = [torch.from_numpy(writable(array)) for array in inputs]
+        tensors = [torch.from_numpy(writable(array)).to(self._place) for array in inputs]
         with torch.inference_mode():
             named = _named(self._call(tensors))
         arrays = [_to_numpy(tensor) for tensor in choose("output", self._wanted, named)]
@@ -92,7 +108,8 @@ def _named(result: Any) -> dict[str, torch.Tensor]:
 
 
 def _to_numpy(tensor: torch.Tensor) -> Array:
-    # numpy has no bfloat16, and no numbers that are conjugated or negated when they are read. Copied, as the tensor may
-    # be an input, or a buffer of the module.
-    array: Array = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).resolve_conj().resolve_neg().numpy()
-    return array.copy()
+    # numpy has no bfloat16, and no numbers that are conjugated or negated when they are read.
+    plain = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).resolve_conj().resolve_neg()
+    array: Array = plain.cpu().numpy()
+    # Memory of the CPU is copied, as the tensor may be an input, or a buffer of the module.
+    return array.copy() if plain.device.type == CPU else array

@@ -22,7 +22,7 @@ class PickledModel(TorchModel):
     def __init__(self, files: ModelFiles, options: ModelOptions) -> None:
         super().__init__(files, options)
         self.engine = "PyTorch"
-        self._loaded = _load(files.paths[0])
+        self._loaded = _load(files.paths[0], options.device)
         parameters = inspect.signature(self._loaded.forward).parameters.values()
         self._by_position = [p.name for p in parameters if p.kind is p.POSITIONAL_ONLY]
         possible = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
@@ -38,9 +38,9 @@ class PickledModel(TorchModel):
         return self._loaded(*first, **named)
 
 
-def _load(path: Path) -> Any:
+def _load(path: Path, device: str) -> Any:
     try:
-        module = torch.load(path, map_location="cpu", weights_only=False)
+        module = torch.load(path, map_location=device, weights_only=False)
     except (AttributeError, ModuleNotFoundError) as error:
         raise ModelError(
             f"{path} is a pickle of a class that cannot be imported here ({cause(error)}): install the package that "

@@ -38,7 +38,7 @@ class TorchScriptModel(TorchModel):
 
     def __init__(self, files: ModelFiles, options: ModelOptions) -> None:
         super().__init__(files, options)
-        self._loaded = _load(files.paths[0])
+        self._loaded = _load(files.paths[0], options.device)
         schema = self._loaded.forward.schema
         arguments = schema.arguments[1:]
         possible = [a.name for a in arguments if str(a.type) in ("Tensor", "Optional[Tensor]")]
@@ -56,9 +56,9 @@ class TorchScriptModel(TorchModel):
         return self._loaded(**{spec.name: tensor for spec, tensor in zip(self.inputs, tensors, strict=True)})
 
 
-def _load(path: Path) -> Any:
+def _load(path: Path, device: str) -> Any:
     warnings.filterwarnings("ignore", r"`torch\.jit\.(load|freeze)` is deprecated", DeprecationWarning)
-    module = torch.jit.load(str(path), map_location="cpu").eval()
+    module = torch.jit.load(str(path), map_location=device).eval()
     try:
         # Folding batch normalization and constants made a network of 20 convolutions 1.4 times as fast.
         return torch.jit.freeze(module)

@@ -92,3 +92,11 @@ def test_the_queue_counts_requests_of_all_priorities(chromium, serve, job, slot,
     with browser.watched(chromium, serve(f"--models={job}").url) as page:
         expect(page.get_by_role("img", name="Queue: 3 waiting")).to_be_visible()
     db.delete(*streams_of(job))
+
+
+def test_the_devices_of_the_slots_are_shown(chromium, serve, job, slot):
+    for index, device in enumerate(("cuda:0", "cuda:1", "cuda:0")):
+        slot(index, "ready", engine="Echo", device=device)
+    with browser.watched(chromium, serve(f"--models={job}").url) as page:
+        device = page.locator("#details dt", has_text="Device").locator("xpath=following-sibling::dd[1]")
+        expect(device).to_have_text("2 cuda:0, 1 cuda:1")

@@ -308,3 +308,45 @@ def test_a_handler_without_predict_keeps_the_overlap_of_its_model(tmp_path):
     assert "the handler failed in preprocess: TypeError" in str(unprepared.error)
     assert "OpenVINO failed" in str(failing.error)
     predictor.close()
+
+
+def test_a_handler_knows_its_device(tmp_path):
+    save_doubling(tmp_path, 3)
+    write(
+        tmp_path,
+        """
+        class Handler:
+            def load(self, context):
+                self.device = context.device
+                self.model = context.load()
+            def predict(self, batch):
+                return self.model({"x": batch["x"]}) | {"device": [self.device] * len(batch["x"])}
+        """,
+    )
+    for device in ("cpu", "auto"):
+        predictor = load(tmp_path, device=device)
+        (result,) = results(predictor, vector(1, 2, 3))
+        assert result["device"].item() in predictor.report().device.split(",")
+        assert predictor.handled._engines
+        assert set(predictor.report().device.split(",")) >= {
+            e.model.device for e in predictor.handled._engines.values()
+        }
+
+
+@pytest.mark.parametrize("asks", ["context.load()", "context.device"])
+def test_a_device_that_is_absent_fails_the_handler_that_asks_for_it(tmp_path, asks):
+    save_doubling(tmp_path, 3)
+    write(
+        tmp_path,
+        f"""
+        class Handler:
+            def load(self, context):
+                {asks}
+            def predict(self, batch):
+                return batch
+        """,
+    )
+    with pytest.raises(ModelError, match="^device is cuda:99, and .* reports .*; or set device: auto$"):
+        load(tmp_path, device="cuda:99")
+    write(tmp_path, "class Handler:\n  def predict(self, batch): return batch")
+    assert load(tmp_path, device="cuda:99").report().device == ""

@@ -42,7 +42,7 @@ def test_an_engine_of_another_distribution_serves_its_files(tmp_path, model):
     install(tmp_path / "site", "my-constants", FORMAT, "constants = constants:FORMAT")
     (model / "a.number").write_text("2")
     done = tried(tmp_path, "--input", "x=1")
-    assert "Constants: x: float32[?] → x: float32[?]" in done.stdout, done.stdout + done.stderr
+    assert "Constants on cpu: x: float32[?] → x: float32[?]" in done.stdout, done.stdout + done.stderr
     assert "x: float32[] 3." in done.stdout
     # A handler calls it as any engine.
     (model / "handler.py").write_text("class Handler:\n  def postprocess(self, r): return {'twice': r['x'] * 2}")
@@ -72,7 +72,9 @@ def test_the_example_serves_models_of_scikit_learn(tmp_path, model):
     example = EXAMPLES / "engines" / "skops"
     install(tmp_path / "site", "cluster-serving-skops", example / "cluster_serving_skops.py", _entry_point(example))
     done = tried(tmp_path, "--input", f"x={x[0].tolist()}")
-    assert "scikit-learn: x: float64[?, 4] → label: str[?], probabilities: float64[?, 3]" in done.stdout, done.stdout
+    assert "scikit-learn on cpu: x: float64[?, 4] → label: str[?], probabilities: float64[?, 3]" in done.stdout, (
+        done.stdout
+    )
     assert "label: 'setosa'" in done.stdout
     assert len((example / "cluster_serving_skops.py").read_text().splitlines()) < 100
 

@@ -39,7 +39,7 @@ def text(value):
 
 def test_the_embeddings_are_those_of_its_library(folder):
     model = load(folder, pooling="mean", normalize=True, max_tokens=256)
-    assert model.report().model == "ONNX Runtime: text: str[?] → embedding: float32[?, 384]"
+    assert model.report().model == "ONNX Runtime on cpu: text: str[?] → embedding: float32[?, 384]"
     alone = [results(model, text(one))[0]["embedding"] for one in TEXTS]
     together = [result["embedding"] for result in results(model, *map(text, TEXTS))]
     np.testing.assert_allclose(alone, ANSWERS, atol=1e-5)

@@ -33,9 +33,9 @@ def unit(vector):
 
 
 def test_the_signature_is_a_text(folder):
-    assert load(folder).report().model == "ONNX Runtime: text: str[?] → last_hidden_state: float32[?, ?, 16]"
+    assert load(folder).report().model == "ONNX Runtime on cpu: text: str[?] → last_hidden_state: float32[?, ?, 16]"
     embedding = load(folder, pooling="mean").report()
-    assert embedding.model == "ONNX Runtime: text: str[?] → embedding: float32[?, 16]"
+    assert embedding.model == "ONNX Runtime on cpu: text: str[?] → embedding: float32[?, 16]"
 
 
 def test_texts_of_any_length_share_a_batch_and_get_the_vectors_of_their_own_tokens(folder):

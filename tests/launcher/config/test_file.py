@@ -259,6 +259,29 @@ def test_without_cores_threads_and_copies_are_as_configured(read, unset):
     assert (config.thread_per_model, config.model_parallelism) == (2, 3)
 
 
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("cpu", "cpu"),
+        ("AUTO", "auto"),
+        ("cuda", "cuda"),
+        ("GPU.1", "gpu:1"),
+        ("GPU:1", "gpu:1"),
+        ("'cuda:0, cuda:1'", "cuda:0,cuda:1"),
+        ("NPU", "npu"),
+    ],
+)
+def test_devices_are_written_as_the_engines_do(read, given, meant):
+    config = read(f"modelPath: m\ndevice: {given}")
+    assert job_options(config, "start-1").model.device == meant
+
+
+@pytest.mark.parametrize("given", ["tpu", "cuda.", "cuda:x", "auto,cpu", "cuda;cpu", "1", "[cuda]", "''", "cuda:-1"])
+def test_other_devices_are_refused(read, given):
+    with pytest.raises(SettingsError, match=r"device is .*; expected cpu, cuda, cuda:0, gpu, gpu:0, npu or auto"):
+        read(f"modelPath: m\ndevice: {given}")
+
+
 def test_a_password_is_never_shown(read):
     config = read("modelPath: m\nredisUrl: redis://me:secret@h:1")
     assert "secret" not in repr(config) + str(config) + config.redis_shown

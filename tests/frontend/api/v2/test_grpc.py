@@ -132,6 +132,25 @@ def test_a_model_of_a_dtype_that_v2_does_not_have_is_described(serve, report, jo
         assert inference.DataType.Name(reply.config.input[0].data_type) == "TYPE_INVALID"
 
 
+@pytest.mark.parametrize(
+    ("device", "kind", "gpus"),
+    [
+        ("cpu", "KIND_CPU", []),
+        ("cuda:1", "KIND_GPU", [1]),
+        ("npu:0", "KIND_MODEL", []),
+        ("cuda:0,cpu", "KIND_MODEL", []),
+    ],
+)
+def test_the_configuration_tells_the_devices_of_the_slots(serve, report, job, device, kind, gpus):
+    report(("x", "float32", (None, 2)), device=device)
+    with grpc.insecure_channel(serve().grpc) as channel:
+        call = caller(channel, "inference.GRPCInferenceService")
+        reply = call("ModelConfig", inference.ModelConfigRequest(name=job), inference.ModelConfigResponse)
+        (group,) = reply.config.instance_group
+        assert (group.name, group.count, list(group.gpus)) == (device, 1, gpus)
+        assert inference.ModelInstanceGroup.Kind.Name(group.kind) == kind
+
+
 def test_other_errors_have_the_status_of_the_table(channel, infer, job):
     call = caller(channel, "inference.GRPCInferenceService")
     with pytest.raises(grpc.RpcError, match="no model 'another'") as raised:

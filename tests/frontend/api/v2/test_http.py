@@ -101,6 +101,7 @@ def test_metadata_is_the_models_own(client, job, report):
     config = client.get_model_config(job)
     assert config["max_batch_size"] == 8
     assert config["input"][1] == {"name": "f", "data_type": "TYPE_FP32", "dims": [2, 3]}
+    assert config["instance_group"] == []
     assert client.get_server_metadata()["name"] == "cluster-serving"
     assert client.is_server_live() and client.is_server_ready() and client.is_model_ready(job)
     assert not client.is_model_ready("another")
