@@ -1,7 +1,10 @@
 """The programs of examples/handlers, each beside the model that it needs."""
 
+import base64
 import importlib.util
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import cv2
@@ -123,9 +126,7 @@ def test_two_stage_text(tmp_path):
     folder = copied(tmp_path, "two_stage_text")
     (folder / "languages.txt").write_text("\n".join(TEXTS))
     (folder / "classes.txt").write_text("sport food")
-    spec = importlib.util.spec_from_file_location("features", folder / "features.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = imported(folder / "features.py")
 
     def train(name, texts):
         labels = [index for index, some in enumerate(texts) for _ in some]
@@ -151,7 +152,138 @@ def test_two_stage_text(tmp_path):
             handler(text=" ")
 
 
-def save_linear(folder, weights):
+def run(folder, program, data):
+    """Run a program of an example as its user does."""
+    done = subprocess.run([sys.executable, program, data], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def imported(path):
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_anomaly(tmp_path):
+    folder = copied(tmp_path, "anomaly")
+    random = np.random.default_rng(0)
+
+    def series(count):
+        return np.sin(np.arange(count) / 8) + random.normal(0, 0.05, count)
+
+    np.savetxt(tmp_path / "history.csv", series(20_000))
+    assert "detector.joblib: an isolation forest of 1247 windows" in run(folder, "train.py", tmp_path / "history.csv")
+    with Trial(folder) as handler:
+        usual, broken = series(1000).astype("f4"), series(1000).astype("f4")
+        broken[500:540] = 4
+        # A forest may take a rare window of the usual for an anomaly.
+        assert len(handler(values=usual)["anomalies"]) <= 1
+        worst = min(handler(values=broken)["anomalies"], key=lambda one: one["score"])
+        assert worst["start"] <= 500 and worst["end"] >= 540 and worst["end"] - worst["start"] < 200
+        assert worst["score"] < 0
+        # The newest value counts, whatever the length.
+        usual[-1] = 9
+        assert min(handler(values=usual[3:])["anomalies"], key=lambda one: one["score"])["end"] == 997
+        with pytest.raises(InvalidInput, match="values has 63 numbers; expected 64 or more"):
+            handler(values=usual[:63])
+        broken[17] = np.nan
+        with pytest.raises(InvalidInput, match=r"values\[17\] is nan; expected finite numbers"):
+            handler(values=broken)
+
+
+def test_segmentation(tmp_path):
+    from onnx import helper
+
+    folder = copied(tmp_path, "segmentation")
+    (folder / "labels.txt").write_text("ground\nwater\nother")
+    # The score of a class is a colour: red, blue, green.
+    weights = {"w": np.eye(3, dtype="f4")[[0, 2, 1]].reshape(3, 3, 1, 1)}
+    nodes = [helper.make_node("Conv", ["x", "w"], ["y"])]
+    ports = {"x": ("FLOAT", ["n", 3, 8, 8])}, {"y": ("FLOAT", ["n", 3, 8, 8])}
+    model_zoo.save_onnx(folder, nodes, *ports, weights)
+    pixels = np.zeros((20, 40, 3), "u1")
+    pixels[:, :10, 2], pixels[:, 10:, 0] = 255, 255
+    with Trial(folder) as handler:
+        outputs = handler(image=png(pixels))
+        mask = cv2.imdecode(np.frombuffer(base64.b64decode(outputs["mask"]), "u1"), cv2.IMREAD_UNCHANGED)
+        np.testing.assert_array_equal(mask, np.repeat(np.arange(40)[np.newaxis] >= 10, 20, 0))
+        assert outputs["areas"] == {"ground": 0.25, "water": 0.75}
+        with pytest.raises(InvalidInput, match="image has 21 x 1 pixels; expected sides that differ by 20 times or l"):
+            handler(image=png(pixels[:1, :21]))
+
+
+def test_tabular_onnx(tmp_path):
+    folder = copied(tmp_path, "tabular_onnx")
+    features, random = imported(folder / "features.py"), np.random.default_rng(0)
+
+    def application():
+        return {
+            "amount": random.uniform(1e3, 1e5),
+            "income": random.uniform(1e4, 1e5),
+            "age": int(random.integers(18, 90)),
+            "purpose": str(random.choice(features.PURPOSES)),
+            "applied": f"2025-{random.integers(1, 13):02}-15",
+        }
+
+    known = [application() for _ in range(500)]
+    assert not any(map(features.problems, known))
+    x = np.array([features.vector(one) for one in known], "f4")
+    assert x.shape[1] == len(features.NAMES)
+    failed = np.array([one["amount"] > one["income"] for one in known])
+    model = LogisticRegression(C=100).fit(x, failed)
+    signs = np.array([-0.5, 0.5])
+    weights = {"w": (model.coef_.T * signs).astype("f4"), "b": (model.intercept_ * signs).astype("f4")}
+    save_linear(tmp_path / "linear", weights, x.shape[1])
+    shutil.move(tmp_path / "linear" / "model.onnx", folder)
+    with Trial(folder) as handler:
+        for one, risk in zip(known[:20], model.predict_proba(x)[:20, 1], strict=True):
+            outputs = handler(**one)
+            assert outputs["risk"] == pytest.approx(risk, abs=1e-3)
+            assert outputs["decision"] == ("accept" if outputs["risk"] < 0.2 else "look at it")
+        with pytest.raises(InvalidInput) as refused:
+            handler(amount=5e6, income=np.nan, age=17, purpose="yacht", applied="soon")
+        assert str(refused.value) == (
+            "amount is 5,000,000; expected 100 to 1,000,000; income is nan; expected 0 to 10,000,000; age is 17; "
+            "expected 18 to 120; purpose is 'yacht'; expected one of car, home, study, other; applied is 'soon'; "
+            "expected a date such as 2025-12-31"
+        )
+        with pytest.raises(InvalidInput, match="applied"):
+            handler(**{name: value for name, value in known[0].items() if name != "applied"})
+
+
+def test_recommender(tmp_path):
+    folder = copied(tmp_path, "recommender")
+    random = np.random.default_rng(0)
+    # Each user likes the items of one kind.
+    kinds = {kind: [f"{kind} {number}" for number in range(10)] for kind in ("crime", "poetry", "cooking")}
+    rows = [
+        f"{user},{item},{random.integers(3, 6)}"
+        for user in range(90)
+        for item in random.choice(kinds[list(kinds)[user % 3]], 6, replace=False)
+    ]
+    (tmp_path / "ratings.csv").write_text("\n".join(rows))
+    assert "vectors.npy: 30 items, 29 dimensions" in run(folder, "build.py", tmp_path / "ratings.csv")
+    with Trial(folder) as handler:
+        for kind, names in kinds.items():
+            items = handler(liked=names[:3], count=5)["items"]
+            assert len(items) == 5
+            assert {one["item"] for one in items} <= set(names[3:]), kind
+            scores = [one["score"] for one in items]
+            assert scores == sorted(scores, reverse=True)
+        # Items that the user knows are no recommendations.
+        assert len(handler(liked=kinds["crime"], count=100)["items"]) == 20
+        for wrong, message in (
+            ({"liked": ["crime 0", "a", "b"]}, "liked has unknown items: a, b"),
+            ({"liked": []}, "liked has 0 items; expected 1 to 100"),
+            ({"count": 0}, "count is 0; expected 1 to 100"),
+        ):
+            with pytest.raises(InvalidInput, match=message):
+                handler(**{"liked": ["crime 0"], "count": 3} | wrong)
+
+
+def save_linear(folder, weights, size=512):
     from onnx import helper
 
     nodes = [
@@ -159,4 +291,4 @@ def save_linear(folder, weights):
         helper.make_node("Add", ["m", "b"], ["logits"]),
         helper.make_node("Softmax", ["logits"], ["y"], axis=1),
     ]
-    model_zoo.save_onnx(folder, nodes, {"x": ("FLOAT", ["n", 512])}, {"y": ("FLOAT", ["n", 2])}, weights)
+    model_zoo.save_onnx(folder, nodes, {"x": ("FLOAT", ["n", size])}, {"y": ("FLOAT", ["n", 2])}, weights)
