@@ -92,10 +92,10 @@ def read_safetensors(path):
     return tensors
 
 
-def save(module, folder):
+def save(module, folder, inputs=INPUTS, output=OUTPUT):
     """Write a module as an ONNX file of any batch and any number of tokens."""
     folder.mkdir(parents=True, exist_ok=True)
-    example = tuple(torch.ones(2, 5, dtype=torch.int64) for _ in INPUTS)
+    example = tuple(torch.ones(2, 5, dtype=torch.int64) for _ in inputs)
     free = {0: "batch", 1: "tokens"}
     with warnings.catch_warnings():
         # The other exporter needs a further package.
@@ -104,9 +104,9 @@ def save(module, folder):
             module.eval(),
             example,
             str(folder / "model.onnx"),
-            input_names=[*INPUTS],
-            output_names=[OUTPUT],
-            dynamic_axes={name: free for name in (*INPUTS, OUTPUT)},
+            input_names=[*inputs],
+            output_names=[output],
+            dynamic_axes={name: free for name in (*inputs, output)},
             opset_version=17,
             dynamo=False,
         )

@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from cluster_serving.job.trial import InvalidInput, Trial
-from tests.support import model_zoo
+from tests.support import model_zoo, texts
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "handlers"
 
@@ -292,3 +292,69 @@ def save_linear(folder, weights, size=512):
         helper.make_node("Softmax", ["logits"], ["y"], axis=1),
     ]
     model_zoo.save_onnx(folder, nodes, {"x": ("FLOAT", ["n", size])}, {"y": ("FLOAT", ["n", 2])}, weights)
+
+
+def test_embedding_reranking(tmp_path):
+    folder = copied(tmp_path, "embedding_reranking")
+    texts.save_reader(folder)
+    query, candidates = "the cat sat on the mat", ["a bird sang", "the cat sat on a mat", "rain and sun", ""]
+    vectors = [tokens.mean(axis=0) for tokens in texts.tokens(query, *candidates)]
+    first, *others = [vector / np.linalg.norm(vector) for vector in vectors]
+    scores = np.array(others) @ first
+    with Trial(folder) as handler:
+        ranking = handler(query=query, candidates=candidates)["ranking"]
+        assert [one["index"] for one in ranking] == np.argsort(-scores).tolist()
+        assert ranking[0]["text"] == "the cat sat on a mat"
+        np.testing.assert_allclose([one["score"] for one in ranking], np.sort(scores)[::-1], atol=1e-5)
+        with pytest.raises(InvalidInput, match="there are 101 candidates; expected 1 to 100"):
+            handler(query="cat", candidates=["cat"] * 101)
+
+
+SENTENCES = [
+    (f"{name} {verb} in {place} .", kinds)
+    for name, first in (("Anna", ["B-PER"]), ("Jo Smith", ["B-PER", "I-PER"]), ("Max", ["B-PER"]))
+    for verb in ("lives", "works", "sings")
+    for place, last in (("Rome", ["B-LOC"]), ("New York", ["B-LOC", "I-LOC"]), ("Ulm", ["B-LOC"]))
+    for kinds in ([*first, "O", "O", *last, "O"],)
+]
+LABELS = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
+
+
+def test_token_classification(tmp_path):
+    import torch
+
+    folder = copied(tmp_path, "token_classification")
+    (folder / "labels.txt").write_text("\n".join(LABELS))
+    tokenizer = texts.save_tokenizer(folder, words=sorted({word for text, _ in SENTENCES for word in text.split()}))
+
+    class Labels(torch.nn.Module):
+        """The label of a token depends on it and on those beside it."""
+
+        def __init__(self):
+            super().__init__()
+            self.words = torch.nn.Embedding(tokenizer.get_vocab_size(), 16)
+            self.layer = torch.nn.Conv1d(16, len(LABELS), 3, padding=1)
+
+        def forward(self, input_ids, attention_mask):
+            x = self.words(input_ids) * attention_mask.unsqueeze(2)
+            return self.layer(x.transpose(1, 2)).transpose(1, 2)
+
+    torch.manual_seed(0)
+    model = Labels()
+    optimizer = torch.optim.Adam(model.parameters(), 0.05)
+    for _ in range(30):
+        for text, kinds in SENTENCES:
+            ids = torch.tensor([tokenizer.encode(text).ids])
+            right = torch.tensor([LABELS.index(kind) for kind in ("O", *kinds, "O")])
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(model(ids, torch.ones_like(ids))[0], right).backward()
+            optimizer.step()
+    texts.save_module(model, folder, ["input_ids", "attention_mask"], "scores")
+    with Trial(folder) as handler:
+        entities = handler(text="Max Smith sings in   New York .")["entities"]
+        assert [(one["kind"], one["start"], one["end"], one["text"]) for one in entities] == [
+            ("PER", 0, 9, "Max Smith"),
+            ("LOC", 21, 29, "New York"),
+        ]
+        assert all(0.5 < one["score"] <= 1 for one in entities)
+        assert handler(text="")["entities"] == []

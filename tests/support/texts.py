@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -76,13 +77,19 @@ def save_model(folder: Path) -> None:
     sentence_model().save(bert(), folder)
 
 
-def save_tokenizer(folder: Path, limit: int | None = 32) -> Any:
+def save_module(module: Any, folder: Path, inputs: Sequence[str], output: str) -> None:
+    """A module of token ids, and masks or types; records and tokens are free."""
+    sentence_model().save(module, folder, inputs, output)
+
+
+def save_tokenizer(folder: Path, limit: int | None = 32, words: Sequence[str] = WORDS) -> Any:
     """Write a tokenizer.json of words between [CLS] and [SEP], and return the tokenizer."""
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
-    vocabulary = {token: index for index, token in enumerate(("[PAD]", "[UNK]", "[CLS]", "[SEP]", *WORDS))}
+    vocabulary = {token: index for index, token in enumerate(("[PAD]", "[UNK]", "[CLS]", "[SEP]", *words))}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))  # noqa: S106
-    tokenizer.normalizer = normalizers.Lowercase()
+    if words is WORDS:
+        tokenizer.normalizer = normalizers.Lowercase()
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]

@@ -58,6 +58,16 @@ def test_a_long_record_does_not_make_work_of_short_ones():
     assert inner.shapes == [(2, 1000), (3, 12)]
 
 
+def test_any_number_of_records_is_computed_in_parts():
+    inner = Python(lambda x: [x.sum(axis=1)], x=[None])
+    model = PaddedModel(inner, {"x": 0})
+    for sizes in ([3] * 150, [3, 5] * 75):
+        inner.shapes.clear()
+        (total,) = computed(model, *sizes)
+        assert total.tolist() == [vector(size).sum() for size in sizes]
+        assert [count for count, _ in inner.shapes] == [64, 64, 22]
+
+
 def test_each_dimension_follows_its_own_input():
     inner = Python(lambda a, b: [a[:, :, None] * b[:, None, :]], a=[None], b=[None])
     model = PaddedModel(inner, {"a": 0, "b": 0})

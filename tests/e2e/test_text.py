@@ -1,0 +1,80 @@
+"""Texts and records of different sizes: client, Redis, Flink, the model, and back."""
+
+import httpx
+import numpy as np
+import pytest
+
+from cluster_serving.client import InvalidInput, RequestTooLarge
+from cluster_serving.frontend import arguments
+from tests.support import texts
+from tests.support.front_end import Running
+
+TEXTS = ["the cat sat on the mat", "a dog", *texts.some_texts(60)]
+
+
+def text(value):
+    return {"text": np.array(value, object)}
+
+
+def test_texts_become_embeddings(started, cluster, tmp_path):
+    texts.save_reader(tmp_path)
+    queue, _ = started(
+        jobName="texts", modelPath=tmp_path, pooling="mean", normalize=True, maxTextLength=500, inferenceTimeout=60
+    )
+    expected = []
+    for tokens in texts.tokens(*TEXTS):
+        mean = tokens.mean(axis=0)
+        expected.append(mean / np.linalg.norm(mean))
+    found = list(queue.predict_many(map(text, TEXTS), in_flight=40, timeout=60))
+    np.testing.assert_allclose([result["embedding"] for result in found], expected, atol=1e-5)
+    np.testing.assert_allclose(queue.predict(text(TEXTS[:9]), timeout=30)["embedding"], expected[:9], atol=1e-5)
+
+    with pytest.raises(InvalidInput, match=r"input 'text' is int64\[\], but the model expects text: str\[\]"):
+        queue.predict({"text": 5}, timeout=30)
+    with pytest.raises(RequestTooLarge, match="the text has 501 characters"):
+        queue.predict(text("x" * 501), timeout=30)
+    with pytest.raises(InvalidInput, match=r"cannot read the image file 'hello': .*; send a text as np.array\(text\)"):
+        queue.predict({"text": "hello"}, timeout=30)
+
+    options = [f"--redisUrl=redis://127.0.0.1:{cluster.redis_port}", "--port=0", "--grpcPort=0"]
+    front = Running(arguments.read(options, {}))
+    try:
+        assert_http_answers(front.url, expected)
+    finally:
+        front.stop()
+
+
+def assert_http_answers(address, expected):
+    url = f"{address}/v2/models/texts"
+    assert httpx.get(url).json()["inputs"] == [{"name": "text", "datatype": "BYTES", "shape": [-1]}]
+    assert httpx.get(url).json()["outputs"] == [{"name": "embedding", "datatype": "FP32", "shape": [-1, 16]}]
+    inputs = [{"name": "text", "datatype": "BYTES", "shape": [3], "data": TEXTS[:3]}]
+    answer = httpx.post(f"{url}/infer", json={"inputs": inputs}, timeout=60).json()["outputs"][0]
+    np.testing.assert_allclose(np.reshape(answer["data"], answer["shape"]), expected[:3], atol=1e-5)
+    body = {"instances": [{"text": one} for one in TEXTS[:2]]}
+    answer = httpx.post(f"{address}/v1/models/texts:predict", json=body, timeout=60).json()
+    np.testing.assert_allclose(answer["predictions"], expected[:2], atol=1e-5)
+    refused = httpx.post(f"{address}/models/texts/predict", json={"instances": [{"text": 5}]}, timeout=60)
+    assert refused.status_code == 400 and "expects text: str[]" in refused.text
+
+
+def test_requests_of_different_sizes_share_batches(started, tmp_path):
+    texts.save_model(tmp_path)
+    queue, _ = started(
+        jobName="sizes", modelPath=tmp_path, padding=dict.fromkeys(("input_ids", "attention_mask", "token_type_ids"), 0)
+    )
+    tokenizer = texts.save_tokenizer(tmp_path / "elsewhere")
+    encodings = [tokenizer.encode(one) for one in TEXTS]
+    records = [
+        {
+            "input_ids": np.array(one.ids),
+            "attention_mask": np.array(one.attention_mask),
+            "token_type_ids": np.array(one.type_ids),
+        }
+        for one in encodings
+    ]
+    found = list(queue.predict_many(records, in_flight=60, timeout=60))
+    for result, expected in zip(found, texts.tokens(*TEXTS), strict=True):
+        np.testing.assert_allclose(result["last_hidden_state"], expected, atol=1e-5)
+    with pytest.raises(InvalidInput, match=r"input 'input_ids' is int64\[1, 2, 3\]"):
+        queue.predict(dict.fromkeys(records[0], np.zeros((1, 2, 3), "i8")), timeout=30)
