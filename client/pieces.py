@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, Any, NoReturn, Union
 
@@ -174,7 +174,8 @@ async def pieces_of(
     timeout: float,
     using: Callable[[], AbstractContextManager[None]],
     begin: Callable[[], Awaitable[None]] | None = None,
-) -> AsyncIterator[PieceOrRestart]:
+    keep: bool = False,
+) -> AsyncGenerator[PieceOrRestart, None]:
     """Yield the pieces of an answer; stop the request if the iteration ends before.
 
     Args:
@@ -184,6 +185,7 @@ async def pieces_of(
         timeout: Seconds to wait for each piece.
         using: Makes the context in which commands are sent, which translates errors of Redis.
         begin: Queues the request.
+        keep: True to leave request and pieces as they are, for others who read them.
     """
     async with subscription.announcements(pieces_key(answer.job, answer.uri)) as event:
         try:
@@ -201,6 +203,8 @@ async def pieces_of(
             # `resume` can go on.
             raise
         except BaseException:
-            await run_async(db, answer.leave())
+            if not keep:
+                await run_async(db, answer.leave())
             raise
-        await run_async(db, answer.leave())
+        if not keep:
+            await run_async(db, answer.leave())

@@ -12,6 +12,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from cluster_serving.frontend.api import docs, monitoring, page, standard, v1
+from cluster_serving.frontend.api.openai import routes as openai
 from cluster_serving.frontend.api.original import grpc as original_grpc
 from cluster_serving.frontend.api.original import http as original_http
 from cluster_serving.frontend.api.original.prefix import FormatPrefix
@@ -91,6 +92,7 @@ def routes(front: FrontEnd, v2: V2Service) -> list[Route]:
         *v2_http.routes(front, v2),
         *v1.routes(front, v2),
         *requests.routes(front),
+        *openai.routes(front, v2),
         *monitoring.routes(front),
         *docs.routes(front),
         *page.routes(front),

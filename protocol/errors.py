@@ -100,6 +100,12 @@ class RequestCancelled(ServingError):
     code, http_status, grpc_status = "REQUEST_CANCELLED", 499, "CANCELLED"
 
 
+class RequestRestarted(ServingError):
+    """The answer in pieces began anew, over a protocol that cannot take back what was sent; send the request again."""
+
+    code, http_status, grpc_status = "REQUEST_RESTARTED", 503, "ABORTED"
+
+
 class QueueFull(ServingError):
     """The job's queue holds `maxQueueLength` requests, or Redis has reached its memory limit; nothing was queued."""
 

@@ -51,7 +51,10 @@ class _V1Routes:
         self._service = v2
 
     async def models(self, _: Request) -> Response:
-        return Json({"models": list(await self._front.registry.latest())})
+        """List the models for KServe, and, in the same object, for clients of OpenAI's API."""
+        names = list(await self._front.registry.latest())
+        data = [{"id": name, "object": "model", "created": 0, "owned_by": "cluster-serving"} for name in names]
+        return Json({"models": names, "object": "list", "data": data})
 
     async def status(self, request: Request) -> Response:
         """Answer for TensorFlow Serving with the state of each version, and for KServe with the readiness."""

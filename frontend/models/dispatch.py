@@ -2,7 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+import uuid
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
@@ -10,14 +12,18 @@ from typing import Any, NamedTuple, TypeVar
 import redis.asyncio
 
 from cluster_serving.client.dispatcher import Dispatcher, Pending
+from cluster_serving.client.enqueue import RequestOptions
+from cluster_serving.client.pieces import Answer, PieceOrRestart, pieces_of
+from cluster_serving.client.places import Place
 from cluster_serving.frontend.errors import ModelNotFound, without_errors
 from cluster_serving.frontend.server.admission import ConcurrencyLimit
 from cluster_serving.frontend.server.offload import Offload
 from cluster_serving.protocol import results
 from cluster_serving.protocol.connection import connect_async, translated
+from cluster_serving.protocol.entry import PIECES
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.failover import is_cluster_url
-from cluster_serving.protocol.keys import NORMAL, SUBMITTED_CHANNEL, native_result_key
+from cluster_serving.protocol.keys import NORMAL, SUBMITTED_CHANNEL, native_result_key, stream_of
 from cluster_serving.protocol.results import Fields, Outputs, version_of
 from cluster_serving.protocol.tensors import Inputs
 
@@ -73,10 +79,22 @@ class DeferredDispatcher(Dispatcher):
         # Results of submitted requests are announced to all front ends.
         super().__init__(db, channels=[SUBMITTED_CHANNEL], **options)
 
-    async def submit(self, job: str, uri: str, inputs: Inputs, priority: str = NORMAL, version: str = "") -> bytes:
-        """Queue a request whose result any process may fetch with `look`, and return the id of its stream entry."""
+    async def submit(
+        self,
+        job: str,
+        uri: str,
+        inputs: Inputs,
+        priority: str = NORMAL,
+        version: str = "",
+        in_pieces: bool = False,
+    ) -> bytes:
+        """Queue a request, and return the id of its stream entry.
+
+        Any process may fetch the result with `look`, or, `in_pieces`, read them with `pieces`.
+        """
         pending = Pending(job, uri, asyncio.get_running_loop().create_future(), priority, kept=True)
-        await self._compose(pending, inputs, SUBMITTED_CHANNEL, version=version)
+        wish = {"reply_with": PIECES} if in_pieces else {}
+        await self._compose(pending, inputs, SUBMITTED_CHANNEL, version=version, **wish)
         self._queue(uri.encode(), pending)
         await pending.result
         return pending.entry_id or b""
@@ -103,6 +121,12 @@ class DeferredDispatcher(Dispatcher):
             pending.waiters -= 1
             if not pending.waiters and self._pending.get(name) is pending:
                 del self._pending[name]
+
+    def pieces(
+        self, answer: Answer, timeout: float, begin: Callable[[], Awaitable[None]] | None = None, keep: bool = False
+    ) -> AsyncGenerator[PieceOrRestart, None]:
+        """Yield the pieces of an answer, each within `timeout` seconds; see `client.pieces.pieces_of`."""
+        return pieces_of(self.db, self._subscription, answer, timeout, partial(translated, self.db), begin, keep)
 
 
 class Dispatch:
@@ -204,6 +228,29 @@ class Dispatch:
         """
         answers = await in_turns(self._answer(job, record, timeout, priority, version) for record in records)
         return Predictions([outcome for outcome, _ in answers], joined(version for _, version in answers))
+
+    async def stream(
+        self, job: str, record: Inputs, timeout: float, priority: str = NORMAL, version: str = ""
+    ) -> AsyncGenerator[PieceOrRestart, None]:
+        """Yield the pieces of the answer to a record, each within `timeout` seconds.
+
+        If the iteration ends before, the request is stopped.
+
+        Raises:
+            ServingError: If the request failed.
+        """
+        options = RequestOptions.waiting(timeout, priority, version or None)
+        dispatcher = self.dispatcher(job)
+        answer = Answer(job, uuid.uuid4().hex)
+
+        async def begin() -> None:
+            entry = await dispatcher.submit(job, answer.uri, record, priority, options.version_text, in_pieces=True)
+            answer.place = Place(stream_of(job, priority), entry)
+
+        async with self.limit.place(timeout), aclosing(dispatcher.pieces(answer, timeout, begin)) as pieces:
+            async for piece in pieces:
+                self.on_answer(job)
+                yield piece
 
     async def close(self) -> None:
         """Close the connections."""

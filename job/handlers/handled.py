@@ -2,7 +2,7 @@
 
 import inspect
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -97,9 +97,10 @@ class HandledModel:
         results: list[Record | ServingError] = [*records]
         if self._preprocess is not None:
             results = [self.preprocess(record) for record in records]
+        predict: Callable[[Sequence[Record]], list[Any]]
         predict = self._predict_whole if self.generates else self._predict
         for indices in groups(results, self._padded):
-            computed = isolate(predict, [cast(Record, results[index]) for index in indices])
+            computed: list[Any] = isolate(predict, [cast(Record, results[index]) for index in indices])
             for index, result in zip(indices, computed, strict=True):
                 results[index] = self.postprocess(result) if type(result) is dict and not self.generates else result
         return results

@@ -1,5 +1,6 @@
 """A model that does not return for some inputs."""
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 import torch
 
 from cluster_serving.client import InferenceTimeout
-from cluster_serving.protocol.keys import dead_letters_key
+from cluster_serving.protocol.keys import GROUP, dead_letters_key
 from tests.support import model_zoo
 from tests.support.waiting import wait_until
 
@@ -53,7 +54,7 @@ def test_a_request_that_hangs_is_answered_with_an_error_and_the_job_goes_on(
 
 
 @pytest.mark.parametrize("mode", ["thread", "process"])
-def test_a_slot_on_which_a_request_hangs_keeps_no_request_of_others(started, tmp_path, mode):
+def test_a_slot_on_which_a_request_hangs_keeps_no_request_of_others(started, cluster_db, tmp_path, mode):
     model_zoo.save_torchscript(tmp_path, Looping())
     requests, results = started(
         jobName=f"beside-{mode}",
@@ -70,6 +71,9 @@ def test_a_slot_on_which_a_request_hangs_keeps_no_request_of_others(started, tmp
 
     assert ask(1)
     requests.enqueue("hangs", x=np.full(3, -1, "f4"))
+    # Others in its batch would wait with it.
+    wait_until(lambda: cluster_db.xpending(f"beside-{mode}", GROUP)["pending"])
+    time.sleep(0.2)
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(ask, range(400)))
     with pytest.raises(InferenceTimeout):

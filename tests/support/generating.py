@@ -2,6 +2,7 @@
 
 import contextlib
 import threading
+from dataclasses import replace
 from itertools import groupby
 
 from cluster_serving.connectors.answer import write_answers
@@ -10,6 +11,7 @@ from cluster_serving.connectors.pieces import PieceWriter
 from cluster_serving.connectors.redis import connect
 from cluster_serving.connectors.stream import StreamReader, create_groups
 from cluster_serving.job.request import Request
+from cluster_serving.protocol.keys import JOBS_KEY, dead_letters_key, slots_key
 from tests.support.handled import load, write
 
 COUNTER = """
@@ -41,11 +43,15 @@ def generating(port, job, folder, code=COUNTER, generation=1, version="7", most=
     """Answer the requests of a job by a handler while the context is open; `most` requests share a batch."""
     predictor = load(write(folder, code), **model)
     options = RedisOptions(f"redis://127.0.0.1:{port}", job, version=version)
-    stopped = threading.Event()
+    stopped, ready = threading.Event(), threading.Event()
 
     def run():
         with connect(options) as client:
             predictor.send_pieces(PieceWriter(client, options))
+            client.sadd(JOBS_KEY, job)
+            report = replace(predictor.report(), state="ready", version=version)
+            client.hset(slots_key(job), "0", report.to_json())
+            ready.set()
             reader = StreamReader(client, job, f"{job}-{generation}-0", 60_000)
             while not stopped.is_set():
                 requests = [Request(entry, "", entry.decode()[1]) for entry in reader.read(most, block_ms=20)]
@@ -57,10 +63,12 @@ def generating(port, job, folder, code=COUNTER, generation=1, version="7", most=
     with connect(options) as client:
         create_groups(client, job)
         thread.start()
+        assert ready.wait(10)
         try:
             yield
         finally:
             stopped.set()
             thread.join()
             predictor.close()
-            client.delete(job, f"{job}:dead")
+            client.srem(JOBS_KEY, job)
+            client.delete(job, dead_letters_key(job), slots_key(job))

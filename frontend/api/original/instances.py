@@ -82,12 +82,14 @@ class Submission(NamedTuple):
         model: Name of the model; empty for the default model.
         version: Version of the model that is to answer; empty for any.
         callback: Address to which the results are posted; None for none.
+        stream: True if the answers are to come in pieces.
         records: The requests.
     """
 
     model: str
     version: str
     callback: str | None
+    stream: bool
     records: list[Encoded | InvalidInput]
 
 
@@ -105,7 +107,10 @@ def read_submission(body: bytes, most: int, models: Mapping[str, SlotReport | No
         raise InvalidInput("'version' is not a number; expected that of a version of the model")
     if not isinstance(callback, str | None):
         raise InvalidInput("'callback' is not a text; expected an address")
-    return Submission(name, str(version), callback, to_records(instances, models.get(name)))
+    stream = content.get("stream", False)
+    if not isinstance(stream, bool):
+        raise InvalidInput("'stream' is not true or false")
+    return Submission(name, str(version), callback, stream, to_records(instances, models.get(name)))
 
 
 def to_records(instances: Sequence[Any], model: SlotReport | None) -> list[Encoded | InvalidInput]:

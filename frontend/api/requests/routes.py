@@ -1,27 +1,31 @@
 """Requests that are queued now and whose results are fetched later, over HTTP: `/v1/requests`."""
 
 import asyncio
-import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from functools import partial
 from urllib.parse import quote
 
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 from starlette.routing import Route
 
+from cluster_serving.client.pieces import Restarted
 from cluster_serving.frontend.api.original import instances, predictions
 from cluster_serving.frontend.api.original.http import priority_of
 from cluster_serving.frontend.api.requests.callback import Callbacks
+from cluster_serving.frontend.api.requests.merge import merged
 from cluster_serving.frontend.api.requests.store import RequestStore, Result, Ticket
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.errors import without_errors
 from cluster_serving.frontend.models.dispatch import joined
 from cluster_serving.frontend.models.registry import ServedModel
+from cluster_serving.frontend.server import events
 from cluster_serving.frontend.server.disconnect import unless_disconnected
 from cluster_serving.frontend.server.middleware import client_of, note, note_version
 from cluster_serving.frontend.server.responses import Json, dumps, read_body, worst_error
 from cluster_serving.protocol.errors import InvalidInput, RedisUnavailable, ServingError
+from cluster_serving.protocol.pieces import BEGINNING, is_id
 
 _MOST_WAIT = 300.0
 _CHECK_EVERY = 5.0
@@ -57,38 +61,73 @@ class _RequestRoutes:
         callback, records = asked.callback, asked.records
         if callback is not None:
             self._callbacks.check(callback)
+            if asked.stream:
+                raise InvalidInput("a request has 'callback' or 'stream', not both: a callback gets the whole answer")
         model = await registry.model(asked.model, asked.version)
         note(request, "v1", model.name)
         self._front.metrics.asked("v1", model.name, len(records))
         ticket = await self._store.submit(
-            model.job, without_errors(records), priority_of(request), client_of(request), model.asked
+            model.job, without_errors(records), priority_of(request), client_of(request), model.asked, asked.stream
         )
         if callback is not None:
             self._callbacks.post_later(callback, self._completed(ticket, model))
         location = f"/v1/requests/{quote(str(ticket))}"
+        if asked.stream and "text/event-stream" in request.headers.get("accept", ""):
+            after = [BEGINNING] * ticket.count
+            return events.stream(self._pieces(request, ticket, after, first=True), {"location": location})
         return Json({"id": str(ticket), "status": "pending"}, 202, {"location": location})
 
     async def get(self, request: Request) -> Response:
         note(request, "v1")
         wait = _seconds(request.query_params.get("wait", "0"))
-        ticket = await self._ticket(request)
+        ticket, in_pieces = await self._ticket(request)
+        if in_pieces:
+            raise InvalidInput("the answer of this request is in pieces ('stream'); read them at its path /events")
         results = await unless_disconnected(request, self._store.results(ticket, wait))
         note_version(request, joined(result.version for result in results if result is not None))
         return Response(await self._written(ticket, results), media_type=Json.media_type)
 
     async def cancel(self, request: Request) -> Response:
         note(request, "v1")
-        await self._store.cancel(await self._ticket(request))
+        await self._store.cancel((await self._ticket(request))[0])
         return Response(status_code=204)
 
     async def events(self, request: Request) -> Response:
         note(request, "v1")
-        ticket = await self._ticket(request)
+        ticket, in_pieces = await self._ticket(request)
+        if in_pieces:
+            after = _places(request.headers.get("last-event-id", ""), ticket.count)
+            return events.stream(self._pieces(request, ticket, after))
         # An unknown request is refused with a status, before the stream begins.
         await self._store.results(ticket)
-        return StreamingResponse(self._events(ticket), media_type="text/event-stream")
+        return events.stream(self._events(ticket))
 
-    async def _events(self, ticket: Ticket) -> AsyncIterator[bytes]:
+    async def _pieces(
+        self, request: Request, ticket: Ticket, after: list[str], first: bool = False
+    ) -> AsyncGenerator[bytes, None]:
+        """Yield an event `piece` for each piece, `restarted` for each new beginning, and then the event `done`.
+
+        The stream goes on after the pieces of these ids, one for each instance; so does the id of an event have those
+        of the latest pieces of all. The end of the connection does not stop the request.
+        """
+        if first:
+            yield events.event(dumps({"id": str(ticket)}), "request")
+        try:
+            streams = [self._store.pieces(ticket, index, after[index], _MOST_WAIT) for index in range(ticket.count)]
+            async with aclosing(merged(streams)) as pieces:
+                async for index, (piece_id, piece) in pieces:
+                    after[index] = piece_id
+                    if isinstance(piece, Restarted):
+                        yield events.event(dumps({"index": index}), "restarted", ",".join(after))
+                        continue
+                    note_version(request, piece.version)
+                    content = {"index": index, "piece": predictions.written(piece.outputs, "json")["value"]}
+                    yield events.event(dumps(content), "piece", ",".join(after))
+            yield events.event(dumps({"id": str(ticket)}), "done")
+        except ServingError as error:
+            yield events.event(dumps({"error": str(error), "code": error.code}), "error")
+
+    async def _events(self, ticket: Ticket) -> AsyncGenerator[bytes, None]:
         """Yield an event `prediction` for each instance, in the order of the answers, and then the event `done`."""
 
         async def outcome(index: int) -> tuple[int, Result]:
@@ -101,10 +140,10 @@ class _RequestRoutes:
                 written = await self._front.offload.run(
                     partial(_event, index, result), holding_gil=predictions.cost([result.outcome], "json")
                 )
-                yield b"event: prediction\ndata: %b\n\n" % written
-            yield b'event: done\ndata: {"id":%b}\n\n' % json.dumps(str(ticket)).encode()
+                yield events.event(written, "prediction")
+            yield events.event(dumps({"id": str(ticket)}), "done")
         except ServingError as error:
-            yield b"event: error\ndata: %b\n\n" % bytes(Json({"error": str(error), "code": error.code}).body)
+            yield events.event(dumps({"error": str(error), "code": error.code}), "error")
         finally:
             for pending in tasks:
                 pending.cancel()
@@ -133,11 +172,18 @@ class _RequestRoutes:
         work = partial(predictions.body, present, "json", "", fields)
         return await self._front.offload.run(work, holding_gil=predictions.cost(present, "json"))
 
-    async def _ticket(self, request: Request) -> Ticket:
-        """Return the ticket of the id in the path, if it belongs to the caller."""
+    async def _ticket(self, request: Request) -> tuple[Ticket, bool]:
+        """Return the ticket of the id in the path, if it belongs to the caller, and if its answers are in pieces."""
         ticket = Ticket.read(request.path_params["id"], self._front.options.max_instances)
-        await self._store.check(ticket, client_of(request))
-        return ticket
+        return ticket, await self._store.check(ticket, client_of(request))
+
+
+def _places(text: str, count: int) -> list[str]:
+    """Return the ids of the latest pieces of all instances, from the id of an event."""
+    places = text.split(",") if text else [BEGINNING] * count
+    if len(places) != count or not all(map(is_id, places)):
+        raise InvalidInput(f"Last-Event-ID is {text[:64]!r}; expected the id of an event of this request")
+    return places
 
 
 def _event(index: int, result: Result) -> bytes:

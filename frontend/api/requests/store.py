@@ -9,7 +9,8 @@ from __future__ import annotations
 import itertools
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -17,20 +18,21 @@ from redis.exceptions import RedisError
 
 from cluster_serving.client.cancel import discard_file, withdraw_call
 from cluster_serving.client.enqueue import RequestOptions
+from cluster_serving.client.pieces import Answer, PieceOrRestart
 from cluster_serving.client.places import Place
 from cluster_serving.frontend.errors import RequestNotFound
 from cluster_serving.frontend.models.dispatch import Dispatch, in_turns
 from cluster_serving.protocol.connection import translated
-from cluster_serving.protocol.errors import ServingError
+from cluster_serving.protocol.errors import RequestCancelled, ServingError
 from cluster_serving.protocol.keys import NORMAL, native_result_key, stream_of, ticket_key
-from cluster_serving.protocol.results import Fields, Outputs, decode_outputs, version_of
+from cluster_serving.protocol.results import Fields, Outputs, decode_outputs, encode_error, version_of
 from cluster_serving.protocol.scripts import HAS_ENTRY, Call, call_all, call_async
 from cluster_serving.protocol.tensors import Inputs
 
 KEPT = 3600
 """Seconds for which an id is known; results are kept for the `resultTtl` of the job."""
 
-_PRIORITY, _OWNER = "priority", "owner"
+_PRIORITY, _OWNER, _IN_PIECES = "priority", "owner", "pieces"
 _ID = re.compile(r"([0-9a-f]{32})-([1-9][0-9]{0,5})-([A-Za-z0-9_.-]+|\{[A-Za-z0-9_.-]+\})")
 _GONE = "there is no such request, or its result is no longer kept"
 
@@ -91,10 +93,18 @@ class RequestStore:
     def __init__(self, dispatch: Dispatch) -> None:
         self._dispatch = dispatch
 
-    async def submit(self, job: str, records: Sequence[Inputs], priority: str, owner: str, version: str = "") -> Ticket:
+    async def submit(
+        self,
+        job: str,
+        records: Sequence[Inputs],
+        priority: str,
+        owner: str,
+        version: str = "",
+        in_pieces: bool = False,
+    ) -> Ticket:
         """Queue the records of one request of an owner, who may be nobody (empty): all of them, or none.
 
-        A `version` of the model that is not empty must answer them.
+        A `version` of the model that is not empty must answer them. The answers are results, or `pieces`.
         """
         # Refuses an unknown priority before anything is written.
         RequestOptions(priority=priority)
@@ -104,13 +114,13 @@ class RequestStore:
         # Written first, so that no result exists before its id is known.
         with translated(db):
             async with db.pipeline() as pipeline:
-                pipeline.hset(ticket.key, mapping={_PRIORITY: priority, _OWNER: owner})
+                pipeline.hset(ticket.key, mapping={_PRIORITY: priority, _OWNER: owner, _IN_PIECES: int(in_pieces)})
                 pipeline.expire(ticket.key, KEPT)
                 await pipeline.execute()
 
         async def submit(uri: str, record: Inputs) -> bytes | Exception:
             try:
-                return await dispatcher.submit(job, uri, record, priority, version)
+                return await dispatcher.submit(job, uri, record, priority, version, in_pieces)
             except Exception as error:
                 return error
 
@@ -125,13 +135,31 @@ class RequestStore:
                 raise entry
         return ticket
 
-    async def check(self, ticket: Ticket, owner: str) -> None:
-        """Check that a request belongs to its caller; to another caller it is unknown."""
+    async def check(self, ticket: Ticket, owner: str) -> bool:
+        """Check that a request belongs to its caller, and return True if its answers are in pieces.
+
+        To another caller it is unknown.
+        """
         db: Any = self._dispatch.dispatcher(ticket.job).db
         with translated(db):
-            found = await db.hget(ticket.key, _OWNER)
+            found, in_pieces = await db.hmget(ticket.key, _OWNER, _IN_PIECES)
         if found != owner.encode():
             raise RequestNotFound(_GONE)
+        return bool(in_pieces == b"1")
+
+    async def pieces(
+        self, ticket: Ticket, index: int, after: str, timeout: float
+    ) -> AsyncGenerator[tuple[str, PieceOrRestart], None]:
+        """Yield the pieces of the answer to an instance after the one of an id, each with its id."""
+        dispatcher = self._dispatch.dispatcher(ticket.job)
+        answer = Answer(ticket.job, ticket.uri(index), after)
+        db: Any = dispatcher.db
+        with translated(db):
+            entries = await db.hgetall(ticket.key)
+        answer.place = Place(_stream(ticket, entries), entries.get(answer.uri.encode(), b""))
+        async with aclosing(dispatcher.pieces(answer, timeout, keep=True)) as pieces:
+            async for piece in pieces:
+                yield answer.last_id, piece
 
     async def results(self, ticket: Ticket, wait: float = 0.0) -> list[Result | None]:
         """Return the result of each instance, None for each that has no result within `wait` seconds."""
@@ -158,11 +186,16 @@ class RequestStore:
             if not entries:
                 raise RequestNotFound(_GONE)
             stream = _stream(ticket, entries)
-            for field in (_PRIORITY, _OWNER):
+            # Those who read pieces are told.
+            in_pieces = entries.get(_IN_PIECES.encode()) == b"1"
+            told = encode_error(RequestCancelled("the request was cancelled")) if in_pieces else None
+            for field in (_PRIORITY, _OWNER, _IN_PIECES):
                 entries.pop(field.encode(), None)
-            # A request that is being computed stays pending: if its slot dies, another slot has to take it over.
+            # A request that is being computed stays pending, unless it makes pieces: if its slot dies, another slot has
+            # to take it over.
             for reply in await call_all(
-                db, [withdraw_call(ticket.job, uri.decode(), Place(stream, entry)) for uri, entry in entries.items()]
+                db,
+                [withdraw_call(ticket.job, uri.decode(), Place(stream, entry), told) for uri, entry in entries.items()],
             ):
                 if isinstance(reply, RedisError):
                     raise reply

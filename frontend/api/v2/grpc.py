@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -12,8 +13,9 @@ from google.protobuf.json_format import ParseDict
 from cluster_serving.frontend import proto
 from cluster_serving.frontend.api.v2 import messages as v2_messages
 from cluster_serving.frontend.api.v2 import metadata as v2_metadata
-from cluster_serving.frontend.api.v2.service import InferResponse, V2Service, unsupported
+from cluster_serving.frontend.api.v2.service import InferRequest, InferResponse, V2Service, unsupported
 from cluster_serving.frontend.errors import ModelNotFound
+from cluster_serving.frontend.models.registry import ServedModel
 from cluster_serving.frontend.proto import inference
 from cluster_serving.frontend.server.grpc import Call, Method, Service
 from cluster_serving.frontend.server.metrics import Metrics
@@ -118,14 +120,16 @@ class _Methods:
     async def _infer(self, message: Any, cost: int, text: bytes, call: Call) -> Any:
         model = await self._service.model(message.model_name, message.model_version)
         call.model = model.name
-        # Protobuf reads and writes typed contents number by number. Of raw contents, only texts need a loop.
-        if len(text) < _SMALL:
-            request = v2_messages.decode(message)
-        else:
-            request = await self._service.read(model, partial(v2_messages.parse, text), cost, len(text))
+        request = await self._decoded(model, message, cost, text)
         response = await self._service.infer(model, request, "grpc", call.timeout)
         call.version = response.version
         return await self._encoded(response, raw=bool(message.raw_input_contents))
+
+    async def _decoded(self, model: ServedModel, message: Any, cost: int, text: bytes) -> InferRequest:
+        # Protobuf reads and writes typed contents number by number. Of raw contents, only texts need a loop.
+        if len(text) < _SMALL:
+            return v2_messages.decode(message)
+        return await self._service.read(model, partial(v2_messages.parse, text), cost, len(text))
 
     async def _encoded(self, response: InferResponse, raw: bool) -> Any:
         cost = v2_messages.encoding_cost(response, raw)
@@ -135,61 +139,90 @@ class _Methods:
         return inference.ModelInferResponse.FromString(text)
 
     async def model_stream_infer(self, messages: AsyncIterator[bytes], call: Call) -> AsyncIterator[Any]:
-        """Answer ModelStreamInfer: many requests at a time, in order. A failed request does not end the stream."""
-        tasks: asyncio.Queue[asyncio.Task[Any] | None] = asyncio.Queue(_MOST_AHEAD)
-        reader = asyncio.create_task(self._read(messages, call, tasks))
+        """Answer ModelStreamInfer: many requests at a time. A failed request does not end the stream.
+
+        Whole answers are in the order of the requests. Pieces (a decoupled model) come as they are made.
+        """
+        replies: asyncio.Queue[Any] = asyncio.Queue(_MOST_AHEAD)
+        reader = asyncio.create_task(self._read(messages, call, replies))
         try:
-            while (task := await tasks.get()) is not None:
-                for reply in await task:
-                    yield reply
+            while (reply := await replies.get()) is not None:
+                yield reply
             await reader
         finally:
             reader.cancel()
-            while not tasks.empty():
-                if (task := tasks.get_nowait()) is not None:
-                    task.cancel()
+            # The reader cancels the requests, which are stopped then.
+            await asyncio.gather(reader, return_exceptions=True)
 
-    async def _read(
-        self, messages: AsyncIterator[bytes], call: Call, tasks: asyncio.Queue[asyncio.Task[Any] | None]
-    ) -> None:
+    async def _read(self, messages: AsyncIterator[bytes], call: Call, replies: asyncio.Queue[Any]) -> None:
+        tasks: set[asyncio.Task[None]] = set()
+        places = asyncio.Semaphore(_MOST_AHEAD)
+        before: asyncio.Task[None] | None = None
         try:
             async for text in messages:
-                task = asyncio.create_task(self._answer(text, call))
-                try:
-                    await tasks.put(task)
-                except asyncio.CancelledError:
-                    # The task is not in the queue, so nothing else cancels it.
-                    task.cancel()
-                    raise
-        finally:
-            await tasks.put(None)
+                await places.acquire()
+                before = asyncio.create_task(self._answer(text, call, replies, before))
+                tasks.add(before)
+                before.add_done_callback(tasks.discard)
+                before.add_done_callback(lambda _: places.release())
+            await asyncio.gather(*tasks)
+            await replies.put(None)
+        except BaseException:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            raise
 
-    async def _answer(self, text: bytes, stream: Call) -> list[Any]:
-        """Return the replies to a request of a stream: an empty one ends them if the request asks for it."""
+    async def _answer(
+        self, text: bytes, stream: Call, replies: asyncio.Queue[Any], before: asyncio.Task[None] | None
+    ) -> None:
+        """Put the replies to a request of a stream; an empty one ends them if the request asks for it."""
         began = time.perf_counter()
         call, status = replace(stream), 499
         message = inference.ModelInferRequest()
+        final = "triton_final_response"
         try:
             message, cost = _opened(text)
-            response = await self._infer(message, cost, text, call)
+            model = await self._service.model(message.model_name, message.model_version)
+            call.model = model.name
+            asks_end = _ENDS in message.parameters and message.parameters[_ENDS].bool_param
+            if self._service.report_of(model).in_pieces:
+                request = await self._decoded(model, message, cost, text)
+                raw = bool(message.raw_input_contents)
+                async with aclosing(self._service.stream(model, request, "grpc", call.timeout)) as responses:
+                    async for response in responses:
+                        call.version = response.version
+                        made = await self._encoded(response, raw)
+                        made.parameters[final].bool_param = False
+                        await replies.put(inference.ModelStreamInferResponse(infer_response=made))
+                asks_end = True
+            else:
+                made = await self._infer(message, cost, text, call)
+                await _ended(before)
+                if asks_end:
+                    made.parameters[final].bool_param = False
+                await replies.put(inference.ModelStreamInferResponse(infer_response=made))
             status = 200
-            responses = [response]
-            if _ENDS in message.parameters and message.parameters[_ENDS].bool_param:
+            if asks_end:
                 last = inference.ModelInferResponse(
-                    model_name=response.model_name, model_version=response.model_version, id=response.id
+                    model_name=model.name, model_version=call.version or model.version, id=message.id
                 )
-                responses.append(last)
-                for made in responses:
-                    made.parameters["triton_final_response"].bool_param = made is last
-            return [inference.ModelStreamInferResponse(infer_response=made) for made in responses]
+                last.parameters[final].bool_param = True
+                await replies.put(inference.ModelStreamInferResponse(infer_response=last))
         except ServingError as error:
             status, call.version = error.http_status, error.version or ""
             failed = inference.ModelInferResponse(
                 model_name=message.model_name, model_version=call.version, id=message.id
             )
-            return [inference.ModelStreamInferResponse(error_message=str(error), infer_response=failed)]
+            await _ended(before)
+            await replies.put(inference.ModelStreamInferResponse(error_message=str(error), infer_response=failed))
         finally:
             self._metrics.answered("grpc", call.model, status, time.perf_counter() - began, call.version)
+
+
+async def _ended(task: asyncio.Task[None] | None) -> None:
+    if task is not None:
+        await asyncio.wait({task})
 
 
 async def _refuse(name: str, message: bytes, call: Call) -> Any:

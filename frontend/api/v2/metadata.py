@@ -51,6 +51,8 @@ def config(model: ServedModel) -> dict[str, Any]:
         "output": [_config_tensor(spec, batched) for spec in _outputs(report)] if report else [],
         "instance_group": _instances(model.reports),
     }
+    if report is not None and report.in_pieces:
+        made["model_transaction_policy"] = {"decoupled": True}
     return made | ({"dynamic_batching": {}} if batched else {})
 
 

@@ -4,11 +4,13 @@ Source: the "Open Inference Protocol" of KServe, and the extensions of Triton fo
 repository index and statistics.
 """
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Container, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from cluster_serving.client.pieces import Restarted
 from cluster_serving.frontend.api.original import predictions
 from cluster_serving.frontend.api.v2 import batch as v2_batch
 from cluster_serving.frontend.api.v2 import metadata as v2_metadata
@@ -16,7 +18,14 @@ from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.errors import Forbidden, ModelNotFound, ModelNotReady, NotSupported
 from cluster_serving.frontend.models.registry import ServedModel
 from cluster_serving.frontend.server.offload import LARGE
-from cluster_serving.protocol.errors import InvalidInput, RedisUnavailable, ResultTimeout, ServingError, from_wire
+from cluster_serving.protocol.errors import (
+    InvalidInput,
+    RedisUnavailable,
+    RequestRestarted,
+    ResultTimeout,
+    ServingError,
+    from_wire,
+)
 from cluster_serving.protocol.inputs import Array
 from cluster_serving.protocol.keys import NORMAL, PRIORITIES
 from cluster_serving.protocol.slots import SlotReport
@@ -136,6 +145,38 @@ class V2Service:
             partial(batch.merge, good, report, wanted), sharing_gil=predictions.cost(good, "json")
         )
         return InferResponse(model.name, version or model.version, request.id, outputs)
+
+    async def stream(
+        self, model: ServedModel, request: InferRequest, protocol: str, timeout: float | None = None
+    ) -> AsyncGenerator[InferResponse, None]:
+        """Yield a response for each piece of the answer to a request of one record; see `infer`.
+
+        Raises:
+            RequestRestarted: If the answer begins anew after its first piece.
+            ServingError: As `infer`.
+        """
+        front, report = self._front, self.report_of(model)
+        batch = request.batch or v2_batch.to_records(request.inputs, report, front.options.most_records)
+        if len(batch.records) != 1:
+            raise InvalidInput(
+                f"the request has {len(batch.records)} records; expected one, as the model answers in pieces"
+            )
+        front.metrics.asked(protocol, model.name, 1)
+        _check_outputs(request.outputs, report)
+        seconds, priority = self._seconds(request.parameters, timeout), _priority(request.parameters)
+        wanted = {output.name: output.classes for output in request.outputs}
+        begun = False
+        async with aclosing(
+            front.dispatch.stream(model.job, batch.records[0], seconds, priority, model.asked)
+        ) as pieces:
+            async for piece in pieces:
+                if isinstance(piece, Restarted):
+                    if begun:
+                        raise RequestRestarted("the answer began anew after a failure; send the request again")
+                    continue
+                begun = True
+                outputs = batch.merge([piece.outputs], report, wanted)
+                yield InferResponse(model.name, piece.version or model.version, request.id, outputs)
 
     def report_of(self, model: ServedModel) -> SlotReport:
         """Return the report of a slot that has loaded a model, now or at an earlier start of its job.

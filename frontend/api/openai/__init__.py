@@ -1,0 +1,1 @@
+"""The paths of OpenAI's API that models of texts fit: `/v1/completions` and `/v1/embeddings`."""

@@ -1,0 +1,183 @@
+"""Completions: the parameters of a request become inputs of the model, and its outputs choices."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cluster_serving.frontend.api.original.instances import parse
+from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
+from cluster_serving.protocol.inputs import Array, Input
+from cluster_serving.protocol.original.json import to_input
+from cluster_serving.protocol.slots import SlotReport, TensorSpec
+from cluster_serving.protocol.tensors import Encoded, encode
+
+DEFAULTS: Mapping[str, Any] = {
+    "best_of": 1,
+    "echo": False,
+    "frequency_penalty": 0.0,
+    "logit_bias": {},
+    "logprobs": 0,
+    "max_tokens": 16,
+    "presence_penalty": 0.0,
+    "seed": 0,
+    "stop": [],
+    "suffix": "",
+    "temperature": 1.0,
+    "top_p": 1.0,
+    "user": "",
+}
+"""Parameters of OpenAI's API that a model may take as inputs of these names, and their values if they are not sent."""
+
+_OTHERS = frozenset({"model", "prompt", "n", "stream", "stream_options"})
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request for completions.
+
+    Attributes:
+        model: Name of the model; empty for the default model.
+        records: Inputs of the model, for each choice; none if nothing is known about the model.
+        stream: True if the client wants the choices in pieces.
+    """
+
+    model: str
+    records: Sequence[Encoded] = ()
+    stream: bool = False
+
+
+def read(body: bytes, most: int, models: Mapping[str, SlotReport | None]) -> Asked:
+    """Read a request; `models` has the report of each model by name, the empty name is the default model's.
+
+    The prompt is the input `prompt`, or else the only text that the model takes. Each other parameter is the input of
+    its name. A parameter of OpenAI's API that the model does not take is left out, and one that the client does not
+    send has the default of that API.
+
+    Raises:
+        InvalidInput: If the model takes no text, a parameter is unknown, or a value does not fit.
+        RequestTooLarge: If there are more than `most` choices.
+    """
+    content = parse(body)
+    model = model_of(content)
+    report = models.get(model)
+    if report is None:
+        return Asked(model)
+    specs = {spec.name: spec for spec in report.inputs}
+    prompt = prompt_of(report)
+    unknown = sorted(content.keys() - _OTHERS - DEFAULTS.keys() - specs.keys())
+    if unknown:
+        raise InvalidInput(
+            f"there is no parameter {unknown[0][:64]!r}; beside those of OpenAI's API the model takes "
+            f"{', '.join(specs)}"
+        )
+    shared: dict[str, Input] = {}
+    for name, spec in specs.items():
+        if name == prompt.name:
+            continue
+        value = content.get(name)
+        if value is None:
+            value = DEFAULTS.get(name)
+        if value is None:
+            raise InvalidInput(f"{name!r} is missing; the model expects {spec}")
+        shared[name] = _value(name, value, spec)
+    prompts = content.get("prompt")
+    texts: list[Any] = prompts if isinstance(prompts, list) else [prompts]
+    if not texts or not all(isinstance(text, str) for text in texts):
+        raise InvalidInput("'prompt' is not a text; expected a text or a list of texts")
+    count, stream = content.get("n") or 1, content.get("stream") or False
+    if type(count) is not int or count < 1:
+        raise InvalidInput(f"'n' is {str(count)[:32]!r}; expected a whole number of at least 1")
+    if type(stream) is not bool:
+        raise InvalidInput(f"'stream' is {str(stream)[:32]!r}; expected true or false")
+    if len(texts) * count > most:
+        raise RequestTooLarge(f"the request has {len(texts) * count} choices; at most {most} are made (maxInstances)")
+    records = [{**shared, prompt.name: text_input(prompt, text)} for text in texts]
+    encoded = [Encoded(encode(record)) for record in records]
+    return Asked(model, [one for one in encoded for _ in range(count)], stream)
+
+
+def model_of(content: Mapping[str, Any]) -> str:
+    """Return the name of the model of a request; empty for the default model."""
+    name = content.get("model", "")
+    if not isinstance(name, str):
+        raise InvalidInput("'model' is not a text; expected the name of a model")
+    return name
+
+
+def prompt_of(report: SlotReport) -> TensorSpec:
+    """Return the input of a model that takes the text of a request."""
+    texts = [spec for spec in report.inputs if spec.dtype == "str"]
+    named = [spec for spec in texts if spec.name in ("prompt", "text", "input")]
+    found = named or texts
+    if len(found) != 1:
+        takes = ", ".join(map(str, report.inputs)) or "inputs that it does not declare"
+        raise InvalidInput(f"the model takes {takes}; expected one text, such as the input 'prompt'")
+    return found[0]
+
+
+def text_input(spec: TensorSpec, text: str) -> Array:
+    """Return a text as an input of the shape that a model takes."""
+    array = np.empty(() if spec.record_shape == () else (1,), object)
+    array[...] = text
+    return array
+
+
+def whole(answers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the choices of complete answers, and the usage if the model counts tokens."""
+    choices = []
+    for index, outputs in enumerate(answers):
+        text, reason = of_piece(outputs)
+        choices.append(choice(index, text, reason or "stop"))
+    counts = [tuple(_last(outputs, f"{kind}_tokens") for kind in ("prompt", "completion")) for outputs in answers]
+    if any(None in pair for pair in counts):
+        return {"choices": choices}
+    prompt, completion = (sum(pair[at] or 0 for pair in counts) for at in (0, 1))
+    usage = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
+    return {"choices": choices, "usage": usage}
+
+
+def of_piece(outputs: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the text and the finish reason in the outputs of a model, each empty if there is none.
+
+    The text is the output `text`, or else the only text beside `finish_reason`.
+
+    Raises:
+        InvalidInput: If the outputs have no text.
+    """
+    texts = {name: value.item() for name, value in outputs.items() if _is_text(value)}
+    reason = texts.pop("finish_reason", "")
+    if "text" in texts:
+        return texts["text"], reason
+    if len(texts) > 1 or (not texts and not reason):
+        raise InvalidInput(f"the model gives the outputs {', '.join(outputs)}; expected one text, named 'text'")
+    return "".join(texts.values()), reason
+
+
+def choice(index: int, text: str, reason: str | None) -> dict[str, Any]:
+    """Return one choice of a completion."""
+    return {"index": index, "text": text, "logprobs": None, "finish_reason": reason}
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.ndim == 0 and isinstance(value.item(), str)
+
+
+def _last(outputs: Mapping[str, Any], name: str) -> int | None:
+    """Return a count, which may be in each piece of an answer; the last one counts."""
+    value = outputs.get(name)
+    return None if value is None or not np.size(value) else int(np.ravel(value)[-1])
+
+
+def _value(name: str, value: Any, spec: TensorSpec) -> Any:
+    if spec.dtype == "str":
+        texts = value if isinstance(value, list) else [value]
+        if not all(isinstance(text, str) for text in texts):
+            raise InvalidInput(f"{name!r} is not a text; the model expects {spec}")
+        array = np.empty(() if spec.record_shape == () else (len(texts),), object)
+        array[...] = texts[0] if spec.record_shape == () and texts else "" if spec.record_shape == () else texts
+        return array
+    if isinstance(value, str | dict):
+        raise InvalidInput(f"{name!r} is {str(value)[:32]!r}; the model expects {spec}")
+    return to_input(name, value, spec)

@@ -1,0 +1,124 @@
+"""Embeddings: texts become inputs of a model, and its vectors the answer."""
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cluster_serving.frontend.api.openai.completions import model_of, prompt_of, text_input
+from cluster_serving.frontend.api.original.instances import parse
+from cluster_serving.frontend.server.responses import dumps
+from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
+from cluster_serving.protocol.inputs import Array
+from cluster_serving.protocol.slots import SlotReport, TensorSpec
+from cluster_serving.protocol.tensors import Encoded, encode
+
+_FORMATS = ("float", "base64")
+_OTHERS = frozenset({"model", "input", "encoding_format", "dimensions", "user"})
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request for embeddings.
+
+    Attributes:
+        model: Name of the model; empty for the default model.
+        records: Inputs of the model, for each embedding; none if nothing is known about the model.
+        as_base64: True for base64 of float32, least significant byte first; False for numbers.
+        dimensions: Size that embeddings must have; None for any.
+    """
+
+    model: str
+    records: Sequence[Encoded] = ()
+    as_base64: bool = False
+    dimensions: int | None = None
+
+
+def read(body: bytes, most: int, models: Mapping[str, SlotReport | None]) -> Asked:
+    """Read a request; `models` has the report of each model by name, the empty name is the default model's.
+
+    Texts go to the only text that the model takes, and lists of token ids to its only input.
+
+    Raises:
+        InvalidInput: If the model takes neither, or a parameter is unknown or has another form.
+        RequestTooLarge: If there are more than `most` texts.
+    """
+    content = parse(body)
+    model = model_of(content)
+    report = models.get(model)
+    if report is None:
+        return Asked(model)
+    if unknown := sorted(content.keys() - _OTHERS):
+        raise InvalidInput(f"there is no parameter {unknown[0][:64]!r}; there are {', '.join(sorted(_OTHERS))}")
+    given = content.get("input")
+    several = isinstance(given, list) and not _are_tokens(given)
+    items: list[Any] = given if several and isinstance(given, list) else [given]
+    if not items:
+        raise InvalidInput("'input' is empty; expected a text or a list of texts")
+    if len(items) > most:
+        raise RequestTooLarge(f"'input' has {len(items)} texts; at most {most} are taken (maxInstances)")
+    form = content.get("encoding_format") or "float"
+    if form not in _FORMATS:
+        raise InvalidInput(f"'encoding_format' is {str(form)[:32]!r}; expected {' or '.join(_FORMATS)}")
+    dimensions = content.get("dimensions")
+    if dimensions is not None and type(dimensions) is not int:
+        raise InvalidInput(f"'dimensions' is {str(dimensions)[:32]!r}; expected a whole number")
+    if all(isinstance(item, str) for item in items):
+        spec = prompt_of(report)
+        inputs = [text_input(spec, text) for text in items]
+        records = [Encoded(encode({spec.name: array})) for array in inputs]
+        return Asked(model, records, form == "base64", dimensions)
+    if not all(map(_are_tokens, items)):
+        raise InvalidInput("'input' holds other things than texts; expected a text, a list of texts, or token ids")
+    spec = _ids_of(report)
+    records = [Encoded(encode({spec.name: np.array(ids, spec.dtype)})) for ids in items]
+    return Asked(model, records, form == "base64", dimensions)
+
+
+def write(answers: Sequence[Mapping[str, Array]], asked: Asked, model: str) -> bytes:
+    """Write the body of the answer.
+
+    The embedding is the output `embedding` or `embeddings`, or else the only vector of numbers. Tokens are counted if
+    the model has an output `prompt_tokens`, and otherwise 0.
+
+    Raises:
+        InvalidInput: If the outputs have no such vector, or it has another size than the client wants.
+    """
+    data = [
+        {"object": "embedding", "index": index, "embedding": _written(_vector(outputs, asked.dimensions), asked)}
+        for index, outputs in enumerate(answers)
+    ]
+    tokens = sum(int(np.ravel(outputs["prompt_tokens"])[-1]) for outputs in answers if "prompt_tokens" in outputs)
+    usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+    return dumps({"object": "list", "data": data, "model": model, "usage": usage})
+
+
+def _written(vector: Array, asked: Asked) -> Any:
+    return base64.b64encode(vector.astype("<f4").tobytes()).decode() if asked.as_base64 else vector
+
+
+def _vector(outputs: Mapping[str, Array], size: int | None) -> Array:
+    vectors = {
+        name: array for name, array in outputs.items() if getattr(array, "ndim", 0) == 1 and array.dtype.kind == "f"
+    }
+    named = [vectors[name] for name in ("embedding", "embeddings") if name in vectors]
+    found = named or [*vectors.values()]
+    if len(found) != 1 and not named:
+        shown = ", ".join(f"{name} ({list(np.shape(array))})" for name, array in outputs.items())
+        raise InvalidInput(f"the model gives the outputs {shown}; expected one vector, named 'embedding'")
+    if size not in (None, found[0].size):
+        raise InvalidInput(f"'dimensions' is {size}, but the model gives {found[0].size}")
+    return np.ascontiguousarray(found[0])
+
+
+def _ids_of(report: SlotReport) -> TensorSpec:
+    if len(report.inputs) == 1 and report.inputs[0].dtype.startswith("int"):
+        return report.inputs[0]
+    takes = ", ".join(map(str, report.inputs)) or "inputs that it does not declare"
+    raise InvalidInput(f"'input' has token ids, but the model takes {takes}; expected texts")
+
+
+def _are_tokens(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(type(item) is int for item in value)

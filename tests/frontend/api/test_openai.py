@@ -1,0 +1,170 @@
+"""Completions and embeddings, asked for by OpenAI's own client."""
+
+import base64
+import threading
+
+import httpx
+import numpy as np
+import openai
+import pytest
+
+from cluster_serving.protocol.keys import GROUP
+from tests.support.generating import generating
+from tests.support.waiting import wait_until
+
+PARROT = """
+    from cluster_serving.job.handlers import END
+
+    class Handler:
+        inputs = {"prompt": "str", "max_tokens": "int64", "temperature": "float32", "stop": "str[?]"}
+        outputs = {"text": "str", "finish_reason": "str"}
+
+        def predict(self, batch):
+            words = [prompt.split() for prompt in batch["prompt"]]
+            if "fail" in words[0]:
+                raise RuntimeError("as asked")
+            for step in range(100):
+                records = zip(words, batch["max_tokens"], batch["stop"])
+                yield [self.piece(text, step, most, stop) for text, most, stop in records]
+                if "fail-late" in words[0]:
+                    raise RuntimeError("as asked")
+
+        def piece(self, words, step, most, stop):
+            if step > min(most, len(words)):
+                return END
+            if step == most or step == len(words) or words[step] in stop:
+                return {"text": "", "finish_reason": "length" if step == most else "stop"}
+            return {"text": words[step] + " "}
+    """
+
+ENDLESS = """
+    import time
+
+    class Handler:
+        inputs = {"prompt": "str"}
+
+        def predict(self, batch):
+            while True:
+                yield {"text": ["word "] * len(batch["prompt"])}
+                time.sleep(0.02)
+    """
+
+EMBEDDER = """
+    import numpy as np
+
+    class Handler:
+        inputs = {"text": "str"}
+        outputs = {"embedding": "float32[3]", "prompt_tokens": "int64"}
+
+        def predict(self, batch):
+            sizes = [len(text) for text in batch["text"]]
+            return {"embedding": np.array([[n, n / 3, 0] for n in sizes], "f4"), "prompt_tokens": sizes}
+    """
+
+
+@pytest.fixture
+def ask(serve):
+    with openai.OpenAI(base_url=f"{serve().url}/v1", api_key="none", max_retries=0, timeout=30) as client:
+        yield client
+
+
+def test_a_completion_comes_whole_or_in_pieces(redis_server, job, ask, tmp_path):
+    with generating(redis_server.port, job, tmp_path, PARROT):
+        whole = ask.completions.create(model=job, prompt="one two three four", max_tokens=3)
+        assert (whole.choices[0].text, whole.choices[0].finish_reason) == ("one two three ", "length")
+        chunks = list(ask.completions.create(model=job, prompt="one two three four", stream=True))
+        assert [chunk.choices[0].text for chunk in chunks] == ["one ", "two ", "three ", "four ", ""]
+        assert [chunk.choices[0].finish_reason for chunk in chunks] == [None] * 4 + ["stop"]
+        assert len({chunk.id for chunk in chunks}) == 1
+        assert chunks[0].model == job
+        # A parameter that the model does not take is left out, and `stop` is one or several texts.
+        stopped = ask.completions.create(model=job, prompt="one two three", stop="three", top_p=0.5, user="me")
+        assert stopped.choices[0].text == "one two "
+
+
+def test_several_prompts_are_several_choices(redis_server, job, ask, tmp_path):
+    with generating(redis_server.port, job, tmp_path, PARROT):
+        whole = ask.completions.create(model=job, prompt=["a b", "c"], n=2)
+        assert [choice.text for choice in whole.choices] == ["a b ", "a b ", "c ", "c "]
+        texts = {}
+        for chunk in ask.completions.create(model=job, prompt=["a b", "c"], stream=True):
+            (choice,) = chunk.choices
+            texts[choice.index] = texts.get(choice.index, "") + choice.text
+        assert texts == {0: "a b ", 1: "c "}
+
+
+def test_errors_have_the_form_of_the_api(redis_server, job, ask, tmp_path):
+    with generating(redis_server.port, job, tmp_path, PARROT):
+        with pytest.raises(openai.BadRequestError, match="'max_tokens'.*'many'") as raised:
+            ask.completions.create(model=job, prompt="a", max_tokens="many")
+        assert raised.value.type == "invalid_request_error"
+        assert raised.value.code == "INVALID_INPUT"
+        with pytest.raises(openai.BadRequestError, match="there is no parameter 'temprature'"):
+            ask.completions.create(model=job, prompt="a", extra_body={"temprature": 1})
+        with pytest.raises(openai.BadRequestError, match="'prompt' is not a text"):
+            ask.completions.create(model=job, prompt=[1, 2])
+        with pytest.raises(openai.NotFoundError, match="there is no model 'other'"):
+            ask.completions.create(model="other", prompt="a")
+        for stream in (False, True):
+            with pytest.raises(openai.InternalServerError, match="the handler failed in predict: RuntimeError"):
+                ask.completions.create(model=job, prompt="fail", stream=stream)
+        got = []
+        with pytest.raises(openai.APIError, match="the handler failed in predict: RuntimeError"):
+            for chunk in ask.completions.create(model=job, prompt="fail-late", stream=True):
+                got.append(chunk.choices[0].text)
+        assert got == ["fail-late "]
+        assert [model.id for model in ask.models.list()] == [job]
+
+
+def test_a_client_that_hangs_up_stops_the_model(redis_server, db, job, serve, tmp_path):
+    url = serve().url
+    with generating(redis_server.port, job, tmp_path, ENDLESS):
+        body = {"model": job, "prompt": "go", "stream": True}
+        with httpx.stream("POST", f"{url}/v1/completions", json=body, timeout=30) as response:
+            lines = response.iter_lines()
+            assert next(lines).startswith("data: {")
+            assert response.headers["content-type"].startswith("text/event-stream")
+            assert response.headers["x-model-version"] == "7"
+            assert db.xpending(job, GROUP)["pending"] == 1
+        wait_until(lambda: not db.xlen(job))
+        wait_until(lambda: not db.keys(f"{job}:pieces*"))
+
+
+def test_embeddings_of_texts(redis_server, job, ask, tmp_path):
+    with generating(redis_server.port, job, tmp_path, EMBEDDER):
+        # The client asks for base64 unless it is told otherwise.
+        made = ask.embeddings.create(model=job, input=["abc", "abcdef"])
+        np.testing.assert_array_equal([one.embedding for one in made.data], [[3, 1, 0], [6, 2, 0]])
+        assert (made.usage.prompt_tokens, made.usage.total_tokens) == (9, 9)
+        one = ask.embeddings.create(model=job, input="abc", encoding_format="float", dimensions=3)
+        assert one.data[0].embedding == [3, 1, 0]
+        with pytest.raises(openai.BadRequestError, match="'dimensions' is 2, but the model gives 3"):
+            ask.embeddings.create(model=job, input="abc", dimensions=2)
+        with pytest.raises(openai.BadRequestError, match="token ids, but the model takes text: str"):
+            ask.embeddings.create(model=job, input=[1, 2])
+        with pytest.raises(openai.BadRequestError, match="'input' is empty"):
+            ask.embeddings.create(model=job, input=[])
+        answer = httpx.post(
+            f"{ask.base_url}embeddings", json={"model": job, "input": "abc", "encoding_format": "base64"}, timeout=30
+        ).json()
+        raw = base64.b64decode(answer["data"][0]["embedding"])
+        assert np.frombuffer(raw, "<f4").tolist() == [3, 1, 0]
+
+
+def test_many_streams_at_a_time(redis_server, db, job, serve, tmp_path):
+    url = serve().url
+    texts = {}
+
+    def read(number):
+        body = {"model": job, "prompt": " ".join([str(number)] * 5), "stream": True}
+        with httpx.stream("POST", f"{url}/v1/completions", json=body, timeout=60) as response:
+            texts[number] = sum(f'"text":"{number} "' in line for line in response.iter_lines())
+
+    with generating(redis_server.port, job, tmp_path, PARROT):
+        threads = [threading.Thread(target=read, args=(number,)) for number in range(100, 140)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert texts == dict.fromkeys(range(100, 140), 5)
+        assert len(db.client_list()) < 60
