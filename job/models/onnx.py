@@ -104,7 +104,10 @@ class OnnxModel(Model):
 def _providers(device: str) -> list[Any]:
     """Return the providers, by priority: the CPU computes what CUDA lacks."""
     cpu = "CPUExecutionProvider"
-    return [cpu] if device == CPU else [(_CUDA, {"device_id": device.partition(":")[2]}), cpu]
+    if device == CPU:
+        return [cpu]
+    # By default, every new size of a batch would wait until all algorithms of its convolutions have been timed.
+    return [(_CUDA, {"device_id": device.partition(":")[2], "cudnn_conv_algo_search": "HEURISTIC"}), cpu]
 
 
 def _add_external_data(settings: Any, path: Path) -> list[bytes]:

@@ -1,18 +1,22 @@
 """The common part of the PyTorch formats: a callable of tensors, its outputs by name, and threads of its own."""
 
 import itertools
+import logging
+import os
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
-from cluster_serving.job.models.base import Model, TensorSpec, batch_shape, choose, dummy_inputs, writable
+from cluster_serving.job.models.base import Model, TensorSpec, batch_shape, cause, choose, dummy_inputs, writable
 from cluster_serving.job.models.detect import ModelFiles
 from cluster_serving.job.models.devices import NO_GPU, Reported, cuda_names
 from cluster_serving.job.options import CPU, ModelOptions
 from cluster_serving.protocol.errors import InferenceFailed, ModelError
 from cluster_serving.protocol.inputs import Array
+
+log = logging.getLogger(__name__)
 
 _MAX_PROBED_INPUTS = 4
 
@@ -50,10 +54,15 @@ class TorchModel(Model):
     def _run(self, inputs: Sequence[Array]) -> list[Array]:
         # The number is kept per calling thread, so copies do not disturb one another; setting it costs 0.2 µs.
         torch.set_num_threads(self._threads)
-        tensors = [torch.from_numpy(writable(array)).to(self._place) for array in inputs]
-        with torch.inference_mode():
-            named = _named(self._call(tensors))
-        arrays = [_to_numpy(tensor) for tensor in choose("output", self._wanted, named)]
+        try:
+            tensors = [torch.from_numpy(writable(array)).to(self._place) for array in inputs]
+            with torch.inference_mode():
+                named = _named(self._call(tensors))
+            arrays = [_to_numpy(tensor) for tensor in choose("output", self._wanted, named)]
+        except RuntimeError as error:
+            if self._place.type != CPU and _is_lost(self._place):
+                _end_process(self._place, error)
+            raise
         names = list(self._wanted or named)
         if not self.outputs or not self.outputs[0].dtype:
             self.outputs = [TensorSpec(name, array.dtype.name, None) for name, array in zip(names, arrays, strict=True)]
@@ -90,6 +99,25 @@ class TorchModel(Model):
             except InferenceFailed as error:
                 failures.append(error)
         raise ModelError(f"the model does not take inputs of the configured shapes: {failures[0]}")
+
+
+def _is_lost(place: torch.device) -> bool:
+    """Return True if CUDA refuses every further call of this process.
+
+    It does so once a kernel has read or written outside of its memory, as with an index that is too large.
+    """
+    try:
+        torch.cuda.synchronize(place)
+    except RuntimeError:
+        return True
+    return False
+
+
+def _end_process(place: torch.device, error: RuntimeError) -> NoReturn:
+    """End this process as a crash in native code would: the job then finds the request that has caused it."""
+    log.critical("PyTorch can use %s no more: ending this process (%d): %s", place, os.getpid(), cause(error))
+    logging.shutdown()
+    os._exit(1)
 
 
 def _named(result: Any) -> dict[str, torch.Tensor]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -82,3 +85,26 @@ def test_two_slots_share_a_gpu_in_one_process(engine, tmp_path):
     slots = [load_model(ModelOptions(str(tmp_path / "model"), device="gpu", slot=slot)) for slot in range(4)]
     for model in slots:
         np.testing.assert_allclose(model.predict([x])[0], model_zoo.digits_mlp(x), atol=0.02)
+
+
+LOST = """
+import sys
+import numpy as np
+from cluster_serving.job.models import load_model
+from cluster_serving.job.options import ModelOptions
+model = load_model(ModelOptions(sys.argv[1], device="cuda:0"))
+for index in (5, 1_000_000, 5):
+    print(model.predict([np.array([index])])[0].shape, flush=True)
+"""
+
+
+def test_a_process_whose_gpu_refuses_all_calls_ends(engine, tmp_path):
+    if engine != "TorchScript":
+        pytest.skip("the kernels of other engines check their indices")
+    import torch
+
+    model_zoo.save_torchscript(tmp_path, torch.nn.Embedding(10, 4), torch.zeros(2, dtype=torch.int64))
+    command = [sys.executable, "-c", LOST, tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "(1, 4)\n")
+    assert "PyTorch can use cuda:0 no more: ending this process" in done.stderr
