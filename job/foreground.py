@@ -112,7 +112,8 @@ def _run(options: JobOptions, texts: Sequence[str]) -> bool:
         try:
             inputs = read_inputs(texts, trial.report().inputs)
             began_computing = time.perf_counter()
-            outcome, stack = trial.compute(inputs)
+            pieces = _Pieces() if trial.report().in_pieces else None
+            outcome, stack = trial.compute(inputs, pieces)
         except ServingError as error:
             outcome, stack, began_computing = error, "", loaded
         seconds = time.perf_counter() - began_computing
@@ -126,6 +127,22 @@ def _run(options: JobOptions, texts: Sequence[str]) -> bool:
         for line in shown(outcome):
             print(line)
     return True
+
+
+class _Pieces:
+    """Prints the pieces of an answer as they are made, with the time since the one before."""
+
+    def __init__(self) -> None:
+        self._number = 0
+        self._last = time.perf_counter()
+
+    def __call__(self, outputs: dict[str, Any]) -> None:
+        now = time.perf_counter()
+        self._number += 1
+        print(
+            f"piece {self._number}, after {1000 * (now - self._last):.1f} ms: {'; '.join(shown(outputs))}", flush=True
+        )
+        self._last = time.perf_counter()
 
 
 def shown(outputs: Mapping[str, Any]) -> Iterator[str]:

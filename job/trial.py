@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from cluster_serving.connectors.answer import Answer
+from cluster_serving.job.handlers.predictor import HandlerPredictor
 from cluster_serving.job.options import JobOptions, ModelOptions, RedisOptions
 from cluster_serving.job.predictor import load_predictor
 from cluster_serving.job.request import Request
-from cluster_serving.protocol.entry import NATIVE, Entry
+from cluster_serving.protocol.entry import NATIVE, PIECES, Entry
 from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, ServingError
 from cluster_serving.protocol.inputs import Image, Input, SparseTensor
 from cluster_serving.protocol.results import decode_outputs, to_fields
@@ -58,19 +61,32 @@ class Trial:
             raise InferenceFailed(f"{outcome}\n{stack}") if stack else outcome
         return outcome
 
-    def compute(self, inputs: dict[str, Input]) -> tuple[dict[str, Any] | ServingError, str]:
-        """Return the outputs of one record or its error, and the stack of the handler's exception, if it raised one."""
-        request = Request(Entry(b"0-0", "trial", b"", NATIVE), "", inputs)
-        (answer,) = self._predictor.start([request], alone=True).answers()
+    def pieces(self, **inputs: object) -> list[dict[str, Any]]:
+        """Compute one record as for a client that asks for pieces, and return them; see `__call__`."""
+        pieces: list[dict[str, Any]] = []
+        outcome, stack = self.compute({name: convert(value) for name, value in inputs.items()}, pieces.append)
+        if isinstance(outcome, ServingError):
+            raise InferenceFailed(f"{outcome}\n{stack}") if stack else outcome
+        return pieces or [outcome]
+
+    def compute(
+        self, inputs: dict[str, Input], on_piece: Callable[[dict[str, Any]], object] | None = None
+    ) -> tuple[dict[str, Any] | ServingError, str]:
+        """Return the outputs of one record or its error, and the stack of the handler's exception, if it raised one.
+
+        A handler that generates gives its pieces to `on_piece`, as soon as they are made; there are no outputs then.
+        """
+        entry = Entry(b"0-0", "trial", b"", NATIVE)
+        if on_piece is not None and isinstance(self._predictor, HandlerPredictor):
+            entry = entry._replace(reply_with=PIECES)
+            self._predictor.send_pieces(_Pieces(on_piece))
+        (answer,) = self._predictor.start([Request(entry, "", inputs)], alone=True).answers()
+        if not answer.fields:
+            return {}, ""
         try:
-            outputs = decode_outputs(to_fields(answer.fields))
+            return _outputs(answer.fields), ""
         except ServingError as error:
             return error, answer.letter.traceback if answer.letter else ""
-        if isinstance(outputs, list):
-            return {str(index): ranking for index, ranking in enumerate(outputs)}, ""
-        return {
-            name: array if array.ndim or array.dtype != object else array.item() for name, array in outputs.items()
-        }, ""
 
     def report(self) -> SlotReport:
         """Return the description of the model."""
@@ -79,6 +95,31 @@ class Trial:
     def close(self) -> None:
         """Unload the handler and its models."""
         self._predictor.close()
+
+
+class _Pieces:
+    """Place of pieces that are seen at once; see `connectors.pieces`."""
+
+    def __init__(self, on_piece: Callable[[dict[str, Any]], object]) -> None:
+        self._on_piece = on_piece
+
+    def attempt(self, entries: Sequence[Entry]) -> _Pieces:
+        return self
+
+    def add(self, pieces: Mapping[int, Mapping[str, str | bytes]]) -> Sequence[int]:
+        for fields in pieces.values():
+            self._on_piece(_outputs(fields))
+        return ()
+
+    def answer(self, answers: Sequence[Answer]) -> None:
+        pass
+
+
+def _outputs(fields: Mapping[str, str | bytes]) -> dict[str, Any]:
+    outputs = decode_outputs(to_fields(fields))
+    if isinstance(outputs, list):
+        return {str(index): ranking for index, ranking in enumerate(outputs)}
+    return {name: array if array.ndim or array.dtype != object else array.item() for name, array in outputs.items()}
 
 
 def convert(value: object) -> Input:

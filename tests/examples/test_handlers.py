@@ -358,3 +358,18 @@ def test_token_classification(tmp_path):
         ]
         assert all(0.5 < one["score"] <= 1 for one in entities)
         assert handler(text="")["entities"] == []
+
+
+def test_generator(tmp_path):
+    folder = copied(tmp_path, "generator")
+    text = tmp_path / "text.txt"
+    text.write_text("the cat sat on the mat. the dog sat on the log. " * 20)
+    subprocess.run([sys.executable, folder / "train.py", text], check=True, timeout=200)
+    with Trial(folder) as handler:
+        pieces = handler.pieces(prompt="the cat ", max_tokens=8, temperature=0.0)
+        assert "".join(piece["text"] for piece in pieces) == "sat on t"
+        assert [piece["finish_reason"] for piece in pieces] == [""] * 7 + ["length"]
+        assert handler(prompt="the cat ", max_tokens=3, temperature=0.0) == {"text": "sat", "finish_reason": "length"}
+        assert len(handler.pieces(prompt="the ", max_tokens=5, temperature=1.0)) == 5
+        with pytest.raises(InvalidInput, match="none of the characters"):
+            handler(prompt="XYZ", max_tokens=5, temperature=1.0)
