@@ -235,6 +235,8 @@ _SECTIONS: dict[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = {
     "update": ("A new version of the model under load, 8 in flight", _update),
     "handler": ("A handler that passes everything on, small vector, 512 in flight", _compared),
     "handler_images": ("A handler that passes everything on, JPEG, 32 in flight", _compared),
+    "lengths": ("Texts of different lengths, small encoder, 64 in flight", _compared),
+    "lengths_minilm": ("Texts of different lengths, encoder as MiniLM, 64 in flight", _compared),
     "costs": ("What a request costs", _costs),
 }
 """Row → title of its section, and function that writes the section."""

@@ -123,10 +123,13 @@ def main(source, folder="model"):
     if missing:
         sys.exit(f"{source} is no BERT: its weights lack {', '.join(missing[:3])}")
     save(bert, folder)
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        if (source / name).exists():
+    # cluster-serving-init reads the last three, which tell how to pool the vectors of tokens.
+    for name in ("tokenizer.json", "tokenizer_config.json", "modules.json", "sentence_bert_config.json", "1_Pooling"):
+        if (source / name).is_dir():
+            shutil.copytree(source / name, folder / name, dirs_exist_ok=True)
+        elif (source / name).exists():
             shutil.copy(source / name, folder)
-    print(f"Wrote {folder / 'model.onnx'}; set pooling and normalize in config.yaml as its authors say")
+    print(f"Wrote {folder / 'model.onnx'}")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ A field has the name of its key in `config.yaml`; see `launcher.config.job_optio
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Literal
@@ -79,8 +78,8 @@ class ModelOptions:
         handler: Class of a handler, as "module:Class"; empty for that of `handler.py` in the folder, if there is one;
             or `NO_HANDLER`.
         inference_timeout_s: Longest time of one call of the model, in seconds; None or 0 for no limit.
-        padding: Input → value that fills up shorter records, so that they share a batch with longer ones. Inputs that a
-            tokenizer makes have such values without it.
+        padding: Inputs, each with the value that fills up shorter records, so that they share a batch with longer ones.
+            Inputs that a tokenizer makes have such values without it.
         tokenizer: Empty: a `tokenizer.json` beside the model makes its inputs of a text; or `NO_TOKENIZER`.
         max_tokens: Tokens to which texts are cut; None for the tokenizer's own limit.
         max_text_length: Most characters of a text.
@@ -101,7 +100,7 @@ class ModelOptions:
     encrypted: bool = False
     handler: str = ""
     inference_timeout_s: float | None = None
-    padding: Mapping[str, float] = field(default_factory=dict)
+    padding: tuple[tuple[str, float], ...] = ()
     tokenizer: Literal["", "none"] = ""
     max_tokens: int | None = None
     max_text_length: int = 100_000

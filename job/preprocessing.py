@@ -228,13 +228,17 @@ class _Rule:
         return dense
 
     def _converted(self, name: str, array: Array) -> Array:
-        if array.dtype == self._dtype:
+        # For numpy, None is float64.
+        if self._dtype is not None and array.dtype == self._dtype:
             return array
         if array.dtype.kind in "OU":
             if (self._is_text or self._dtype is None) and all(isinstance(item, str) for item in array.flat):
                 return array.astype(object, copy=False)
             raise self._refused(name, array.dtype, array.shape)
         if self._is_text:
+            if not array.size:
+                # An empty list has no dtype.
+                return array.astype(object)
             raise self._refused(name, array.dtype, array.shape)
         return array if self._dtype is None else self._cast(name, array, self._dtype)
 

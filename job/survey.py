@@ -3,14 +3,15 @@
 Usage: python -m cluster_serving.job.survey
 
 Standard input has JSON: the `address`, and the `handler` of the options. The process prints JSON: the `engine` of the
-model, or an empty text if the model is an archive; its `size` in bytes, or null; or the `error`, with `certain` if the
-TaskManagers would meet the same error.
+model, or an empty text if the model is an archive; its `size` in bytes, or null; `text`, true if it may have a
+tokenizer; or the `error`, with `certain` if the TaskManagers would meet the same error.
 """
 
 import json
 import sys
 
 from cluster_serving.job.models.detect import HANDLER, check_engine, identify, is_handled
+from cluster_serving.job.models.text import tokenizer
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.job.remote.fetch import parse
 from cluster_serving.job.remote.store import Denied, Store, Unreachable
@@ -18,7 +19,7 @@ from cluster_serving.protocol.errors import ModelError
 
 
 def survey(address: str, handler: str = "") -> dict[str, object]:
-    """Return engine and size of the model at an address, and the requirement that installs the engine.
+    """Return engine and size of the model at an address, the requirement that installs the engine, and if it has texts.
 
     Raises:
         ModelError: If the store does not answer, or does not hold exactly one model whose engine is installed.
@@ -28,12 +29,13 @@ def survey(address: str, handler: str = "") -> dict[str, object]:
     sizes = [file.size for file in files.values()]
     size = None if None in sizes else sum(size or 0 for size in sizes)
     if url.archive:
-        return {"engine": "", "requirement": "", "size": size}
+        return {"engine": "", "requirement": "", "size": size, "text": True}
     names = {top + separator for top, separator, _ in (name.partition("/") for name in files)}
     handled = is_handled(names, ModelOptions(address, handler=handler))
     format = HANDLER if handled else identify(names, str(url)).format
     check_engine(format, address)
-    return {"engine": format.engine, "requirement": format.requirement, "size": size}
+    text = tokenizer.FILE in names
+    return {"engine": format.engine, "requirement": format.requirement, "size": size, "text": text}
 
 
 def main() -> None:

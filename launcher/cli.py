@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from cluster_serving.launcher import command_log, dead_commands, entry_points, report, templates, trial
+from cluster_serving.launcher.config import embedding
 from cluster_serving.launcher.config import file as config_file
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.dead_commands import AsJson, ConfigPath
@@ -57,18 +58,20 @@ def _init(
     ] = False,
 ) -> None:
     """Write a configuration file with every key explained, and make a folder for the model."""
-    text = config_file.template()
+    model = config_path.parent / "model"
+    known = embedding.settings(model)
+    text = config_file.template(known)
     try:
         if config_path.exists() and not force and config_path.read_bytes() != text.encode():
             raise SettingsError(f"{config_path} exists already; edit it, or use --force to overwrite it")
-        (config_path.parent / "model").mkdir(parents=True, exist_ok=True)
+        model.mkdir(parents=True, exist_ok=True)
         config_path.write_text(text, "utf8")
-        written = templates.write(config_path.parent / "model", force) if handler else []
+        written = templates.write(model, force) if handler else []
     except OSError as error:
         raise LaunchError(f"cannot write {config_path}: {error.strerror}") from None
-    console.print(
-        f"Wrote {config_path}. Put a model into {config_path.parent / 'model'}, then run cluster-serving-start."
-    )
+    console.print(f"Wrote {config_path}. Put a model into {model}, then run cluster-serving-start.")
+    if known:
+        console.print(f"Set {', '.join(known)}, as the files of sentence-transformers in {model} say.")
     for path in written:
         console.print(f"Wrote {path}.")
 

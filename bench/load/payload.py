@@ -30,6 +30,18 @@ def random_records(
     return [{name: random.integers(0, 2 if kind == "b" else 100, shape).astype(dtype)} for _ in range(count)]
 
 
+def token_records(count: int = 256) -> list[Record]:
+    """Return token ids and masks of as many texts, the same ones every time, of 4 to 128 tokens.
+
+    Lengths are those of sentences and short paragraphs: a log-normal distribution with a median of 21 and a mean of 28.
+    """
+    random = np.random.default_rng(0)
+    sizes = np.clip(np.exp(random.normal(3.1, 0.7, count)), 4, 128).astype(int)
+    return [
+        {"input_ids": random.integers(1, 30_000, size), "attention_mask": np.ones(size, np.int64)} for size in sizes
+    ]
+
+
 def array_records(name: str, file: Path) -> list[Record]:
     """Read a `.npy` file: one record per row of its first axis.
 

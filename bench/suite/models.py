@@ -17,9 +17,11 @@ import numpy as np
 
 SLEEP_MS = 50
 
+_VOCABULARY = 30_000
+
 
 def ensure(folder: Path, name: str) -> Path:
-    """Return the folder of a model: `mlp`, `mobilenet`, `mobilenet-2`, `noop` or `sleep`. A missing model is made."""
+    """Return the folder of a model, which is made if it is missing; `main` has the names."""
     if not (folder / f"{name}.made").exists():
         environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
         subprocess.run([sys.executable, "-m", __name__, str(folder), name], check=True, env=environment)
@@ -103,6 +105,42 @@ def save_mobilenet(folder: Path, version: int = 1) -> None:
     _save(folder, openvino.convert_model(str(exported)))
 
 
+def save_encoder(folder: Path, layers: int, size: int, heads: int) -> None:
+    """Save a transformer encoder: `input_ids` and `attention_mask` int64 [?, ?] → `y` float32 [?, size], their mean."""
+    from openvino import Model
+    from openvino import opset13 as ops
+
+    random = np.random.default_rng(0)
+
+    def linear(x: Any, rows: int, columns: int) -> Any:
+        matrix = random.normal(0, rows**-0.5, (rows, columns)).astype(np.float32)
+        return ops.matmul(x, ops.constant(matrix), False, False)
+
+    def norm(x: Any) -> Any:
+        return ops.mvn(x, ops.constant([-1]), True, 1e-12, "inside_sqrt")
+
+    def split(x: Any) -> Any:
+        shape = ops.constant(np.array([0, 0, heads, size // heads]))
+        return ops.transpose(ops.reshape(x, shape, True), ops.constant([0, 2, 1, 3]))
+
+    ids, mask = (ops.parameter([-1, -1], np.int64, name=name) for name in ("input_ids", "attention_mask"))
+    table = ops.constant(random.normal(0, 1, (_VOCABULARY, size)).astype(np.float32))
+    x = norm(ops.gather(table, ids, ops.constant(0)))
+    weights = ops.convert(mask, "f32")
+    hidden = ops.multiply(ops.subtract(weights, ops.constant(np.float32(1))), ops.constant(np.float32(1e4)))
+    hidden = ops.unsqueeze(hidden, ops.constant([1, 2]))
+    for _ in range(layers):
+        query, key, value = (split(linear(x, size, size)) for _ in range(3))
+        seen = ops.scaled_dot_product_attention(query, key, value, hidden)
+        seen = ops.reshape(ops.transpose(seen, ops.constant([0, 2, 1, 3])), ops.constant(np.array([0, 0, size])), True)
+        x = norm(ops.add(x, linear(seen, size, size)))
+        x = norm(ops.add(x, linear(ops.gelu(linear(x, size, 4 * size), "erf"), 4 * size, size)))
+    weights = ops.unsqueeze(weights, ops.constant(2))
+    total = ops.reduce_sum(ops.multiply(x, weights), ops.constant([1]), False)
+    y = ops.divide(total, ops.reduce_sum(weights, ops.constant([1]), False))
+    _save(folder, Model([y], [ids, mask], "bench"))
+
+
 def save_sleep(folder: Path) -> None:
     """Save a model `x` float32 [?, 1] → `y` float32 [?, 1] that sleeps 50 ms and uses no CPU."""
     import tensorflow as tf
@@ -120,10 +158,11 @@ def save_sleep(folder: Path) -> None:
 
 
 def _save(folder: Path, network: Any) -> None:
-    """Save an OpenVINO network as IR, with an input `x` and an output `y`."""
+    """Save an OpenVINO network as IR, with an output `y` and an input `x`, or several of their own names."""
     import openvino
 
-    network.input().get_tensor().set_names({"x"})
+    for port in network.inputs:
+        port.get_tensor().set_names({port.node.friendly_name if len(network.inputs) > 1 else "x"})
     network.output().get_tensor().set_names({"y"})
     folder.mkdir(parents=True, exist_ok=True)
     openvino.save_model(network, folder / "model.xml", compress_to_fp16=False)
@@ -139,6 +178,8 @@ def main(folder: Path, name: str) -> None:
         "mobilenet": save_mobilenet,
         "mobilenet-2": partial(save_mobilenet, version=2),
         "sleep": save_sleep,
+        "encoder": partial(save_encoder, layers=2, size=128, heads=2),
+        "minilm": partial(save_encoder, layers=6, size=384, heads=12),
     }
     print(f"Making model {name}", flush=True)
     saves[name](folder / name)

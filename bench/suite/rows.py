@@ -25,6 +25,7 @@ HTTP_IN_FLIGHT = 32
 PIPELINE = 512
 # A model this small computes 128 vectors as fast as 32.
 _LARGE_BATCH = 128
+_TEXTS_IN_FLIGHT = 64
 _BARE_BATCHES = (1, 8)
 _OURS, _NATIVE = "Cluster Serving", "Cluster Serving, Python client"
 
@@ -241,6 +242,22 @@ def handler(session: Session, kind: str) -> Measurement:
         return session.compare(lambda: run("handled", folder), {"bare engine": lambda: run("bare", model)})
 
 
+def lengths(session: Session, name: str) -> Measurement:
+    """Measure texts of different lengths, as token ids, 64 in flight: padded, against batches of equal lengths only."""
+    model, records = _model(session, name), payload.token_records()
+    with Stack() as stack:
+
+        def run(job: str, **settings: object) -> Measurement:
+            stack.start(job, model, maxBatchSize=_TEXTS_IN_FLIGHT, **settings)
+            load = Load("pipelined", "sync", _TEXTS_IN_FLIGHT, check_every=16)
+            return session.measure(stack.endpoint(job, records), load, stack.roles())
+
+        return session.compare(
+            lambda: run("padded", padding={"input_ids": 0, "attention_mask": 0}),
+            {"equal lengths": lambda: run("equal")},
+        )
+
+
 def costs(session: Session) -> Measurement:
     """Measure the costs of a request over number, size and clients, with a model that does nothing."""
     s, small = session.settings, payload.random_records("x", (25,), "float32")
@@ -288,6 +305,8 @@ ROWS: dict[str, Callable[[Session], Measurement]] = {
     "update": update,
     "handler": partial(handler, kind="vector"),
     "handler_images": partial(handler, kind="jpeg"),
+    "lengths": partial(lengths, name="encoder"),
+    "lengths_minilm": partial(lengths, name="minilm"),
     "costs": costs,
 }
 """All rows, in the order in which they are measured."""

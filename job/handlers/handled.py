@@ -209,7 +209,7 @@ class HandledModel:
                     inputs=(),
                     outputs=(),
                     input_shapes=tuple(map(tuple, input_shapes)),
-                    padding={},
+                    padding=(),
                     tokenizer="" if text else NO_TOKENIZER,
                     pooling=pooling,
                     normalize=normalize,

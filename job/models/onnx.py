@@ -56,7 +56,7 @@ class OnnxModel(Model):
         settings = onnxruntime.SessionOptions()
         settings.intra_op_num_threads = options.thread_per_model
         settings.inter_op_num_threads = 1
-        settings.log_severity_level = 3  # errors; they are raised, too
+        settings.log_severity_level = 4  # no errors; they are raised
         # Threads that wait for work would otherwise spin on the cores of the other copies.
         settings.add_session_config_entry("session.intra_op.allow_spinning", "0")
         # ONNX Runtime reads the buffers while it makes the session, and does not keep them alive.

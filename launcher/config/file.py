@@ -1,10 +1,13 @@
 """The job's `config.yaml`: read and checked, and written by `cluster-serving-init`."""
 
+import json
 import os
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import chain
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import yaml
 from pydantic.fields import FieldInfo
@@ -101,14 +104,14 @@ def _warn_of_mistyped(warn: Callable[[str], None]) -> None:
             warn(f"environment variable {variable} has no effect; did you mean {meant}?")
 
 
-def template() -> str:
-    """Return the text of a new `config.yaml`: every key with its meaning and default, `modelPath` alone set."""
+def template(values: Mapping[str, Any] = MappingProxyType({})) -> str:
+    """Return the text of a new `config.yaml`: every key with its meaning and default; `values` are set."""
     parts = [_HEADER]
     nested = {section: [heading] for section, heading in _SECTIONS.items()}
     for key, field in keys(Config).items():
         section, _, name = key.rpartition(".")
         comment = textwrap.fill(field.description or "", 118, initial_indent="# ", subsequent_indent="# ")
-        text = f"{comment}\n# Expected: {expected(field)}.\n{_setting(name, field)}\n"
+        text = f"{comment}\n# Expected: {expected(field)}.\n{_setting(name, field, values.get(key))}\n"
         if section:
             nested[section].append(textwrap.indent(text, "  "))
         else:
@@ -116,9 +119,11 @@ def template() -> str:
     return "\n".join([*parts, *chain(*nested.values()), _FRONT_END])
 
 
-def _setting(key: str, field: FieldInfo) -> str:
+def _setting(key: str, field: FieldInfo, value: Any = None) -> str:
     if field.is_required():
         return f"{key}: model"
+    if value is not None:
+        return f"{key}: {json.dumps(value)}"
     if field.default is None:
         return f"# {key}:"
     value = yaml.safe_dump(field.default, default_flow_style=True, width=1000).removesuffix("\n...\n").strip()

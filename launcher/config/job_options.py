@@ -22,7 +22,7 @@ def sized_for(config: Config, engine: str) -> Config:
 
 def model_options(config: Config) -> ModelOptions:
     """Return the options of the model."""
-    return _options(ModelOptions, "model", config, slot=0)
+    return _options(ModelOptions, "model", config, padding=tuple(config.padding.items()), slot=0)
 
 
 def job_options(config: Config, submission: str, payload_folder: str = "", generation: int = 1) -> JobOptions:

@@ -9,7 +9,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 from cluster_serving.job.main import check_model, engine_requirements
-from cluster_serving.job.options import JobOptions
+from cluster_serving.job.options import NO_TOKENIZER, JobOptions
 from cluster_serving.job.remote.url import is_url
 from cluster_serving.launcher.config import versions
 from cluster_serving.launcher.config.job_options import job_options
@@ -112,6 +112,8 @@ def _needs(options: JobOptions) -> tuple[set[str], list[str]]:
     if is_url(options.model.path):
         extras |= {store for scheme, store in _STORES.items() if options.model.path.startswith(scheme)} | {"remote"}
         found = survey(options.model.path, lambda _: None, options.model.handler)
+        if found.text and options.model.tokenizer != NO_TOKENIZER:
+            extras.add("text")
         requirements = [found.requirement] if found.requirement else sorted(engine_requirements())
     else:
         requirements = check_model(options.model).requirements(options.model)

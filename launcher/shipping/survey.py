@@ -15,11 +15,15 @@ _PATIENCE_S = 30
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What is known of a model: its engine, the requirement that installs it, and its bytes; empty, or None."""
+    """What is known of a model: its engine, the requirement that installs it, and its bytes; empty, or None.
+
+    `text` is True if it has a tokenizer, or may have one.
+    """
 
     engine: str = ""
     requirement: str = ""
     size: int | None = None
+    text: bool = True
 
 
 def survey(address: str, warn: Callable[[str], None], handler: str = "") -> Survey:
@@ -49,7 +53,7 @@ def survey(address: str, warn: Callable[[str], None], handler: str = "") -> Surv
         # A crash of a library is no reason not to start: the TaskManagers may have another one.
         found = json.loads(last) if last else {"error": f"{shown} cannot be looked at from here"}
     if "error" not in found:
-        return Survey(found["engine"], found["requirement"], found["size"])
+        return Survey(found["engine"], found["requirement"], found["size"], found["text"])
     if found.get("certain"):
         raise LaunchError(found["error"])
     warn(f"the model is not checked before the TaskManagers fetch it: {found['error']}")

@@ -21,7 +21,7 @@ OPTIONS = JobOptions(
         True,
         "handler:A",
         1.5,
-        {"a": 0.5},
+        (("a", 0.5),),
         "none",
         5,
         6,

@@ -21,10 +21,10 @@ def write(folder, code, name="handler.py"):
     return folder
 
 
-def load(folder, already_batched=False, post_processing="", **model):
+def load(folder, already_batched=False, post_processing="", padding=(), **model):
     options = JobOptions(
         "start",
-        ModelOptions(str(folder), **model),
+        ModelOptions(str(folder), padding=tuple(dict(padding).items()), **model),
         RedisOptions("redis://localhost"),
         BatchOptions(input_already_batched=already_batched),
         post_processing=post_processing,

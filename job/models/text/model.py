@@ -37,7 +37,7 @@ def with_text(model: Model, folder: Path, options: ModelOptions) -> Model:
         if tokenizer_file.is_used(folder, options.tokenizer):
             model, reader = _tokenized(model, folder, options)
             return TextModel(_embedding(model, options), reader)
-        return _embedding(PaddedModel(model, options.padding) if options.padding else model, options)
+        return _embedding(PaddedModel(model, dict(options.padding)) if options.padding else model, options)
     except BaseException:
         model.close()
         raise

@@ -98,7 +98,10 @@ def test_the_limit_may_be_in_the_configuration_of_the_tokenizer(folder, tmp_path
 
 def test_wrong_input_is_an_error_for_its_client_alone(folder):
     model = load(folder, max_text_length=20, pooling="mean")
-    number, long, good = results(model, {"text": np.float32(3)}, text("x" * 21), text("a dog"))
+    number, double, long, good = results(
+        model, {"text": np.array(3, "f4")}, {"text": np.array(3.5)}, text("x" * 21), text("a dog")
+    )
+    assert str(double.error) == "input 'text' is float64[], but the model expects text: str[]"
     assert isinstance(number.error, InvalidInput)
     assert str(number.error) == "input 'text' is float32[], but the model expects text: str[]"
     assert isinstance(long.error, RequestTooLarge)

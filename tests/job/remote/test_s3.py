@@ -85,6 +85,7 @@ def test_an_archive(bucket, pack, tmp_path):
         "engine": "",
         "requirement": "",
         "size": (tmp_path / "digits.tgz").stat().st_size,
+        "text": True,
     }
 
 
@@ -94,6 +95,7 @@ def test_the_engine_is_known_from_the_names(bucket):
         "engine": "OpenVINO",
         "requirement": "cluster-serving[openvino]",
         "size": sum(map(len, FILES.values())),
+        "text": False,
     }
     with pytest.raises(ModelError, match=f"s3://{name}/models holds no model. Found: digits-2/, digits/"):
         survey(f"s3://{name}/models")

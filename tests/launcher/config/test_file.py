@@ -417,7 +417,7 @@ def test_a_key_of_images_comes_from_the_environment_and_is_never_shown(read, mon
 
 
 def test_padding_is_a_mapping_of_numbers(read):
-    assert job_options(read("modelPath: m\npadding: {ids: 0, x: 0.5}"), "s").model.padding == {"ids": 0, "x": 0.5}
+    assert job_options(read("modelPath: m\npadding: {ids: 0, x: 0.5}"), "s").model.padding == (("ids", 0), ("x", 0.5))
     with pytest.raises(
         SettingsError, match=r"padding is \{'ids': 'x'\} \(a mapping\); expected a mapping of inputs and"
     ):

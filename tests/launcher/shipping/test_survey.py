@@ -28,7 +28,9 @@ def server(tmp_path):
 
 def test_a_folder_tells_engine_and_size(look, tmp_path):
     (tmp_path / "net.onnx").write_bytes(b"network")
-    assert look(f"file://{tmp_path}") == (Survey("ONNX Runtime", "cluster-serving[onnx]", 7), [])
+    assert look(f"file://{tmp_path}") == (Survey("ONNX Runtime", "cluster-serving[onnx]", 7, text=False), [])
+    (tmp_path / "tokenizer.json").write_bytes(b"{}")
+    assert look(f"file://{tmp_path}") == (Survey("ONNX Runtime", "cluster-serving[onnx]", 9, text=True), [])
 
 
 def test_an_archive_tells_its_size(look, server, tmp_path):
