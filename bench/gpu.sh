@@ -21,7 +21,8 @@ make_venv() {
     shift
     "${PYTHON:-python3}" -m venv "$venv"
     "$venv/bin/python" -m pip install --quiet --editable '.[server,embedded,openvino]' 'onnx>=1.17,<1.22' \
-        'hypothesis>=6.100,<7' 'pytest>=8.3,<9.2' 'pytest-timeout>=2.3,<3' 'scikit-learn>=1.5,<2' "$@"
+        'hypothesis>=6.100,<7' 'pytest>=8.3,<9.2' 'pytest-timeout>=2.3,<3' 'pytest-xdist>=3.6,<4' \
+        'scikit-learn>=1.5,<2' "$@"
 }
 
 check() {
@@ -30,7 +31,7 @@ check() {
     # Without a GPU, the rest would say nothing.
     "$1/bin/python" -m tests.support.accelerators || return 1
     echo "== $1: tests"
-    "$1/bin/python" -m pytest -q -m accelerator tests/job/models/test_accelerators.py || failed=1
+    "$1/bin/python" -m pytest -q tests/job/models/test_accelerators.py tests/e2e/test_devices.py || failed=1
     echo "== $1: times"
     "$1/bin/python" -m tests.support.device_times || failed=1
     return "$failed"
