@@ -18,12 +18,18 @@ _LEFT_OUT = {("pyflink", name) for name in ("lib", "opt", "plugins", "examples",
 }
 _UNUSED_FOLDERS = {"tests", "test", "testing_data"}
 _UNUSED_SUFFIXES = (".a", ".h", ".hpp", ".pxd", ".pyx", ".pyi")
+# Builds for GPUs, by the distribution that they are installed in place of, with the extras that bring libraries.
+_FOR_GPUS = {
+    "onnxruntime": ("onnxruntime-gpu", frozenset({"cuda", "cudnn"})),
+    "tensorflow-cpu": ("tensorflow", frozenset({"and-cuda"})),
+}
 
 
 def needed(extras: Iterable[str], requirements: Iterable[str] = ()) -> list[metadata.Distribution]:
     """Return the distributions that extras of this distribution, and further requirements, need; without this one.
 
-    A requirement that is not installed is left out: pip has found it unnecessary here, or an import will name it.
+    A requirement that is not installed is left out: pip has found it unnecessary here, or an import will name it. In
+    place of an engine for the CPU, its build for GPUs may be installed.
     """
     found: dict[str, metadata.Distribution] = {}
     seen: dict[str, set[str]] = {}
@@ -39,6 +45,8 @@ def needed(extras: Iterable[str], requirements: Iterable[str] = ()) -> list[meta
         try:
             distribution = found.setdefault(name, metadata.distribution(name))
         except metadata.PackageNotFoundError:
+            if name in _FOR_GPUS:
+                pending.append(_FOR_GPUS[name])
             continue
         for requirement in map(Requirement, distribution.requires or ()):
             if requirement.marker is None or any(requirement.marker.evaluate({"extra": extra}) for extra in fresh):

@@ -11,7 +11,6 @@ import pytest
 from tests.support import model_zoo
 from tests.support.accelerators import accelerator_of
 
-
 # The environments of bench/gpu.sh have one of these each.
 ENGINES = {
     "torch": model_zoo.save_torchscript_digits,
