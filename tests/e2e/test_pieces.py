@@ -3,7 +3,6 @@
 import os
 import signal
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -21,8 +20,23 @@ SLOW = """
 
         def predict(self, batch):
             for step in range(batch["count"].max()):
-                yield [{"number": step, "made": time.time()} if step < count else END for count in batch["count"]]
+                yield [{"number": step} if step < count else END for count in batch["count"]]
                 time.sleep(0.05)
+    """
+
+
+PATIENT = """
+    import time
+    from pathlib import Path
+
+    class Handler:
+        inputs = {"count": "int64"}
+
+        def predict(self, batch):
+            for step in range(batch["count"].max()):
+                yield {"number": [step] * len(batch["count"])}
+                while batch["count"].max() > 9 and Path(SEEN).read_text() != str(step):
+                    time.sleep(0.005)
     """
 
 
@@ -36,11 +50,16 @@ def numbers(pieces):
 
 @pytest.mark.parametrize("mode", ["thread", "process"])
 def test_pieces_arrive_as_they_are_made(started, tmp_path, mode):
-    queue, _ = started(jobName=f"pieces-{mode}", modelPath=write(tmp_path, SLOW), executionMode=mode)
-    assert numbers(ask(queue, 3)) == [0, 1, 2]
-    seen = [(float(piece["made"]), time.time()) for piece in ask(queue, 20)]
-    # Each one before the next is made.
-    assert all(arrived < made for (_, arrived), (made, _) in zip(seen, seen[1:], strict=False))
+    seen = tmp_path / "seen"
+    seen.touch()
+    model = tmp_path / "model"
+    model.mkdir()
+    write(model, PATIENT.replace("SEEN", repr(str(seen))))
+    queue, _ = started(jobName=f"pieces-{mode}", modelPath=model, executionMode=mode)
+    for number, piece in enumerate(ask(queue, 20)):
+        assert piece["number"] == number
+        # The next one is made when this one was seen.
+        seen.write_text(str(number))
     assert queue.predict({"count": np.int64(3)}, timeout=60)["number"].tolist() == [0, 1, 2]
 
 

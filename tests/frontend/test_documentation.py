@@ -4,6 +4,7 @@ import re
 import shlex
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,23 @@ import pytest
 from cluster_serving.frontend.errors import ERRORS
 from cluster_serving.frontend.options import HttpOptions
 from tests.support.cluster import BIN
+from tests.support.generating import EMBEDDER, PARROT, generating
 
 DOCS = Path(__file__).parents[2] / "docs"
 PROTOCOL, HTTP = DOCS / "protocol.md", DOCS / "http.md"
 
 
+@pytest.fixture
+def texts(redis_server, tmp_path):
+    """The models of texts that the page names."""
+    with ExitStack() as running:
+        for job, code in (("parrot", PARROT), ("words", EMBEDDER)):
+            (tmp_path / job).mkdir()
+            running.enter_context(generating(redis_server.port, job, tmp_path / job, code))
+        yield
+
+
+@pytest.mark.usefixtures("texts")
 def test_every_curl_line_is_answered(ask, tmp_path):
     blocks = re.findall(r"```sh\n(.*?)```", HTTP.read_text("utf8"), re.DOTALL)
     lines = [line.split("  #")[0] for block in blocks for line in block.splitlines() if line.startswith("curl ")]

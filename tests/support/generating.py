@@ -37,6 +37,43 @@ COUNTER = """
                 ]
     """
 
+PARROT = """
+    from cluster_serving.job.handlers import END
+
+    class Handler:
+        inputs = {"prompt": "str", "max_tokens": "int64", "temperature": "float32", "stop": "str[?]"}
+        outputs = {"text": "str", "finish_reason": "str"}
+
+        def predict(self, batch):
+            words = [prompt.split() for prompt in batch["prompt"]]
+            if "fail" in words[0]:
+                raise RuntimeError("as asked")
+            for step in range(100):
+                records = zip(words, batch["max_tokens"], batch["stop"])
+                yield [self.piece(text, step, most, stop) for text, most, stop in records]
+                if "fail-late" in words[0]:
+                    raise RuntimeError("as asked")
+
+        def piece(self, words, step, most, stop):
+            if step > min(most, len(words)):
+                return END
+            if step == most or step == len(words) or words[step] in stop:
+                return {"text": "", "finish_reason": "length" if step == most else "stop"}
+            return {"text": words[step] + " "}
+    """
+
+EMBEDDER = """
+    import numpy as np
+
+    class Handler:
+        inputs = {"text": "str"}
+        outputs = {"embedding": "float32[3]", "prompt_tokens": "int64"}
+
+        def predict(self, batch):
+            sizes = [len(text) for text in batch["text"]]
+            return {"embedding": np.array([[n, n / 3, 0] for n in sizes], "f4"), "prompt_tokens": sizes}
+    """
+
 
 @contextlib.contextmanager
 def generating(port, job, folder, code=COUNTER, generation=1, version="7", most=10, **model):

@@ -34,10 +34,16 @@ def train(text, folder, steps=150, batch=32, length=32):
         loss.backward()
         optimizer.step()
     (Path(folder) / "characters.txt").write_text("".join(characters))
-    names = {"input_names": ["character", "state"], "output_names": ["logits", "next_state"]}
-    sizes = {name: {0: "batch"} for name in sum(names.values(), [])}
-    example = torch.zeros(1, dtype=torch.int64), torch.zeros(1, 128)
-    torch.onnx.export(model.eval(), example, Path(folder) / "step.onnx", dynamo=False, dynamic_axes=sizes, **names)
+    inputs, outputs = ["character", "state"], ["logits", "next_state"]
+    torch.onnx.export(
+        model.eval(),
+        (torch.zeros(1, dtype=torch.int64), torch.zeros(1, 128)),
+        Path(folder) / "step.onnx",
+        input_names=inputs,
+        output_names=outputs,
+        dynamic_axes={name: {0: "batch"} for name in inputs + outputs},
+        dynamo=False,
+    )
 
 
 if __name__ == "__main__":
