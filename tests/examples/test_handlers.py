@@ -2,9 +2,13 @@
 
 import base64
 import importlib.util
+import json
+import re
+import shlex
 import shutil
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import cv2
@@ -17,6 +21,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
+from cluster_serving.job.foreground import read_inputs
 from cluster_serving.job.trial import InvalidInput, Trial
 from tests.support import model_zoo, texts
 
@@ -34,6 +39,22 @@ def test_examples_are_short(path):
     assert len(path.read_text().splitlines()) < 60
 
 
+@contextmanager
+def served(folder):
+    """A handler, once it has answered what the README of the examples says to try."""
+    (command,) = re.findall(rf"^\| `{folder.name}/` \|.*\| `(.*)` \|$", (EXAMPLES / "README.md").read_text(), re.M)
+    option, *texts = re.split(r" -i ", f" -i {command}")
+    assert option == ""
+    texts = [shlex.split(text)[0].replace("=@", f"=@{folder.parent}/") for text in texts]
+    for name in ("cat.jpg", "street.jpg"):
+        cv2.imwrite(folder.parent / name, np.zeros((90, 120, 3), "u1"))
+    np.save(folder.parent / "digit.npy", np.zeros(64, "f4"))
+    (folder.parent / "series.json").write_text(json.dumps([0.5] * 100))
+    with Trial(folder) as handler:
+        assert handler(**read_inputs(texts, handler.report().inputs))
+        yield handler
+
+
 def png(pixels):
     return cv2.imencode(".png", pixels)[1].tobytes()
 
@@ -43,7 +64,7 @@ def test_thumbnail(tmp_path):
     model_zoo.save_openvino_digit_images(folder)
     x, _ = model_zoo.digits_data()
     right = model_zoo.digits_mlp(x[:5]).argmax(1)
-    with Trial(folder) as handler:
+    with served(folder) as handler:
         for digit, expected in zip(x[:5], right, strict=True):
             grey = np.round(digit * 255).astype("u1").reshape(8, 8).repeat(10, 0).repeat(10, 1)
             wide = cv2.cvtColor(np.pad(grey, ((0, 0), (23, 23))), cv2.COLOR_GRAY2BGR)
@@ -64,7 +85,7 @@ def test_pandas_pipeline(tmp_path):
     columns = make_column_transformer((StandardScaler(), ["age", "fare"]), (OneHotEncoder(), ["port"]))
     pipeline = make_pipeline(columns, LogisticRegression()).fit(frame, survived)
     joblib.dump(pipeline, folder / "pipeline.joblib")
-    with Trial(folder) as handler:
+    with served(folder) as handler:
         for _, row in frame[:5].iterrows():
             outputs = handler(**row)
             expected = pipeline.predict_proba(row.to_frame().T.infer_objects())[0, 1]
@@ -85,7 +106,7 @@ def test_detection(tmp_path):
     zero = ops.reshape(zero, [-1, 1, 1], special_zero=False)
     outputs = {"boxes": ops.add(zero, ops.constant(boxes[None])), "scores": ops.add(zero, ops.constant(scores[None]))}
     model_zoo.save_openvino(folder, {"x": x}, outputs)
-    with Trial(folder) as handler:
+    with served(folder) as handler:
         objects = handler(image=png(np.zeros((100, 200, 3), "u1")))["objects"]
     assert [(one["label"], one["box"]) for one in objects] == [("cat", [24, 10, 100, 52]), ("dog", [20, 10, 100, 50])]
     assert objects[0]["score"] == pytest.approx(0.9, abs=0.01)
@@ -102,7 +123,7 @@ def test_ensemble(tmp_path):
         for file in (tmp_path / name).iterdir():
             shutil.copy(file, folder / f"{name}{file.suffix}")
     x, _ = model_zoo.digits_data()
-    with Trial(folder) as handler:
+    with served(folder) as handler:
         for digit in x[:5]:
             outputs = handler(x=digit)
             np.testing.assert_allclose(outputs["probabilities"], model_zoo.digits_mlp(digit[None])[0], atol=0.02)
@@ -141,7 +162,7 @@ def test_two_stage_text(tmp_path):
     train("language", [[text for texts in kinds.values() for text in texts] for kinds in TEXTS.values()])
     for language, kinds in TEXTS.items():
         train(language, kinds.values())
-    with Trial(folder) as handler:
+    with served(folder) as handler:
         for language, kinds in TEXTS.items():
             for kind, texts in kinds.items():
                 for text in texts:
@@ -175,7 +196,7 @@ def test_anomaly(tmp_path):
 
     np.savetxt(tmp_path / "history.csv", series(20_000))
     assert "detector.joblib: an isolation forest of 1247 windows" in run(folder, "train.py", tmp_path / "history.csv")
-    with Trial(folder) as handler:
+    with served(folder) as handler:
         usual, broken = series(1000).astype("f4"), series(1000).astype("f4")
         broken[500:540] = 4
         # A forest may take a rare window of the usual for an anomaly.
@@ -205,7 +226,7 @@ def test_segmentation(tmp_path):
     model_zoo.save_onnx(folder, nodes, *ports, weights)
     pixels = np.zeros((20, 40, 3), "u1")
     pixels[:, :10, 2], pixels[:, 10:, 0] = 255, 255
-    with Trial(folder) as handler:
+    with served(folder) as handler:
         outputs = handler(image=png(pixels))
         mask = cv2.imdecode(np.frombuffer(base64.b64decode(outputs["mask"]), "u1"), cv2.IMREAD_UNCHANGED)
         np.testing.assert_array_equal(mask, np.repeat(np.arange(40)[np.newaxis] >= 10, 20, 0))
@@ -237,7 +258,7 @@ def test_tabular_onnx(tmp_path):
     weights = {"w": (model.coef_.T * signs).astype("f4"), "b": (model.intercept_ * signs).astype("f4")}
     save_linear(tmp_path / "linear", weights, x.shape[1])
     shutil.move(tmp_path / "linear" / "model.onnx", folder)
-    with Trial(folder) as handler:
+    with served(folder) as handler:
         for one, risk in zip(known[:20], model.predict_proba(x)[:20, 1], strict=True):
             outputs = handler(**one)
             assert outputs["risk"] == pytest.approx(risk, abs=1e-3)
@@ -257,7 +278,8 @@ def test_recommender(tmp_path):
     folder = copied(tmp_path, "recommender")
     random = np.random.default_rng(0)
     # Each user likes the items of one kind.
-    kinds = {kind: [f"{kind} {number}" for number in range(10)] for kind in ("crime", "poetry", "cooking")}
+    kinds = {kind: [f"{kind} {number}" for number in range(10)] for kind in ("crime", "novel", "cooking")}
+    kinds["novel"][:2] = ["Emma", "Ulysses"]
     rows = [
         f"{user},{item},{random.integers(3, 6)}"
         for user in range(90)
@@ -265,7 +287,7 @@ def test_recommender(tmp_path):
     ]
     (tmp_path / "ratings.csv").write_text("\n".join(rows))
     assert "vectors.npy: 30 items, 29 dimensions" in run(folder, "build.py", tmp_path / "ratings.csv")
-    with Trial(folder) as handler:
+    with served(folder) as handler:
         for kind, names in kinds.items():
             items = handler(liked=names[:3], count=5)["items"]
             assert len(items) == 5
@@ -301,7 +323,7 @@ def test_embedding_reranking(tmp_path):
     vectors = [tokens.mean(axis=0) for tokens in texts.tokens(query, *candidates)]
     first, *others = [vector / np.linalg.norm(vector) for vector in vectors]
     scores = np.array(others) @ first
-    with Trial(folder) as handler:
+    with served(folder) as handler:
         ranking = handler(query=query, candidates=candidates)["ranking"]
         assert [one["index"] for one in ranking] == np.argsort(-scores).tolist()
         assert ranking[0]["text"] == "the cat sat on a mat"
@@ -350,7 +372,7 @@ def test_token_classification(tmp_path):
             torch.nn.functional.cross_entropy(model(ids, torch.ones_like(ids))[0], right).backward()
             optimizer.step()
     texts.save_module(model, folder, ["input_ids", "attention_mask"], "scores")
-    with Trial(folder) as handler:
+    with served(folder) as handler:
         entities = handler(text="Max Smith sings in   New York .")["entities"]
         assert [(one["kind"], one["start"], one["end"], one["text"]) for one in entities] == [
             ("PER", 0, 9, "Max Smith"),
@@ -365,7 +387,7 @@ def test_generator(tmp_path):
     text = tmp_path / "text.txt"
     text.write_text("the cat sat on the mat. the dog sat on the log. " * 20)
     subprocess.run([sys.executable, folder / "train.py", text], check=True, timeout=200)
-    with Trial(folder) as handler:
+    with served(folder) as handler:
         pieces = handler.pieces(prompt="the cat ", max_tokens=8, temperature=0.0)
         assert "".join(piece["text"] for piece in pieces) == "sat on t"
         assert [piece["finish_reason"] for piece in pieces] == [""] * 7 + ["length"]
