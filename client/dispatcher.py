@@ -7,11 +7,13 @@ the commands that queue requests and fetch results, and one subscription: the co
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import islice
 from typing import Any
 
@@ -23,6 +25,7 @@ from cluster_serving.client.connection import DedicatedConnection
 from cluster_serving.client.enqueue import RequestOptions, add_call, refusal
 from cluster_serving.client.places import Place
 from cluster_serving.client.subscription import RECONNECT_PAUSE, AsyncSubscription, new_channel, replies_in
+from cluster_serving.protocol import payload_files
 from cluster_serving.protocol.compat import timeout as time_limit
 from cluster_serving.protocol.connection import (
     is_lost_connection,
@@ -33,13 +36,13 @@ from cluster_serving.protocol.connection import (
 )
 from cluster_serving.protocol.entry import RESULT, request_fields
 from cluster_serving.protocol.errors import RequestLost, ServingError
-from cluster_serving.protocol.keys import NORMAL, native_result_key, stream_of
+from cluster_serving.protocol.keys import NORMAL, native_result_key, stream_of, to_bytes
 from cluster_serving.protocol.payload_files import PayloadFolder, PayloadFolders
 from cluster_serving.protocol.results import Fields
 from cluster_serving.protocol.scripts import HAS_ENTRY, Call, call_all, call_async, fetch_call, fields_of, run_async
 from cluster_serving.protocol.tensors import Inputs
 
-_DELETE_PAUSE = 0.01
+_DELETE_PAUSE = 0.05
 _WATCH_INTERVAL = 2.0
 _MAX_AT_ONCE = 256
 _MAX_BYTES = 1 << 20  # Redis serves no other client while it reads them.
@@ -58,6 +61,7 @@ class Pending:
         sent: Time at which the request was sent.
         entry_id: Id of the stream entry, once the request is queued.
         waiters: Number of coroutines that wait for a kept result.
+        expired: True if the result was cancelled because it did not come in time.
     """
 
     job: str
@@ -71,9 +75,21 @@ class Pending:
     sent: float = 0.0
     entry_id: bytes | None = None
     waiters: int = 0
+    expired: bool = False
 
     def __post_init__(self) -> None:
         self.key = native_result_key(self.job, self.uri)
+
+    def compose(self, inputs: Inputs, reply_to: str, **options: Any) -> None:
+        """Set the fields; `options` are further arguments of `protocol.entry.request_fields`."""
+        store = self.folder.write if self.folder else None
+        self.fields = request_fields(self.uri, inputs, reply_to, store=store, **options)
+
+    def expire(self) -> None:
+        """Cancel the result, unless it is there."""
+        if not self.result.done():
+            self.expired = True
+            self.result.cancel()
 
 
 class Dispatcher:
@@ -105,6 +121,7 @@ class Dispatcher:
         self._sending, self._fetching = DedicatedConnection(db), DedicatedConnection(db)
         self._reply_channel = new_channel(name)
         self._channels = (self._reply_channel, *channels)
+        self._channel_keys = tuple(map(to_bytes, self._channels))
         self._folders = PayloadFolders()
         self._subscription = AsyncSubscription(db)
         self._window = window
@@ -113,6 +130,8 @@ class Dispatcher:
         self._observe = observe
         self._reconnect = reconnect
         self._reached = False
+        # A random name for each request would cost as much as reading one.
+        self._prefix, self._numbers = f"{uuid.uuid4().hex}-", itertools.count()
         self._pending: dict[bytes, Pending] = {}
         self._to_send: dict[bytes, Pending] = {}
         self._to_fetch: dict[bytes, None] = {}
@@ -143,36 +162,43 @@ class Dispatcher:
         seconds, is also the request's deadline. `client.convert.to_inputs` makes the inputs, and
         `client.result.read_result` reads the result. The errors are those of `client.queues.InputQueue.predict`.
         """
-        options = RequestOptions.waiting(timeout, priority, version)
-        pending = Pending(job, uuid.uuid4().hex, asyncio.get_running_loop().create_future(), priority)
+        options = _waiting(timeout, priority, version)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout
+        pending = Pending(job, f"{self._prefix}{next(self._numbers):x}", loop.create_future(), priority)
         name = pending.uri.encode()
+        timer: asyncio.TimerHandle | None = None
         try:
-            async with time_limit(timeout):
-                with persistent(timeout if self._persists else 0.0):
-                    await self._subscribe()
-                    await self._compose(
-                        pending,
-                        inputs,
-                        self._reply_channel,
-                        deadline_ms=options.deadline_ms,
-                        reply_with=RESULT,
-                        version=options.version_text,
-                    )
-                while True:
-                    self._pending[name] = pending
-                    self._queue(name, pending)
-                    if self._watcher is None or self._watcher.done():
-                        self._watcher = asyncio.create_task(self._watch())
-                    try:
-                        return await pending.result
-                    except RequestLost:
-                        if not self._persists:
-                            raise
-                        pending.entry_id = None
-                        pending.result = asyncio.get_running_loop().create_future()
-        except asyncio.TimeoutError:
+            if not self._subscription.is_confirmed(self._channel_keys) or payload_files.is_large(inputs):
+                await self._prepare(pending, inputs, timeout)
+            pending.compose(
+                inputs,
+                self._reply_channel,
+                deadline_ms=options.deadline_ms,
+                reply_with=RESULT,
+                version=options.version_text,
+            )
+            # A timer costs a third of a block with a time limit.
+            timer = loop.call_at(deadline, pending.expire)
+            while True:
+                self._pending[name] = pending
+                self._queue(name, pending)
+                if self._watcher is None or self._watcher.done():
+                    self._watcher = asyncio.create_task(self._watch())
+                try:
+                    return await pending.result
+                except RequestLost:
+                    if not self._persists:
+                        raise
+                    pending.entry_id = None
+                    pending.result = loop.create_future()
+        except (asyncio.TimeoutError, asyncio.CancelledError) as ended:
+            if isinstance(ended, asyncio.CancelledError) and not pending.expired:
+                raise
             raise await result_timeout_async(self.db, job, timeout) from None
         finally:
+            if timer is not None:
+                timer.cancel()
             self._pending.pop(name, None)
             if self._to_send.pop(name, None) and pending.folder:
                 pending.folder.discard(pending.fields)
@@ -204,12 +230,16 @@ class Dispatcher:
         for channel in self._channels:
             await self._subscription.subscribe(channel, self._handle)
 
-    async def _compose(self, pending: Pending, inputs: Inputs, reply_to: str, **options: Any) -> None:
-        """Set the fields of a request; `options` are further arguments of `protocol.entry.request_fields`."""
+    async def _prepare(self, pending: Pending, inputs: Inputs, timeout: float) -> None:
+        """Subscribe to the channels, and find the folder for large inputs; raise `asyncio.TimeoutError` in time."""
+        async with time_limit(timeout):
+            with persistent(timeout if self._persists else 0.0):
+                await self._subscribe()
+                await self._find_folder(pending, inputs)
+
+    async def _find_folder(self, pending: Pending, inputs: Inputs) -> None:
         with translated(self.db):
-            pending.folder = folder = await run_async(self.db, self._folders.find(pending.job, inputs))
-        store = folder.write if folder else None
-        pending.fields = request_fields(pending.uri, inputs, reply_to, store=store, **options)
+            pending.folder = await run_async(self.db, self._folders.find(pending.job, inputs))
 
     def _queue(self, name: bytes, pending: Pending) -> None:
         self._to_send[name] = pending
@@ -393,6 +423,10 @@ class Dispatcher:
 
     def _has_errands(self) -> bool:
         return bool(self._to_fetch or self._to_delete or self._to_withdraw)
+
+
+# Most requests of a process have equal options.
+_waiting = lru_cache(maxsize=256)(RequestOptions.waiting)
 
 
 async def _next(event: asyncio.Event, seconds: float) -> None:

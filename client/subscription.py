@@ -11,7 +11,7 @@ import asyncio
 import threading
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Optional, TypeVar
 
@@ -223,6 +223,16 @@ class AsyncSubscription:
         if key in self._handlers and self._confirmed.get(key) is not confirmed:
             # The subscriber that sent the command was cancelled.
             await self.subscribe(channel, handle)
+
+    def is_confirmed(self, channels: Iterable[bytes]) -> bool:
+        """Return True if Redis has confirmed the subscriptions to all these channels, and none is lost."""
+        if self._reader is None or self._reader.done():
+            return False
+        for channel in channels:
+            confirmed = self._confirmed.get(channel)
+            if confirmed is None or not confirmed.is_set():
+                return False
+        return True
 
     async def unsubscribe(self, channel: str, handle: Handler) -> None:
         """End what `subscribe` began, and unsubscribe from a channel that has no other handler."""

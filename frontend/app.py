@@ -23,6 +23,7 @@ from cluster_serving.frontend.api.v2.service import V2Service
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.errors import MethodNotAllowed, PathNotFound
 from cluster_serving.frontend.server.access_log import AccessLog
+from cluster_serving.frontend.server.direct import DirectRoutes, unexpected
 from cluster_serving.frontend.server.grpc import GrpcServer
 from cluster_serving.frontend.server.http import HttpServer
 from cluster_serving.frontend.server.middleware import AccessMiddleware, note_version
@@ -53,8 +54,9 @@ def make(front: FrontEnd, ready: Callable[[list[str]], None], succession: Succes
             await grpc.stopped()
         await front.close()
 
+    known = routes(front, v2)
     app: ASGIApp = Starlette(
-        routes=routes(front, v2),
+        routes=known,
         lifespan=lifespan,
         exception_handlers={
             ServingError: _serving_error,
@@ -63,7 +65,7 @@ def make(front: FrontEnd, ready: Callable[[list[str]], None], succession: Succes
             Exception: _unexpected_error,
         },
     )
-    app = FormatPrefix(AccessMiddleware(app, front.admission, front.metrics, _OPEN_PATHS, log))
+    app = FormatPrefix(AccessMiddleware(app, DirectRoutes(known), front.admission, front.metrics, _OPEN_PATHS, log))
     if options.cors_origins:
         # Outermost: a browser sends no key with the question whether a page may send requests.
         app = CORSMiddleware(
@@ -127,5 +129,4 @@ async def _disconnected(_: Request, error: Exception) -> Response:
 
 
 async def _unexpected_error(_: Request, error: Exception) -> Response:
-    # The traceback is in the log of the server.
-    return Json({"error": f"unexpected {type(error).__name__}", "code": ServingError.code}, 500)
+    return unexpected(error)

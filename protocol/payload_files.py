@@ -104,7 +104,7 @@ class PayloadFolders:
 
     def find(self, job: str, inputs: Inputs) -> Procedure[PayloadFolder | None]:
         """Find the folder for the inputs of a request; None if they go through Redis."""
-        if not _is_large(inputs):
+        if not is_large(inputs):
             return None
         until, folder = self._known.get(job, (0.0, None))
         if time.monotonic() >= until:
@@ -125,7 +125,8 @@ class PayloadFolders:
             folder.discard(fields)
 
 
-def _is_large(inputs: Inputs) -> bool:
+def is_large(inputs: Inputs) -> bool:
+    """Return True if the inputs of a request belong in a file."""
     if isinstance(inputs, Encoded):
         return len(inputs.data) >= MIN_BYTES
     return sum(len(x.data) if isinstance(x, Image) else getattr(x, "nbytes", 0) for x in inputs.values()) >= MIN_BYTES

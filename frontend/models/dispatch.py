@@ -36,9 +36,6 @@ _AT_ONCE = 50
 async def in_turns(works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     """Run coroutines at the same time as `asyncio.gather` does, but begin few of them in one turn of the event loop."""
     waiting = list(works)
-    if len(waiting) == 1:
-        # A task would cost a tenth of a small request.
-        return [await waiting[0]]
     tasks: list[asyncio.Task[T]] = []
     try:
         for start in range(0, len(waiting), _AT_ONCE):
@@ -93,8 +90,9 @@ class DeferredDispatcher(Dispatcher):
         Any process may fetch the result with `look`, or, `in_pieces`, read them with `pieces`.
         """
         pending = Pending(job, uri, asyncio.get_running_loop().create_future(), priority, kept=True)
+        await self._find_folder(pending, inputs)
         wish = {"reply_with": PIECES} if in_pieces else {}
-        await self._compose(pending, inputs, SUBMITTED_CHANNEL, version=version, **wish)
+        pending.compose(inputs, SUBMITTED_CHANNEL, version=version, **wish)
         self._queue(uri.encode(), pending)
         await pending.result
         return pending.entry_id or b""
@@ -226,6 +224,10 @@ class Dispatch:
 
         A `version` that is not empty must answer them.
         """
+        if len(records) == 1:
+            # A task would cost a tenth of a small request.
+            outcome, answered_by = await self._answer(job, records[0], timeout, priority, version)
+            return Predictions([outcome], answered_by or "")
         answers = await in_turns(self._answer(job, record, timeout, priority, version) for record in records)
         return Predictions([outcome for outcome, _ in answers], joined(version for _, version in answers))
 
@@ -260,15 +262,18 @@ class Dispatch:
     async def _answer(
         self, job: str, record: Inputs, timeout: float, priority: str, version: str
     ) -> tuple[Outputs | ServingError, str | None]:
-        deadline = time.monotonic() + timeout
+        began = time.monotonic()
         try:
-            async with self.limit.place(timeout):
-                seconds = max(deadline - time.monotonic(), 0.001)
+            waited = await self.limit.take(timeout)
+            try:
+                seconds = max(timeout - (time.monotonic() - began), 0.001) if waited else timeout
                 fields = await self.dispatcher(job).request(job, record, seconds, priority, version or None)
                 self.on_answer(job)
                 cost = results.cost(fields)
                 outputs = await self._offload.run(partial(results.decode_outputs, fields), holding_gil=cost)
                 return outputs, version_of(fields)
+            finally:
+                self.limit.give()
         except ServingError as error:
             return error, error.version
 

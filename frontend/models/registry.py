@@ -8,6 +8,7 @@ import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,7 @@ class Servable:
     redis: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ServedModel:
     """A model as clients of the front end see it.
 
@@ -89,17 +90,17 @@ class ServedModel:
             return model
         return replace(model, version=report.version, numbered=report.numbered)
 
-    @property
+    @cached_property
     def loaded(self) -> SlotReport | None:
         """Report of a slot that has loaded the model and is not silent; None if there is none."""
         return next((report for report in self.reports if report.state == "ready"), None)
 
-    @property
+    @cached_property
     def described(self) -> SlotReport | None:
         """Report with the model's signature, also while its job is stopped or starts again; None if there is none."""
         return self.loaded or next((report for report in self.reports if report.engine), None)
 
-    @property
+    @cached_property
     def failed(self) -> SlotReport | None:
         """Report of a slot that could not load the model, if no other slot has loaded it."""
         return None if self.loaded else next((report for report in self.reports if report.state == "failed"), None)

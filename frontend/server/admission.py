@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -111,35 +112,54 @@ class ConcurrencyLimit:
         self.count = 0
         self.waiting = 0
         self._most = most
-        self._places = asyncio.Semaphore(most)
+        self._waiters: deque[asyncio.Future[None]] = deque()
 
     @asynccontextmanager
     async def place(self, timeout: float) -> AsyncIterator[None]:
-        """Hold a place.
+        """Hold a place; see `take`."""
+        await self.take(timeout)
+        try:
+            yield
+        finally:
+            self.give()
+
+    async def take(self, timeout: float) -> bool:
+        """Take a place, which must be given back; return True if it took a while.
 
         Raises:
             Overloaded: If no place becomes free within `timeout` seconds, or too many instances wait already.
         """
-        if self._places.locked():
-            await self._wait(timeout)
-        else:
-            await self._places.acquire()
-        self.count += 1
-        try:
-            yield
-        finally:
-            self.count -= 1
-            self._places.release()
+        if self.count < self._most and not self._waiters:
+            self.count += 1
+            return False
+        await self._wait(timeout)
+        return True
+
+    def give(self) -> None:
+        """Give a place back, or to the first instance that waits."""
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return
+        self.count -= 1
 
     async def _wait(self, timeout: float) -> None:
         state = f"{self.count} instances are in flight (parallelism) and {self.waiting} wait"
         if self.waiting >= self._most:
             raise Overloaded(f"{state}; no more are taken")
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
         self.waiting += 1
         try:
             async with time_limit(timeout):
-                await self._places.acquire()
-        except asyncio.TimeoutError:
+                await waiter
+        except (asyncio.TimeoutError, asyncio.CancelledError) as ended:
+            if waiter.done() and not waiter.cancelled():
+                # The place came at the same moment.
+                self.give()
+            if isinstance(ended, asyncio.CancelledError):
+                raise
             raise Overloaded(f"{state}; none of them was answered within {timeout:g} s") from None
         finally:
             self.waiting -= 1

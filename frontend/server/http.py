@@ -71,6 +71,8 @@ class HttpServer(Server):
                 log_config=None,
                 access_log=False,
                 server_header=False,
+                # Nothing asks for the address of a client.
+                proxy_headers=False,
                 timeout_keep_alive=options.keep_alive_timeout,
                 timeout_graceful_shutdown=options.shutdown_timeout,
             )

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from cluster_serving.frontend.server import direct
 from cluster_serving.frontend.server.access_log import AccessLog
 from cluster_serving.frontend.server.admission import Admission
 from cluster_serving.frontend.server.body_memory import Share
+from cluster_serving.frontend.server.direct import DirectRoutes
 from cluster_serving.frontend.server.metrics import Metrics
 from cluster_serving.frontend.server.responses import error_response
 from cluster_serving.protocol.errors import ServingError
@@ -53,15 +55,22 @@ def client_of(request: Request) -> str:
 
 
 class AccessMiddleware:
-    """Admits the requests to an application, counts and logs them.
+    """Admits the requests to an application, counts and logs them; answers its direct routes itself.
 
     The `open_paths` need no API key; one that ends with a slash stands for all paths below it.
     """
 
     def __init__(
-        self, app: ASGIApp, admission: Admission, metrics: Metrics, open_paths: Collection[str], log: AccessLog
+        self,
+        app: ASGIApp,
+        routes: DirectRoutes,
+        admission: Admission,
+        metrics: Metrics,
+        open_paths: Collection[str],
+        log: AccessLog,
     ) -> None:
         self._app = app
+        self._routes = routes
         self._admission = admission
         self._metrics = metrics
         self._open_paths = frozenset(open_paths)
@@ -84,9 +93,7 @@ class AccessMiddleware:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message.get("headers", ()), (b"x-request-id", request_id)]
-                if labels.version:
-                    message["headers"].append((b"x-model-version", labels.version.encode("ascii", "replace")))
+                message["headers"] = [*message.get("headers", ()), *_marks(request_id, labels.version)]
             await send(message)
 
         metrics.open_requests += 1
@@ -97,7 +104,15 @@ class AccessMiddleware:
             except ServingError as error:
                 await error_response(error)(scope, receive, reply)
             else:
-                await self._app(scope, receive, reply)
+                endpoint = self._routes.find(scope)
+                if endpoint is None:
+                    await self._app(scope, receive, reply)
+                else:
+                    response, version = await direct.answer(endpoint, Request(scope, receive, send))
+                    labels.version = version or labels.version
+                    status = response.status_code
+                    response.raw_headers += _marks(request_id, labels.version)
+                    await direct.respond(response, scope, receive, send)
         finally:
             metrics.open_requests -= 1
             labels.body.release()
@@ -107,6 +122,14 @@ class AccessMiddleware:
                 # Escaped as it was sent, so that no line can be forged, and without the query, which may hold anything.
                 sent = scope.get("raw_path", b"").partition(b"?")[0].decode("latin1")[:200]
                 self._log.write(scope["method"], sent, status, seconds, request_id, labels.client)
+
+
+def _marks(request_id: bytes, version: str) -> list[tuple[bytes, bytes]]:
+    """Return the headers that every answer has."""
+    marks = [(b"x-request-id", request_id)]
+    if version:
+        marks.append((b"x-model-version", version.encode("ascii", "replace")))
+    return marks
 
 
 def _headers(scope: Scope) -> tuple[str, bytes]:

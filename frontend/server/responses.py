@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from cluster_serving.frontend.errors import BodyTimeout, RateLimited
 from cluster_serving.frontend.options import HttpOptions
+from cluster_serving.frontend.server import cycle
 from cluster_serving.frontend.server.body_memory import Share
 from cluster_serving.frontend.server.compression import decompress
 from cluster_serving.protocol.compat import timeout
@@ -48,6 +49,12 @@ async def _received(request: Request, options: HttpOptions, limit: int) -> bytes
     if declared.isdecimal() and int(declared) > limit:
         raise RequestTooLarge(message)
     memory: Share = request.scope["note"].body
+    whole = cycle.whole_body(request.receive)
+    if whole is not None:
+        if len(whole) > limit:
+            raise RequestTooLarge(message)
+        memory.take(len(whole))
+        return whole
     chunks: list[bytes] = []
     size = 0
     try:

@@ -1,0 +1,55 @@
+"""Whole bodies and whole responses, read from and written to uvicorn at once where ASGI takes several steps."""
+
+from collections.abc import Iterable
+
+from starlette.types import Receive, Send
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
+
+_JOINED = 1 << 16
+"""Bytes of a body that is copied behind its headers, which costs less than to write it by itself."""
+
+
+def whole_body(receive: Receive) -> bytes | None:
+    """Return the body of a request, once it has arrived as a whole, as a small one has with its headers; else None.
+
+    To ask for it in the way of ASGI takes a timer and several coroutines. A middleware between may have replaced
+    `receive`, and None is returned then.
+    """
+    cycle = getattr(receive, "__self__", None)
+    if not isinstance(cycle, RequestResponseCycle) or cycle.more_body or cycle.disconnected:
+        return None
+    body, cycle.body = bytes(cycle.body), bytearray()
+    cycle.flow.resume_reading()
+    cycle.message_event.clear()
+    return body
+
+
+def write(send: Send, status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes) -> bool:
+    """Write a whole response at once, as ASGI cannot; return False if it has to be sent in the way of ASGI.
+
+    A middleware between may have replaced `send`, and a client may not have read an earlier response.
+    """
+    cycle = getattr(send, "__self__", None)
+    if not isinstance(cycle, RequestResponseCycle) or cycle.response_started or cycle.flow.write_paused:
+        return False
+    parts = [STATUS_LINE[status]]
+    for name, value in (*cycle.default_headers, *headers):
+        if name == b"connection" or b"\r" in value or b"\n" in value:
+            return False
+        parts += (name, b": ", value, b"\r\n")
+    if cycle.disconnected:
+        return True
+    cycle.response_started = cycle.response_complete = True
+    cycle.waiting_for_100_continue = False
+    parts.append(b"\r\n" if cycle.keep_alive else b"connection: close\r\n\r\n")
+    if len(body) < _JOINED:
+        parts.append(body)
+        cycle.transport.write(b"".join(parts))
+    else:
+        cycle.transport.write(b"".join(parts))
+        cycle.transport.write(body)
+    cycle.message_event.set()
+    if not cycle.keep_alive:
+        cycle.transport.close()
+    cycle.on_response()
+    return True
