@@ -5,6 +5,7 @@ import subprocess
 import pytest
 
 from tests.support.environments import ROOT, python_with
+from tests.support.generating import generating
 
 
 @pytest.fixture(scope="session")
@@ -23,5 +24,15 @@ def test_tritons_clients_are_answered(triton_python, serve, report, job):
         timeout=180,
         check=False,
     )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout == "all answered\n"
+
+
+def test_tritons_client_reads_the_pieces_of_a_decoupled_model(triton_python, serve, redis_server, job, tmp_path):
+    program = ROOT / "tests" / "support" / "triton_pieces_program.py"
+    with generating(redis_server.port, job, tmp_path):
+        done = subprocess.run(
+            [triton_python, program, serve().grpc, job], capture_output=True, text=True, timeout=180, check=False
+        )
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout == "all answered\n"
