@@ -68,6 +68,7 @@ class Method:
         needs_key: False for the question whether a server is alive, which is no secret: probes have no key.
         limited: True if calls count for the rate limit; a stream counts once.
         streams: True for a stream in both directions, or of replies to one message.
+        goes_on: Returns True for a reply of a stream that is not the last one to its message.
     """
 
     answer: Callable[[Any, Call], Any]
@@ -75,6 +76,7 @@ class Method:
     needs_key: bool = True
     limited: bool = False
     streams: bool = False
+    goes_on: Callable[[Any], bool] = lambda reply: False
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +218,8 @@ class GrpcServer:
                         self._pending.begin(context)
                         yield reply
                         self._pending.end(context)
-                        stream.answered()
+                        if not method.goes_on(reply):
+                            stream.answered()
                 finally:
                     self._pending.end(context)
 

@@ -36,6 +36,9 @@ _ENDS = "triton_enable_empty_final_response"
 _SMALL = 1 << 16
 """Bytes below which a message of any content is read at once."""
 
+_FINAL = "triton_final_response"
+"""Parameter of a reply in a stream: false if others to the same request follow."""
+
 _MOST_AHEAD = 64
 """Most requests of one stream that are in flight at a time."""
 
@@ -57,7 +60,7 @@ def service(v2: V2Service, offload: Offload, metrics: Metrics) -> Service:
             "RepositoryModelLoad": Method(api.model_load, inference.RepositoryModelLoadRequest),
             "RepositoryModelUnload": Method(api.model_unload, inference.RepositoryModelUnloadRequest),
             "ModelInfer": Method(api.model_infer, limited=True),
-            "ModelStreamInfer": Method(api.model_stream_infer, limited=True, streams=True),
+            "ModelStreamInfer": Method(api.model_stream_infer, limited=True, streams=True, goes_on=_goes_on),
             **{name: Method(partial(_refuse, name)) for name in _UNSUPPORTED},
         },
     )
@@ -180,7 +183,6 @@ class _Methods:
         began = time.perf_counter()
         call, status = replace(stream), 499
         message = inference.ModelInferRequest()
-        final = "triton_final_response"
         try:
             message, cost = _opened(text)
             model = await self._service.model(message.model_name, message.model_version)
@@ -193,21 +195,21 @@ class _Methods:
                     async for response in responses:
                         call.version = response.version
                         made = await self._encoded(response, raw)
-                        made.parameters[final].bool_param = False
+                        made.parameters[_FINAL].bool_param = False
                         await replies.put(inference.ModelStreamInferResponse(infer_response=made))
                 asks_end = True
             else:
                 made = await self._infer(message, cost, text, call)
                 await _ended(before)
                 if asks_end:
-                    made.parameters[final].bool_param = False
+                    made.parameters[_FINAL].bool_param = False
                 await replies.put(inference.ModelStreamInferResponse(infer_response=made))
             status = 200
             if asks_end:
                 last = inference.ModelInferResponse(
                     model_name=model.name, model_version=call.version or model.version, id=message.id
                 )
-                last.parameters[final].bool_param = True
+                last.parameters[_FINAL].bool_param = True
                 await replies.put(inference.ModelStreamInferResponse(infer_response=last))
         except ServingError as error:
             status, call.version = error.http_status, error.version or ""
@@ -218,6 +220,12 @@ class _Methods:
             await replies.put(inference.ModelStreamInferResponse(error_message=str(error), infer_response=failed))
         finally:
             self._metrics.answered("grpc", call.model, status, time.perf_counter() - began, call.version)
+
+
+def _goes_on(reply: Any) -> bool:
+    """Return True if other replies to the same request follow."""
+    parameters = reply.infer_response.parameters
+    return _FINAL in parameters and not parameters[_FINAL].bool_param
 
 
 async def _ended(task: asyncio.Task[None] | None) -> None:
