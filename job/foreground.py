@@ -29,6 +29,8 @@ from cluster_serving.protocol.inputs import Image, Input
 from cluster_serving.protocol.original.json import to_input
 
 _POLL_S = 0.3
+# A text of more characters is shown by its first ones.
+_LONG, _SHOWN = 2000, 200
 _ANYTHING = TensorSpec("", "", None)
 
 
@@ -150,6 +152,9 @@ def shown(outputs: Mapping[str, Any]) -> Iterator[str]:
     for name, value in outputs.items():
         if isinstance(value, np.ndarray):
             yield f"{name}: {value.dtype}{list(value.shape)} {np.array2string(value, threshold=64, separator=', ')}"
+        elif isinstance(value, str) and len(value) > _LONG:
+            # Such as an image in base64, in which nobody reads.
+            yield f"{name}: {value[:_SHOWN]!r} and {len(value) - _SHOWN:,} more characters"
         else:
             yield f"{name}: {pprint.pformat(value, sort_dicts=False)}"
 
