@@ -178,7 +178,7 @@ def main(folder: Path, name: str) -> None:
         "mobilenet": save_mobilenet,
         "mobilenet-2": partial(save_mobilenet, version=2),
         "sleep": save_sleep,
-        "encoder": partial(save_encoder, layers=2, size=128, heads=2),
+        "encoder": partial(save_encoder, layers=1, size=64, heads=2),
         "minilm": partial(save_encoder, layers=6, size=384, heads=12),
     }
     print(f"Making model {name}", flush=True)

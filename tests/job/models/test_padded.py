@@ -6,7 +6,7 @@ import pytest
 from cluster_serving.job.batch import gather
 from cluster_serving.job.models.base import Model, TensorSpec
 from cluster_serving.job.models.padded import PaddedModel
-from cluster_serving.protocol.errors import InvalidInput, ModelError
+from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, ModelError
 from tests.support import model_zoo, texts
 from tests.support.handled import load, results, write
 from tests.support.predictor import save_doubling
@@ -43,7 +43,7 @@ def computed(model, *sizes):
 def test_outputs_that_follow_a_size_are_cut_back_to_it():
     inner = Python(lambda x: [2 * x, x.sum(axis=1), x[:, :1]], x=[None])
     doubled, total, first = computed(PaddedModel(inner, {"x": 0}), 5, 3, 7, 3)
-    assert inner.shapes[-1] == (4, 7)
+    assert inner.shapes[-1] == (4, 8)
     assert [array.tolist() for array in doubled] == [(2 * vector(size)).tolist() for size in (5, 3, 7, 3)]
     assert total.tolist() == [15, 6, 28, 6]
     assert first.tolist() == [[1]] * 4
@@ -55,7 +55,23 @@ def test_a_long_record_does_not_make_work_of_short_ones():
     inner.shapes.clear()
     (total,) = computed(model, 4, 1000, 12, 900, 5)
     assert total.tolist() == [vector(size).sum() for size in (4, 1000, 12, 900, 5)]
-    assert inner.shapes == [(2, 1000), (3, 12)]
+    assert inner.shapes == [(2, 1000), (3, 16)]
+
+
+def test_sizes_are_rounded_up_unless_the_model_takes_no_more():
+    def function(x):
+        if x.shape[1] > 7:
+            raise ValueError("too long")
+        return [x.sum(axis=1)]
+
+    inner = Python(function, x=[None])
+    model = PaddedModel(inner, {"x": 0})
+    inner.shapes.clear()
+    assert [array.tolist() for array in computed(model, 7, 6)] == [[28, 21]]
+    assert [array.tolist() for array in computed(model, 5, 2)] == [[15, 3]]
+    assert inner.shapes == [(2, 8), (2, 7), (2, 7)]
+    with pytest.raises(InferenceFailed, match="too long"):
+        computed(model, 8)
 
 
 def test_any_number_of_records_is_computed_in_parts():
