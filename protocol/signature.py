@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -66,6 +67,7 @@ def signature(tensors: Mapping[str, Input]) -> Signature:
     return tuple(describe(name, value) for name, value in tensors.items())
 
 
+@lru_cache(4096)
 def any_size(signature: Signature) -> Signature:
     """Return a signature that requests of the same names, kinds, dtypes and numbers of dimensions share."""
     return tuple(column._replace(shape=(0,) * len(column.shape)) for column in signature)
