@@ -187,6 +187,11 @@ def dead_letters_key(job: str) -> str:
     return f"{job}:dead"
 
 
+def is_pieces(key: bytes) -> bool:
+    """Return True for the key of the pieces of an answer of any job."""
+    return pieces_key("", "").encode() in key
+
+
 def is_dead_letters(key: bytes) -> bool:
     """Return True for the key of the dead letters of any job."""
     return key.endswith(dead_letters_key("").encode())

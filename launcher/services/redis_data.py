@@ -5,7 +5,7 @@ from typing import cast
 from redis.exceptions import RedisError
 
 from cluster_serving.launcher.services import redis_server
-from cluster_serving.protocol.keys import is_dead_letters, is_result
+from cluster_serving.protocol.keys import is_dead_letters, is_pieces, is_result
 from cluster_serving.settings.addresses import Address
 
 _SCANNED = 1000
@@ -32,7 +32,9 @@ def _counted(address: Address) -> str:
         with redis_server.connect_own(address, database) as client:
             for stream in client.scan_iter(count=_SCANNED, _type="STREAM"):
                 length = cast("int", client.xlen(stream))
-                if is_dead_letters(stream):
+                if is_pieces(stream):
+                    results += 1
+                elif is_dead_letters(stream):
                     dead_letters += length
                 else:
                     requests += length
