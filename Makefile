@@ -55,7 +55,7 @@ bench: .venv/dev  ## Measure everything of docs/benchmarks.md, hours; goes on wh
 	@$(BIN)/python -m cluster_serving.bench.run $(BENCH)
 	@$(BIN)/python -m cluster_serving.bench.report
 
-bench-guard: .venv/dev  ## Measure two ratios, two minutes, and append them to a file of history
+bench-guard: .venv/dev  ## Measure two ratios, two minutes; fail if one fell since bench/history.jsonl by more than its noise
 	@$(BIN)/python -m cluster_serving.bench.guard $(or $(HISTORY),.bench/history.jsonl)
 
 format: .venv/dev  ## Format the code

@@ -1,13 +1,15 @@
 """`make bench-guard`: two ratios in two minutes, for every change.
 
 It measures Cluster Serving against the bare loop and against plain FastAPI, with images and 8 in flight. The ratios are
-printed and appended to a file of history. The command fails if requests are lost or wrong, or nothing was measured; it
-does not fail because of a ratio, which noise may change.
+printed, compared with the committed history, and appended to a file. The command fails if requests are lost or wrong,
+if nothing was measured, or if a ratio has fallen by more than its noise: even its best round is below the worst round
+of the latest runs on such a machine.
 """
 
 import json
 import sys
 import time
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,6 +26,12 @@ from cluster_serving.bench.suite.stack import Stack
 _FOLDER = Path(".bench")
 _ROUNDS = 3
 
+HISTORY = Path(__file__).with_name("history.jsonl")
+"""The committed history, a line per run: `make bench-guard HISTORY=bench/history.jsonl` adds one."""
+
+_LATEST = 5
+"""Runs whose rounds are compared with."""
+
 
 def problems(measured: Measurement) -> list[str]:
     """Return the reasons to fail: nothing measured, lost or wrong answers."""
@@ -36,6 +44,28 @@ def problems(measured: Measurement) -> list[str]:
             if count := sum(run.get(kind, 0) for run in these):
                 lines.append(f"{name}: {count} requests {kind}")
     return lines
+
+
+def falls(line: Mapping[str, Any], history: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the ratios of a run that have fallen by more than their noise since the latest runs on such a machine."""
+    kind = _kind(line)
+    latest = [earlier for earlier in history if _kind(earlier) == kind][-_LATEST:]
+    lines = []
+    for name, ratio in line["ratios"].items():
+        before = [earlier["ratios"][name] for earlier in latest if earlier["ratios"].get(name)]
+        if not ratio or not before:
+            continue
+        lowest = min(other["low"] for other in before)
+        if ratio["high"] < lowest:
+            lines.append(
+                f"ours to {name}: {ratio['median']:.3f}, at best {ratio['high']:.3f}; it was at least {lowest:.3f} in "
+                f"the latest {len(before)} runs on such a machine"
+            )
+    return lines
+
+
+def _kind(line: Mapping[str, Any]) -> tuple[str, int]:
+    return line["machine"]["cpu"], line["machine"]["cores"]
 
 
 def guard() -> Measurement:
@@ -55,8 +85,8 @@ def guard() -> Measurement:
         return session.compare(ours, {"bare loop": bare, "plain FastAPI": fastapi})
 
 
-def main(history: Annotated[Path, typer.Argument()] = Path("bench/history.jsonl")) -> None:
-    """Measure, print and append to the history."""
+def main(history: Annotated[Path, typer.Argument()] = _FOLDER / "history.jsonl") -> None:
+    """Measure, print, compare with the committed history, and append to a file."""
     measured = guard()
     ratios = {name: other.get("ratio") for name, other in measured["others"].items()}
     line: dict[str, Any] = {
@@ -65,13 +95,16 @@ def main(history: Annotated[Path, typer.Argument()] = Path("bench/history.jsonl"
         "ratios": ratios,
         "machine": machine(),
     }
+    earlier = [json.loads(text) for text in HISTORY.read_text("utf8").splitlines()] if HISTORY.exists() else []
+    if not any(_kind(other) == _kind(line) for other in earlier):
+        print(f"{HISTORY.name} has no run on such a machine to compare with")
     history.parent.mkdir(parents=True, exist_ok=True)
     with history.open("a", encoding="utf8") as file:
         file.write(json.dumps(line) + "\n")
     for name, ratio in ratios.items():
         if ratio:
             print(f"ours to {name}: {ratio['median']:.3f} ({ratio['low']:.3f} to {ratio['high']:.3f})")
-    if lines := problems(measured):
+    if lines := problems(measured) + falls(line, earlier):
         print("\n".join(lines))
         raise typer.Exit(1)
 
