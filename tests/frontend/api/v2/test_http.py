@@ -145,6 +145,7 @@ def test_statistics_are_those_of_the_job(client, job, db):
         "success": (4, 1000 * (3 * 237 + 108)),
         "fail": (1, 237_000),
         "queue": (5, 125_000),
+        "compute_input": (5, 0),
         "compute_infer": (5, 900_000),
         "compute_output": (5, 31_000),
     }
