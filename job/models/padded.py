@@ -63,8 +63,11 @@ class PaddedModel(Model):
             _freed(spec, [axis for at, axis in self._axes if at == index]) for index, spec in enumerate(model.inputs)
         ]
         self._memories = [BatchMemory(spec.numpy_dtype) for spec in model.inputs]
-        self._follows = self._probe(tied)
-        self.outputs = [_freed(spec, follows) for spec, follows in zip(model.outputs, self._follows, strict=True)]
+        seen, self._follows = self._probe(tied)
+        self.outputs = [
+            _freed(_completed(spec, array), follows)
+            for spec, array, follows in zip(model.outputs, seen, self._follows, strict=True)
+        ]
 
     def predict(self, inputs: Sequence[Array]) -> list[Array]:
         """See `Model.predict`; raise `InvalidInput` if a record is larger than the model takes."""
@@ -156,8 +159,8 @@ class PaddedModel(Model):
             )
         return gather(rows)
 
-    def _probe(self, tied: bool) -> list[dict[int, int]]:
-        """Return for each output which of its dimensions, in a record, follow which padded dimension.
+    def _probe(self, tied: bool) -> tuple[list[Array], list[dict[int, int]]]:
+        """Return some outputs, and for each which of its dimensions, in a record, follow which padded dimension.
 
         Batches of zeros tell: a dimension that grows with an input's, and is as large, follows it.
         """
@@ -177,7 +180,7 @@ class PaddedModel(Model):
                 for output, (first, second) in enumerate(zip(before, self._zeros(sizes), strict=True)):
                     for axis in self._grown(output, first, second, small, large):
                         follows[output][axis] = group[0]
-            return follows
+            return before, follows
         raise ModelError(f"padding: the model fails on records of zeros of different sizes: {error}")
 
     def _zeros(self, sizes: Sequence[int]) -> list[Array]:
@@ -258,6 +261,13 @@ def _holds(spec: TensorSpec, value: float) -> bool:
         held = np.asarray(value).astype(spec.numpy_dtype)
     # A fraction may be rounded.
     return bool(np.isfinite(held) == np.isfinite(value)) and (held.dtype.kind not in "biu" or held == value)
+
+
+def _completed(spec: TensorSpec, seen: Array) -> TensorSpec:
+    """Return the spec of an output of which a batch was seen, for engines that do not tell it (TorchScript)."""
+    if spec.shape is not None:
+        return spec
+    return replace(spec, dtype=spec.dtype or seen.dtype.name, shape=(None, *seen.shape[1:]))
 
 
 def _freed(spec: TensorSpec, axes: Iterable[int]) -> TensorSpec:

@@ -61,7 +61,7 @@ class TextModel(Model):
 
     @property
     def guesses(self) -> bool:
-        """False: outputs do not depend on the text but in their lengths."""
+        """False: of the outputs, the lengths alone depend on the text."""
         return False
 
     def warm_up(self, batch: int) -> list[Array] | None:

@@ -59,6 +59,18 @@ def test_vectors_of_tokens_are_pooled(folder, pooling, pooled):
         np.testing.assert_allclose(result["embedding"], pooled(expected), atol=1e-5)
 
 
+def test_torchscript_reads_texts_by_the_names_of_its_arguments(tmp_path):
+    import torch
+
+    model_zoo.save_torchscript(tmp_path, texts.bert(), *[torch.ones(2, 5, dtype=torch.int64)] * 3)
+    texts.save_tokenizer(tmp_path)
+    model = load(tmp_path, pooling="mean")
+    assert model.report().model == "TorchScript on cpu: text: str[?] → embedding: float32[?, 16]"
+    found = results(model, *map(text, TEXTS))
+    for result, expected in zip(found, texts.tokens(*TEXTS), strict=True):
+        np.testing.assert_allclose(result["embedding"], expected.mean(axis=0), atol=1e-5)
+
+
 def test_embeddings_are_normalised(folder):
     found = results(load(folder, pooling="mean", normalize=True), *map(text, TEXTS))
     for result, expected in zip(found, texts.tokens(*TEXTS), strict=True):
