@@ -203,6 +203,16 @@ def _update(row: Mapping[str, Any]) -> str:
     return table([*heads, "gap, ours to theirs (spread)", "longest wait, ms", "update, s"], lines)
 
 
+def _pieces(row: Mapping[str, Any]) -> str:
+    names = ("first_ms", "longest_first_ms", "p50_ms", "p99_ms")
+    lines = [
+        [run["client"], run["streams"], f"{run['pieces']:,}", *(f"{run[name]:.1f}" for name in names)]
+        for run in row["runs"]
+    ]
+    heads = ["client", "answers at a time", "pieces", "first piece, ms", "longest of these", "others: p50, ms"]
+    return table([*heads, "p99, ms"], lines)
+
+
 def _costs(row: Mapping[str, Any]) -> str:
     parts = []
     for name, label in _CURVES.items():
@@ -237,6 +247,7 @@ _SECTIONS: dict[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = {
     "handler_images": ("A handler that passes everything on, JPEG, 32 in flight", _compared),
     "lengths": ("Texts of different lengths, small encoder, 64 in flight", _compared),
     "lengths_minilm": ("Texts of different lengths, encoder as MiniLM, 64 in flight", _compared),
+    "pieces": ("From the making of a piece of an answer to its arrival", _pieces),
     "costs": ("What a request costs", _costs),
 }
 """Row → title of its section, and function that writes the section."""

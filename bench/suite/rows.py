@@ -8,16 +8,19 @@ from functools import partial
 from itertools import groupby
 from pathlib import Path
 
+import httpx
+
 from cluster_serving.bench.load import payload
 from cluster_serving.bench.load.generator import Load
 from cluster_serving.bench.load.payload import Record
 from cluster_serving.bench.load.stats import ratio
 from cluster_serving.bench.load.target import Endpoint, references
-from cluster_serving.bench.suite import models, peers
+from cluster_serving.bench.suite import models, peers, pieces
 from cluster_serving.bench.suite.peers import PEERS, Work
 from cluster_serving.bench.suite.session import Measurement, Run, Session
 from cluster_serving.bench.suite.stack import Stack, Unavailable
 from cluster_serving.bench.suite.steady import SteadyLoad, measure_update
+from cluster_serving.client import AsyncInputQueue
 from cluster_serving.protocol.inputs import Array
 
 IN_FLIGHT = 8
@@ -26,6 +29,7 @@ PIPELINE = 512
 # A model this small computes 128 vectors as fast as 32.
 _LARGE_BATCH = 128
 _TEXTS_IN_FLIGHT = 64
+_PIECES_AT_ONCE = 16
 _BARE_BATCHES = (1, 8)
 _OURS, _NATIVE = "Cluster Serving", "Cluster Serving, Python client"
 
@@ -258,6 +262,30 @@ def lengths(session: Session, name: str) -> Measurement:
         )
 
 
+def answers_in_pieces(session: Session) -> Measurement:
+    """Measure the time from the making of a piece to its arrival, with a handler that makes one every 10 ms."""
+    folder = session.folder / "models" / "stamps"
+    folder.mkdir(parents=True, exist_ok=True)
+    pieces.save_handler(folder)
+    runs: list[Measurement] = []
+
+    async def measured(stack: Stack, streams: int) -> None:
+        endpoint, url = stack.endpoint("stamps", []), stack.front_end("stamps")
+        async with AsyncInputQueue(url=endpoint.url, name="stamps") as queue, httpx.AsyncClient() as client:
+            for name, stream in (
+                (_NATIVE, lambda: pieces.from_queue(queue)),
+                (f"{_OURS}, /v1/completions", lambda: pieces.from_http(client, url, "stamps")),
+            ):
+                result = await pieces.delays(stream, streams, session.settings.rounds)
+                runs.append({"client": name, "streams": streams, **result})
+
+    with Stack() as stack:
+        stack.start("stamps", folder, maxBatchSize=_PIECES_AT_ONCE)
+        for streams in (1, _PIECES_AT_ONCE):
+            asyncio.run(measured(stack, streams))
+    return {"runs": runs}
+
+
 def costs(session: Session) -> Measurement:
     """Measure the costs of a request over number, size and clients, with a model that does nothing."""
     s, small = session.settings, payload.random_records("x", (25,), "float32")
@@ -307,6 +335,7 @@ ROWS: dict[str, Callable[[Session], Measurement]] = {
     "handler_images": partial(handler, kind="jpeg"),
     "lengths": partial(lengths, name="encoder"),
     "lengths_minilm": partial(lengths, name="minilm"),
+    "pieces": answers_in_pieces,
     "costs": costs,
 }
 """All rows, in the order in which they are measured."""
