@@ -10,6 +10,7 @@ import pytest
 from cluster_serving.client import (
     AsyncInputQueue,
     InferenceFailed,
+    InferenceTimeout,
     InputQueue,
     InvalidInput,
     OutputQueue,
@@ -282,3 +283,24 @@ def wait_for(condition, seconds=10):
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def test_a_generator_that_hangs_fails_its_request_and_the_next_one_is_answered(redis_server, job, queue, tmp_path):
+    code = """
+        import time
+
+        class Handler:
+            inputs = {"count": "int64"}
+
+            def predict(self, batch):
+                for number in range(batch["count"].max()):
+                    yield {"number": [number] * len(batch["count"])}
+                    if number == 5:
+                        time.sleep(1000)
+        """
+    with generating(redis_server.port, job, tmp_path, code, inference_timeout_s=1):
+        pieces = queue.stream({"count": np.int64(10)})
+        assert numbers(next(pieces) for _ in range(6)) == [0, 1, 2, 3, 4, 5]
+        with pytest.raises(InferenceTimeout, match=r"within 1 s \(inferenceTimeout\)"):
+            next(pieces)
+        assert numbers(queue.stream({"count": np.int64(3)})) == [0, 1, 2]
