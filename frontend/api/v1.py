@@ -17,6 +17,7 @@ from cluster_serving.frontend.api.v2.service import V2Service
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.errors import without_errors
 from cluster_serving.frontend.server.compression import compressed
+from cluster_serving.frontend.server.cycle import header
 from cluster_serving.frontend.server.disconnect import unless_disconnected
 from cluster_serving.frontend.server.middleware import note, note_version
 from cluster_serving.frontend.server.responses import Json, dumps, read_body
@@ -82,7 +83,7 @@ class _V1Routes:
             partial(read, body, front.options.most_records, report), holding_gil=instances.cost(body)
         )
         front.metrics.asked("kserve_v1", model.name, len(records))
-        seconds = front.timeout(request.headers.get("x-timeout-ms"))
+        seconds = front.timeout(header(request, b"x-timeout-ms"))
         work = front.dispatch.predict(model.job, records, seconds, priority_of(request), model.asked)
         outcomes, answered_by = await unless_disconnected(request, work)
         note_version(request, answered_by)

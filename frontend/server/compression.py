@@ -6,6 +6,7 @@ import zlib
 from starlette.requests import Request
 from starlette.responses import Response
 
+from cluster_serving.frontend.server import cycle
 from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
 
 _WINDOWS = {"gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
@@ -44,7 +45,7 @@ def decompress(body: bytes, encoding: str, max_bytes: int) -> bytes:
 
 async def compressed(request: Request, response: Response) -> Response:
     """Compress the body of a response if the request accepts that."""
-    accepted = request.headers.get("accept-encoding")
+    accepted = cycle.header(request, b"accept-encoding")
     if not accepted:
         return response
     coding = _preferred(accepted)

@@ -1,7 +1,7 @@
 """ASGI middleware around all HTTP requests: admission, request id, metrics and access log."""
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from starlette.requests import Request
@@ -27,9 +27,11 @@ class Note:
         model: Name of its model, for the metrics; empty for none.
         version: Version of the model that answered it; empty for none.
         client: Name of its API key; empty for none.
+        headers: Its headers by name, in small letters; of several of one name, the first.
     """
 
     body: Share
+    headers: Mapping[bytes, bytes]
     protocol: str = "other"
     model: str = ""
     version: str = ""
@@ -83,10 +85,10 @@ class AccessMiddleware:
             await self._app(scope, receive, send)
             return
         began = time.perf_counter()
-        labels = scope["note"] = Note(self._admission.bodies.share())
+        headers = dict(reversed(scope["headers"]))
+        labels = scope["note"] = Note(self._admission.bodies.share(), headers)
         metrics, path = self._metrics, scope["path"]
-        key, request_id = _headers(scope)
-        request_id = self._log.request_id(request_id)
+        request_id = self._log.request_id(headers.get(b"x-request-id", b""))
         status = 499
 
         async def reply(message: Message) -> None:
@@ -100,7 +102,9 @@ class AccessMiddleware:
         try:
             try:
                 is_open = path in self._open_paths or path.startswith(self._open_folders)
-                labels.client = await self._admission.admit(key, scope["method"] == "POST", needs_key=not is_open)
+                labels.client = await self._admission.admit(
+                    _key(headers), scope["method"] == "POST", needs_key=not is_open
+                )
             except ServingError as error:
                 await error_response(error)(scope, receive, reply)
             else:
@@ -132,14 +136,8 @@ def _marks(request_id: bytes, version: str) -> list[tuple[bytes, bytes]]:
     return marks
 
 
-def _headers(scope: Scope) -> tuple[str, bytes]:
-    """Return the API key and the request id of a request, each empty if there is none."""
-    key, request_id = "", b""
-    for name, value in scope["headers"]:
-        if name == b"x-request-id":
-            request_id = value
-        elif name == b"x-api-key":
-            key = value.decode("latin1")
-        elif name == b"authorization" and value[:7].lower() == b"bearer ":
-            key = value[7:].strip().decode("latin1")
-    return key, request_id
+def _key(headers: Mapping[bytes, bytes]) -> str:
+    """Return the API key of a request; empty if there is none."""
+    bearer = headers.get(b"authorization", b"")
+    key = bearer[7:].strip() if bearer[:7].lower() == b"bearer " else headers.get(b"x-api-key", b"")
+    return key.decode("latin1")

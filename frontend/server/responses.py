@@ -33,7 +33,7 @@ async def read_body(request: Request, options: HttpOptions, most: int | None = N
     """
     limit = options.max_body_bytes if most is None else min(most, options.max_body_bytes)
     body = await _received(request, options, limit)
-    encoding = request.headers.get("content-encoding", "").lower()
+    encoding = (cycle.header(request, b"content-encoding") or "").lower()
     if encoding:
         # A small body may become a large one.
         text, body = body, await asyncio.to_thread(decompress, body, encoding, limit)
@@ -45,7 +45,7 @@ async def read_body(request: Request, options: HttpOptions, most: int | None = N
 
 async def _received(request: Request, options: HttpOptions, limit: int) -> bytes:
     message = f"the body is larger than {limit} bytes{' (maxBodyBytes)' if limit == options.max_body_bytes else ''}"
-    declared = request.headers.get("content-length", "")
+    declared = cycle.header(request, b"content-length") or ""
     if declared.isdecimal() and int(declared) > limit:
         raise RequestTooLarge(message)
     memory: Share = request.scope["note"].body

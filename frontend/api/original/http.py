@@ -17,6 +17,7 @@ from cluster_serving.frontend.errors import Forbidden
 from cluster_serving.frontend.models.registry import ServedModel
 from cluster_serving.frontend.options import ResponseFormat
 from cluster_serving.frontend.server.compression import compressed
+from cluster_serving.frontend.server.cycle import header
 from cluster_serving.frontend.server.disconnect import unless_disconnected
 from cluster_serving.frontend.server.middleware import note, note_version
 from cluster_serving.frontend.server.responses import Json, error_headers, read_body, worst_error
@@ -72,7 +73,7 @@ def describe(model: ServedModel) -> dict[str, Any]:
 
 def priority_of(request: Request) -> str:
     """Return the header X-Priority; the dispatcher refuses unknown values."""
-    return request.headers.get("x-priority", NORMAL).lower()
+    return (header(request, b"x-priority") or NORMAL).lower()
 
 
 class _OriginalRoutes:
@@ -118,7 +119,7 @@ class _OriginalRoutes:
         good = [record for record in records if not isinstance(record, ServingError)]
         if not good:
             return [record for record in records if isinstance(record, ServingError)]
-        timeout = self._front.timeout(request.headers.get("x-timeout-ms"))
+        timeout = self._front.timeout(header(request, b"x-timeout-ms"))
         work = self._front.dispatch.predict(model.job, good, timeout, priority_of(request), model.asked)
         outcomes, version = await unless_disconnected(request, work)
         note_version(request, version)

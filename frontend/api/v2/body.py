@@ -30,6 +30,8 @@ from cluster_serving.protocol.inputs import MAX_INPUTS, Array
 HEADER_LENGTH = "Inference-Header-Content-Length"
 """HTTP header: number of bytes of JSON in a body with binary tensor data."""
 
+HEADER_LENGTH_KEY = HEADER_LENGTH.lower().encode()
+
 _MAX_NUMBER_CHARACTERS = 20
 
 _MAX_SHOWN = 64

@@ -13,6 +13,7 @@ from cluster_serving.frontend.api.v2 import metadata as v2_metadata
 from cluster_serving.frontend.api.v2.service import V2Service, unsupported
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.server.compression import compressed
+from cluster_serving.frontend.server.cycle import header
 from cluster_serving.frontend.server.disconnect import unless_disconnected
 from cluster_serving.frontend.server.middleware import note, note_version
 from cluster_serving.frontend.server.responses import Json, read_body
@@ -75,7 +76,7 @@ class _V2Routes:
         parameters = asked.get("parameters") or {}
         if not isinstance(parameters, dict):
             raise InvalidInput(f"'parameters' is {str(parameters)[:64]!r}; expected an object")
-        timeout = self._front.timeout(request.headers.get("x-timeout-ms"))
+        timeout = self._front.timeout(header(request, b"x-timeout-ms"))
         work = self._service.control(request.path_params["name"], action, parameters, timeout)
         await unless_disconnected(request, work)
         return Json({})
@@ -105,11 +106,11 @@ class _V2Routes:
         model = await self._service.model(*_model(request))
         note(request, "v2", model.name)
         body = await read_body(request, self._front.options)
-        length = v2_body.json_length(body, request.headers.get(v2_body.HEADER_LENGTH))
+        length = v2_body.json_length(body, header(request, v2_body.HEADER_LENGTH_KEY))
         asked = await self._service.read(
             model, partial(v2_body.decode, body, length), v2_body.cost(body, length), len(body)
         )
-        timeout = self._front.timeout(request.headers.get("x-timeout-ms"))
+        timeout = self._front.timeout(header(request, b"x-timeout-ms"))
         response = await unless_disconnected(request, self._service.infer(model, asked, "v2", timeout))
         note_version(request, response.version)
         binary = v2_body.binary_outputs(asked, response.outputs)
