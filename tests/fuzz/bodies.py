@@ -41,6 +41,7 @@ DTYPES = ("", "float32", "int64", "str")
 NUMBERS = ("1", "-1", "0.1", "1e300", "12345678901234567890", "0.123456789012345678901")
 LEAVES = (*NUMBERS, '"a"', '""', '"1|2"', "null", "true")
 EVERY = 0.002
+LONGEST = 100_000
 
 
 def report(dtype):
@@ -58,7 +59,8 @@ def random_value(chance, depth=0):
     if kind < 0.5:
         return '{"b64":"AAAA"}' if chance.random() < 0.5 else '{"shape":[9],"data":[1],"indices":[[1]]}'
     parts = [random_value(chance, depth + 1) for _ in range(chance.randint(0, 3))]
-    return f"[{','.join(parts * chance.choice((1, 1, 10, 100)))}]"
+    times = chance.choice((1, 1, 10, 100))
+    return f"[{','.join(parts * (times if times * sum(map(len, parts)) < LONGEST else 1))}]"
 
 
 def random_body(chance, size):
