@@ -1,5 +1,7 @@
 """A model that does not return for some inputs."""
 
+import os
+import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -9,6 +11,7 @@ import torch
 
 from cluster_serving.client import InferenceTimeout
 from cluster_serving.protocol.keys import GROUP, dead_letters_key
+from tests.chaos.faults import kept_processes
 from tests.support import model_zoo
 from tests.support.waiting import wait_until
 
@@ -53,6 +56,19 @@ def test_a_request_that_hangs_is_answered_with_an_error_and_the_job_goes_on(
     wait_until(lambda: cluster.state_of(name) == "RUNNING")
 
 
+@pytest.fixture
+def replaced(cluster):
+    """Ends the TaskManagers after the test: calls that hang would take the cores of all tests that follow."""
+    yield
+    hung = kept_processes(cluster, "taskmanager")
+    for pid in hung:
+        os.kill(pid, signal.SIGKILL)
+    wait_until(
+        lambda: kept_processes(cluster, "taskmanager") and not {*hung} & {*kept_processes(cluster, "taskmanager")}
+    )
+
+
+@pytest.mark.usefixtures("replaced")
 @pytest.mark.parametrize("mode", ["thread", "process"])
 def test_a_slot_on_which_a_request_hangs_keeps_no_request_of_others(started, cluster_db, tmp_path, mode):
     model_zoo.save_torchscript(tmp_path, Looping())
