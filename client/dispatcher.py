@@ -42,7 +42,7 @@ from cluster_serving.protocol.results import Fields
 from cluster_serving.protocol.scripts import HAS_ENTRY, Call, call_all, call_async, fetch_call, fields_of, run_async
 from cluster_serving.protocol.tensors import Inputs
 
-_DELETE_PAUSE = 0.05
+_DELETE_PAUSE = 0.01
 _WATCH_INTERVAL = 2.0
 _MAX_AT_ONCE = 256
 _MAX_BYTES = 1 << 20  # Redis serves no other client while it reads them.

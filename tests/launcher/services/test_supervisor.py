@@ -74,7 +74,7 @@ def supervising(command, stdout=None):
     finally:
         supervisor.terminate()
         assert supervisor.wait(20) is not None
-        assert not supervisors(supervisor.pid)
+        wait_until(lambda: not supervisors(supervisor.pid))
 
 
 @pytest.mark.parametrize("output", [os.devnull, "/dev/full"])
