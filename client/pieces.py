@@ -104,16 +104,10 @@ class Answer:
                 yield read_result(piece.fields)
 
 
-class Pieces(Iterator[PieceOrRestart]):
-    """Pieces of an answer, in the order in which the model makes them.
+class _Started:
+    """Base of both iterators: the request, and the place in its answer."""
 
-    The request is stopped when the iterator is closed, or dropped, before its end; not if the process dies.
-
-    Attributes:
-        uri: Uri of the request.
-    """
-
-    def __init__(self, answer: Answer, pieces: Iterator[PieceOrRestart]) -> None:
+    def __init__(self, answer: Answer, pieces: object) -> None:
         self.uri = answer.uri
         self._answer = answer
         self._pieces: Any = pieces
@@ -122,6 +116,16 @@ class Pieces(Iterator[PieceOrRestart]):
     def last_id(self) -> str:
         """Id of the latest piece, from which `resume` goes on."""
         return self._answer.last_id
+
+
+class Pieces(_Started, Iterator[PieceOrRestart]):
+    """Pieces of an answer, in the order in which the model makes them.
+
+    The request is stopped when the iterator is closed, or dropped, before its end; not if the process dies.
+
+    Attributes:
+        uri: Uri of the request.
+    """
 
     def __next__(self) -> PieceOrRestart:
         piece: PieceOrRestart = next(self._pieces)
@@ -138,18 +142,8 @@ class Pieces(Iterator[PieceOrRestart]):
         self._pieces.close()
 
 
-class AsyncPieces(AsyncIterator[PieceOrRestart]):
+class AsyncPieces(_Started, AsyncIterator[PieceOrRestart]):
     """The asyncio variant of `Pieces`; `async with` stops the request at once where the block is left."""
-
-    def __init__(self, answer: Answer, pieces: AsyncIterator[PieceOrRestart]) -> None:
-        self.uri = answer.uri
-        self._answer = answer
-        self._pieces: Any = pieces
-
-    @property
-    def last_id(self) -> str:
-        """Id of the latest piece, from which `resume` goes on."""
-        return self._answer.last_id
 
     async def __anext__(self) -> PieceOrRestart:
         piece: PieceOrRestart = await self._pieces.__anext__()
