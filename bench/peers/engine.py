@@ -3,7 +3,7 @@
 Every peer and the bare loop import this module, from environments that have openvino, numpy and OpenCV. Environment
 variables configure it: `BENCH_MODEL` (folder of the IR), `BENCH_KIND` (`jpeg`, `tensor` or `vector`), `BENCH_WORKERS`
 and `BENCH_THREADS` (threads of each worker's model). `BENCH_SINGLE=1` compiles the model for batches of one record.
-`BENCH_PRECISION=float32` computes in float32 on any CPU.
+`BENCH_PRECISION=float32` computes in float32 on any CPU. With `BENCH_JSON=1` requests are JSON, also those of images.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ PORTS = [int(port) for port in os.environ.get("BENCH_PORTS", "8001,8002,8003,800
 WORKERS = int(os.environ.get("BENCH_WORKERS", "1"))
 THREADS = int(os.environ.get("BENCH_THREADS", "1"))
 SINGLE = os.environ.get("BENCH_SINGLE") == "1"
+JSON = KIND == "vector" or os.environ.get("BENCH_JSON") == "1"
 PRECISION = os.environ.get("BENCH_PRECISION", "")
 BATCH = 32
 WAIT_MS = 5
@@ -90,5 +91,5 @@ def decode_instance(instance: dict[str, str] | list[float]) -> np.ndarray:
 
 
 def read(raw: bytes) -> np.ndarray:
-    """Decode the body of a request to one record: JSON for vectors, bytes for images and tensors."""
-    return decode_instance(json.loads(raw)["instances"][0]) if KIND == "vector" else decode(raw)
+    """Decode the body of a request to one record: JSON, or the bytes of an image or a tensor."""
+    return decode_instance(json.loads(raw)["instances"][0]) if JSON else decode(raw)

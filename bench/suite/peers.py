@@ -105,6 +105,7 @@ class Work:
         threads: Threads of each copy.
         single: Compile the model for single records, as Cluster Serving does where that is faster; for the bare loop.
         precision: `inferencePrecision` of Cluster Serving.
+        json: Images are sent as base64 in JSON to every server that can read them so; all but Triton can.
     """
 
     kind: str
@@ -114,6 +115,7 @@ class Work:
     threads: int
     single: bool = False
     precision: str = ""
+    json: bool = False
 
     def environment(self, port: int = 0) -> dict[str, str]:
         """Return the environment variables that `engine.py` reads."""
@@ -124,6 +126,7 @@ class Work:
             "BENCH_THREADS": str(self.threads),
             "BENCH_SINGLE": str(int(self.single)),
             "BENCH_PRECISION": self.precision,
+            "BENCH_JSON": str(int(self.json)),
             "BENCH_PORT": str(port),
             "BENCH_PORTS": ",".join(str(free_port()) for _ in range(4)),
             "PYTHONPATH": str(SOURCES.absolute()),
@@ -208,7 +211,10 @@ def serving(
     for command in peer.prepare:
         run(command)
     with program(_filled(binaries, peer.command, fill), port, log, cwd=home, env=environment) as process:
-        endpoint = Endpoint(peer.kinds[work.kind], f"http://127.0.0.1:{port}{peer.path}", "", work.records)
+        kind = peer.kinds[work.kind]
+        endpoint = Endpoint(
+            "rows" if work.json and kind == "raw" else kind, f"http://127.0.0.1:{port}{peer.path}", "", work.records
+        )
         _wait_for_answers(endpoint, process, log)
         yield Serving(endpoint, process.pid, update)
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
@@ -32,6 +32,7 @@ _TEXTS_IN_FLIGHT = 64
 _PIECES_AT_ONCE = 16
 _BARE_BATCHES = (1, 8)
 _OURS, _NATIVE = "Cluster Serving", "Cluster Serving, Python client"
+_TENSORS = "Cluster Serving, KServe's binary tensors"
 
 
 def large_inputs(session: Session, kind: str, precision: str = "") -> Measurement:
@@ -44,17 +45,11 @@ def large_inputs(session: Session, kind: str, precision: str = "") -> Measuremen
         records, servers = payload.image_records("x", "synthetic"), session.settings.peers
     else:
         records, servers = payload.random_records("x", (224, 224, 3), "float32", scale=255), ()
-    model = _model(session, "mobilenet")
-    # Copies and threads per copy: one copy with all cores, or a copy per core.
-    counts = ((1, session.cores), (session.cores, 1))
-    layouts = {f"{w}x{t}": Work(kind, model, records, w, t, precision=precision) for w, t in counts}
-    right = peers.bare_answers(next(iter(layouts.values())), session.folder / "logs")
+    work = Work(kind, _model(session, "mobilenet"), records, 1, 1, precision=precision)
+    layouts = _layouts(session, work)
+    right = peers.bare_answers(work, session.folder / "logs")
     with Stack() as stack:
-
-        def serve(name: str) -> None:
-            work = layouts[name]
-            settings = {"modelParallelism": work.workers, "threadPerModel": work.threads, "postProcessing": "topN(1)"}
-            stack.start("images", model, inferencePrecision=precision, **settings)
+        serve = partial(_serve_images, stack, layouts)
 
         def ours() -> Measurement:
             # The references are its own single answers: in bfloat16 a network of fixed sizes rounds differently.
@@ -76,6 +71,41 @@ def large_inputs(session: Session, kind: str, precision: str = "") -> Measuremen
                 name: partial(peer, session, stack, server, work, IN_FLIGHT, right) for name, work in layouts.items()
             }
         return session.compare_best(layouts, serve, ours, tries) | {"bytes": payload.size(records[0])}
+
+
+def images_http(session: Session, in_flight: int = IN_FLIGHT, precision: str = "") -> Measurement:
+    """Measure JPEG files to the best class over HTTP, in the same JSON to every server, each in its best layout.
+
+    With a `precision`, all servers compute in it.
+    """
+    records = payload.image_records("x", "synthetic")
+    work = Work("jpeg", _model(session, "mobilenet"), records, 1, 1, precision=precision, json=True)
+    layouts = _layouts(session, work)
+    right = peers.bare_answers(work, session.folder / "logs")
+    with Stack() as stack:
+
+        def ours() -> Measurement:
+            return _over_http(session, stack, "images", records, in_flight)
+
+        tries = {
+            server: {
+                name: partial(peer, session, stack, server, work, in_flight, right) for name, work in layouts.items()
+            }
+            for server in session.settings.peers
+        }
+        return session.compare_best(layouts, partial(_serve_images, stack, layouts), ours, tries)
+
+
+def classes_http(session: Session) -> Measurement:
+    """Measure JPEG files to all 1,000 values as JSON over HTTP, 8 in flight, against those to the best class."""
+    records = payload.image_records("x", "synthetic")
+    with Stack() as stack:
+
+        def run(job: str, **settings: object) -> Measurement:
+            stack.start(job, _model(session, "mobilenet"), threadPerModel=session.cores, **settings)
+            return _over_http(session, stack, job, records, IN_FLIGHT)
+
+        return session.compare(lambda: run("values"), {"best class": lambda: run("best", postProcessing="topN(1)")})
 
 
 def vector_latency(session: Session) -> Measurement:
@@ -110,19 +140,19 @@ def vector_pipelined(session: Session) -> Measurement:
         return session.compare_best(works, serve, ours, {"mosec": tries} if "mosec" in session.settings.peers else {})
 
 
-def vector_http(session: Session) -> Measurement:
-    """Measure a vector of 64 floats over HTTP, 32 in flight: the front end against the peers."""
+def vector_http(session: Session, in_flight: int = HTTP_IN_FLIGHT) -> Measurement:
+    """Measure a vector of 64 floats over HTTP, in the same JSON to every server: the front end against the peers."""
     work = Work("vector", _model(session, "mlp"), _vectors(), 1, 1)
     with Stack() as stack:
         stack.start("vector", work.model)
-        url = stack.front_end("vector")
-        endpoint = replace(stack.endpoint("vector", _vectors()), kind="predict", url=f"{url}/predict")
-        ours = partial(session.measure, endpoint, Load("closed", concurrency=HTTP_IN_FLIGHT), stack.roles(url))
-        others = {name: partial(peer, session, stack, name, work, HTTP_IN_FLIGHT) for name in session.settings.peers}
-        results = session.compare(ours, others)
-        v2 = replace(endpoint, kind="v2", url=f"{url}/v2/models/vector/infer")
-        results["v2"] = session.measure(v2, Load("closed", concurrency=HTTP_IN_FLIGHT), stack.roles(url))
-        return results
+        ours = partial(_over_http, session, stack, "vector", work.records, in_flight)
+        return session.compare(
+            ours,
+            {name: partial(peer, session, stack, name, work, in_flight) for name in session.settings.peers}
+            | {
+                _TENSORS: partial(ours, kind="v2", path="/v2/models/vector/infer"),
+            },
+        )
 
 
 def scaling(session: Session) -> Measurement:
@@ -326,7 +356,12 @@ ROWS: dict[str, Callable[[Session], Measurement]] = {
     "tensors_float32": partial(large_inputs, kind="tensor", precision="float32"),
     "vector_latency": vector_latency,
     "vector_pipelined": vector_pipelined,
+    "images_http": images_http,
+    "images_http_float32": partial(images_http, precision="float32"),
+    "image_latency_http": partial(images_http, in_flight=1),
+    "classes_http": classes_http,
     "vector_http": vector_http,
+    "vector_http_128": partial(vector_http, in_flight=4 * HTTP_IN_FLIGHT),
     "scaling": scaling,
     "backlog": backlog,
     "start": start,
@@ -347,6 +382,33 @@ def _model(session: Session, name: str) -> Path:
 
 def _vectors() -> list[Record]:
     return payload.random_records("x", (64,), "float32")
+
+
+def _layouts(session: Session, work: Work) -> dict[str, Work]:
+    """Return some work in each layout: one copy of the model with all cores, or a copy per core."""
+    counts = ((1, session.cores), (session.cores, 1))
+    return {f"{copies}x{threads}": replace(work, workers=copies, threads=threads) for copies, threads in counts}
+
+
+def _serve_images(stack: Stack, layouts: Mapping[str, Work], name: str) -> None:
+    work = layouts[name]
+    settings = {"modelParallelism": work.workers, "threadPerModel": work.threads, "postProcessing": "topN(1)"}
+    stack.start("images", work.model, inferencePrecision=work.precision, **settings)
+
+
+def _over_http(
+    session: Session,
+    stack: Stack,
+    job: str,
+    records: Sequence[Record],
+    in_flight: int,
+    kind: str = "rows",
+    path: str = "",
+) -> Measurement:
+    """Measure a job through the front end."""
+    url = stack.front_end(job)
+    endpoint = replace(stack.endpoint(job, records), kind=kind, url=url + (path or f"/v1/models/{job}:predict"))
+    return session.measure(endpoint, Load("closed", concurrency=in_flight), stack.roles(url))
 
 
 def bare(session: Session, stack: Stack, work: Work, batch: int) -> Measurement:

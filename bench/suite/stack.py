@@ -49,7 +49,7 @@ class Stack:
         self.redis_url = f"redis://127.0.0.1:{self.redis_port}/0"
         self.flink_url = f"http://127.0.0.1:{self.flink_port}"
         self._environment = os.environ | {"CLUSTER_SERVING_HOME": str(self.folder / "home")}
-        self._front_ends = ExitStack()
+        self._front_ends, self._front_end_urls = ExitStack(), dict[str, str]()
         self._job = ""
 
     def __enter__(self) -> Stack:
@@ -93,17 +93,19 @@ class Stack:
         return Endpoint("redis", self.redis_url, job, records, timeout)
 
     def front_end(self, job: str) -> str:
-        """Start the HTTP front end of a job, and return its address.
+        """Start the HTTP front end of a job unless it runs, and return its address.
 
         Raises:
             Unavailable: If it does not start.
         """
+        if job in self._front_end_urls:
+            return self._front_end_urls[job]
         port = free_port()
         command = [str(_BIN / "cluster-serving-http"), "-c", str(self.folder / job / "config.yaml")]
         command += ["--interface", "127.0.0.1", "--port", str(port), "--grpcPort", "0", "--redisUrl", self.redis_url]
         log = self.folder / "front-end.log"
         self._front_ends.enter_context(program(command, port, log, env=self._environment))
-        return f"http://127.0.0.1:{port}"
+        return self._front_end_urls.setdefault(job, f"http://127.0.0.1:{port}")
 
     def roles(self, http_url: str = "") -> dict[str, list[int]]:
         """Return the processes of the stack by role."""
