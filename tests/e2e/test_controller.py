@@ -3,16 +3,30 @@
 import json
 import re
 import shutil
+import threading
 
 import numpy as np
 import tritonclient.http as triton
 
 from cluster_serving.launcher.jobs.model_watch import SETTLED_S
 from tests.support import model_zoo
+from tests.support.handled import write
 from tests.support.redis_server import free_port
 from tests.support.waiting import wait_until
 
 JOB = "following"
+
+SLOW = """
+    import time
+
+    class Handler:
+        inputs = {"x": "float32[1]"}
+        outputs = {"y": "float32[1]"}
+
+        def predict(self, batch):
+            time.sleep(0.1)
+            return {"y": batch["x"]}
+    """
 
 
 def status(cluster):
@@ -60,3 +74,29 @@ def test_new_versions_are_served_and_clients_unload_and_load_the_model(started, 
     assert status(cluster)["controller"].startswith("watchModel, modelControl on ")
     assert cluster.stop(JOB).returncode == 0
     assert status(cluster)["controller"] == ""
+
+
+def test_a_job_gets_slots_when_its_requests_wait(started, cluster, tmp_path):
+    write(tmp_path, SLOW)
+    autoscale = {"max": 2, "targetQueueWait": 50}
+    queue, _ = started(jobName=JOB, modelPath=tmp_path, maxBatchSize=1, autoscale=autoscale)
+    scaled = threading.Event()
+    answers = []
+
+    def ask():
+        while not scaled.is_set():
+            answers.append(queue.predict({"x": np.ones(1, "f4")}, timeout=60).value.item())
+
+    askers = [threading.Thread(target=ask) for _ in range(4)]
+    for asker in askers:
+        asker.start()
+    try:
+        wait_until(lambda: status(cluster)["slots"] == 2, 480)
+    finally:
+        scaled.set()
+        for asker in askers:
+            asker.join()
+    # Nobody's request failed meanwhile.
+    assert set(answers) == {1.0}
+    done = "Changing the number of slots from 1 to 2: 95 % of the requests wait up to [0-9]+ ms in the queue"
+    wait_until(lambda: re.search(f"{done}, with a target of 50 ms; done", status(cluster)["controller"]), 60)
