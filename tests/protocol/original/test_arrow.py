@@ -102,3 +102,38 @@ def test_a_tensor_of_negative_length_does_not_end_the_process():
         except InvalidInput as error:
             refusals.append(str(error))
     assert any("length is negative" in refusal for refusal in refusals)
+
+
+@pytest.mark.parametrize("shapes", [[(3,)], [()], [(2, 3), (1, 1)], [(1, 4), (5,)]])
+def test_payloads_of_known_layout_are_those_that_arrow_writes(shapes):
+    arrays = [np.random.default_rng(0).normal(size=shape) for shape in shapes]
+    inputs = {f"input {index}": array for index, array in enumerate(arrays)}
+    assert original_arrow.encode_request(inputs) == original_arrow._encode_request(inputs)
+    assert original_arrow.encode_result(arrays) == original_arrow._encode_result(arrays)
+
+
+def test_payloads_of_known_layout_are_read_as_others_are():
+    for value in (1.0, np.nan, 3.0):
+        inputs = {"a": np.full((2, 3), value, "f4"), "b": np.full(1, -value, "f4")}
+        decoded = original_arrow.decode_request(original_arrow.encode_request(inputs).encode())
+        assert list(decoded) == ["a", "b"]
+        for name, array in inputs.items():
+            np.testing.assert_array_equal(decoded[name], array)
+        outputs = original_arrow.decode_result(original_arrow.encode_result([*inputs.values()]))
+        for output, array in zip(outputs, inputs.values(), strict=True):
+            np.testing.assert_array_equal(output, array)
+            assert output.flags.writeable
+
+
+def test_a_payload_that_differs_from_a_known_one_beside_the_numbers_is_read_in_full():
+    known = original_arrow.encode_request({"a": np.zeros(4)})
+    other = original_arrow.encode_request({"b": np.zeros((2, 2))})
+    for _ in range(2):
+        assert original_arrow.decode_request(known.encode())["a"].shape == (4,)
+        assert original_arrow.decode_request(other.encode())["b"].shape == (2, 2)
+    raw = bytearray(base64.b64decode(known))
+    # The list of numbers claims to be longer than the buffer.
+    at = raw.index(np.array([0, 0, 0, 4, 4], "<i4").tobytes())
+    raw[at + 12 : at + 20] = np.array([64, 64], "<i4").tobytes()
+    with pytest.raises(InvalidInput):
+        original_arrow.decode_request(base64.b64encode(raw))
