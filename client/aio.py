@@ -25,6 +25,7 @@ from cluster_serving.client.queues import RECONNECT_SECONDS, SCAN_COUNT, Reconne
 from cluster_serving.client.result import Result, read_result
 from cluster_serving.client.subscription import AsyncSubscription, wait_for
 from cluster_serving.protocol.connection import connect_async, result_timeout_async
+from cluster_serving.protocol.entry import PIECES
 from cluster_serving.protocol.keys import DEFAULT_JOB, NORMAL, result_key, result_pattern, uri_of
 from cluster_serving.protocol.payload_files import PayloadFolders
 from cluster_serving.protocol.pieces import BEGINNING
@@ -200,7 +201,7 @@ class AsyncInputQueue(_AsyncQueue):
         inputs = to_inputs(inputs_of(request_data))
 
         async def add() -> None:
-            queued = enqueue(self.name, answer.uri, inputs, options, self._folders, in_pieces=True)
+            queued = enqueue(self.name, answer.uri, inputs, options, self._folders, reply_with=PIECES)
             answer.place = await run_async(self.db, queued)
             self._recent.remember(answer.uri, answer.place)
 

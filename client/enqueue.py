@@ -207,12 +207,12 @@ def enqueue(
     options: RequestOptions,
     folders: PayloadFolders,
     reply_to: str = "",
-    in_pieces: bool = False,
+    reply_with: bytes = b"",
 ) -> Procedure[Place]:
     """Queue a request as soon as there is room; return the place of its stream entry.
 
-    Without `reply_to` (see `protocol.entry.Entry`), an earlier result of the uri is deleted. The answer comes
-    `in_pieces` (`protocol.pieces`) if that is true.
+    See `protocol.entry.Entry` for `reply_to` and `reply_with`. Without `reply_to`, an earlier result of the uri is
+    deleted.
 
     Raises:
         InvalidInput: If the uri or an input cannot be sent; nothing was queued.
@@ -225,12 +225,13 @@ def enqueue(
         inputs,
         reply_to,
         options.deadline_ms,
-        reply_with=PIECES if in_pieces else b"",
+        reply_with=reply_with,
         store=store,
         version=options.version_text,
     )
     priority = options.priority or NORMAL
-    earlier = [] if reply_to else [*result_keys(job, uri), *([to_bytes(pieces_key(job, uri))] if in_pieces else [])]
+    pieces = [to_bytes(pieces_key(job, uri))] if reply_with == PIECES else []
+    earlier = [] if reply_to else [*result_keys(job, uri), *pieces]
     call = add_call(job, [(fields, priority)], earlier)
     try:
         entry_id = yield from _add_in_time(job, call, options.patience)

@@ -12,7 +12,6 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, overload
 
@@ -25,7 +24,7 @@ from cluster_serving.client.enqueue import RequestOptions, enqueue, split
 from cluster_serving.client.fetch import fetch, fetch_queued
 from cluster_serving.client.many import IN_FLIGHT, TIMEOUT, Batch, check, results_in_thread
 from cluster_serving.client.pieces import PIECE_TIMEOUT, Answer, PieceOrRestart, Pieces
-from cluster_serving.client.places import Place, RecentEntries, recent_entries
+from cluster_serving.client.places import RecentEntries, recent_entries
 from cluster_serving.client.result import Result, read_outcome, read_result
 from cluster_serving.client.subscription import Subscription
 from cluster_serving.protocol.connection import (
@@ -36,9 +35,19 @@ from cluster_serving.protocol.connection import (
     result_timeout,
     translated,
 )
+from cluster_serving.protocol.dedicated import DedicatedConnection
+from cluster_serving.protocol.entry import PIECES, RESULT
 from cluster_serving.protocol.errors import RedisUnavailable, RequestLost
 from cluster_serving.protocol.inputs import Input
-from cluster_serving.protocol.keys import DEFAULT_JOB, NORMAL, pieces_key, result_key, result_pattern, uri_of
+from cluster_serving.protocol.keys import (
+    DEFAULT_JOB,
+    NORMAL,
+    native_result_key,
+    pieces_key,
+    result_key,
+    result_pattern,
+    uri_of,
+)
 from cluster_serving.protocol.payload_files import PayloadFolders
 from cluster_serving.protocol.pieces import BEGINNING, Piece
 from cluster_serving.protocol.results import Fields
@@ -113,6 +122,8 @@ class _Queue(Reconnecting):
         """Close the connections; a later call opens new ones."""
         if hasattr(self._threads, "subscription"):
             self._subscription.close()
+        if hasattr(self._threads, "connection"):
+            self._connection.close()
         self.db.close()
 
     @property
@@ -122,6 +133,13 @@ class _Queue(Reconnecting):
             self._threads.subscription = Subscription(self.db, self.name)
         subscription: Subscription = self._threads.subscription
         return subscription
+
+    @property
+    def _connection(self) -> DedicatedConnection:
+        if not hasattr(self._threads, "connection"):
+            self._threads.connection = DedicatedConnection(self.db)
+        connection: DedicatedConnection = self._threads.connection
+        return connection
 
     def _fetch(self, uri: str, delete: bool) -> Fields | None:
         return run(self.db, fetch(self.name, uri, delete))
@@ -206,7 +224,7 @@ class OutputQueue(_Queue):
         try:
             # The result may have come between the first look and the subscription.
             return self._fetch_queued(uri, delete) or self._subscription.wait(
-                channel, uri, lambda: self._fetch_queued(uri, delete), timeout - (time.monotonic() - started)
+                channel, uri, lambda _: self._fetch_queued(uri, delete), timeout - (time.monotonic() - started)
             )
         finally:
             self._subscription.unsubscribe(channel)
@@ -261,7 +279,8 @@ class InputQueue(_Queue):
         """
         options, values = split(inputs, data)
         with self._using_redis(options.timeout):
-            self._recent.remember(uri, self._add(uri, to_inputs(values), options))
+            queued = enqueue(self.name, uri, to_inputs(values), options, self._folders)
+            self._recent.remember(uri, run(self.db, queued))
         return uri
 
     def cancel(self, uri: str) -> bool:
@@ -330,12 +349,18 @@ class InputQueue(_Queue):
         self, uri: str, inputs: Mapping[str, Input], options: RequestOptions, deadline: float
     ) -> Fields | None:
         """Queue a request and wait for its result until the deadline."""
-        channel = self._subscription.reply_channel
+        connection, channel = self._connection, self._subscription.reply_channel
         self._subscription.subscribe(channel)
-        place = self._add(uri, inputs, options, channel)
-        left = deadline - time.monotonic()
-        fetching = partial(fetch_queued, self.name, uri, place, delete=True)
-        return self._subscription.wait(channel, uri, lambda: run(self.db, fetching()), left)
+        place = run(connection, enqueue(self.name, uri, inputs, options, self._folders, channel, RESULT))
+
+        def take(announced: Fields) -> Fields | None:
+            if not announced:
+                return run(connection, fetch_queued(self.name, uri, place, delete=True))
+            # A result that is not deleted expires.
+            connection.post("UNLINK", native_result_key(self.name, uri))
+            return announced
+
+        return self._subscription.wait(channel, uri, take, deadline - time.monotonic())
 
     def predict_many(
         self,
@@ -402,7 +427,7 @@ class InputQueue(_Queue):
         inputs = to_inputs(inputs_of(request_data))
         with self._using_redis(timeout):
             self._subscription.subscribe(pieces_key(self.name, answer.uri))
-            queued = enqueue(self.name, answer.uri, inputs, options, self._folders, in_pieces=True)
+            queued = enqueue(self.name, answer.uri, inputs, options, self._folders, reply_with=PIECES)
             answer.place = run(self.db, queued)
         self._recent.remember(answer.uri, answer.place)
         return Pieces(answer, self._pieces(answer, timeout))
@@ -424,13 +449,13 @@ class InputQueue(_Queue):
     def _pieces(self, answer: Answer, timeout: float) -> Iterator[PieceOrRestart]:
         channel = pieces_key(self.name, answer.uri)
 
-        def read() -> list[Piece] | None:
+        def read(_: Fields) -> list[Piece] | None:
             return run(self.db, answer.read()) or None
 
         try:
             while not answer.ended:
                 with self._using_redis(timeout):
-                    pieces = read() or self._subscription.wait(channel, answer.uri, read, timeout)
+                    pieces = read({}) or self._subscription.wait(channel, answer.uri, read, timeout)
                 if pieces is None:
                     raise result_timeout(self.db, self.name, timeout, answer.uri)
                 yield from answer.take(pieces)
@@ -446,9 +471,6 @@ class InputQueue(_Queue):
             self._recent.forget(answer.uri)
             with suppress(RedisError):
                 self._subscription.unsubscribe(channel)
-
-    def _add(self, uri: str, inputs: Mapping[str, Input], options: RequestOptions, reply_to: str = "") -> Place:
-        return run(self.db, enqueue(self.name, uri, inputs, options, self._folders, reply_to))
 
 
 def batched(keys: Iterable[bytes], size: int) -> Iterator[list[bytes]]:

@@ -115,37 +115,44 @@ class Subscription:
             self._subscribed.discard(channel)
             self._pubsub.unsubscribe(channel)  # type: ignore[no-untyped-call]
 
-    def wait(self, channel: str, uri: str, fetch: Callable[[], T | None], timeout: float) -> T | None:
+    def wait(self, channel: str, uri: str, fetch: Callable[[Fields], T | None], timeout: float) -> T | None:
         """Wait until `fetch` returns a result; call `fetch` whenever the uri is announced.
 
         Args:
             channel: A subscribed channel, which is subscribed again after a lost connection.
             uri: Uri of the request.
-            fetch: Looks for the result; returns None while there is none. The first call comes after a wait, so the
-                caller must look once after subscribing, or queue the request after subscribing.
+            fetch: Gets the fields of the result that the announcement holds, empty if it holds none. Then it looks for
+                the result, and returns None while there is none. The first call comes after a wait, so the caller must
+                look once after subscribing, or queue the request after subscribing.
             timeout: Seconds to wait.
         """
         deadline = time.monotonic() + timeout
         connection_lost = False
         wanted = to_bytes(uri)
+        announced: dict[bytes, Fields] = {}
+
+        def concerns(message: dict[str, object]) -> bool:
+            if message["type"] == "subscribe":
+                # redis-py has subscribed again; messages may have been lost before.
+                return True
+            announced.update(replies_in(message["data"]))
+            return wanted in announced
+
         while (remaining := deadline - time.monotonic()) > 0:
+            announced.clear()
             try:
                 self.subscribe(channel)
                 if not connection_lost:
-                    # A confirmation means that redis-py has subscribed again; messages may have been lost before.
-                    self._read_until(
-                        lambda message: message["type"] == "subscribe" or wanted in uris_in(message["data"]),
-                        min(remaining, RECHECK),
-                    )
+                    self._read_until(concerns, min(remaining, RECHECK))
                 connection_lost = False
             except (ConnectionError, TimeoutError):
                 connection_lost = True
                 self.close()
                 time.sleep(min(RECONNECT_PAUSE, max(0.0, deadline - time.monotonic())))
                 continue
-            if (result := fetch()) is not None:
+            if (result := fetch(announced.get(wanted, {}))) is not None:
                 return result
-        return fetch()
+        return fetch({})
 
     def close(self) -> None:
         """Close the connection."""

@@ -3,9 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-import redis
-
 from cluster_serving.protocol.dead_letters import DeadLetter
+from cluster_serving.protocol.dedicated import Commands
 from cluster_serving.protocol.entry import RESULT, Entry
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.keys import (
@@ -22,7 +21,7 @@ from cluster_serving.protocol.original import image_stream
 from cluster_serving.protocol.payload_files import remove
 from cluster_serving.protocol.pieces import END
 from cluster_serving.protocol.results import VERSION, encode_error, result_key_of
-from cluster_serving.protocol.scripts import ANSWER, Argument, Call, call, flat
+from cluster_serving.protocol.scripts import ANSWER, HAS_ENTRY, Argument, Call, call, flat
 
 MAX_DEAD_LETTERS = 1000
 """Most dead letters of a job; new ones replace the oldest."""
@@ -61,7 +60,7 @@ class AnsweredBatch(NamedTuple):
     inference_us: int
 
 
-def write_answers(client: redis.Redis, job: str, ttl_s: int, answers: Sequence[Answer], version: str = "") -> int:
+def write_answers(client: Commands, job: str, ttl_s: int, answers: Sequence[Answer], version: str = "") -> int:
     """Write answers, and everything that makes their requests answered, in one step.
 
     Result, expiry, acknowledgement, deletion from the stream, dead letter and the wake-up of the waiting client happen
@@ -105,7 +104,7 @@ def write_answers(client: redis.Redis, job: str, ttl_s: int, answers: Sequence[A
 
 
 def dead_letter(
-    client: redis.Redis,
+    client: Commands,
     job: str,
     ttl_s: int,
     entry: Entry,
@@ -124,5 +123,5 @@ def dead_letter(
     write_answers(client, job, ttl_s, [Answer(entry, "", encode_error(error), letter)], version)
 
 
-def _is_queued(client: redis.Redis, job: str, entry: Entry) -> bool:
-    return bool(client.xrange(stream_of(job, entry.priority), entry.id.decode(), entry.id.decode()))
+def _is_queued(client: Commands, job: str, entry: Entry) -> bool:
+    return bool(call(client, Call(HAS_ENTRY, [stream_of(job, entry.priority)], [entry.id])))

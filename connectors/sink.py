@@ -13,6 +13,7 @@ from cluster_serving.connectors.redis import Backoff, RedisClock, connect
 from cluster_serving.connectors.reporting import StatsWriter
 from cluster_serving.connectors.runtime import SelfClosing, count_records_out
 from cluster_serving.connectors.shadow import Comparer, Keeper
+from cluster_serving.protocol.dedicated import DedicatedConnection
 
 NAME = "Redis hash sink"
 
@@ -30,6 +31,7 @@ class RedisHashSink(SelfClosing, FlatMapFunction):
     def open(self, runtime_context: RuntimeContext) -> None:
         """Connect."""
         self._client = connect(self._options)
+        self._writing = DedicatedConnection(self._client)
         metrics = runtime_context.get_metrics_group()
         self._requests = metrics.counter("requests")
         self._count_records_out = count_records_out(runtime_context)
@@ -37,7 +39,7 @@ class RedisHashSink(SelfClosing, FlatMapFunction):
         self._stats = StatsWriter(self._client, self._control, RedisClock(self._client))
         control = self._control
         self._beside = Comparer(self._client, control) if control.shadow else Keeper(self._client, control.job)
-        self.close_with(self._stats.close, self._beside.close, self._client.close)
+        self.close_with(self._stats.close, self._beside.close, self._writing.close, self._client.close)
 
     def flat_map(self, value: AnsweredBatch) -> Iterable[int]:
         """Write a batch of answers."""
@@ -45,7 +47,7 @@ class RedisHashSink(SelfClosing, FlatMapFunction):
         started = time.monotonic()
         with noted(options, (answer.entry for answer in answers)):
             self._backoff.persist(
-                lambda: write_answers(self._client, options.job, options.result_ttl_s, answers, options.version)
+                lambda: write_answers(self._writing, options.job, options.result_ttl_s, answers, options.version)
             )
         for flow_id in {answer.flow_id for answer in answers}:
             if flow := find_flow_control(flow_id):

@@ -87,9 +87,9 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
         self._ticks = Ticks.of(self._control.name, index)
         self._client: Any = connect(self._options)
         self._copier = Copier(self._client, self._options.job)
-        self.close_with(self._copier.close, self._client.close)
         name = consumer(self._options.job, self._options.generation, index)
         self._reader = StreamReader(self._client, self._options.job, name, self._options.claim_idle_time_s * 1000)
+        self.close_with(self._copier.close, self._reader.close, self._client.close)
         self._generation = GenerationView(self._client, self._control)
         self._looks_for_left = False
         self._payloads = Payloads(self._client, self._options, sweeps=index == 0)
@@ -122,7 +122,8 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
             for run in runs:
                 yield self._batch(run, more=bool(following) or run is not runs[-1])
             self._requests.inc(len(entries))
-            self._count_records_out(len(entries) - len(runs))
+            if len(entries) > len(runs):
+                self._count_records_out(len(entries) - len(runs))
             entries = following
             if time.monotonic() >= deadline:
                 self._held = entries

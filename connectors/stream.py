@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import redis
 from redis.exceptions import ResponseError
 
+from cluster_serving.protocol.dedicated import DedicatedConnection
 from cluster_serving.protocol.entry import Entry, parse_entry
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.keys import GROUP, PRIORITIES, generations_key, left_behind, stream_of, streams_of
@@ -99,6 +100,7 @@ class StreamReader:
     def __init__(self, client: redis.Redis, job: str, consumer: str, claim_idle_ms: int) -> None:
         # redis-py types its commands as if they might be awaitable.
         self._client: Any = client
+        self._reading = DedicatedConnection(client)
         self._job = job
         self._streams = {stream_of(job, priority): priority for priority in PRIORITIES}
         self._consumer = consumer
@@ -111,6 +113,10 @@ class StreamReader:
         self._recovered: tuple[str, bytes] | None = None
         self._next_claim = 0.0
         self._next_heartbeat = 0.0
+
+    def close(self) -> None:
+        """Close the connection that is used for reading only."""
+        self._reading.close()
 
     @property
     def recovering(self) -> bool:
@@ -180,8 +186,7 @@ class StreamReader:
         entries = []
         for stream, found in self._take(consumer, count, idle_ms, "new"):
             # Old versions of Redis give nothing for an entry that was deleted while it was pending.
-            raw = [(item[0], fields_of(item[1])) for item in found if item]
-            entries += self._parse(stream, raw)
+            entries += self._parse(stream, [item for item in found if item])
         return entries
 
     def leave_behind(self) -> None:
@@ -248,7 +253,7 @@ class StreamReader:
                 left -= take(stream, left)
         return [entry for stream in self._streams for entry in entries[stream]]
 
-    def _read_one(self, stream: str, after: str, count: int) -> list[tuple[bytes, Any]]:
+    def _read_one(self, stream: str, after: str, count: int) -> list[tuple[bytes, Sequence[bytes] | None]]:
         replies = self._xreadgroup({stream: after}, count, None)
         return replies[0][1] if replies else []
 
@@ -291,17 +296,28 @@ class StreamReader:
 
     def _xreadgroup(
         self, after: dict[str, str], count: int, block_ms: int | None
-    ) -> list[tuple[bytes, list[tuple[bytes, Any]]]]:
-        return self._guarded(
-            lambda: self._client.xreadgroup(GROUP, self._consumer, after, count=count, block=block_ms) or []
+    ) -> list[tuple[bytes, list[tuple[bytes, Sequence[bytes] | None]]]]:
+        blocking = () if block_ms is None else ("BLOCK", block_ms)
+        command = (
+            "XREADGROUP",
+            "GROUP",
+            GROUP,
+            self._consumer,
+            "COUNT",
+            count,
+            *blocking,
+            "STREAMS",
+            *after,
+            *after.values(),
         )
+        return self._guarded(lambda: self._reading.execute_command(*command) or [])
 
-    def _parse(self, stream: str, raw: list[tuple[bytes, Any]]) -> list[Entry]:
+    def _parse(self, stream: str, raw: list[tuple[bytes, Sequence[bytes] | None]]) -> list[Entry]:
         entries = []
         parse = image_stream.parse_entry if self._job == image_stream.STREAM else parse_entry
         for entry_id, fields in raw:
             try:
-                entries.append(parse(entry_id, fields or {}, self._streams[stream]))
+                entries.append(parse(entry_id, fields_of(fields or ()), self._streams[stream]))
             except InvalidInput as error:
                 # The entry was deleted while pending, or is no request, so no client waits for an answer.
                 log.warning("stream %s: dropped an entry: %s", stream, error)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
 from typing import Any
 
 from cluster_serving.protocol.keys import to_text
@@ -103,7 +104,12 @@ class Generations:
 
     def of_role(self, role: str) -> Generation | None:
         """Return the latest generation of a role; None if there is none."""
-        return next((found for found in reversed(list(self.all.values())) if found.role == role), None)
+        return self._by_role.get(role)
+
+    @cached_property
+    def _by_role(self) -> Mapping[str, Generation]:
+        # The source looks for roles several times in each read.
+        return {found.role: found for found in self.all.values()}
 
     @property
     def serving(self) -> Generation | None:

@@ -17,6 +17,7 @@ import redis
 import redis.asyncio
 from redis.exceptions import NoScriptError, RedisError
 
+from cluster_serving.protocol.dedicated import Commands
 from cluster_serving.protocol.keys import PAYLOAD_FOLDER
 
 T = TypeVar("T")
@@ -526,12 +527,12 @@ def page_call(stream: str, last: bytes, field: str, value: bytes | None = None) 
     return Call(PAGE, [stream], [last, field, *([] if value is None else [value])])
 
 
-def call(client: redis.Redis, call: Call) -> Any:
+def call(client: Commands, call: Call) -> Any:
     """Run a script and return its reply."""
     try:
-        return client.execute_command(*call.command())  # type: ignore[no-untyped-call]
+        return client.execute_command(*call.command())
     except NoScriptError:
-        return client.execute_command(*call.command(by_text=True))  # type: ignore[no-untyped-call]
+        return client.execute_command(*call.command(by_text=True))
 
 
 async def call_async(client: redis.asyncio.Redis, call: Call) -> Any:
@@ -542,7 +543,7 @@ async def call_async(client: redis.asyncio.Redis, call: Call) -> Any:
         return await client.execute_command(*call.command(by_text=True))  # type: ignore[no-untyped-call]
 
 
-def run(client: redis.Redis, procedure: Procedure[T]) -> T:
+def run(client: Commands, procedure: Procedure[T]) -> T:
     """Run a procedure and return its result."""
     reply, error = None, None
     while True:

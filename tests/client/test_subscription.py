@@ -32,7 +32,7 @@ def test_subscribing_over_a_broken_connection_connects_again(redis_server, db):
         subscription._pubsub.connection._sock.shutdown(socket.SHUT_RDWR)
         subscription.subscribe("second")
         db.publish("second", "a")
-        assert subscription.wait("second", "a", lambda: "found", 10) == "found"
+        assert subscription.wait("second", "a", lambda announced: "found", 10) == "found"
         subscription.close()
 
 

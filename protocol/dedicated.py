@@ -1,0 +1,97 @@
+"""A connection of one thread, without the pool of redis-py."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from typing import Any, Protocol
+
+import redis
+from redis.exceptions import RedisError, ResponseError
+
+_TRUSTED_S = 1.0
+
+
+class Commands(Protocol):
+    """Anything that sends commands to Redis: a client of redis-py, or a `DedicatedConnection`."""
+
+    def execute_command(self, *args: Any) -> Any:
+        """Send a command, and return its reply."""
+
+
+class DedicatedConnection:
+    """A dedicated connection for the commands of one thread; the first command opens it.
+
+    A command takes half as much work as with redis-py's client, which takes a connection from its pool, checks it, and
+    returns it. Here a connection is checked only after a pause, since Redis may have closed it meanwhile. Replies are
+    as Redis sends them; redis-py's client converts those of some commands.
+
+    Args:
+        client: Client whose settings the connection has.
+    """
+
+    def __init__(self, client: redis.Redis) -> None:
+        self._pool = client.connection_pool
+        self._connection = self._make()
+        self._unread = 0
+        # 0 while it is closed.
+        self._trusted_until = 0.0
+
+    def execute_command(self, *args: Any) -> Any:
+        """Send a command, and return its reply.
+
+        Raises:
+            redis.RedisError: If Redis cannot be used, or refuses the command.
+        """
+        return self._connection.retry.call_with_retry(lambda: self._trip(args), self._failed)
+
+    def post(self, *args: Any) -> None:
+        """Send a command whose outcome does not matter, and do not wait for its reply."""
+        with suppress(RedisError):
+            self._send(args)
+            self._unread += 1
+
+    def close(self) -> None:
+        """Close the connection; a later command opens it again."""
+        self._unread, self._trusted_until = 0, 0.0
+        self._connection.disconnect()
+
+    def _make(self) -> Any:
+        # Not counted by the pool, whose size the application may limit.
+        return self._pool.connection_class(**self._pool.connection_kwargs)
+
+    def _trip(self, args: Any) -> Any:
+        self._send(args)
+        reply = self._connection.read_response()
+        self._trusted_until = time.monotonic() + _TRUSTED_S
+        return reply
+
+    def _send(self, args: Any) -> None:
+        if self._connection.pid != os.getpid():
+            # After a fork, the connection is that of the other process.
+            self._connection = self._make()
+            self._unread, self._trusted_until = 0, 0.0
+        elif self._unread or 0 < self._trusted_until <= time.monotonic():
+            self._check()
+        connection = self._connection
+        connection.send_packed_command(connection.pack_command(*args), check_health=False)
+
+    def _check(self) -> None:
+        """Read the replies to `post`, and close a connection that Redis has closed."""
+        try:
+            while self._unread:
+                with suppress(ResponseError):
+                    self._connection.read_response()
+                self._unread -= 1
+            if self._trusted_until <= time.monotonic() and self._connection.can_read():
+                self.close()
+        except BaseException as error:
+            self.close()
+            if not isinstance(error, (RedisError, OSError)):
+                raise
+
+    def _failed(self, error: Exception) -> None:
+        self.close()
+        if not isinstance(error, tuple(self._connection.retry_on_error)):
+            raise error

@@ -1,0 +1,56 @@
+"""Dedicated connections, on a real Redis."""
+
+import pytest
+import redis
+from redis.exceptions import ResponseError
+
+from cluster_serving.protocol.dedicated import DedicatedConnection
+
+
+@pytest.fixture
+def connection(db):
+    connection = DedicatedConnection(db)
+    yield connection
+    connection.close()
+
+
+def test_replies_are_as_redis_sends_them(connection, job):
+    assert connection.execute_command("HSET", job, "name", "value") == 1
+    assert connection.execute_command("HGETALL", job) == [b"name", b"value"]
+
+
+def test_an_error_of_a_command_keeps_the_connection(connection, db, job):
+    identity = connection.execute_command("CLIENT", "ID")
+    with pytest.raises(ResponseError):
+        connection.execute_command("HSET", job)
+    assert connection.execute_command("CLIENT", "ID") == identity
+
+
+def test_replies_to_posted_commands_are_nobody_elses(connection, job):
+    connection.post("SET", job, "posted")
+    connection.post("HGET", job, "refused")
+    assert connection.execute_command("GET", job) == b"posted"
+
+
+def test_a_connection_that_redis_closed_during_a_pause_is_opened_again(connection, db, monkeypatch):
+    connection.execute_command("PING")
+    db.client_kill_filter(_id=connection.execute_command("CLIENT", "ID"))
+    monkeypatch.setattr(connection, "_trusted_until", 1e-9)
+    assert connection.execute_command("PING") == b"PONG"
+
+
+def test_a_lost_connection_is_an_error_and_the_next_command_connects(redis_server):
+    with redis.Redis(port=redis_server.port) as client:
+        connection = DedicatedConnection(client)
+        client.client_kill_filter(_id=connection.execute_command("CLIENT", "ID"))
+        with pytest.raises(redis.ConnectionError):
+            connection.execute_command("PING")
+        assert connection.execute_command("PING") == b"PONG"
+        connection.close()
+
+
+def test_a_forked_process_has_a_connection_of_its_own(connection):
+    identity = connection.execute_command("CLIENT", "ID")
+    # As after a fork: the connection was made in another process.
+    connection._connection.pid = -1
+    assert connection.execute_command("CLIENT", "ID") != identity
