@@ -63,7 +63,9 @@ class SlotFlowControl:
         self.limit = limit
         self._pause = pause
         self._next_hand_over = 0.0
-        self._changed = threading.Condition()
+        lock = threading.RLock()
+        self._changed, self._handed_over = threading.Condition(lock), threading.Condition(lock)
+        self._awaited = False
         self._announced = 0
         self._arrived = 0
         self._answered = 0
@@ -114,13 +116,36 @@ class SlotFlowControl:
             self._announced += count
             self._next_hand_over = now + self._pause
 
-    def hand_over(self, entries: Sequence[Entry]) -> None:
-        """Source: leave requests for an attached window; an `EntryBatch` without entries tells it to take them."""
-        self._entries.append(entries)
+    def hand_over(self, entries: Sequence[Entry]) -> bool:
+        """Source: leave requests for an attached window.
+
+        Return True if the window waits for them. Otherwise an `EntryBatch` without entries has to tell it to take them.
+        """
+        with self._changed:
+            self._entries.append(entries)
+            awaited, self._awaited = self._awaited, False
+            if awaited:
+                self._handed_over.notify()
+            return awaited
 
     def take(self) -> Sequence[Entry]:
-        """Window: take the requests of the next `hand_over`."""
+        """Window: take the requests of the next `hand_over`, which an `EntryBatch` has announced."""
         with self._changed:
+            return self._entries.popleft()
+
+    def wait(self, timeout: float) -> Sequence[Entry] | None:
+        """Window: take the requests of the next `hand_over`; wait up to `timeout` seconds.
+
+        Return None if none came in time, or if an `EntryBatch` is on its way that announces them.
+        """
+        with self._changed:
+            if self._entries:
+                return None
+            self._awaited = True
+            self._handed_over.wait_for(lambda: not self._awaited, timeout)
+            if self._awaited:
+                self._awaited = False
+                return None
             return self._entries.popleft()
 
     def take_back(self) -> bool:

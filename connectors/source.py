@@ -115,25 +115,33 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
         entries, self._held = self._held, []
         entries = entries or self._read(_BLOCK_MS)
         while entries:
-            self._flow.announce(len(entries))
             # Read ahead, so that the last batch of this read says correctly whether more requests follow.
             following = self._read(None) if len(entries) >= self._read_size else []
-            runs = [entries] if self._flow.attached else list(by_size(entries, _BATCH_BYTES))
-            for run in runs:
-                yield self._batch(run, more=bool(following) or run is not runs[-1])
+            emitted = 0
+            for record in self._hand_over(entries, more=bool(following)):
+                emitted += 1
+                yield record
             self._requests.inc(len(entries))
-            if len(entries) > len(runs):
-                self._count_records_out(len(entries) - len(runs))
-            entries = following
+            if len(entries) > emitted:
+                self._count_records_out(len(entries) - emitted)
             if time.monotonic() >= deadline:
-                self._held = entries
+                self._held = following
                 return
+            # A tick costs as much as a read.
+            entries = following or self._read(_BLOCK_MS)
 
-    def _batch(self, entries: Sequence[Entry], more: bool) -> bytes:
-        if not self._flow.attached:
-            return EntryBatch(self._slot_key, more, self._flow.id, entries).to_bytes()
-        self._flow.hand_over(entries)
-        return EntryBatch(self._slot_key, more, self._flow.id, None).to_bytes()
+    def _hand_over(self, entries: Sequence[Entry], more: bool) -> Iterator[bytes]:
+        """Hand entries over to the window; yield the records that Flink has to transport for that."""
+        if self._flow.attached:
+            if not self._flow.hand_over(entries):
+                yield self._batch(None, more)
+        else:
+            runs = list(by_size(entries, _BATCH_BYTES))
+            for run in runs:
+                yield self._batch(run, more or run is not runs[-1])
+
+    def _batch(self, entries: Sequence[Entry] | None, more: bool) -> bytes:
+        return EntryBatch(self._slot_key, more, self._flow.id, entries).to_bytes()
 
     def _read(self, block_ms: int | None) -> list[Entry]:
         patience = 0 if block_ms is None else _BLOCK_MS / 1000
@@ -151,6 +159,8 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
             self._backoff.failed(error)
             return []
         self._backoff.succeeded()
+        if entries:
+            self._flow.announce(len(entries))
         return entries
 
     def _stand_by(self, patience: float) -> list[Entry]:

@@ -33,7 +33,8 @@ def build(env: StreamExecutionEnvironment, options: JobOptions, with_jar: bool =
     requests = from_redis(env, source)
     slots = requests.key_by(slot_key, key_type=Types.INT())
     # PyFlink chains the next three into one operator, so batches pass between them as Python objects, not as bytes.
-    gathering = BatchingWindow(options.batch, any_size=bool(options.model.padding))
+    in_threads = options.execution_mode == "thread"
+    gathering = BatchingWindow(options.batch, any_size=bool(options.model.padding), lingers=in_threads)
     batches = slots.process(gathering, output_type=Types.PICKLED_BYTE_ARRAY()).name(window.NAME)
     answers = batches.flat_map(Inference(options), output_type=Types.PICKLED_BYTE_ARRAY()).name(inference.NAME)
     answers.flat_map(RedisHashSink(options.redis), output_type=Types.INT()).name(sink.NAME)

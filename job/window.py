@@ -2,19 +2,24 @@
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from pyflink.datastream import KeyedProcessFunction, RuntimeContext
 
 from cluster_serving.connectors.entry_batch import EntryBatch
-from cluster_serving.connectors.flow_control import find_flow_control
+from cluster_serving.connectors.flow_control import SlotFlowControl, find_flow_control
 from cluster_serving.job.batcher import Batcher
 from cluster_serving.job.options import BatchOptions
 from cluster_serving.job.request import Request
+from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.signature import any_size
 
 NAME = "Batching window"
+
+# Flink cancels, and updates metrics, when the window returns.
+_LONGEST_STAY = 0.2
+_PATIENCE = 0.1
 
 
 class BatchingWindow(KeyedProcessFunction):
@@ -24,11 +29,15 @@ class BatchingWindow(KeyedProcessFunction):
     state: until they are answered they are pending in Redis, which delivers them again after a failure.
 
     With `any_size`, requests that only differ in the sizes of their inputs share a batch (`padding`).
+
+    With `lingers`, the window waits in Python for the next requests after a batch. Flink's way from the source to the
+    window takes longer than all other work on a small request. It needs a thread of its own: that of thread mode.
     """
 
-    def __init__(self, options: BatchOptions, any_size: bool = False) -> None:
+    def __init__(self, options: BatchOptions, any_size: bool = False, lingers: bool = False) -> None:
         self._options = options
         self._any_size = any_size
+        self._lingers = lingers and options.greedy_batching
 
     def open(self, runtime_context: RuntimeContext) -> None:
         """Start empty."""
@@ -38,25 +47,39 @@ class BatchingWindow(KeyedProcessFunction):
     def process_element(self, value: bytes, ctx: KeyedProcessFunction.Context) -> Iterator[list[Request]]:
         """Take one serialized `EntryBatch`."""
         read = EntryBatch.from_bytes(value)
-        entries, more = read.entries or (), read.more
-        if flow := find_flow_control(read.flow_id):
-            if read.entries is None:
-                entries = flow.take()
-            more = flow.arrive(len(entries)) or more
+        flow = find_flow_control(read.flow_id)
+        if flow is None:
+            yield from self._gather(read.entries or (), read.flow_id, read.more)
+        else:
+            entries = flow.take() if read.entries is None else read.entries
+            yield from self._gather(entries, read.flow_id, flow.arrive(len(entries)) or read.more)
+            yield from self._linger(flow)
+        self._set_timer(ctx)
+
+    def _linger(self, flow: SlotFlowControl) -> Iterator[list[Request]]:
+        """Take the next requests directly from the source, unless they come so late that Flink has to have its turn."""
+        end = time.monotonic() + _LONGEST_STAY
+        # A timer would be late.
+        while self._lingers and self._batcher.next_expiry() is None and (left := end - time.monotonic()) > 0:
+            entries = flow.wait(min(left, _PATIENCE))
+            if entries is None:
+                return
+            yield from self._gather(entries, flow.id, flow.arrive(len(entries)))
+
+    def _gather(self, entries: Sequence[Entry], flow_id: str, more: bool) -> Iterator[list[Request]]:
         for entry in entries:
             try:
                 signature, inputs = entry.decode()
             except ServingError as error:
-                yield [Request(entry, read.flow_id, {}, error)]
+                yield [Request(entry, flow_id, {}, error)]
                 continue
             if self._any_size:
                 signature = any_size(signature)
-            full = self._batcher.add(signature, Request(entry, read.flow_id, inputs), time.time() * 1000)
+            full = self._batcher.add(signature, Request(entry, flow_id, inputs), time.time() * 1000)
             if full is not None:
                 yield full
         if not more and self._options.greedy_batching:
             yield from self._batcher.flush()
-        self._set_timer(ctx)
 
     def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterator[list[Request]]:
         """Emit the batches that have waited long enough."""

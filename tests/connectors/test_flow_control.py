@@ -1,11 +1,13 @@
 """Flow control of one slot."""
 
+import queue
 import threading
 import time
 
 from cluster_serving.connectors import flow_control
 from cluster_serving.connectors.flow_control import SlotFlowControl, find_flow_control
 from cluster_serving.protocol.entry import Entry
+from tests.support.waiting import wait_until
 
 
 def test_the_source_is_held_back_until_the_sink_has_answered():
@@ -91,6 +93,49 @@ def test_requests_are_taken_in_the_order_in_which_they_were_handed_over():
     for entries in requests:
         flow.hand_over(entries)
     assert [flow.take(), flow.take()] == requests
+
+
+def test_a_window_that_waits_gets_requests_without_a_record():
+    flow, requests = SlotFlowControl(limit=4), [Entry(b"1-0", "", b"")]
+    told = []
+
+    def hand_over():
+        wait_until(lambda: flow._awaited)
+        told.append(flow.hand_over(requests))
+
+    assert flow.wait(0) is None
+    source = threading.Thread(target=hand_over)
+    source.start()
+    assert flow.wait(10) == requests
+    source.join()
+    assert told == [True]
+
+
+def test_a_window_does_not_wait_for_requests_that_a_record_announces():
+    flow, requests = SlotFlowControl(limit=4), [Entry(b"1-0", "", b"")]
+    assert not flow.hand_over(requests)
+    assert flow.wait(10) is None
+    assert flow.take() == requests
+
+
+def test_each_hand_over_is_taken_once_by_a_window_that_waits_now_and_then():
+    flow, taken, records = SlotFlowControl(limit=4), [], queue.SimpleQueue()
+    expected = [Entry(b"%d-0" % number, "", b"") for number in range(2000)]
+
+    def hand_over():
+        for entry in expected:
+            if not flow.hand_over([entry]):
+                records.put("record")
+        records.put("end")
+
+    source = threading.Thread(target=hand_over)
+    source.start()
+    while records.get() != "end":
+        taken += flow.take()
+        while (entries := flow.wait(0.001)) is not None:
+            taken += entries
+    source.join()
+    assert taken == expected
 
 
 def test_a_slot_that_is_stalled_leaves_what_it_has_not_begun_to_the_others_of_its_job(monkeypatch):

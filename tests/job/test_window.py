@@ -1,0 +1,69 @@
+"""The batching window beside a source, without Flink."""
+
+import threading
+
+import numpy as np
+
+from cluster_serving.connectors.entry_batch import EntryBatch
+from cluster_serving.connectors.flow_control import SlotFlowControl
+from cluster_serving.job.options import BatchOptions
+from cluster_serving.job.window import BatchingWindow
+from cluster_serving.protocol.entry import NATIVE, Entry
+from cluster_serving.protocol.tensors import encode
+from tests.support.waiting import wait_until
+
+
+def entry(uri):
+    return Entry(b"1-0", uri, encode({"x": np.zeros(2, "f4")}), NATIVE)
+
+
+def opened(**options):
+    window = BatchingWindow(BatchOptions(**options), lingers=True)
+    window.open(None)
+    return window
+
+
+def announced(flow, uri):
+    """Hand a request over; return the record that announces it to the window, None if the window waits for it."""
+    flow.announce(1)
+    return None if flow.hand_over([entry(uri)]) else EntryBatch(0, False, flow.id, None).to_bytes()
+
+
+def uris(batch):
+    return [request.entry.uri for request in batch]
+
+
+def test_a_window_takes_the_next_requests_from_the_source_itself():
+    window, flow, records = opened(), SlotFlowControl(limit=4), []
+    batches = window.process_element(announced(flow, "a"), None)
+    assert uris(next(batches)) == ["a"]
+
+    def source():
+        wait_until(lambda: flow._awaited)
+        records.append(announced(flow, "b"))
+
+    thread = threading.Thread(target=source)
+    thread.start()
+    assert uris(next(batches)) == ["b"]
+    thread.join()
+    assert records == [None]
+    assert list(batches) == []
+    assert announced(flow, "c") is not None
+
+
+def test_a_window_leaves_requests_to_the_record_that_announces_them():
+    window, flow = opened(), SlotFlowControl(limit=4)
+    first = announced(flow, "a")
+    batches = window.process_element(first, None)
+    assert uris(next(batches)) == ["a"]
+    second = announced(flow, "b")
+    assert list(batches) == []
+    assert [uris(batch) for batch in window.process_element(second, None)] == [["b"]]
+
+
+def test_a_window_that_waits_for_full_batches_waits_in_flink(monkeypatch):
+    monkeypatch.setattr(SlotFlowControl, "wait", None)
+    window, flow = opened(max_batch_size=1, greedy_batching=False), SlotFlowControl(limit=4)
+    batches = window.process_element(announced(flow, "a"), None)
+    assert uris(next(batches)) == ["a"]
+    assert list(batches) == []
