@@ -15,7 +15,6 @@ from cluster_serving.client.pieces import PieceOrRestart, Restarted
 from cluster_serving.frontend.api.openai import completions, embeddings
 from cluster_serving.frontend.api.original import instances, predictions
 from cluster_serving.frontend.api.original.http import priority_of
-from cluster_serving.frontend.api.requests.merge import merged
 from cluster_serving.frontend.api.v2.batch import succeeded
 from cluster_serving.frontend.api.v2.service import V2Service
 from cluster_serving.frontend.context import FrontEnd
@@ -24,6 +23,7 @@ from cluster_serving.frontend.models.registry import ServedModel
 from cluster_serving.frontend.server.compression import compressed
 from cluster_serving.frontend.server.disconnect import unless_disconnected
 from cluster_serving.frontend.server.events import after_first, event
+from cluster_serving.frontend.server.merge import merged
 from cluster_serving.frontend.server.middleware import note, note_version
 from cluster_serving.frontend.server.responses import Json, dumps, error_headers, read_body
 from cluster_serving.protocol.errors import RequestRestarted, ServingError

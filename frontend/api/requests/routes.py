@@ -14,7 +14,6 @@ from cluster_serving.client.pieces import Restarted
 from cluster_serving.frontend.api.original import instances, predictions
 from cluster_serving.frontend.api.original.http import priority_of
 from cluster_serving.frontend.api.requests.callback import Callbacks
-from cluster_serving.frontend.api.requests.merge import merged
 from cluster_serving.frontend.api.requests.store import RequestStore, Result, Ticket
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.errors import without_errors
@@ -22,6 +21,7 @@ from cluster_serving.frontend.models.dispatch import joined
 from cluster_serving.frontend.models.registry import ServedModel
 from cluster_serving.frontend.server import events
 from cluster_serving.frontend.server.disconnect import unless_disconnected
+from cluster_serving.frontend.server.merge import merged
 from cluster_serving.frontend.server.middleware import client_of, note, note_version
 from cluster_serving.frontend.server.responses import Json, dumps, read_body, worst_error
 from cluster_serving.protocol.errors import InvalidInput, RedisUnavailable, ServingError
