@@ -170,13 +170,18 @@ def _last(outputs: Mapping[str, Any], name: str) -> int | None:
     return None if value is None or not np.size(value) else int(np.ravel(value)[-1])
 
 
-def _value(name: str, value: Any, spec: TensorSpec) -> Any:
+def _value(name: str, value: Any, spec: TensorSpec) -> Input:
     if spec.dtype == "str":
         texts = value if isinstance(value, list) else [value]
         if not all(isinstance(text, str) for text in texts):
             raise InvalidInput(f"{name!r} is not a text; the model expects {spec}")
-        array = np.empty(() if spec.record_shape == () else (len(texts),), object)
-        array[...] = texts[0] if spec.record_shape == () and texts else "" if spec.record_shape == () else texts
+        if spec.record_shape == ():
+            if len(texts) > 1:
+                raise InvalidInput(f"{name!r} is a list of {len(texts)} texts; the model expects one text")
+            # `stop` has no texts by default.
+            return text_input(spec, texts[0] if texts else "")
+        array = np.empty(len(texts), object)
+        array[:] = texts
         return array
     if isinstance(value, str | dict):
         raise InvalidInput(f"{name!r} is {str(value)[:32]!r}; the model expects {spec}")

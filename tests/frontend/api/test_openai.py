@@ -1,6 +1,7 @@
 """Completions and embeddings, asked for by OpenAI's own client."""
 
 import base64
+import json
 import threading
 
 import httpx
@@ -8,7 +9,11 @@ import numpy as np
 import openai
 import pytest
 
+from cluster_serving.frontend.api.openai import completions
+from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.keys import GROUP
+from cluster_serving.protocol.slots import SlotReport, TensorSpec
+from cluster_serving.protocol.tensors import decode
 from tests.support.generating import EMBEDDER, PARROT, generating
 from tests.support.waiting import wait_until
 
@@ -77,6 +82,23 @@ def test_errors_have_the_form_of_the_api(redis_server, job, ask, tmp_path):
                 got.append(chunk.choices[0].text)
         assert got == ["fail-late "]
         assert [model.id for model in ask.models.list()] == [job]
+
+
+def test_an_input_of_one_text_is_not_cut_from_a_list_of_several():
+    report = SlotReport(
+        submission="",
+        state="ready",
+        engine="Echo",
+        inputs=(TensorSpec("prompt", "str", (None,)), TensorSpec("stop", "str", (None,))),
+    )
+
+    def stop_of(**body):
+        (record,) = completions.read(json.dumps({"prompt": "a", **body}).encode(), 1, {"": report}).records
+        return decode(record.data)[1]["stop"].item()
+
+    assert [stop_of(), stop_of(stop=[]), stop_of(stop="b"), stop_of(stop=["b"])] == ["", "", "b", "b"]
+    with pytest.raises(InvalidInput, match="'stop' is a list of 3 texts; the model expects one text"):
+        stop_of(stop=["b", "c", "d"])
 
 
 def test_a_client_that_hangs_up_stops_the_model(redis_server, db, job, serve, tmp_path):
