@@ -25,6 +25,7 @@ from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.failover import is_cluster_url
 from cluster_serving.protocol.keys import NORMAL, SUBMITTED_CHANNEL, native_result_key, stream_of
 from cluster_serving.protocol.results import Fields, Outputs, version_of
+from cluster_serving.protocol.scripts import call_all, fetch_call, fields_of
 from cluster_serving.protocol.tensors import Inputs
 
 T = TypeVar("T")
@@ -119,6 +120,20 @@ class DeferredDispatcher(Dispatcher):
             pending.waiters -= 1
             if not pending.waiters and self._pending.get(name) is pending:
                 del self._pending[name]
+
+    async def look_at_all(self, job: str, uris: Sequence[str]) -> list[Fields]:
+        """Return the results of submitted requests, which stay in Redis; empty for each that is not there."""
+        keys = [native_result_key(job, uri) for uri in uris]
+        # One round trip of several scripts, since Redis serves no other client during one of them.
+        calls = [fetch_call(keys[start : start + _AT_ONCE]) for start in range(0, len(keys), _AT_ONCE)]
+        replies: list[Any] = []
+        with translated(self.db):
+            for page in await call_all(self.db, calls):
+                replies += page if isinstance(page, list) else [page]
+            for reply in replies:
+                if isinstance(reply, Exception):
+                    raise reply
+        return [fields_of(reply) for reply in replies]
 
     def pieces(
         self, answer: Answer, timeout: float, begin: Callable[[], Awaitable[None]] | None = None, keep: bool = False

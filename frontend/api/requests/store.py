@@ -163,13 +163,17 @@ class RequestStore:
 
     async def results(self, ticket: Ticket, wait: float = 0.0) -> list[Result | None]:
         """Return the result of each instance, None for each that has no result within `wait` seconds."""
-        results = await self._look(ticket, 0.0)
+        dispatcher = self._dispatch.dispatcher(ticket.job)
+        results = await dispatcher.look_at_all(ticket.job, ticket.uris)
         if not all(results):
             # The results of a request expire together, so that one missing result tells for all.
             index = results.index({})
             results[index] = await self._result(ticket, ticket.uri(index), 0.0)
             if wait:
-                results = await self._look(ticket, wait)
+                missing = [index for index, fields in enumerate(results) if not fields]
+                looks = (dispatcher.look(ticket.job, ticket.uri(index), wait) for index in missing)
+                for index, fields in zip(missing, await in_turns(looks), strict=True):
+                    results[index] = fields
         return [_decoded(fields) if fields else None for fields in results]
 
     async def result(self, ticket: Ticket, index: int, wait: float) -> Result:
@@ -201,10 +205,6 @@ class RequestStore:
                     raise reply
                 discard_file(reply)
             await db.unlink(ticket.key, *(native_result_key(ticket.job, uri) for uri in ticket.uris))
-
-    async def _look(self, ticket: Ticket, wait: float) -> list[Fields]:
-        dispatcher = self._dispatch.dispatcher(ticket.job)
-        return await in_turns(dispatcher.look(ticket.job, uri, wait) for uri in ticket.uris)
 
     async def _result(self, ticket: Ticket, uri: str, wait: float) -> Fields:
         """Return the result of an instance, empty if there is none yet; raise `RequestNotFound` if none will come."""

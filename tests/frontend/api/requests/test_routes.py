@@ -37,6 +37,15 @@ def test_any_front_end_answers_for_a_request_as_often_as_asked(serve, echo, job)
         assert answer == fields | {"predictions": PREDICTIONS}
 
 
+@pytest.mark.usefixtures("vectors", "echo")
+def test_results_of_many_instances_come_in_their_order(serve):
+    instances = [{"x": [index]} for index in range(170)]
+    place = submit(serve().url, instances=instances)
+    predictions = httpx.get(f"{place}?wait=30", timeout=60).json()["predictions"]
+    assert predictions == [{"value": instance["x"]} for instance in instances]
+    assert httpx.get(place, timeout=60).json()["predictions"] == predictions
+
+
 @pytest.mark.usefixtures("vectors")
 def test_what_is_not_answered_yet_is_pending_and_can_be_cancelled(serve, db, job):
     place = submit(serve().url)
