@@ -79,12 +79,23 @@ if tonumber(ARGV[2]) > 0 then
 end
 """)
 
+# Start of a script. The answer, or an error in its place, follows the last piece of the last attempt.
+_AFTER_PIECES = """
+local function id_after_pieces(key)
+  local last = redis.call('XREVRANGE', key, '+', '-', 'COUNT', 1)[1]
+  local attempt, number = string.match(last and last[1] or '1-0', '(%d+)-(%d+)')
+  return attempt .. '-' .. (number + 1)
+end
+"""
+
 # An entry is being computed if it is pending in the group. Without a group, no job has ever read the stream. Only an
 # answer in pieces can be stopped then: the slot finds the request gone when it writes the next piece.
 # KEYS: stream, limits, result in our encoding, result in the original's, pieces, result of 0.7 and 0.8 (optional).
 # ARGV: group, entry id, uri, seconds to keep the result, its fields and values (optional). Reply: 0 if the request is
 # not waiting, else 1, or payload folder and file.
-WITHDRAW = Script("""
+WITHDRAW = Script(
+    _AFTER_PIECES
+    + """
 local pending = redis.pcall('XPENDING', KEYS[1], ARGV[1], ARGV[2], ARGV[2], 1)
 local is_pending = not pending.err and #pending > 0
 local entries = redis.call('XRANGE', KEYS[1], ARGV[2], ARGV[2])
@@ -96,9 +107,7 @@ if entry.uri ~= ARGV[3] or (is_pending and not in_pieces) then return 0 end
 redis.call('XDEL', KEYS[1], ARGV[2])
 if is_pending then redis.call('XACK', KEYS[1], ARGV[1], ARGV[2]) end
 if #ARGV > 4 and in_pieces then
-  local last = redis.call('XREVRANGE', KEYS[5], '+', '-', 'COUNT', 1)[1]
-  local attempt, number = string.match(last and last[1] or '1-0', '(%d+)-(%d+)')
-  redis.call('XADD', KEYS[5], attempt .. '-' .. (number + 1), 'end', '', unpack(ARGV, 5))
+  redis.call('XADD', KEYS[5], id_after_pieces(KEYS[5]), 'end', '', unpack(ARGV, 5))
   redis.call('EXPIRE', KEYS[5], redis.call('HGET', KEYS[2], 'resultTtl') or ARGV[4])
   redis.call('PUBLISH', KEYS[5], ARGV[3])
 elseif #ARGV > 4 then
@@ -113,7 +122,8 @@ elseif #ARGV > 4 then
 end
 if entry.data_file then return {redis.call('HGET', KEYS[2], 'payloadFolder') or '', entry.data_file} end
 return 1
-""")
+"""
+)
 
 # A pipeline of commands would cost the caller more: redis-py reads each reply by a coroutine with a timeout of its own.
 # If Redis refuses a command about one result, as deleting on a full disk, the others still arrive.
@@ -281,7 +291,8 @@ PUT_MEMBER = Script("redis.call('SREM', KEYS[1], ARGV[1]) redis.call('SADD', KEY
 # answer is the last one), number of fields and values of the result, number of those of the dead letter, and both.
 # Reply: number of requests that were pending.
 ANSWER = Script(
-    """
+    _AFTER_PIECES
+    + """
 local written = 0
 local done, lines, arrays = {}, {}, {}
 local at = 4
@@ -304,9 +315,7 @@ for i = 3, #KEYS, 2 do
   if redis.call('XACK', stream, ARGV[1], id) == 1 then
     table.insert(list_of(done, stream), id)
     if kind == 'pieces' then
-      local last = redis.call('XREVRANGE', key, '+', '-', 'COUNT', 1)[1]
-      local attempt, number = string.match(last and last[1] or '1-0', '(%d+)-(%d+)')
-      redis.call('XADD', key, attempt .. '-' .. (number + 1), unpack(ARGV, at, at + fields - 1))
+      redis.call('XADD', key, id_after_pieces(key), unpack(ARGV, at, at + fields - 1))
     else
       -- A hash left by an earlier request of the same uri may hold fields that this one does not.
       redis.call('DEL', key)
