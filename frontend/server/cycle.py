@@ -1,6 +1,6 @@
 """Whole bodies and whole responses, read from and written to uvicorn at once where ASGI takes several steps."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from starlette.requests import Request
 from starlette.types import Receive, Send
@@ -29,6 +29,24 @@ def whole_body(receive: Receive) -> bytes | None:
     cycle.flow.resume_reading()
     cycle.message_event.clear()
     return body
+
+
+def on_disconnect(receive: Receive, call: Callable[[], object] | None) -> None:
+    """Have a function called when the client of a request closes the connection; None for no function any more.
+
+    ASGI tells that only to a task that waits for it.
+    """
+    cycle = getattr(receive, "__self__", None)
+    if isinstance(cycle, RequestResponseCycle):
+        if call is not None and cycle.disconnected:
+            call()
+        cycle.on_disconnect = call  # type: ignore[attr-defined]
+
+
+def disconnected(cycle: RequestResponseCycle | None) -> None:
+    """Call the function of `on_disconnect`, if the request of a closed connection has one."""
+    if (call := getattr(cycle, "on_disconnect", None)) is not None:
+        call()
 
 
 def write(send: Send, status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes) -> bool:

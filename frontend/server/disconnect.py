@@ -7,10 +7,9 @@ from typing import TypeVar
 
 from starlette.requests import ClientDisconnect, Request
 
-T = TypeVar("T")
+from cluster_serving.frontend.server import cycle
 
-_PATIENCE = 0.05
-"""Seconds after which the connection is watched: most requests are answered before."""
+T = TypeVar("T")
 
 
 async def unless_disconnected(request: Request, work: Awaitable[T]) -> T:
@@ -20,23 +19,15 @@ async def unless_disconnected(request: Request, work: Awaitable[T]) -> T:
         ClientDisconnect: If the client has closed the connection; the work is cancelled then.
     """
     task = asyncio.current_task()
-    watcher: asyncio.Task[None] | None = None
     disconnected = False
 
-    async def watch() -> None:
+    def leave() -> None:
         nonlocal disconnected
-        while (await request.receive())["type"] != "http.disconnect":
-            pass
         disconnected = True
         if task is not None:
             task.cancel()
 
-    def start() -> None:
-        nonlocal watcher
-        watcher = asyncio.create_task(watch())
-
-    # A task for each request would cost a tenth of a small request.
-    timer = asyncio.get_running_loop().call_later(_PATIENCE, start)
+    cycle.on_disconnect(request.receive, leave)
     try:
         return await work
     except asyncio.CancelledError:
@@ -45,6 +36,4 @@ async def unless_disconnected(request: Request, work: Awaitable[T]) -> T:
             raise ClientDisconnect from None
         raise
     finally:
-        timer.cancel()
-        if watcher is not None:
-            watcher.cancel()
+        cycle.on_disconnect(request.receive, None)

@@ -9,7 +9,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from cluster_serving.frontend.errors import HeadersTooLarge, MalformedHttp, Overloaded
 from cluster_serving.frontend.options import HttpOptions
-from cluster_serving.frontend.server import unread
+from cluster_serving.frontend.server import cycle, unread
 from cluster_serving.frontend.server.responses import error_response
 from cluster_serving.protocol.errors import ServingError
 
@@ -31,6 +31,7 @@ class _LimitedProtocol(HttpToolsProtocol):
     _answered = False
     _unused_bytes = 0
     _progressed = False
+    _in_headers = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -41,6 +42,7 @@ class _LimitedProtocol(HttpToolsProtocol):
         if self._reader_timer is not None:
             self._reader_timer.cancel()
         super().connection_lost(exc)
+        cycle.disconnected(self.cycle)
 
     def data_received(self, data: bytes) -> None:
         self._progressed = False
@@ -50,13 +52,14 @@ class _LimitedProtocol(HttpToolsProtocol):
         if self._unused_bytes > self.limits.max_header_bytes:
             self._end()
             self._refuse(_TOO_LARGE)
-        elif self.cycle is not None and self.cycle.response_complete:
+        elif self._in_headers or (self.cycle is not None and self.cycle.response_complete):
+            # Most headers arrive as a whole, and need no timer.
             # Any data ends the wait for the next request (keepAliveTimeout), even the rest of an answered one.
             self._begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
         # Trailers, which follow a body, are not headers, and no API uses them.
-        if self._timer is not None:
+        if self._in_headers:
             super().on_header(name, value)
 
     def on_body(self, body: bytes) -> None:
@@ -69,10 +72,11 @@ class _LimitedProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._begin()
+        self._in_headers = True
 
     def on_headers_complete(self) -> None:
         self._progressed = True
+        self._in_headers = False
         self._end()
         served = self.app
         if (error := self._fault()) is not None:

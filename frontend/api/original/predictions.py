@@ -78,8 +78,9 @@ def cost(outcomes: Iterable[Mapping[str, Array] | Outputs | ServingError], respo
                 if response_format != "json":
                     total += _TEXT_NUMBER * array.size
                 elif array.dtype.kind in "biuf":
-                    lists = sum(itertools.accumulate(array.shape[:-1], operator.mul))
-                    total += _BYTE * array.nbytes + _LIST * lists
+                    total += _BYTE * array.nbytes
+                    if array.ndim > 1:
+                        total += _LIST * sum(itertools.accumulate(array.shape[:-1], operator.mul))
                 else:
                     total += _ELEMENT * array.size
     return total
