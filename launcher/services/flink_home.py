@@ -91,7 +91,8 @@ class FlinkHome:
             # The interpreter that Flink embeds reads no .pth files and knows no virtual environment.
             "PYTHONPATH": os.pathsep.join(map(self._without_spaces, python_path())),
         }
-        return inherited | folders | own
+        # By default glibc keeps the memory of eight times as many arenas as there are cores, a part of it unused.
+        return {"MALLOC_ARENA_MAX": str(max(2, os.cpu_count() or 2))} | inherited | folders | own
 
     def _without_spaces(self, path: str) -> str:
         inside = Path(path).is_relative_to(sys.prefix)
