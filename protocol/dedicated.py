@@ -35,6 +35,8 @@ class DedicatedConnection:
         self._pool = client.connection_pool
         self._connection = self._make()
         self._unread = 0
+        # True from the sending of a command until its reply is read or counted as unread.
+        self._is_midway = False
         # 0 while it is closed.
         self._trusted_until = 0.0
 
@@ -51,10 +53,11 @@ class DedicatedConnection:
         with suppress(RedisError):
             self._send(args)
             self._unread += 1
+            self._is_midway = False
 
     def close(self) -> None:
         """Close the connection; a later command opens it again."""
-        self._unread, self._trusted_until = 0, 0.0
+        self._unread, self._is_midway, self._trusted_until = 0, False, 0.0
         self._connection.disconnect()
 
     def _make(self) -> Any:
@@ -63,18 +66,26 @@ class DedicatedConnection:
 
     def _trip(self, args: Any) -> Any:
         self._send(args)
-        reply = self._connection.read_response()
-        self._trusted_until = time.monotonic() + _TRUSTED_S
+        try:
+            reply = self._connection.read_response()
+        except ResponseError:
+            self._is_midway = False
+            raise
+        self._is_midway, self._trusted_until = False, time.monotonic() + _TRUSTED_S
         return reply
 
     def _send(self, args: Any) -> None:
+        if self._is_midway:
+            # Something such as Ctrl-C came between, and the next reply would be that of another command.
+            self.close()
         if self._connection.pid != os.getpid():
             # After a fork, the connection is that of the other process.
             self._connection = self._make()
-            self._unread, self._trusted_until = 0, 0.0
+            self._unread, self._is_midway, self._trusted_until = 0, False, 0.0
         elif self._unread or 0 < self._trusted_until <= time.monotonic():
             self._check()
         connection = self._connection
+        self._is_midway = True
         connection.send_packed_command(connection.pack_command(*args), check_health=False)
 
     def _check(self) -> None:

@@ -54,3 +54,15 @@ def test_a_forked_process_has_a_connection_of_its_own(connection):
     # As after a fork: the connection was made in another process.
     connection._connection.pid = -1
     assert connection.execute_command("CLIENT", "ID") != identity
+
+
+def test_an_interrupted_command_leaves_no_reply_to_the_next_one(connection, job, monkeypatch):
+    def interrupt():
+        raise KeyboardInterrupt
+
+    connection.execute_command("SET", job, "earlier")
+    with monkeypatch.context() as patch:
+        patch.setattr(connection._connection, "read_response", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            connection.execute_command("GET", job)
+    assert connection.execute_command("ECHO", "later") == b"later"
