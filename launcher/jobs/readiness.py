@@ -78,10 +78,8 @@ def wait_ready(
     Raises:
         LaunchError: If the model cannot be loaded, the job fails, or slots are not ready within `startTimeout`.
     """
-    needed = config.model_parallelism
-    deadline = time.monotonic() + config.start_timeout
-    last_count, last_wait = -1, ""
-    while True:
+
+    def good_slots() -> list[SlotReport]:
         try:
             slots = [s for s in read_slots(client, config.job_name, generation) if s.submission == submission]
         except (RedisError, OSError) as error:
@@ -89,12 +87,21 @@ def wait_ready(
         for slot in slots:
             if slot.state == "failed":
                 raise LaunchError(slot.error or "a slot could not load the model")
+        return slots
+
+    needed = config.model_parallelism
+    deadline = time.monotonic() + config.start_timeout
+    last_count, last_wait = -1, ""
+    while True:
+        slots = good_slots()
         ready = [slot for slot in slots if slot.state == "ready"]
         state = flink.state(job_id)
         if len(ready) >= needed and state == "RUNNING":
             return ready[0]
         cause = flink.root_cause(job_id)
         if cause or state in ENDED:
+            # What a slot has reported since says more.
+            good_slots()
             raise LaunchError(f"the job failed while it started: {cause or state}")
         wait = flink.waits_for(job_id)
         if wait and wait != last_wait:

@@ -53,7 +53,7 @@ def test_a_full_redis_takes_reports(db, job):
     assert (report.index, report.submission, report.state, report.engine) == (3, "start-1", "ready", "test")
     assert (report.version, report.numbered) == ("20", True)
     reporter.close()
-    assert db.sismember(JOBS_KEY, job)
+    assert db.srem(JOBS_KEY, job)
     db.delete(slots_key(job), limits_key(job), generations_key(job))
 
 
