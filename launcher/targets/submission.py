@@ -23,11 +23,8 @@ from cluster_serving.settings.addresses import Address
 MAIN = ("-pym", "cluster_serving.job.main")
 """The job's main program: a module instead of a file, whose folder would come first on sys.path."""
 
-_BACKGROUND = 5
+_BACKGROUND = 10
 """Niceness of a client that takes six seconds of CPU while jobs on this machine may be answering requests."""
-
-_SHARE = Path("/proc/self/autogroup")
-"""Niceness of a session among sessions, where Linux shares the CPU among these (sched_autogroup_enabled)."""
 
 
 def to_cluster(home: FlinkHome, address: Address) -> list[str]:
@@ -121,7 +118,7 @@ def run(
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=lambda: _give_way(niceness),
+            preexec_fn=lambda: os.nice(niceness),
         ) as process,
     ):
         try:
@@ -136,13 +133,6 @@ def run(
                 os.killpg(process.pid, signal.SIGKILL)
             raise
     return log.read_text("utf8", "replace")
-
-
-def _give_way(niceness: int) -> None:
-    os.nice(niceness)
-    # Niceness counts within a session, and this one is new.
-    with contextlib.suppress(OSError):
-        _SHARE.write_text(str(niceness))
 
 
 def _has_ended(process: subprocess.Popen[bytes]) -> bool:
