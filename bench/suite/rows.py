@@ -66,10 +66,7 @@ def large_inputs(session: Session, kind: str, precision: str = "") -> Measuremen
                 for name, work in layouts.items()
             },
         }
-        for server in servers:
-            tries[server] = {
-                name: partial(peer, session, stack, server, work, IN_FLIGHT, right) for name, work in layouts.items()
-            }
+        tries |= {server: _of_peer(session, stack, server, layouts, IN_FLIGHT, right) for server in servers}
         return session.compare_best(layouts, serve, ours, tries) | {"bytes": payload.size(records[0])}
 
 
@@ -88,10 +85,7 @@ def images_http(session: Session, in_flight: int = IN_FLIGHT, precision: str = "
             return _over_http(session, stack, "images", records, in_flight)
 
         tries = {
-            server: {
-                name: partial(peer, session, stack, server, work, in_flight, right) for name, work in layouts.items()
-            }
-            for server in session.settings.peers
+            server: _of_peer(session, stack, server, layouts, in_flight, right) for server in session.settings.peers
         }
         return session.compare_best(layouts, partial(_serve_images, stack, layouts), ours, tries)
 
@@ -146,13 +140,9 @@ def vector_http(session: Session, in_flight: int = HTTP_IN_FLIGHT) -> Measuremen
     with Stack() as stack:
         stack.start("vector", work.model)
         ours = partial(_over_http, session, stack, "vector", work.records, in_flight)
-        return session.compare(
-            ours,
-            {name: partial(peer, session, stack, name, work, in_flight) for name in session.settings.peers}
-            | {
-                _TENSORS: partial(ours, kind="v2", path="/v2/models/vector/infer"),
-            },
-        )
+        others = {name: partial(peer, session, stack, name, work, in_flight) for name in session.settings.peers}
+        tensors = partial(ours, kind="v2", path="/v2/models/vector/infer")
+        return session.compare(ours, others | {_TENSORS: tensors})
 
 
 def scaling(session: Session) -> Measurement:
@@ -394,6 +384,13 @@ def _serve_images(stack: Stack, layouts: Mapping[str, Work], name: str) -> None:
     work = layouts[name]
     settings = {"modelParallelism": work.workers, "threadPerModel": work.threads, "postProcessing": "topN(1)"}
     stack.start("images", work.model, inferencePrecision=work.precision, **settings)
+
+
+def _of_peer(
+    session: Session, stack: Stack, name: str, layouts: Mapping[str, Work], in_flight: int, right: Sequence[Array]
+) -> dict[str, Run]:
+    """Return what measures a peer, by layout."""
+    return {layout: partial(peer, session, stack, name, work, in_flight, right) for layout, work in layouts.items()}
 
 
 def _over_http(
