@@ -1,7 +1,7 @@
-"""Redis Streams source: a JVM tick source, and a Python function that reads once per tick.
+"""Redis Streams source: a JVM tick source, and a Python function that reads at each tick.
 
-PyFlink has no source API for Python. Each tick causes one bounded read; between ticks Flink handles cancellation,
-barriers and metrics. An endless loop in Python would starve them.
+PyFlink has no source API for Python. Each tick causes reads for a bounded time; between ticks Flink handles
+cancellation, barriers and metrics. An endless loop in Python would starve them.
 """
 
 import math
@@ -44,6 +44,9 @@ _HALF = 50
 # A canary that does not take its requests, dead say, does not get them.
 _LEFT_MS = 5000
 _LONGEST_TICK = 0.2
+# Process mode. If Flink cancels an operator at the moment at which a tick ends by itself, Beam may fail to release its
+# worker ("Reference count must not be negative"), and then Flink ends the whole TaskManager. So few ticks end.
+_LONGEST_WAIT = 5.0
 _BATCH_BYTES = 4 << 20
 # Slots share the waiting requests if the model takes longer than this for each: one slot that takes all would leave
 # others idle. With a faster model, one large batch costs less than several small ones.
@@ -63,7 +66,7 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
         greedy: A batch is computed as soon as no more requests are on their way. Requests that come while the model is
             busy are then read at once, when it is free.
         process_mode: Flink opens the operators behind this source at their first record, so an empty batch is sent
-            first. It passes records on only at the end of a tick, so each tick reads once.
+            first. It passes records on only at the end of a tick, so each tick ends with the first that it reads.
     """
 
     def __init__(
@@ -106,14 +109,18 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
         self._sends_empty = self._process_mode
 
     def flat_map(self, value: int) -> Iterator[bytes]:
-        """Do one bounded read; `value` is the number of the tick and is not used."""
+        """Read for a bounded time; `value` is the number of the tick and is not used."""
         self._ticks.note()
         if self._sends_empty:
             self._sends_empty = False
             yield self._batch([], more=False)
-        deadline = time.monotonic() + (0 if self._process_mode else _LONGEST_TICK)
+            return
+        began = time.monotonic()
+        deadline = began + (0 if self._process_mode else _LONGEST_TICK)
         entries, self._held = self._held, []
         entries = entries or self._read(_BLOCK_MS)
+        while self._process_mode and not entries and time.monotonic() < began + _LONGEST_WAIT:
+            entries = self._read(_BLOCK_MS)
         while entries:
             # Read ahead, so that the last batch of this read says correctly whether more requests follow.
             following = self._read(None) if len(entries) >= self._read_size else []

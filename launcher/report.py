@@ -12,7 +12,7 @@ from cluster_serving.launcher.jobs.change import Changed
 from cluster_serving.launcher.jobs.job_status import GenerationStatus, JobStatus
 from cluster_serving.launcher.jobs.lifecycle import Started
 from cluster_serving.launcher.terminal import printable
-from cluster_serving.protocol.generations import CANARY, SHADOW
+from cluster_serving.protocol.generations import CANARY, SERVING, SHADOW
 from cluster_serving.protocol.slots import SlotReport
 
 
@@ -46,9 +46,10 @@ def changed(change: Changed) -> Text:
 
 def listed(jobs: Sequence[JobStatus]) -> Group:
     """Return a table of jobs, beneath it the last errors of those that do not run well, and their controllers."""
-    table = Table("name", "state", "job id", "slots", "for", "answered", box=None, header_style="bold")
+    table = Table("name", "state", "job id", "version", "slots", "for", "answered", box=None, header_style="bold")
     for job in jobs:
-        table.add_row(job.name, job.state, job.job_id, str(job.slots or ""), _age(job), _answered(job))
+        versions = ", ".join(_version(generation) for generation in job.generations)
+        table.add_row(job.name, job.state, job.job_id, versions, str(job.slots or ""), _age(job), _answered(job))
     errors = [f"{job.name}: {_error(job)}" for job in jobs if job.error and not job.is_well]
     controllers = [f"{job.name}: controller: {printable(job.controller)}" for job in jobs if job.controller]
     return Group(table, *errors, *controllers)
@@ -87,6 +88,10 @@ def duration(seconds: float) -> str:
     parts = [(days, "d"), (hours, "h"), (minutes, "min"), (rest, "s")]
     shown = [f"{value} {unit}" for value, unit in parts if value]
     return " ".join(shown[:2]) or "0 s"
+
+
+def _version(generation: GenerationStatus) -> str:
+    return generation.version if generation.role == SERVING else f"{generation.version} ({generation.role})"
 
 
 def _generation(generation: GenerationStatus) -> str:

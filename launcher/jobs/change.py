@@ -268,6 +268,7 @@ def _change(
             _retire(services, config, before, jobs)
     else:
         generations.put(client, job, replace(candidate, role=role, share=share))
+        record.note_error(client, job, "")
         services.say(f"Generation {number} is ready, as the {role} with {share:g} % of the requests")
     return Changed(started, number, role, figures.end(client))
 

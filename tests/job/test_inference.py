@@ -7,21 +7,7 @@ from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.job.inference import Inference
 from cluster_serving.job.options import JobOptions, ModelOptions
 from tests.support import model_zoo
-
-
-class Context:
-    """The part of Flink's runtime context that `open` uses."""
-
-    def get_index_of_this_subtask(self):
-        return 0
-
-    def get_metrics_group(self):
-        return self
-
-    def counter(self, name):
-        return self
-
-    distribution = counter
+from tests.support.flink_context import Context
 
 
 def test_a_model_is_freed_when_flink_drops_its_function(redis_server, db, job, tmp_path):

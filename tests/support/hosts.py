@@ -16,6 +16,7 @@ NETWORK = "10.91.7"
 USER = "20117"
 SWITCH = "cs-switch"
 BRIDGE = "cs-bridge"
+_HOST = "cs-host"
 
 
 def require():
@@ -44,7 +45,7 @@ class Host:
     """
 
     def __init__(self, number, shared):
-        self.name = f"cs-host{number}"
+        self.name = f"{_HOST}{number}"
         self.address = f"{NETWORK}.{number}"
         self.folder = folder(self.name)
         os.chown(self.folder, int(USER), int(USER))
@@ -86,10 +87,7 @@ class Host:
 
     def kill(self):
         """Kill all that runs on it."""
-        pids = subprocess.run(["ip", "netns", "pids", self.name], capture_output=True, text=True, check=True)
-        for pid in map(int, pids.stdout.split()):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        _kill_all(self.name)
         for process in self._started:
             process.wait()
         self._started.clear()
@@ -113,6 +111,7 @@ class Network:
         self.hosts = []
 
     def __enter__(self):
+        _remove_left()
         _ip("netns", "add", SWITCH)
         _ip("-n", SWITCH, "link", "add", BRIDGE, "type", "bridge")
         _ip("-n", SWITCH, "link", "set", BRIDGE, "up")
@@ -153,6 +152,21 @@ def _plug_in(plug, device, namespace, address):
         _ip(*inside, "link", "set", "lo", "up")
 
 
+def _remove_left():
+    """Remove the network that a run has left that was killed."""
+    for name in [line.split()[0] for line in _ip("netns", "list").splitlines()]:
+        if name == SWITCH or name.startswith(_HOST):
+            _kill_all(name)
+            _ip("netns", "delete", name)
+
+
+def _kill_all(namespace):
+    for pid in map(int, _ip("netns", "pids", namespace).split()):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
 def _ip(*arguments):
     ran = subprocess.run(["ip", *arguments], capture_output=True, text=True)
     assert ran.returncode == 0, (arguments, ran.stderr)
+    return ran.stdout

@@ -1,0 +1,64 @@
+"""The source of a slot, on a real Redis and without Flink; tests/e2e has the whole."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from cluster_serving.connectors import source
+from cluster_serving.connectors.entry_batch import EntryBatch
+from cluster_serving.connectors.options import RedisOptions
+from cluster_serving.connectors.slot_keys import SlotKeys
+from cluster_serving.connectors.stream import create_groups
+from cluster_serving.launcher.jobs import generations
+from cluster_serving.protocol.generations import SERVING, Generation
+from cluster_serving.protocol.keys import generations_key, stream_of, streams_of
+from tests.support.flink_context import Context
+
+
+@pytest.fixture
+def opened(redis_server, db, job, monkeypatch):
+    # Worker processes end with their Flink; this process has none.
+    monkeypatch.setattr(source, "record_end", lambda: "")
+    create_groups(db, job)
+    generations.put(db, job, Generation(1, SERVING))
+    sources = []
+
+    def open_source(process_mode):
+        options = RedisOptions(redis_server.url, job, generation=1)
+        sources.append(source.RedisStreamsSource(options, 4, SlotKeys((0,), 1), True, process_mode))
+        sources[-1].open(Context())
+        return sources[-1]
+
+    yield open_source
+    for each in sources:
+        each.close()
+    db.delete(*streams_of(job), generations_key(job))
+
+
+def tick(of):
+    return [EntryBatch.from_bytes(record) for record in of.flat_map(0)]
+
+
+def test_a_tick_of_process_mode_lasts_until_a_request_comes(opened, db, job):
+    """Flink may lose a TaskManager if it cancels a job while a tick ends, so few of them end."""
+    slot = opened(process_mode=True)
+    # Flink opens the operators behind the source at their first record, which a tick passes on when it ends.
+    assert [batch.entries for batch in tick(slot)] == [[]]
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(tick, slot)
+        with pytest.raises(TimeoutError):
+            waiting.result(timeout=1)
+        db.xadd(stream_of(job, "normal"), {"uri": "a", "data": b"x"})
+        assert [entry.uri for batch in waiting.result(timeout=4) for entry in batch.entries] == ["a"]
+
+
+def test_a_tick_of_process_mode_ends_though_no_request_comes(opened, monkeypatch):
+    """A process that Flink has given up must not look alive for ever."""
+    monkeypatch.setattr(source, "_LONGEST_WAIT", 0.5)
+    slot = opened(process_mode=True)
+    tick(slot)
+    assert tick(slot) == []
+
+
+def test_a_tick_of_thread_mode_ends_at_once_so_that_flink_can_cancel_it(opened):
+    assert tick(opened(process_mode=False)) == []
