@@ -17,6 +17,7 @@ USER = "20117"
 SWITCH = "cs-switch"
 BRIDGE = "cs-bridge"
 _HOST = "cs-host"
+_OWN = "cs-veth0"
 
 
 def require():
@@ -115,7 +116,7 @@ class Network:
         _ip("netns", "add", SWITCH)
         _ip("-n", SWITCH, "link", "add", BRIDGE, "type", "bridge")
         _ip("-n", SWITCH, "link", "set", BRIDGE, "up")
-        _plug_in("cs-veth1", "cs-veth0", None, self.address)
+        _plug_in("cs-veth1", _OWN, None, self.address)
         return self
 
     def host(self):
@@ -158,6 +159,9 @@ def _remove_left():
         if name == SWITCH or name.startswith(_HOST):
             _kill_all(name)
             _ip("netns", "delete", name)
+    # The kernel takes its time to remove what was in a namespace.
+    if Path("/sys/class/net", _OWN).exists():
+        _ip("link", "delete", _OWN)
 
 
 def _kill_all(namespace):
