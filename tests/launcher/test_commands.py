@@ -156,7 +156,7 @@ def test_a_job_from_its_start_to_its_stop(cluster, model, tmp_path, monkeypatch)
     assert "cluster-serving-restart" in again.stderr
 
     header, *rows = cluster.run("cluster-serving-cli", "list", "-c", config).stdout.splitlines()
-    assert header.split() == ["name", "state", "job", "id", "slots", "for", "answered"]
+    assert header.split() == ["name", "state", "job", "id", "version", "slots", "for", "answered"]
     row = next(row.split() for row in rows if row.split()[0] == "cycle")
     # Whole, although this terminal would be narrow; and counted at the first look.
     assert row[:2] == ["cycle", "RUNNING"] and re.fullmatch("[0-9a-f]{32}", row[2]) and row[-1] == "1"
