@@ -13,14 +13,23 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from weakref import WeakValueDictionary
+from weakref import WeakMethod, WeakValueDictionary
 
 from cluster_serving.protocol.entry import Entry
 
 _STALLED = 0.5
 """Seconds of a batch from which on its slot may count as stalled."""
+
+_SOON = 0.002
+"""Seconds of a request below which the window reads by itself. A slower model computes while the source reads."""
+
+_LATE = 0.05
+"""Seconds of a batch after which the source reads again, or looks after requests that a stalled slot has read."""
+
+Read = Callable[[float], Sequence[Entry]]
+"""Reads and announces new requests; waits for them for so many seconds at most. Empty: the source has to read."""
 
 
 class Surplus:
@@ -43,10 +52,15 @@ class SlotFlowControl:
 
     The process can find it by its id for as long as the source refers to it.
 
+    A request of a fast model is answered sooner than the thread of the source wakes up. So a window that waits for
+    requests reads them by itself, in its own thread, and the source waits. One of both reads at a time: the window
+    from a `hand_over` that it has waited for until `give_back`, or until a batch takes long.
+
     Args:
         limit: Most unanswered requests that the source may hand over.
         pause: Seconds that the source waits between two reads while requests are being computed.
         generation: `RedisOptions.name`; the slots of a generation in this process share one `Surplus`.
+        read: Bound method that reads for the window, to which there is only a weak reference; None for none.
 
     Attributes:
         id: Random id, by which `find_flow_control` finds it.
@@ -56,8 +70,9 @@ class SlotFlowControl:
         surplus: Requests of slots that are stalled.
     """
 
-    def __init__(self, limit: int, pause: float = 0.005, generation: str = "") -> None:
+    def __init__(self, limit: int, pause: float = 0.005, generation: str = "", read: Read | None = None) -> None:
         self.id = uuid.uuid4().hex
+        self._read = WeakMethod(read) if read else None
         with _opening:
             self.surplus = _surpluses.setdefault(generation, Surplus())
         self.limit = limit
@@ -65,7 +80,9 @@ class SlotFlowControl:
         self._next_hand_over = 0.0
         lock = threading.RLock()
         self._changed, self._handed_over = threading.Condition(lock), threading.Condition(lock)
+        self._given_back = threading.Condition(lock)
         self._awaited = False
+        self._window_reads = False
         self._announced = 0
         self._arrived = 0
         self._answered = 0
@@ -125,8 +142,24 @@ class SlotFlowControl:
             self._entries.append(entries)
             awaited, self._awaited = self._awaited, False
             if awaited:
+                fast = 0 < self.seconds_per_request < _SOON
+                self._window_reads = fast and self._read is not None and self._announced - self._arrived == len(entries)
                 self._handed_over.notify()
             return awaited
+
+    def is_turn(self, timeout: float) -> bool:
+        """Source: return True if it may read; wait up to `timeout` seconds while the window reads by itself."""
+        with self._changed:
+            if self._window_reads and not self._given_back.wait_for(lambda: not self._window_reads, timeout):
+                self._window_reads = not self.unanswered or time.monotonic() - self._began < _LATE
+            return not self._window_reads
+
+    def give_back(self) -> None:
+        """Window: read no more, and leave that to the source."""
+        with self._changed:
+            if self._window_reads:
+                self._window_reads = False
+                self._given_back.notify()
 
     def take(self) -> Sequence[Entry]:
         """Window: take the requests of the next `hand_over`, which an `EntryBatch` has announced."""
@@ -134,10 +167,18 @@ class SlotFlowControl:
             return self._entries.popleft()
 
     def wait(self, timeout: float) -> Sequence[Entry] | None:
-        """Window: take the requests of the next `hand_over`; wait up to `timeout` seconds.
+        """Window: read requests, or take those of the next `hand_over`; wait up to `timeout` seconds.
 
         Return None if none came in time, or if an `EntryBatch` is on its way that announces them.
         """
+        with self._changed:
+            # The source may take its turn while something is unanswered.
+            read = self._read() if self._read and self._window_reads and not self.unanswered else None
+        if read:
+            if entries := read(timeout):
+                return entries
+            self.give_back()
+            return None
         with self._changed:
             if self._entries:
                 return None

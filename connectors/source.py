@@ -86,7 +86,9 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
         self._parallelism = subtask_count(runtime_context)
         self._slot_key = self._slot_keys.key_of(index, self._parallelism)
         # Two batches: one is in the model while the next is read. More would be kept from idle slots.
-        self._flow = SlotFlowControl(2 * self._read_size, generation=self._control.name)
+        self._flow = SlotFlowControl(
+            2 * self._read_size, generation=self._control.name, read=None if self._process_mode else self._read_directly
+        )
         self._ticks = Ticks.of(self._control.name, index)
         self._client: Any = connect(self._options)
         self._copier = Copier(self._client, self._options.job)
@@ -107,10 +109,13 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
         self._ahead = not self._greedy
         self._latest_share = 1
         self._sends_empty = self._process_mode
+        # Numbers of requests. The window counts the first, and the source the second.
+        self._read_directly_so_far = self._counted_directly = 0
 
     def flat_map(self, value: int) -> Iterator[bytes]:
         """Read for a bounded time; `value` is the number of the tick and is not used."""
         self._ticks.note()
+        self._count(0, 0)
         if self._sends_empty:
             self._sends_empty = False
             yield self._batch([], more=False)
@@ -128,14 +133,22 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
             for record in self._hand_over(entries, more=bool(following)):
                 emitted += 1
                 yield record
-            self._requests.inc(len(entries))
-            if len(entries) > emitted:
-                self._count_records_out(len(entries) - emitted)
+            self._count(len(entries), len(entries) - emitted)
             if time.monotonic() >= deadline:
                 self._held = following
                 return
             # A tick costs as much as a read.
             entries = following or self._read(_BLOCK_MS)
+
+    def _count(self, requests: int, uncounted: int) -> None:
+        """Count requests, of which Flink counts some by itself, and those that the window has read meanwhile."""
+        # Objects of Java are for the thread of their operator.
+        directly = self._read_directly_so_far - self._counted_directly
+        self._counted_directly += directly
+        if requests + directly:
+            self._requests.inc(requests + directly)
+        if uncounted + directly:
+            self._count_records_out(uncounted + directly)
 
     def _hand_over(self, entries: Sequence[Entry], more: bool) -> Iterator[bytes]:
         """Hand entries over to the window; yield the records that Flink has to transport for that."""
@@ -150,8 +163,26 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
     def _batch(self, entries: Sequence[Entry] | None, more: bool) -> bytes:
         return EntryBatch(self._slot_key, more, self._flow.id, entries).to_bytes()
 
+    def _read_directly(self, timeout: float) -> list[Entry]:
+        """Read new requests in the thread of the window, see `SlotFlowControl`; anything else is left to the source."""
+        try:
+            self._generation.look()
+            # While requests queue up, the source reads ahead.
+            if not self._generation.reads or self._reader.recovering or self._ahead:
+                return []
+            entries = self._read_new(timeout, min(_BLOCK_MS, math.ceil(1000 * timeout)))
+        except RedisError:
+            self._reader.start_over()
+            return []
+        if entries:
+            self._flow.announce(len(entries))
+            self._read_directly_so_far += len(entries)
+        return entries
+
     def _read(self, block_ms: int | None) -> list[Entry]:
         patience = 0 if block_ms is None else _BLOCK_MS / 1000
+        if not self._flow.is_turn(patience):
+            return []
         try:
             self._generation.look()
             if not self._generation.reads:

@@ -54,10 +54,11 @@ class BatchingWindow(KeyedProcessFunction):
             entries = flow.take() if read.entries is None else read.entries
             yield from self._gather(entries, read.flow_id, flow.arrive(len(entries)) or read.more)
             yield from self._linger(flow)
+            flow.give_back()
         self._set_timer(ctx)
 
     def _linger(self, flow: SlotFlowControl) -> Iterator[list[Request]]:
-        """Take the next requests directly from the source, unless they come so late that Flink has to have its turn."""
+        """Take the next requests without Flink, unless they come so late that Flink has to have its turn."""
         end = time.monotonic() + _LONGEST_STAY
         # A timer would be late.
         while self._lingers and self._batcher.next_expiry() is None and (left := end - time.monotonic()) > 0:

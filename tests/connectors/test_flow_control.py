@@ -3,6 +3,7 @@
 import queue
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 from cluster_serving.connectors import flow_control
 from cluster_serving.connectors.flow_control import SlotFlowControl, find_flow_control
@@ -164,3 +165,99 @@ def test_a_slot_whose_batches_always_take_long_is_not_stalled(monkeypatch):
     time.sleep(0.2)
     flow.answer(1)
     assert not flow.take_back()
+
+
+class Reader:
+    """What a source lends: it reads one request at a time, as long as there are any."""
+
+    def __init__(self, seconds=0.0):
+        self.waiting = []
+        self.flow = SlotFlowControl(limit=4, read=self.read)
+        self.flow.announce(1)
+        self.flow.arrive(1)
+        time.sleep(seconds)
+        self.flow.answer(1)
+
+    def read(self, timeout):
+        if not self.waiting:
+            return []
+        self.flow.announce(1)
+        return [self.waiting.pop(0)]
+
+    def hand_over_to_a_window_that_waits(self):
+        entry = Entry(b"1-0", "", b"")
+
+        def hand_over():
+            wait_until(lambda: self.flow._awaited)
+            self.flow.announce(1)
+            assert self.flow.hand_over([entry])
+
+        source = threading.Thread(target=hand_over)
+        source.start()
+        assert self.flow.wait(10) == [entry]
+        source.join()
+        self.flow.arrive(1)
+
+
+def test_a_window_with_a_fast_model_reads_by_itself_after_a_hand_over():
+    reader = Reader()
+    flow = reader.flow
+    assert flow.is_turn(0)
+    reader.hand_over_to_a_window_that_waits()
+    flow.answer(1)
+    assert not flow.is_turn(0)
+    reader.waiting = [Entry(b"2-0", "", b""), Entry(b"3-0", "", b"")]
+    for number in (b"2-0", b"3-0"):
+        (entry,) = flow.wait(10)
+        assert entry.id == number
+        flow.arrive(1)
+        assert not flow.is_turn(0)
+        flow.answer(1)
+
+
+def test_the_source_reads_again_when_the_window_has_found_nothing():
+    reader = Reader()
+    reader.hand_over_to_a_window_that_waits()
+    reader.flow.answer(1)
+    with ThreadPoolExecutor(1) as threads:
+        turn = threads.submit(reader.flow.is_turn, 10)
+        assert reader.flow.wait(10) is None
+        assert turn.result()
+
+
+def test_the_source_reads_again_when_the_window_has_returned_to_flink():
+    reader = Reader()
+    reader.hand_over_to_a_window_that_waits()
+    reader.flow.answer(1)
+    assert not reader.flow.is_turn(0)
+    reader.flow.give_back()
+    assert reader.flow.is_turn(0)
+
+
+def test_the_source_reads_again_while_the_window_computes_a_batch_that_takes_long(monkeypatch):
+    monkeypatch.setattr(flow_control, "_LATE", 0.01)
+    reader = Reader()
+    reader.hand_over_to_a_window_that_waits()
+    assert not reader.flow.is_turn(0)
+    time.sleep(0.02)
+    assert reader.flow.is_turn(0)
+    reader.waiting = [Entry(b"2-0", "", b"")]
+    reader.flow.answer(1)
+    # The window takes what the source hands over again.
+    assert reader.flow.wait(0) is None
+    assert reader.waiting
+
+
+def test_a_window_with_a_slow_model_leaves_the_reading_to_the_source():
+    reader = Reader(seconds=0.01)
+    reader.hand_over_to_a_window_that_waits()
+    assert reader.flow.is_turn(0)
+
+
+def test_a_flow_control_does_not_keep_its_source():
+    reader = Reader()
+    reader.hand_over_to_a_window_that_waits()
+    flow = reader.flow
+    flow.answer(1)
+    del reader
+    assert flow.wait(0) is None

@@ -1,6 +1,7 @@
 """The source of a slot, on a real Redis and without Flink; tests/e2e has the whole."""
 
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,9 +11,10 @@ from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.slot_keys import SlotKeys
 from cluster_serving.connectors.stream import create_groups
 from cluster_serving.launcher.jobs import generations
-from cluster_serving.protocol.generations import SERVING, Generation
+from cluster_serving.protocol.generations import RETIRING, SERVING, Generation
 from cluster_serving.protocol.keys import generations_key, stream_of, streams_of
 from tests.support.flink_context import Context
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -62,3 +64,44 @@ def test_a_tick_of_process_mode_ends_though_no_request_comes(opened, monkeypatch
 
 def test_a_tick_of_thread_mode_ends_at_once_so_that_flink_can_cancel_it(opened):
     assert tick(opened(process_mode=False)) == []
+
+
+def test_a_window_may_read_new_requests_by_itself(opened, db, job):
+    slot = opened(process_mode=False)
+    # The first tick recovers what an earlier run has left.
+    assert slot._read_directly(0) == []
+    assert tick(slot) == []
+    db.xadd(stream_of(job, "normal"), {"uri": "a", "data": b"x"})
+    assert [entry.uri for entry in slot._read_directly(1)] == ["a"]
+    assert slot._flow._announced == 1
+    assert slot._read_directly(0.01) == []
+
+
+def test_a_window_leaves_a_long_queue_to_the_source_which_reads_ahead(opened, db, job):
+    slot = opened(process_mode=False)
+    assert tick(slot) == []
+    for number in range(9):
+        db.xadd(stream_of(job, "normal"), {"uri": str(number), "data": b"x"})
+    assert len(slot._read_directly(1)) == 4
+    assert slot._read_directly(1) == []
+
+
+def test_a_window_does_not_read_for_a_generation_that_ends(opened, db, job):
+    slot = opened(process_mode=False)
+    assert tick(slot) == []
+    db.xadd(stream_of(job, "normal"), {"uri": "a", "data": b"x"})
+    generations.put(db, job, Generation(1, RETIRING))
+    wait_until(lambda: slot._generation.look() or slot._generation.retires)
+    assert slot._read_directly(1) == []
+
+
+def test_requests_that_the_window_has_read_are_counted_by_the_source(opened, db, job, monkeypatch):
+    slot = opened(process_mode=False)
+    assert tick(slot) == []
+    db.xadd(stream_of(job, "normal"), {"uri": "a", "data": b"x"})
+    slot._read_directly(1)
+    counted = []
+    monkeypatch.setattr(slot, "_requests", SimpleNamespace(inc=counted.append))
+    tick(slot)
+    tick(slot)
+    assert counted == [1]
