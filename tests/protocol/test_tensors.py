@@ -134,3 +134,18 @@ def test_a_payload_that_claims_more_than_it_holds_costs_no_more_than_it_holds():
         with pytest.raises(InvalidInput):
             tensors.decode(claimed.replace(b"claimed", b"hostile")[:length])
     assert tensors._layout.cache_info().currsize == before
+
+
+@given(
+    st.dictionaries(
+        st.text(min_size=1), st.lists(st.floats(width=32) | st.integers(-9, 9) | st.booleans(), min_size=1), min_size=1
+    )
+)
+def test_flat_lists_of_numbers_are_encoded_as_the_arrays_of_them(lists):
+    arrays = {name: np.array(values, "f4") for name, values in lists.items()}
+    assert tensors.encode_floats(lists) == tensors.encode(arrays)
+
+
+@pytest.mark.parametrize("value", [[], [[1.0]], [1.0, "2"], [None], "text", 1.0, [1e39], [10**400], [0.0] * 5000])
+def test_anything_but_a_few_numbers_of_float32_is_left_to_the_general_way(value):
+    assert tensors.encode_floats({"x": [1.0], "y": value}) is None

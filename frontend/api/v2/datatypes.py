@@ -17,6 +17,7 @@ import numpy as np
 from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, RequestTooLarge
 from cluster_serving.protocol.inputs import MAX_STRINGS, Array
 from cluster_serving.protocol.original.json import NUMBERS, leaf_types
+from cluster_serving.protocol.tensors import pack_floats
 
 BYTES = "BYTES"
 
@@ -131,6 +132,10 @@ def from_numbers(name: str, datatype: str, shape: tuple[int, ...], values: Any) 
     if datatype == BF16:
         raise InvalidInput(f"input {name!r} is BF16, for which only binary data can be used")
     dtype = DTYPES[datatype]
+    if datatype == "FP32" and (packed := pack_floats(values)) is not None and type(values[0]) is not bool:
+        array = np.frombuffer(packed, dtype)
+        _check_count(name, datatype, shape, array.size)
+        return array.reshape(shape)
     if isinstance(values, list) and not leaf_types(values) <= _NUMBERS:
         raise InvalidInput(f"input {name!r} is {datatype} and has values that are not numbers")
     try:
