@@ -117,7 +117,7 @@ def encode_parts(tensors: Inputs) -> Sequence[bytes | memoryview]:
 
 
 def encode_floats(lists: Mapping[str, object]) -> bytes | None:
-    """Encode flat lists of numbers as tensors of float32, as `encode` does arrays, in a third of the time.
+    """Encode flat lists of numbers as tensors of float32, as `encode` does arrays, in a quarter of the time.
 
     Return None where `pack_floats` does.
     """
@@ -136,7 +136,7 @@ def encode_floats(lists: Mapping[str, object]) -> bytes | None:
 
 
 def pack_floats(values: object) -> bytes | None:
-    """Return the numbers of a flat list as float32, little-endian; numpy takes three times as long to read them.
+    """Return the numbers of a flat list as float32, little-endian; numpy takes four times as long to read them.
 
     Return None if that is not possible: the list is long, empty or nested, or holds something that is no number, or a
     number that float32 cannot hold.
