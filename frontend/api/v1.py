@@ -20,7 +20,7 @@ from cluster_serving.frontend.server.compression import compressed
 from cluster_serving.frontend.server.cycle import header
 from cluster_serving.frontend.server.disconnect import unless_disconnected
 from cluster_serving.frontend.server.middleware import note, note_version
-from cluster_serving.frontend.server.responses import Json, dumps, read_body
+from cluster_serving.frontend.server.responses import Json, Written, dumps, read_body
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.inputs import Image
 from cluster_serving.protocol.original.json import to_input
@@ -91,7 +91,7 @@ class _V1Routes:
         content = await front.offload.run(
             partial(write, answers, by_column, report.already_batched), holding_gil=predictions.cost(answers, "json")
         )
-        return await compressed(request, Response(content, media_type=Json.media_type))
+        return await compressed(request, Written(content))
 
 
 def read(body: bytes, most: int, report: SlotReport) -> tuple[bool, list[Encoded]]:

@@ -41,6 +41,9 @@ _NOT_WANTED = ("stopped", UNLOADED)
 _FRESH = 1.0
 """Seconds for which the reports of the slots are not read again."""
 
+_STALE = 1.5
+"""Seconds after which callers wait for the reports to be read; until then they get those that were read before."""
+
 
 @dataclass(frozen=True, slots=True)
 class Servable:
@@ -156,11 +159,12 @@ class ModelRegistry:
 
     async def latest(self) -> Mapping[str, ServedModel]:
         """Return the last version of each model, by name."""
-        if time.monotonic() - self._read_at >= _FRESH:
+        age = time.monotonic() - self._read_at
+        if age >= _FRESH and (self._reading is None or self._reading.done()):
+            self._reading = asyncio.create_task(self._read())
+            self._reading.add_done_callback(lambda task: task.cancelled() or task.exception())
+        if age >= _STALE and self._reading is not None:
             # All callers await one task: with a lock they would go on one by one, a turn of the event loop each.
-            if self._reading is None or self._reading.done():
-                self._reading = asyncio.create_task(self._read())
-                self._reading.add_done_callback(lambda task: task.cancelled() or task.exception())
             try:
                 await asyncio.shield(self._reading)
             except ServingError as error:

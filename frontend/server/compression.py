@@ -2,6 +2,7 @@
 
 import asyncio
 import zlib
+from functools import lru_cache
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -61,6 +62,7 @@ async def compressed(request: Request, response: Response) -> Response:
     return response
 
 
+@lru_cache(maxsize=256)
 def _preferred(accepted: str) -> str:
     """Return the coding that a header Accept-Encoding prefers; empty for none."""
     weights: dict[str, float] = {}

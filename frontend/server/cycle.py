@@ -57,21 +57,25 @@ def write(send: Send, status: int, headers: Iterable[tuple[bytes, bytes]], body:
     cycle = getattr(send, "__self__", None)
     if not isinstance(cycle, RequestResponseCycle) or cycle.response_started or cycle.flow.write_paused:
         return False
+    fields = [*cycle.default_headers, *headers]
     parts = [STATUS_LINE[status]]
-    for name, value in (*cycle.default_headers, *headers):
-        if name == b"connection" or b"\r" in value or b"\n" in value:
+    for name, value in fields:
+        if name == b"connection":
             return False
         parts += (name, b": ", value, b"\r\n")
+    head = b"".join(parts)
+    if head.count(b"\r") != len(fields) + 1 or head.count(b"\n") != len(fields) + 1:
+        # A value that would begin another header.
+        return False
     if cycle.disconnected:
         return True
     cycle.response_started = cycle.response_complete = True
     cycle.waiting_for_100_continue = False
-    parts.append(b"\r\n" if cycle.keep_alive else b"connection: close\r\n\r\n")
+    head += b"\r\n" if cycle.keep_alive else b"connection: close\r\n\r\n"
     if len(body) < _JOINED:
-        parts.append(body)
-        cycle.transport.write(b"".join(parts))
+        cycle.transport.write(head + body)
     else:
-        cycle.transport.write(b"".join(parts))
+        cycle.transport.write(head)
         cycle.transport.write(body)
     cycle.message_event.set()
     if not cycle.keep_alive:

@@ -11,12 +11,15 @@ from starlette.routing import Match, Route
 from starlette.types import Receive, Scope, Send
 
 from cluster_serving.frontend.server import cycle
-from cluster_serving.frontend.server.responses import Json, error_response
+from cluster_serving.frontend.server.responses import Json, Written, error_response
 from cluster_serving.protocol.errors import ServingError
 
 log = logging.getLogger(__name__)
 
 Endpoint = Callable[[Request], Awaitable[Response]]
+
+_PLAIN = (Written, Json, Response)
+"""Classes of responses that are whole from the start."""
 
 _MOST_PATHS = 1024
 """Paths whose routes are remembered. Clients choose the paths, but only those of known routes count."""
@@ -79,6 +82,6 @@ def unexpected(error: Exception) -> Response:
 
 async def respond(response: Response, scope: Scope, receive: Receive, send: Send) -> None:
     """Send a response: at once if that is possible."""
-    plain = type(response) in (Response, Json) and response.background is None
+    plain = type(response) in _PLAIN and response.background is None
     if not plain or not cycle.write(send, response.status_code, response.raw_headers, bytes(response.body)):
         await response(scope, receive, send)

@@ -12,6 +12,7 @@ from cluster_serving.frontend.server.access_log import AccessLog
 from cluster_serving.frontend.server.admission import Admission
 from cluster_serving.frontend.server.body_memory import Share
 from cluster_serving.frontend.server.direct import DirectRoutes
+from cluster_serving.frontend.server.heads import by_name
 from cluster_serving.frontend.server.metrics import Metrics
 from cluster_serving.frontend.server.responses import error_response
 from cluster_serving.protocol.errors import ServingError
@@ -85,7 +86,7 @@ class AccessMiddleware:
             await self._app(scope, receive, send)
             return
         began = time.perf_counter()
-        headers = dict(reversed(scope["headers"]))
+        headers = by_name(scope)
         labels = scope["note"] = Note(self._admission.bodies.share(), headers)
         metrics, path = self._metrics, scope["path"]
         request_id = self._log.request_id(headers.get(b"x-request-id", b""))

@@ -5,11 +5,12 @@ import re
 from collections.abc import Iterable
 
 from starlette.responses import Response
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from cluster_serving.frontend.errors import HeadersTooLarge, MalformedHttp, Overloaded
 from cluster_serving.frontend.options import HttpOptions
 from cluster_serving.frontend.server import cycle, unread
+from cluster_serving.frontend.server.heads import Head, Heads
 from cluster_serving.frontend.server.responses import error_response
 from cluster_serving.protocol.errors import ServingError
 
@@ -24,6 +25,7 @@ _REASONS = {400: b"Bad Request", 431: b"Request Header Fields Too Large"}
 
 class _LimitedProtocol(HttpToolsProtocol):
     limits: HttpOptions
+    heads: Heads
     draining = False
     _timer: asyncio.TimerHandle | None = None
     _reader_timer: asyncio.TimerHandle | None = None
@@ -32,6 +34,8 @@ class _LimitedProtocol(HttpToolsProtocol):
     _unused_bytes = 0
     _progressed = False
     _in_headers = False
+    _is_between = True
+    _first = b""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -45,8 +49,15 @@ class _LimitedProtocol(HttpToolsProtocol):
         cycle.disconnected(self.cycle)
 
     def data_received(self, data: bytes) -> None:
+        if self._is_between:
+            head = self.heads.find(data)
+            if head is not None and len(data) == head.size + head.length and self._is_free():
+                self._serve(head, data)
+                return
+            self._first = data
         self._progressed = False
         super().data_received(data)
+        self._first = b""
         # Bytes that complete no part and are no body belong to headers, to a trailer or to a chunk extension.
         self._unused_bytes = 0 if self._progressed else self._unused_bytes + len(data)
         if self._unused_bytes > self.limits.max_header_bytes:
@@ -67,12 +78,13 @@ class _LimitedProtocol(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        self._progressed = True
+        self._progressed = self._is_between = True
         super().on_message_complete()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._in_headers = True
+        self._is_between = False
 
     def on_headers_complete(self) -> None:
         self._progressed = True
@@ -85,6 +97,9 @@ class _LimitedProtocol(HttpToolsProtocol):
         self.app = served
         if self.draining:
             self.cycle.keep_alive = False
+        if self._first and error is None:
+            self.heads.remember(self._first, self.scope)
+        self._first = b""
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -97,6 +112,38 @@ class _LimitedProtocol(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         self._refuse(_MALFORMED)
+
+    def _is_free(self) -> bool:
+        """Return True if a request can be served at once, which the limits that change allow."""
+        return (
+            (self.cycle is None or self.cycle.response_complete)
+            and not self.draining
+            and len(self.connections) <= self.limits.max_connections
+        )
+
+    def _serve(self, head: Head, data: bytes) -> None:
+        """Serve a request that has arrived as a whole, without the parser."""
+        self._end()
+        self._unset_keepalive_if_required()
+        self._unused_bytes = 0
+        self.scope = {**head.scope, "server": self.server, "client": self.client, "scheme": self.scheme}  # type: ignore[typeddict-item]
+        self.cycle = RequestResponseCycle(
+            scope=self.scope,
+            transport=self.transport,
+            flow=self.flow,
+            logger=self.logger,
+            access_logger=self.access_logger,
+            access_log=self.access_log,
+            default_headers=self.server_state.default_headers,
+            message_event=asyncio.Event(),
+            expect_100_continue=False,
+            keep_alive=True,
+            on_response=self.on_response_complete,
+        )
+        self.cycle.body += data[head.size :]
+        self.cycle.more_body = False
+        self.cycle.message_event.set()
+        self._start_asgi_task(self.cycle, self.app)
 
     def _watch_reader(self) -> None:
         if self._reader_timer is None:
@@ -180,7 +227,7 @@ def _refused(error: ServingError) -> Response:
 
 def limited(options: HttpOptions) -> type[asyncio.Protocol]:
     """Return a protocol class for a server of uvicorn, with the limits of the options."""
-    return type("Limited", (_LimitedProtocol,), {"limits": options})
+    return type("Limited", (_LimitedProtocol,), {"limits": options, "heads": Heads()})
 
 
 def drain(protocol: type[asyncio.Protocol], connections: Iterable[object]) -> None:

@@ -25,7 +25,7 @@ from cluster_serving.frontend.server.disconnect import unless_disconnected
 from cluster_serving.frontend.server.events import after_first, event
 from cluster_serving.frontend.server.merge import merged
 from cluster_serving.frontend.server.middleware import note, note_version
-from cluster_serving.frontend.server.responses import Json, dumps, error_headers, read_body
+from cluster_serving.frontend.server.responses import Json, Written, dumps, error_headers, read_body
 from cluster_serving.protocol.errors import RequestRestarted, ServingError
 from cluster_serving.protocol.slots import SlotReport
 from cluster_serving.protocol.tensors import Inputs
@@ -84,7 +84,7 @@ class _OpenAIRoutes:
         answer = await self._front.offload.run(
             partial(embeddings.write, outputs, asked, model.name), holding_gil=predictions.cost(outputs, "json")
         )
-        return await compressed(request, Response(answer, media_type=Json.media_type))
+        return await compressed(request, Written(answer))
 
     async def _asked(
         self, request: Request, read: Callable[[bytes, int, Mapping[str, SlotReport | None]], A]

@@ -20,7 +20,7 @@ from cluster_serving.frontend.server.compression import compressed
 from cluster_serving.frontend.server.cycle import header
 from cluster_serving.frontend.server.disconnect import unless_disconnected
 from cluster_serving.frontend.server.middleware import note, note_version
-from cluster_serving.frontend.server.responses import Json, error_headers, read_body, worst_error
+from cluster_serving.frontend.server.responses import Json, Written, error_headers, read_body, worst_error
 from cluster_serving.protocol.errors import InvalidInput, ServingError
 from cluster_serving.protocol.keys import NORMAL
 from cluster_serving.protocol.results import Outputs
@@ -105,7 +105,7 @@ class _OriginalRoutes:
             holding_gil=predictions.cost(outcomes, response_format),
         )
         if error is None:
-            return await compressed(request, Response(content, media_type=Json.media_type))
+            return await compressed(request, Written(content))
         return Response(content, error.http_status, error_headers(error), Json.media_type)
 
     async def _outcomes(

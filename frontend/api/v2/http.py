@@ -16,7 +16,7 @@ from cluster_serving.frontend.server.compression import compressed
 from cluster_serving.frontend.server.cycle import header
 from cluster_serving.frontend.server.disconnect import unless_disconnected
 from cluster_serving.frontend.server.middleware import note, note_version
-from cluster_serving.frontend.server.responses import Json, read_body
+from cluster_serving.frontend.server.responses import Json, Written, read_body
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.model_control import LOAD, UNLOAD
 
@@ -122,7 +122,7 @@ class _V2Routes:
             partial(v2_body.encode, response, binary), holding_gil=predictions.cost([written], "json")
         )
         if json_length is None:
-            return await compressed(request, Response(content, media_type="application/json"))
+            return await compressed(request, Written(content))
         headers = {v2_body.HEADER_LENGTH: str(json_length)}
         return await compressed(request, Response(content, 200, headers, "application/octet-stream"))
 

@@ -1,0 +1,69 @@
+"""Heads of requests that were parsed before: a client sends the same bytes again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+_MOST = 1024
+_LARGEST = 4096
+"""Heads that are remembered, and bytes of each: some megabytes."""
+
+_END = b"\r\n\r\n"
+_BY_NAME = "headers_by_name"
+
+Pairs = Sequence[tuple[bytes, bytes]]
+
+
+class Head(NamedTuple):
+    """What a head says.
+
+    Attributes:
+        size: Bytes of the head.
+        length: Bytes of the body that follows.
+        scope: The scope of ASGI.
+    """
+
+    size: int
+    length: int
+    scope: Mapping[str, Any]
+
+
+class Heads:
+    """The heads that the connections of a server have in common, by their bytes.
+
+    The same bytes mean the same, so that a head which was accepted once needs no parser, and no checks, again. Only
+    heads of a plain form are remembered: a POST with the length of its body, which leaves the connection open.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, Head] = {}
+
+    def find(self, data: bytes) -> Head | None:
+        """Return the head at the start of some data; None if it is not remembered."""
+        return self._known.get(data[: data.find(_END) + len(_END)])
+
+    def remember(self, data: bytes, scope: Mapping[str, Any]) -> None:
+        """Remember the head at the start of some data, of whose parts `scope` consists, unless its form is another."""
+        size = data.find(_END) + len(_END)
+        if not data.startswith(b"POST ") or not len(_END) < size <= _LARGEST or scope["http_version"] != "1.1":
+            return
+        # A parser might end a head, or a line of it, elsewhere.
+        if len(data[:size].split(b"\r\n")) != len(scope["headers"]) + 3 or b"\n" in data[:size].replace(b"\r\n", b""):
+            return
+        headers = by_name(scope)
+        length = headers.get(b"content-length", b"")
+        if not length.isdigit() or headers.keys() & {b"transfer-encoding", b"expect", b"upgrade"}:
+            return
+        if headers.get(b"connection", b"keep-alive").lower() != b"keep-alive":
+            return
+        if len(self._known) >= _MOST:
+            # The oldest one.
+            del self._known[next(iter(self._known))]
+        self._known[data[:size]] = Head(size, int(length), {**scope, _BY_NAME: headers})
+
+
+def by_name(scope: Mapping[str, Any]) -> Mapping[bytes, bytes]:
+    """Return the headers of a request by their names in small letters; of several of one name, the first."""
+    found: Mapping[bytes, bytes] | None = scope.get(_BY_NAME)
+    return dict(reversed(scope["headers"])) if found is None else found
