@@ -24,7 +24,7 @@ class AccessLog:
 
     def request_id(self, sent: bytes) -> bytes:
         """Return the id that a client sent; a new one if it sent none, or one that cannot be in a line."""
-        return sent if sent and _REQUEST_ID.fullmatch(sent) else b"%b-%x" % (self._start, next(self._numbers))
+        return sent if _REQUEST_ID.fullmatch(sent) else b"%b-%x" % (self._start, next(self._numbers))
 
     def write(self, method: str, path: str, status: int, seconds: float, request_id: bytes, client: str) -> None:
         """Write a line; `client` is the name of an API key, empty for none."""

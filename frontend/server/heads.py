@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 _MOST = 1024
@@ -11,8 +11,6 @@ _LARGEST = 4096
 
 _END = b"\r\n\r\n"
 _BY_NAME = "headers_by_name"
-
-Pairs = Sequence[tuple[bytes, bytes]]
 
 
 class Head(NamedTuple):
@@ -45,11 +43,11 @@ class Heads:
 
     def remember(self, data: bytes, scope: Mapping[str, Any]) -> None:
         """Remember the head at the start of some data, of whose parts `scope` consists, unless its form is another."""
-        size = data.find(_END) + len(_END)
-        if not data.startswith(b"POST ") or not len(_END) < size <= _LARGEST or scope["http_version"] != "1.1":
+        head = data[: data.find(_END) + len(_END)]
+        if not head.startswith(b"POST ") or len(head) > _LARGEST or scope["http_version"] != "1.1":
             return
         # A parser might end a head, or a line of it, elsewhere.
-        if len(data[:size].split(b"\r\n")) != len(scope["headers"]) + 3 or b"\n" in data[:size].replace(b"\r\n", b""):
+        if head.count(b"\r\n") != len(scope["headers"]) + 2 or b"\n" in head.replace(b"\r\n", b""):
             return
         headers = by_name(scope)
         length = headers.get(b"content-length", b"")
@@ -60,7 +58,7 @@ class Heads:
         if len(self._known) >= _MOST:
             # The oldest one.
             del self._known[next(iter(self._known))]
-        self._known[data[:size]] = Head(size, int(length), {**scope, _BY_NAME: headers})
+        self._known[head] = Head(len(head), int(length), {**scope, _BY_NAME: headers})
 
 
 def by_name(scope: Mapping[str, Any]) -> Mapping[bytes, bytes]:

@@ -54,10 +54,10 @@ class _LimitedProtocol(HttpToolsProtocol):
             if head is not None and len(data) == head.size + head.length and self._is_free():
                 self._serve(head, data)
                 return
-            self._first = data
+            # A head that is known need not be remembered again.
+            self._first = data if head is None else b""
         self._progressed = False
         super().data_received(data)
-        self._first = b""
         # Bytes that complete no part and are no body belong to headers, to a trailer or to a chunk extension.
         self._unused_bytes = 0 if self._progressed else self._unused_bytes + len(data)
         if self._unused_bytes > self.limits.max_header_bytes:
@@ -115,11 +115,10 @@ class _LimitedProtocol(HttpToolsProtocol):
 
     def _is_free(self) -> bool:
         """Return True if a request can be served at once, which the limits that change allow."""
-        return (
-            (self.cycle is None or self.cycle.response_complete)
-            and not self.draining
-            and len(self.connections) <= self.limits.max_connections
-        )
+        return (self.cycle is None or self.cycle.response_complete) and not self.draining and not self._is_full()
+
+    def _is_full(self) -> bool:
+        return len(self.connections) > self.limits.max_connections
 
     def _serve(self, head: Head, data: bytes) -> None:
         """Serve a request that has arrived as a whole, without the parser."""
@@ -180,7 +179,7 @@ class _LimitedProtocol(HttpToolsProtocol):
             return _MALFORMED
         if hosts != 1 and not (version == "1.0" and not hosts):
             return _HOST
-        return _FULL if len(self.connections) > self.limits.max_connections else None
+        return _FULL if self._is_full() else None
 
     def _begin(self) -> None:
         if self._timer is None:

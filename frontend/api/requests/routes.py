@@ -23,7 +23,7 @@ from cluster_serving.frontend.server import events
 from cluster_serving.frontend.server.disconnect import unless_disconnected
 from cluster_serving.frontend.server.merge import merged
 from cluster_serving.frontend.server.middleware import client_of, note, note_version
-from cluster_serving.frontend.server.responses import Json, dumps, read_body, worst_error
+from cluster_serving.frontend.server.responses import Json, Written, dumps, read_body, worst_error
 from cluster_serving.protocol.errors import InvalidInput, RedisUnavailable, ServingError
 from cluster_serving.protocol.pieces import BEGINNING, is_id
 
@@ -85,7 +85,7 @@ class _RequestRoutes:
             raise InvalidInput("the answer of this request is in pieces ('stream'); read them at its path /events")
         results = await unless_disconnected(request, self._store.results(ticket, wait))
         note_version(request, joined(result.version for result in results if result is not None))
-        return Response(await self._written(ticket, results), media_type=Json.media_type)
+        return Written(await self._written(ticket, results))
 
     async def cancel(self, request: Request) -> Response:
         note(request, "v1")
