@@ -334,12 +334,6 @@ class AsyncSubscription:
                     await pubsub.aclose()
 
 
-def _cancellations() -> int:
-    """Return the number of cancellation requests of the current task; 0 before Python 3.11, which has no count."""
-    cancelling: Callable[[], int] | None = getattr(asyncio.current_task(), "cancelling", None)
-    return cancelling() if cancelling else 0
-
-
 async def wait_for(event: asyncio.Event, fetch: Callable[[], Awaitable[T | None]], timeout: float) -> T | None:
     """Wait until `fetch` returns a result; call `fetch` at once, and whenever the event is set.
 
@@ -349,16 +343,12 @@ async def wait_for(event: asyncio.Event, fetch: Callable[[], Awaitable[T | None]
         timeout: Seconds to wait; the result of `fetch` is then returned as it is.
     """
     deadline = time.monotonic() + timeout
-    cancellations = _cancellations()
     while True:
         event.clear()
         result = await fetch()
         remaining = deadline - time.monotonic()
         if result or remaining <= 0:
             return result
-        if _cancellations() > cancellations:
-            # `asyncio.wait_for`, which redis-py uses, loses a cancellation that comes with its result.
-            raise asyncio.CancelledError
         with suppress(asyncio.TimeoutError):
             async with time_limit(min(remaining, RECHECK)):
                 await event.wait()

@@ -6,7 +6,7 @@ import asyncio
 import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from difflib import get_close_matches
@@ -120,7 +120,13 @@ class _AsyncPersistent:
     """The asyncio variant of `_Persistent`.
 
     It packs commands in C. Asyncio connections of redis-py pack them in Python, which takes ten times as long.
+
+    It sends them without `asyncio.wait_for`, by which redis-py makes a task of each, and which before Python 3.12 loses
+    a cancellation that comes when the command is sent.
     """
+
+    _writer: asyncio.StreamWriter
+    socket_timeout: float | None
 
     async def connect(self) -> None:
         if not self.is_connected:  # type: ignore[attr-defined]
@@ -134,6 +140,26 @@ class _AsyncPersistent:
     def pack_command(self, *args: Any) -> list[bytes]:
         packed: list[bytes] = self._pack(*args)
         return packed
+
+    async def send_packed_command(self, command: bytes | Iterable[bytes], check_health: bool = True) -> None:
+        if not self.is_connected:  # type: ignore[attr-defined]
+            await self.connect()
+        elif check_health:
+            await self.check_health()  # type: ignore[attr-defined]
+        writer = self._writer
+        try:
+            writer.writelines([command] if isinstance(command, bytes) else command)
+            async with time_limit(self.socket_timeout or None):
+                await writer.drain()
+        except BaseException as error:
+            # Part of the command may be sent; the rest must not follow.
+            writer.transport.abort()
+            await self.disconnect(nowait=True)  # type: ignore[attr-defined]
+            if isinstance(error, asyncio.TimeoutError):
+                raise TimeoutError("Timeout writing to socket") from None
+            if isinstance(error, OSError):
+                raise ConnectionError(f"Error while writing to socket: {error}") from error
+            raise
 
 
 def _failover_settings(url: str, job: str, settings: dict[str, Any], asynchronous: bool = False) -> dict[str, Any]:

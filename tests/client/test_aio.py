@@ -1,9 +1,12 @@
 """The asyncio client, on a real Redis with an echoing consumer."""
 
 import asyncio
+import os
+import signal
 
 import numpy as np
 import pytest
+import redis
 
 from cluster_serving.client import (
     AsyncInputQueue,
@@ -109,3 +112,40 @@ def test_a_timeout_that_is_no_number_is_refused(redis_server, db, job, timeout):
 
     asyncio.run(main())
     assert not db.exists(job)
+
+
+def test_no_command_loses_a_cancellation(redis_server, job):
+    async def main():
+        async with AsyncInputQueue(port=redis_server.port, name=job) as queue:
+            await queue.db.ping()
+            cancelled = 0
+            while True:
+                command = asyncio.create_task(queue.db.ping())
+                # One turn of the event loop later each time, until the reply comes first.
+                for _ in range(cancelled):
+                    await asyncio.sleep(0)
+                if not command.cancel():
+                    break
+                with pytest.raises(asyncio.CancelledError):
+                    await command
+                cancelled += 1
+                await queue.db.ping()
+            assert cancelled > 1
+
+    asyncio.run(main())
+
+
+def test_a_command_that_cannot_be_sent_ends_in_time(redis_server, db, job):
+    process = db.info("server")["process_id"]
+
+    async def main():
+        async with AsyncInputQueue(port=redis_server.port, name=job, socket_timeout=0.2, reconnect=0) as queue:
+            await queue.db.ping()
+            os.kill(process, signal.SIGSTOP)
+            with pytest.raises(redis.TimeoutError, match="writing to socket"):
+                await queue.db.set("key", bytes(40_000_000))
+
+    try:
+        asyncio.run(main())
+    finally:
+        os.kill(process, signal.SIGCONT)
