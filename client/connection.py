@@ -23,7 +23,7 @@ class DedicatedConnection:
     def __init__(self, client: redis.asyncio.Redis) -> None:
         # redis-py types replies as if they might not be awaitable.
         self._connection: Any = client.connection_pool.make_connection()  # type: ignore[no-untyped-call]
-        # One timeout for the whole trip, since redis-py would make a task of each command to limit its time.
+        # One timeout for the whole trip, not one for each reply.
         self._timeout: float | None = self._connection.socket_timeout
         self._connection.socket_timeout = None
 
