@@ -28,10 +28,13 @@ from cluster_serving.protocol.errors import InvalidInput, ModelError, ServingErr
 from cluster_serving.protocol.inputs import Image, Input
 from cluster_serving.protocol.original.json import to_input
 
-_POLL_S = 0.3
+_POLL_S = 0.2
 # A text of more characters is shown by its first ones.
 _LONG, _SHOWN = 2000, 200
 _ANYTHING = TensorSpec("", "", None)
+
+# Time of the last change in ns, and size in bytes.
+_Files = dict[Path, tuple[int, int]]
 
 
 def main() -> None:
@@ -49,8 +52,7 @@ def main() -> None:
             sys.exit(not succeeded)
         print(f"\nWaiting for a change in {folder}; Ctrl-C ends", flush=True)
         try:
-            while _files(folder) == seen:
-                time.sleep(_POLL_S)
+            await_change(_polled(folder), seen)
         except KeyboardInterrupt:
             sys.exit(not succeeded)
         print(flush=True)
@@ -77,6 +79,15 @@ def read_inputs(texts: Sequence[str], specs: Sequence[TensorSpec]) -> dict[str, 
             raise InvalidInput(f"--input {text}: expected NAME=VALUE, such as x=[1,2,3], text=hello or photo=@cat.jpg")
         inputs[name] = _value(name, value, known.get(name, _ANYTHING))
     return inputs
+
+
+def await_change(snapshots: Iterator[_Files], seen: _Files) -> None:
+    """Take snapshots until one differs from `seen` and equals the one before: no file is half written any more."""
+    before = seen
+    for now in snapshots:
+        if now == before and now != seen:
+            return
+        before = now
 
 
 def _value(name: str, text: str, expected: TensorSpec) -> Input:
@@ -165,7 +176,13 @@ def _print_error(error: ModelError) -> None:
     print(f"{error.code}: {error}")
 
 
-def _files(folder: Path) -> dict[Path, tuple[int, int]]:
+def _polled(folder: Path) -> Iterator[_Files]:
+    while True:
+        time.sleep(_POLL_S)
+        yield _files(folder)
+
+
+def _files(folder: Path) -> _Files:
     found = {}
     for path in folder.rglob("*"):
         if not any(part.startswith((".", "__pycache__")) for part in path.relative_to(folder).parts):

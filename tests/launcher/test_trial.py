@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 import pytest
 
-from cluster_serving.job.foreground import read_inputs
+from cluster_serving.job.foreground import await_change, read_inputs
 from cluster_serving.job.handlers import InvalidInput
 from cluster_serving.job.models.base import TensorSpec
 from cluster_serving.job.options import JobOptions, ModelOptions, RedisOptions
@@ -79,6 +79,18 @@ def test_a_failure_shows_the_whole_stack_and_a_saved_file_runs_again(tmp_path):
         write(tmp_path, "class Handler:\n  def predict(self, batch):\n    return {'y': [{'a': 1}]}")
         assert "y: {'a': 1}" in until_waiting()
         process.terminate()
+
+
+def test_a_file_that_is_being_written_is_waited_for(tmp_path):
+    path = tmp_path / "handler.py"
+    old, emptied, half, whole = ({path: (time, size)} for time, size in [(1, 90), (2, 0), (3, 40), (4, 80)])
+    snapshots = iter([old, old, emptied, half, whole, whole, half])
+    await_change(snapshots, old)
+    assert list(snapshots) == [half]
+    # Written, and taken back before it was seen twice.
+    snapshots = iter([whole, old, old, half, half])
+    await_change(snapshots, old)
+    assert list(snapshots) == []
 
 
 def test_inputs_are_json_texts_or_files(tmp_path):

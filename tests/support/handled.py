@@ -16,8 +16,10 @@ from cluster_serving.protocol.signature import signature
 
 
 def write(folder, code, name="handler.py"):
-    """Write a module of a handler; `code` is indented as in a test."""
-    (folder / name).write_text(textwrap.dedent(code))
+    """Write a module of a handler, which is never seen half; `code` is indented as in a test."""
+    new = folder / f".{name}.new"
+    new.write_text(textwrap.dedent(code))
+    new.replace(folder / name)
     return folder
 
 
