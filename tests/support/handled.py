@@ -17,9 +17,10 @@ from cluster_serving.protocol.signature import signature
 
 def write(folder, code, name="handler.py"):
     """Write a module of a handler, which is never seen half; `code` is indented as in a test."""
-    new = folder / f".{name}.new"
+    path = folder / name
+    new = path.with_name(f".{path.name}.new")
     new.write_text(textwrap.dedent(code))
-    new.replace(folder / name)
+    new.replace(path)
     return folder
 
 
