@@ -12,13 +12,12 @@ from cluster_serving.job.models.base import Layout
 from cluster_serving.job.options import ImageOptions
 from cluster_serving.protocol.encryption import decrypt
 from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
-from cluster_serving.protocol.inputs import Array, Image, Input, SparseTensor
+from cluster_serving.protocol.inputs import MAX_DIMENSIONS, Array, Image, Input, SparseTensor
 from cluster_serving.protocol.slots import TensorSpec, type_text
 
 MAX_DENSE_ELEMENTS = 1 << 24
 """Most elements of a sparse tensor that is made dense; a request of a few bytes may ask for 64 MiB of float32."""
 
-_MAX_DIMENSIONS = 32
 _MAX_NAMED = 32
 
 
@@ -193,10 +192,10 @@ class _Rule:
         shape = tuple(value.shape)
         if not _fits(shape, self._shape):
             raise self._refused(name, value.values.dtype, shape, "sparse ")
-        if not 1 <= len(shape) <= _MAX_DIMENSIONS or any(size < 0 for size in shape):
+        if not 1 <= len(shape) <= MAX_DIMENSIONS or any(size < 0 for size in shape):
             raise InvalidInput(
                 f"input {name!r} is sparse and of shape {list(shape)}; "
-                f"expected 1 to {_MAX_DIMENSIONS} sizes of at least 0"
+                f"expected 1 to {MAX_DIMENSIONS} sizes of at least 0"
             )
         if math.prod(max(size, 1) for size in shape) > MAX_DENSE_ELEMENTS:
             raise RequestTooLarge(

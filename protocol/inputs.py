@@ -37,6 +37,9 @@ class SparseTensor:
 Input = Union[Array, Image, SparseTensor]
 """One named input; a string tensor is an ndarray of dtype object that holds `str`."""
 
+MAX_DIMENSIONS = 32
+"""Most dimensions of a tensor; numpy's own limit before its version 2."""
+
 MAX_INPUTS = 1024
 """Limit of the number of inputs of a request."""
 

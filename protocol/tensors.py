@@ -16,6 +16,7 @@ import math
 import struct
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import Any, NamedTuple, Union
 
 import numpy as np
@@ -23,7 +24,7 @@ import pyarrow as pa
 
 from cluster_serving.protocol.arrow import refuse_compression
 from cluster_serving.protocol.errors import InvalidInput
-from cluster_serving.protocol.inputs import Array, Image, Input, SparseTensor
+from cluster_serving.protocol.inputs import MAX_DIMENSIONS, Array, Image, Input, SparseTensor
 from cluster_serving.protocol.signature import (
     LITTLE_ENDIAN,
     NAMES,
@@ -41,11 +42,10 @@ _MAX_SCHEMA_BYTES = 1 << 16
 _MAX_LAYOUT_BYTES = 1 << 24
 # Limits of a cached signature: 256 of them take at most some 40 MiB.
 _MAX_CACHED_NAMES, _MAX_CACHED_CHARACTERS, _MAX_CACHED_BYTES = 64, 1024, 1 << 14
-_ONLY_ARRAYS = {np.ndarray}
+_ONLY_ARRAYS, _ONLY_LISTS = {np.ndarray}, {list}
 _SENT_UNCHANGED = frozenset(LITTLE_ENDIAN.values())
 _MAX_BYTES = (1 << 31) - 1
 _FLOAT32 = LITTLE_ENDIAN["float32"]
-_FEW_VALUES = 1 << 12
 
 
 class Encoded(NamedTuple):
@@ -117,7 +117,7 @@ def encode_parts(tensors: Inputs) -> Sequence[bytes | memoryview]:
 
 
 def encode_floats(lists: Mapping[str, object]) -> bytes | None:
-    """Encode flat lists of numbers as tensors of float32, as `encode` does arrays, in a quarter of the time.
+    """Encode lists of numbers as tensors of float32, as `encode` does arrays of them, in a fraction of the time.
 
     Return None where `pack_floats` does.
     """
@@ -129,22 +129,29 @@ def encode_floats(lists: Mapping[str, object]) -> bytes | None:
         packed = pack_floats(values)
         if packed is None:
             return None
-        kinds.append((name, _FLOAT32, (len(packed) // 4,)))
-        data.append(packed)
+        kinds.append((name, _FLOAT32, packed[1]))
+        data.append(packed[0])
     layout = _layout_of(tuple(kinds))
     return None if layout is None else b"".join(layout.fill(data))
 
 
-def pack_floats(values: object) -> bytes | None:
-    """Return the numbers of a flat list as float32, little-endian; numpy takes four times as long to read them.
+def pack_floats(values: object) -> tuple[bytes, tuple[int, ...]] | None:
+    """Return the numbers of lists as float32, little-endian, and the shape of the lists, which may be nested.
 
-    Return None if that is not possible: the list is long, empty or nested, or holds something that is no number, or a
-    number that float32 cannot hold.
+    numpy takes five times as long to read flat ones. Return None if the lists are no tensor of float32: they are
+    empty, too deep, of different lengths, or hold something that is no number, or a number that float32 cannot hold.
     """
-    if not isinstance(values, list) or not 0 < len(values) <= _FEW_VALUES:
+    if not isinstance(values, list) or not values:
         return None
+    shape = [len(values)]
+    while type(values[0]) is list:
+        lengths = set(map(len, values)) if set(map(type, values)) == _ONLY_LISTS else set()
+        if len(lengths) != 1 or 0 in lengths or len(shape) == MAX_DIMENSIONS:
+            return None
+        shape += lengths
+        values = list(chain.from_iterable(values))
     try:
-        return struct.pack(f"<{len(values)}f", *values)
+        return struct.pack(f"<{len(values)}f", *values), tuple(shape)
     except (struct.error, OverflowError):
         return None
 

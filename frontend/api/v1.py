@@ -12,7 +12,6 @@ from starlette.routing import Route
 from cluster_serving.frontend.api.original import instances, predictions
 from cluster_serving.frontend.api.original.http import priority_of
 from cluster_serving.frontend.api.v2.batch import succeeded
-from cluster_serving.frontend.api.v2.datatypes import MAX_DIMENSIONS
 from cluster_serving.frontend.api.v2.service import V2Service
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.errors import without_errors
@@ -22,7 +21,7 @@ from cluster_serving.frontend.server.disconnect import unless_disconnected
 from cluster_serving.frontend.server.middleware import note, note_version
 from cluster_serving.frontend.server.responses import Json, Written, dumps, read_body
 from cluster_serving.protocol.errors import InvalidInput
-from cluster_serving.protocol.inputs import Image
+from cluster_serving.protocol.inputs import MAX_DIMENSIONS, Image
 from cluster_serving.protocol.original.json import to_input
 from cluster_serving.protocol.results import Outputs
 from cluster_serving.protocol.slots import SlotReport, TensorSpec

@@ -19,15 +19,13 @@ from typing import cast
 import numpy as np
 
 from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
-from cluster_serving.protocol.inputs import MAX_INPUTS, Array, Image, Input, SparseTensor
+from cluster_serving.protocol.inputs import MAX_DIMENSIONS, MAX_INPUTS, Array, Image, Input, SparseTensor
 from cluster_serving.protocol.original import arrow as original_arrow
 from cluster_serving.protocol.slots import TensorSpec
 
-MAX_DIMENSIONS = 32
-"""Limit of the dimensions of a tensor, which is numpy's own."""
-
-MAX_VALUES, MAX_LISTS, MAX_KEYS = 1 << 22, 1 << 20, 1 << 16
-"""Limits of the commas, opening brackets and colons in a body. Each costs far more to parse than other bytes."""
+_LIMITS = ((b",", 2, 1 << 22, "values"), (b"[{", 2, 1 << 20, "lists"), (b":", 5, 1 << 16, "names"))
+"""Limits of a body: characters of which each costs far more to parse than others, the bytes that JSON has at least for
+each of them (as in `1,`, `[]` and `"":1,`), the most of them, and what they stand for."""
 
 NUMBERS = frozenset({int, float, bool})
 """Types of JSON's numbers; numpy counts truth values among them."""
@@ -60,11 +58,9 @@ def decode_request(data: bytes) -> dict[str, Input]:
 
 def check_size(data: bytes) -> None:
     """Refuse JSON with too many values, lists or names, before it is parsed."""
-    if len(data) <= MAX_KEYS:
-        # The usual case: the text is too short to exceed any limit.
-        return
-    for marks, most, what in ((b",", MAX_VALUES, "values"), (b"[{", MAX_LISTS, "lists"), (b":", MAX_KEYS, "names")):
-        if sum(data.count(mark) for mark in marks) > most:
+    for marks, least, most, what in _LIMITS:
+        # Most texts are too short to exceed a limit, and counting takes as long as parsing.
+        if len(data) > least * most and sum(data.count(mark) for mark in marks) > most:
             raise RequestTooLarge(
                 f"the JSON text ({len(data)} bytes) holds more than {most} {what}; send it in parts, or in binary form"
             )

@@ -1,5 +1,6 @@
 """Our own encoding."""
 
+import json
 from pathlib import Path
 
 import hypothesis.extra.numpy as hnp
@@ -141,11 +142,21 @@ def test_a_payload_that_claims_more_than_it_holds_costs_no_more_than_it_holds():
         st.text(min_size=1), st.lists(st.floats(width=32) | st.integers(-9, 9) | st.booleans(), min_size=1), min_size=1
     )
 )
-def test_flat_lists_of_numbers_are_encoded_as_the_arrays_of_them(lists):
+def test_lists_of_numbers_are_encoded_as_the_arrays_of_them(lists):
     arrays = {name: np.array(values, "f4") for name, values in lists.items()}
     assert tensors.encode_floats(lists) == tensors.encode(arrays)
 
 
-@pytest.mark.parametrize("value", [[], [[1.0]], [1.0, "2"], [None], "text", 1.0, [1e39], [10**400], [0.0] * 5000])
-def test_anything_but_a_few_numbers_of_float32_is_left_to_the_general_way(value):
+@pytest.mark.parametrize("shape", [(1,), (5000,), (1, 1), (2, 3), (28, 28), (4, 1, 3), (5, 4, 3, 2), (1,) * 32])
+def test_nested_lists_of_numbers_are_encoded_as_the_arrays_of_them(shape):
+    array = np.random.default_rng(0).random(shape, "f4")
+    assert tensors.encode_floats({"x": array.tolist()}) == tensors.encode({"x": array})
+
+
+NO_FLOATS = [[], [1.0, "2"], [None], "text", 1.0, [1e39], [10**400], json.loads("[" * 33 + "1" + "]" * 33)]
+RAGGED = [[[1.0], []], [[], []], [[1.0], [1.0, 2.0]], [[1.0], 2.0], [1.0, [2.0]], [[[1.0]], [2.0]], [[1.0], ["2"]]]
+
+
+@pytest.mark.parametrize("value", [*NO_FLOATS, *RAGGED])
+def test_anything_but_numbers_of_float32_is_left_to_the_general_way(value):
     assert tensors.encode_floats({"x": [1.0], "y": value}) is None

@@ -23,9 +23,9 @@ _ANYTHING = TensorSpec("", "", None)
 _FLOATS = ("float32", "")
 """Dtypes of inputs whose numbers are sent as float32."""
 
-# Costs in plain bytes, of 5 ns each, measured with the slowest bodies that could be found: a value, a list or object of
-# its own, and a name, which becomes an instance, or an Arrow column.
-_VALUE, _LIST, _NAME = 16, 200, 2000
+# Costs in units of 5 ns, measured with the slowest bodies that could be found: a byte of text, a value, a list or
+# object of its own, and a name, which becomes an instance, or an Arrow column.
+_BYTE, _VALUE, _LIST, _NAME = 0.5, 16, 200, 2000
 _CHEAP = 2048
 """Bytes of text that cost less than `LARGE` even if they are all names, of 5 bytes each."""
 _FEW_VALUES = 1 << 16
@@ -33,22 +33,22 @@ _FEW_VALUES = 1 << 16
 
 
 def cost(text: bytes) -> int:
-    """Return the cost of reading and converting a text of JSON, for `Offload.run`: its bytes, and more for its values.
+    """Return the cost of reading and converting a text of JSON, for `Offload.run`: that of its bytes and its values.
 
-    A text without lists and names, such as an image in base64, costs its bytes; one of nested lists up to 100 times
-    that.
+    Texts of `LARGE` bytes or more cost that, however simple they are: several at once would hold up other requests.
     """
     if len(text) >= LARGE:
         # Counting would take milliseconds.
         return len(text)
+    plain = int(_BYTE * len(text))
     if len(text) < _CHEAP:
-        return len(text)
+        return plain
     if len(text) < _FEW_VALUES:
-        return len(text) + _LIST * (text.count(b"[") + text.count(b"{")) + _NAME * text.count(b":")
+        return plain + _LIST * (text.count(b"[") + text.count(b"{")) + _NAME * text.count(b":")
     # bytes.count takes a millisecond for each of these characters.
     characters = np.frombuffer(text, np.uint8)
     values, lists, objects, names = (int(np.count_nonzero(characters == mark)) for mark in b",[{:")
-    return len(text) + _VALUE * values + _LIST * (lists + objects) + _NAME * names
+    return plain + _VALUE * values + _LIST * (lists + objects) + _NAME * names
 
 
 def parse(body: bytes) -> dict[str, Any]:

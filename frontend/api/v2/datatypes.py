@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, RequestTooLarge
-from cluster_serving.protocol.inputs import MAX_STRINGS, Array
+from cluster_serving.protocol.inputs import MAX_DIMENSIONS, MAX_STRINGS, Array
 from cluster_serving.protocol.original.json import NUMBERS, leaf_types
 from cluster_serving.protocol.tensors import pack_floats
 
@@ -39,7 +39,6 @@ INPUTS = (*DTYPES, BF16, BYTES)
 
 _NUMBERS = NUMBERS | {type(None)}
 
-MAX_DIMENSIONS = 32
 _TEXT = 128
 _MAX_ELEMENTS = 1 << 48
 
@@ -132,10 +131,9 @@ def from_numbers(name: str, datatype: str, shape: tuple[int, ...], values: Any) 
     if datatype == BF16:
         raise InvalidInput(f"input {name!r} is BF16, for which only binary data can be used")
     dtype = DTYPES[datatype]
-    if datatype == "FP32" and (packed := pack_floats(values)) is not None and type(values[0]) is not bool:
-        array = np.frombuffer(packed, dtype)
-        _check_count(name, datatype, shape, array.size)
-        return array.reshape(shape)
+    if datatype == "FP32" and (floats := _floats(values)) is not None and floats.shape in (shape, (floats.size,)):
+        _check_count(name, datatype, shape, floats.size)
+        return floats.reshape(shape)
     if isinstance(values, list) and not leaf_types(values) <= _NUMBERS:
         raise InvalidInput(f"input {name!r} is {datatype} and has values that are not numbers")
     try:
@@ -176,6 +174,17 @@ def flatten(values: Iterable[Any], depth: int = MAX_DIMENSIONS) -> list[Any]:
         else:
             flat.append(value)
     return flat
+
+
+def _floats(values: Any) -> Array | None:
+    """Return lists of numbers as float32; None if they are not just that, or begin with a truth value."""
+    packed = pack_floats(values)
+    if packed is None:
+        return None
+    first = values
+    while isinstance(first, list):
+        first = first[0]
+    return None if isinstance(first, bool) else np.frombuffer(packed[0], DTYPES["FP32"]).reshape(packed[1])
 
 
 def _cast(name: str, datatype: str, given: Array, dtype: np.dtype[Any]) -> Array:

@@ -21,7 +21,7 @@ from cluster_serving.frontend.api.v2.service import (
 )
 from cluster_serving.frontend.proto import inference
 from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
-from cluster_serving.protocol.inputs import MAX_INPUTS, Array
+from cluster_serving.protocol.inputs import MAX_DIMENSIONS, MAX_INPUTS, Array
 
 _CONTENTS = {
     "BOOL": ("bool_contents", "?"),
@@ -66,7 +66,7 @@ def decode(message: Any) -> InferRequest:
         name: str = tensor.name
         if not name or name in inputs:
             raise InvalidInput(f"input {index} has no name of its own: {name[:64]!r}")
-        datatype, shape = datatypes.check(name, tensor.datatype, list(tensor.shape[: datatypes.MAX_DIMENSIONS + 1]))
+        datatype, shape = datatypes.check(name, tensor.datatype, list(tensor.shape[: MAX_DIMENSIONS + 1]))
         refuse_shared_memory(name, tensor.parameters)
         if not raw:
             inputs[name] = _from_contents(name, datatype, shape, tensor.contents)
@@ -107,7 +107,7 @@ def envelope(text: bytes) -> tuple[Any, int]:
         return proto.parse(inference.ModelInferRequest, b"".join(kept)), _CONTENT * tensors
     message = proto.parse(inference.ModelInferRequest, b"".join(kept + described))
     texts = [tensor.shape for tensor in message.inputs if tensor.datatype == BYTES]
-    counts = (math.prod(shape[: datatypes.MAX_DIMENSIONS]) for shape in texts)
+    counts = (math.prod(shape[:MAX_DIMENSIONS]) for shape in texts)
     return message, _CONTENT * tensors + sum(datatypes.text_cost(max(0, count)) for count in counts)
 
 
