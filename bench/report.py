@@ -247,6 +247,7 @@ _SECTIONS: dict[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = {
     "classes_http": ("JPEG to 1,000 values as JSON over HTTP, 8 in flight", _compared),
     "vector_http": ("Small vector over HTTP, 32 in flight", _compared),
     "vector_http_128": ("Small vector over HTTP, 128 in flight", _compared),
+    "workers": ("Vector of 24,576 numbers as JSON over HTTP, 32 in flight, front end with workers: 2", _compared),
     "scaling": ("Scaling over task slots, with a model that sleeps 50 ms", _scaling),
     "backlog": ("A long queue", _backlog),
     "start": ("From a stopped machine to the first answer", _start),

@@ -1,7 +1,9 @@
-"""The server of a front end: the routes and services of all APIs, and the middleware around them."""
+"""The servers of a front end: the routes and services of all APIs, and the middleware around them."""
 
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -23,20 +25,29 @@ from cluster_serving.frontend.api.v2.service import V2Service
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.errors import MethodNotAllowed, PathNotFound
 from cluster_serving.frontend.server.access_log import AccessLog
+from cluster_serving.frontend.server.admission import asked_turn, told_turn
 from cluster_serving.frontend.server.direct import DirectRoutes, unexpected
 from cluster_serving.frontend.server.grpc import GrpcServer
 from cluster_serving.frontend.server.http import HttpServer
+from cluster_serving.frontend.server.metrics import Part
 from cluster_serving.frontend.server.middleware import AccessMiddleware, note_version
 from cluster_serving.frontend.server.responses import Json, error_response
 from cluster_serving.frontend.server.succession import Succession
+from cluster_serving.frontend.server.worker import WorkerServer
+from cluster_serving.frontend.server.workers import Workers
 from cluster_serving.protocol.errors import ServingError
 
 _OPEN_PATHS = ("/", "/docs", "/openapi.json", "/health/", "/v2/health/", *page.PATHS)
 """Paths that need no API key: pages without data, and health, as probes have no key."""
 
 
-def make(front: FrontEnd, ready: Callable[[list[str]], None], succession: Succession | None = None) -> HttpServer:
-    """Make the server of a front end, with the routes and the gRPC services of all APIs.
+def make(
+    front: FrontEnd,
+    ready: Callable[[list[str]], None],
+    succession: Succession | None = None,
+    workers: Workers | None = None,
+) -> HttpServer:
+    """Make the server of the first process of a front end, with the routes and the gRPC services of all APIs.
 
     The server calls `ready` with its URLs when it listens, and closes the front end when it ends.
     """
@@ -46,6 +57,50 @@ def make(front: FrontEnd, ready: Callable[[list[str]], None], succession: Succes
     services += standard.services(v2, services)
     log = AccessLog(options.access_log)
     grpc = GrpcServer(options, services, front.admission, front.metrics, log) if options.grpc_enabled else None
+    if workers is not None:
+        _share(front, workers)
+    return HttpServer(
+        _application(front, v2, log, grpc),
+        options,
+        ready=ready,
+        prepare=front.registry.latest,
+        stopping=front.health.begin_stop,
+        is_busy=front.is_busy,
+        grpc=grpc,
+        succession=succession,
+        workers=workers,
+    )
+
+
+def make_worker(front: FrontEnd, sockets: tuple[socket.socket, socket.socket]) -> WorkerServer:
+    """Make the server of a further process of a front end, with the routes of all APIs; see `WorkerServer`."""
+
+    async def own_metrics(_: object) -> Part:
+        return await front.own_metrics()
+
+    app = _application(front, V2Service(front), AccessLog(front.options.access_log), None)
+    server = WorkerServer(app, front.options, front.health.begin_stop, front.is_busy, sockets, {"metrics": own_metrics})
+    front.total_metrics = partial(server.ask, "total metrics")
+    front.admission.turn = asked_turn(partial(server.ask, "turn"))
+    return server
+
+
+def _share(front: FrontEnd, workers: Workers) -> None:
+    """Answer the questions of workers: for the metrics of all processes, and for turns, which have one limit."""
+
+    async def total_metrics() -> Part:
+        return await workers.total_metrics(await front.own_metrics())
+
+    front.total_metrics = total_metrics
+    workers.answers = {
+        "total metrics": lambda _: total_metrics(),
+        "turn": partial(told_turn, front.admission),
+    }
+
+
+def _application(front: FrontEnd, v2: V2Service, log: AccessLog, grpc: GrpcServer | None) -> ASGIApp:
+    """Return the application; it closes the front end when its lifespan ends, after the gRPC server has stopped."""
+    options = front.options
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -75,16 +130,7 @@ def make(front: FrontEnd, ready: Callable[[list[str]], None], succession: Succes
             allow_headers=["*"],
             expose_headers=["X-Request-Id", "X-Model-Version", "Retry-After"],
         )
-    return HttpServer(
-        app,
-        options,
-        ready=ready,
-        prepare=front.registry.latest,
-        stopping=front.health.begin_stop,
-        is_busy=lambda: any(is_busy() for is_busy in front.works),
-        grpc=grpc,
-        succession=succession,
-    )
+    return app
 
 
 def routes(front: FrontEnd, v2: V2Service) -> list[Route]:

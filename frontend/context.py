@@ -15,7 +15,7 @@ from cluster_serving.frontend.models.registry import ModelRegistry, Servable, Se
 from cluster_serving.frontend.options import HttpOptions
 from cluster_serving.frontend.server import tls
 from cluster_serving.frontend.server.admission import Admission, ConcurrencyLimit
-from cluster_serving.frontend.server.metrics import Metrics
+from cluster_serving.frontend.server.metrics import Metrics, Part
 from cluster_serving.frontend.server.offload import Offload
 from cluster_serving.protocol.compat import timeout as time_limit
 from cluster_serving.protocol.errors import InvalidInput, from_wire
@@ -32,6 +32,7 @@ class FrontEnd:
     Attributes:
         on_close: Functions that are called when the front end closes, before the connections are closed.
         works: Functions that return True while there is work apart from requests.
+        total_metrics: Coroutine function that returns the metrics of all processes of the front end.
     """
 
     def __init__(self, options: HttpOptions) -> None:
@@ -55,7 +56,7 @@ class FrontEnd:
         self.dispatch = Dispatch(
             url,
             [servable.job for servable in servables] or options.models or (default,),
-            ConcurrencyLimit(options.parallelism),
+            ConcurrencyLimit(options.places, options.parallelism),
             self.offload,
             window=options.time_window / 1000,
             window_count=options.count_window or sys.maxsize,
@@ -66,6 +67,16 @@ class FrontEnd:
         self.health = Health(self.registry, self.dispatch, options.canary_interval, options.canary_timeout)
         self.dispatch.on_answer = self.health.note_answer
         self.control = ModelControl(self.dispatch)
+        self.total_metrics: Callable[[], Awaitable[Part]] = self.own_metrics
+
+    async def own_metrics(self) -> Part:
+        """Return the metrics of this process."""
+        limit = self.dispatch.limit
+        return self.metrics.part(limit.count, limit.waiting)
+
+    def is_busy(self) -> bool:
+        """Return True while there is work apart from requests."""
+        return any(works() for works in self.works)
 
     async def close(self) -> None:
         """Close the connections."""

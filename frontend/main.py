@@ -9,9 +9,10 @@ from cluster_serving.frontend.arguments import read as read_options
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.errors import StartError
 from cluster_serving.frontend.options import HttpOptions
-from cluster_serving.frontend.server import http as http_server
-from cluster_serving.frontend.server import succession
+from cluster_serving.frontend.server import app_server, succession
 from cluster_serving.frontend.server.keys import new_key
+from cluster_serving.frontend.server.worker import sockets_from_environment
+from cluster_serving.frontend.server.workers import Workers
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.settings.model import SettingsError
 
@@ -29,11 +30,21 @@ def main(given: Sequence[str] | None = None) -> None:
         if words[:1] == ["hash-key"]:
             _hash_key(words[1:])
             return
-        http_server.run(app.make(FrontEnd(read_options(words)), _say, succession.Succession.from_environment()))
+        app_server.run(_server(words))
     except SettingsError as error:
         _fail(str(error), 2)
     except (StartError, ServingError) as error:
         _fail(str(error), 1)
+
+
+def _server(words: Sequence[str]) -> app_server.AppServer:
+    """Return the server of this process, by the arguments of the first one."""
+    front = FrontEnd(read_options(words))
+    if sockets := sockets_from_environment():
+        return app.make_worker(front, sockets)
+    count = front.options.workers - 1
+    workers = Workers(count, [sys.executable, "-m", "cluster_serving.frontend.main", *words]) if count else None
+    return app.make(front, _say, succession.Succession.from_environment(), workers)
 
 
 def _hash_key(words: Sequence[str]) -> None:

@@ -82,6 +82,13 @@ class HttpOptions(Settings):
         "How /predict writes predictions: json, or the texts of the original: bigdl (0.10 and later), zoo-0.9.",
     )
 
+    workers: int = _option(
+        1,
+        "Processes that answer over HTTP, for a machine with cores to spare; parallelism, maxConnections and "
+        "maxBodyMemory are divided among them. gRPC is answered by the first.",
+        ge=1,
+        le=256,
+    )
     parallelism: int = _option(1000, "Most instances in flight; further ones wait.", ge=1)
     time_window: int = _option(0, "Milliseconds for which instances are gathered, to be sent together.", ge=0)
     count_window: int = _option(
@@ -164,9 +171,24 @@ class HttpOptions(Settings):
         return self.max_body_memory or 8 * self.max_body_bytes
 
     @property
+    def places(self) -> int:
+        """Most instances in flight of each process."""
+        return _share(self.parallelism, self.workers)
+
+    @property
+    def connections_each(self) -> int:
+        """Most connections over HTTP of each process."""
+        return _share(self.max_connections, self.workers)
+
+    @property
+    def body_memory_each(self) -> int:
+        """Most bytes of the bodies of each process: its share, or one body, if that is more."""
+        return max(self.max_body_bytes, _share(self.body_memory, self.workers))
+
+    @property
     def most_records(self) -> int:
-        """Most instances of a request that is not asynchronous: those that can be in flight, and as many that wait."""
-        return min(self.max_instances, 2 * self.parallelism)
+        """Most instances of a request that is not asynchronous: those that can be in flight, and those that wait."""
+        return min(self.max_instances, self.places + self.parallelism)
 
     def problem(self) -> str | None:
         """Return the reason why the options cannot be used together; None if they can."""
@@ -195,3 +217,7 @@ class HttpOptions(Settings):
                 "httpsEnabled needs httpsKeyStorePath (PKCS12), or httpsCertificatePath and httpsPrivateKeyPath (PEM)"
             )
         return None
+
+
+def _share(limit: int, workers: int) -> int:
+    return -(-limit // workers)

@@ -145,6 +145,21 @@ def vector_http(session: Session, in_flight: int = HTTP_IN_FLIGHT) -> Measuremen
         return session.compare(ours, others | {_TENSORS: tensors})
 
 
+def workers(session: Session) -> Measurement:
+    """Measure a vector of 24,576 floats as JSON over HTTP, 32 in flight: a front end of two processes against one.
+
+    The front end is the limit there: the model returns the first number.
+    """
+    records = payload.random_records("x", (24_576,), "float32")
+    with Stack() as stack:
+        stack.start("noop", _model(session, "noop"))
+
+        def run(count: int) -> Measurement:
+            return _over_http(session, stack, "noop", records, HTTP_IN_FLIGHT, workers=count)
+
+        return session.compare(partial(run, 2), {"workers: 1": partial(run, 1)})
+
+
 def scaling(session: Session) -> Measurement:
     """Measure throughput over task slots, with a model that sleeps 50 ms and one record per batch."""
     points = []
@@ -352,6 +367,7 @@ ROWS: dict[str, Callable[[Session], Measurement]] = {
     "classes_http": classes_http,
     "vector_http": vector_http,
     "vector_http_128": partial(vector_http, in_flight=4 * HTTP_IN_FLIGHT),
+    "workers": workers,
     "scaling": scaling,
     "backlog": backlog,
     "start": start,
@@ -401,9 +417,10 @@ def _over_http(
     in_flight: int,
     kind: str = "rows",
     path: str = "",
+    workers: int = 1,
 ) -> Measurement:
     """Measure a job through the front end."""
-    url = stack.front_end(job)
+    url = stack.front_end(job, workers)
     endpoint = replace(stack.endpoint(job, records), kind=kind, url=url + (path or f"/v1/models/{job}:predict"))
     return session.measure(endpoint, Load("closed", concurrency=in_flight), stack.roles(url))
 

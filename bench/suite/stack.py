@@ -49,7 +49,7 @@ class Stack:
         self.redis_url = f"redis://127.0.0.1:{self.redis_port}/0"
         self.flink_url = f"http://127.0.0.1:{self.flink_port}"
         self._environment = os.environ | {"CLUSTER_SERVING_HOME": str(self.folder / "home")}
-        self._front_ends, self._front_end_urls = ExitStack(), dict[str, str]()
+        self._front_ends, self._front_end_urls = ExitStack(), dict[tuple[str, int], str]()
         self._job = ""
 
     def __enter__(self) -> Stack:
@@ -92,20 +92,21 @@ class Stack:
         """Return the address of a job for the native client."""
         return Endpoint("redis", self.redis_url, job, records, timeout)
 
-    def front_end(self, job: str) -> str:
-        """Start the HTTP front end of a job unless it runs, and return its address.
+    def front_end(self, job: str, workers: int = 1) -> str:
+        """Start the HTTP front end of a job, with a number of processes, unless it runs, and return its address.
 
         Raises:
             Unavailable: If it does not start.
         """
-        if job in self._front_end_urls:
-            return self._front_end_urls[job]
+        if (job, workers) in self._front_end_urls:
+            return self._front_end_urls[job, workers]
         port = free_port()
         command = [str(_BIN / "cluster-serving-http"), "-c", str(self.folder / job / "config.yaml")]
         command += ["--interface", "127.0.0.1", "--port", str(port), "--grpcPort", "0", "--redisUrl", self.redis_url]
+        command += ["--workers", str(workers)]
         log = self.folder / "front-end.log"
         self._front_ends.enter_context(program(command, port, log, env=self._environment))
-        return self._front_end_urls.setdefault(job, f"http://127.0.0.1:{port}")
+        return self._front_end_urls.setdefault((job, workers), f"http://127.0.0.1:{port}")
 
     def roles(self, http_url: str = "") -> dict[str, list[int]]:
         """Return the processes of the stack by role."""

@@ -9,7 +9,7 @@ from starlette.routing import Route
 
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.models.registry import ServedModel
-from cluster_serving.frontend.server.metrics import JobLabels
+from cluster_serving.frontend.server.metrics import JobLabels, as_json, as_text
 from cluster_serving.frontend.server.middleware import client_of, note
 from cluster_serving.frontend.server.responses import Json
 from cluster_serving.protocol.errors import ServingError
@@ -36,8 +36,8 @@ class _Monitoring:
         accepted = request.headers.get("accept", "")
         # Prometheus names its formats in the header Accept; the original's clients do not.
         if not any(kind in accepted for kind in _PROMETHEUS):
-            return Json(self._front.metrics.as_json())
-        front, registry, limit = self._front, self._front.registry, self._front.dispatch.limit
+            return Json(as_json(await self._front.total_metrics()))
+        front, registry = self._front, self._front.registry
         queues: dict[JobLabels, int] = {}
         reached = False
         # Without Redis the lengths are unknown, but the other metrics are still wanted.
@@ -48,7 +48,7 @@ class _Monitoring:
             # A canary shares the queue of its job, which counts once.
             queues = {_labels(model): length for model, length in zip(models, lengths, strict=True) if not model.canary}
         ready = {_labels(model): reached and front.health.is_ready(model) for model in registry.last_read()}
-        text = front.metrics.as_text(limit.count, limit.waiting, queues, ready)
+        text = as_text(await front.total_metrics(), queues, ready)
         return Response(text, media_type=CONTENT_TYPE_LATEST)
 
     async def live(self, request: Request) -> Response:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from cluster_serving.frontend.errors import Overloaded, RateLimited, Unauthenticated
 from cluster_serving.frontend.options import HttpOptions
@@ -22,13 +23,15 @@ class Admission:
     Attributes:
         has_keys: True if callers need an API key.
         bodies: Memory for the bodies of their requests.
+        turn: Coroutine function that takes a turn of a caller; see `take_turn`. A worker asks the first process.
     """
 
     def __init__(self, options: HttpOptions) -> None:
         self._options = options
         self._keys = Keys(Path(options.api_keys_file)) if options.api_keys_file else None
         self.has_keys = self._keys is not None
-        self.bodies = BodyMemory(options.body_memory)
+        self.bodies = BodyMemory(options.body_memory_each)
+        self.turn: Callable[[str], Awaitable[float]] = self.take_turn
         self._buckets: dict[str, TokenBucket] = {}
 
     async def admit(self, key: str, limited: bool, needs_key: bool = True) -> str:
@@ -53,15 +56,40 @@ class Admission:
             except Unauthenticated:
                 if needs_key:
                     raise
-        if limited and self._options.token_bucket_enabled and (wait := self._bucket(client).take()):
+        if limited and self._options.token_bucket_enabled and (wait := await self.turn(client)):
             await asyncio.sleep(wait)
         return client
 
-    def _bucket(self, client: str) -> TokenBucket:
+    async def take_turn(self, client: str) -> float:
+        """Take a turn of a caller, by the name of its API key, and return the seconds to wait for it.
+
+        Raises:
+            RateLimited: If the turn would come too late; none is taken.
+        """
         if client not in self._buckets:
             options = self._options
             self._buckets[client] = TokenBucket(options.tokens_per_second, options.token_acquire_timeout / 1000)
-        return self._buckets[client]
+        return self._buckets[client].take()
+
+
+async def told_turn(admission: Admission, client: str) -> tuple[float, str]:
+    """Take a turn for another process; return the seconds to wait, and the refusal if there is one."""
+    try:
+        return await admission.take_turn(client), ""
+    except RateLimited as error:
+        return error.retry_after, str(error)
+
+
+def asked_turn(ask: Callable[[str], Awaitable[Sequence[Any]]]) -> Callable[[str], Awaitable[float]]:
+    """Return a function as `Admission.take_turn`, for another process, which asks for `told_turn`."""
+
+    async def take_turn(client: str) -> float:
+        wait, refusal = await ask(client)
+        if refusal:
+            raise RateLimited(refusal, wait)
+        return float(wait)
+
+    return take_turn
 
 
 class TokenBucket:
@@ -101,17 +129,19 @@ class ConcurrencyLimit:
     """Limits the number of instances in flight; further ones wait for a place.
 
     Args:
-        most: Most instances in flight, and most instances that wait.
+        most: Most instances in flight.
+        most_waiting: Most instances that wait; None for as many.
 
     Attributes:
         count: Number of instances in flight.
         waiting: Number of instances that wait.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, most_waiting: int | None = None) -> None:
         self.count = 0
         self.waiting = 0
         self._most = most
+        self._most_waiting = most if most_waiting is None else most_waiting
         self._waiters: deque[asyncio.Future[None]] = deque()
 
     @asynccontextmanager
@@ -146,7 +176,7 @@ class ConcurrencyLimit:
 
     async def _wait(self, timeout: float) -> None:
         state = f"{self.count} instances are in flight (parallelism) and {self.waiting} wait"
-        if self.waiting >= self._most:
+        if self.waiting >= self._most_waiting:
             raise Overloaded(f"{state}; no more are taken")
         waiter = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)

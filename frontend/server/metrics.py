@@ -9,7 +9,8 @@ from functools import cache
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.exposition import generate_latest
+
+from cluster_serving.frontend.server import totals
 
 _PREFIXES = ("bigdl.serving.", "zoo.serving.")
 """Prefixes of the original's names: from 2.0 on, and before."""
@@ -26,6 +27,9 @@ _JOB = ("model", "version", "job")
 JobLabels = tuple[str, str, str]
 """Name of a model, its version, and the job that serves it."""
 
+Part = dict[str, Any]
+"""Metrics of a process as values of JSON: `families`, see `totals.Families`, and `timers`, see `Timer.part`."""
+
 
 class Metrics:
     """Counters of one front end.
@@ -37,7 +41,7 @@ class Metrics:
     def __init__(self) -> None:
         self.open_requests = 0
         self._registry = registry = CollectorRegistry()
-        self._timers = {name: Timer(name) for name in _TIMERS}
+        self._timers = {name: Timer() for name in _TIMERS}
 
         def histogram(name: str, text: str, labels: Sequence[str], buckets: Sequence[float]) -> Histogram:
             return Histogram(f"cluster_serving_http_{name}", text, labels, buckets=buckets, registry=registry)
@@ -65,13 +69,11 @@ class Metrics:
         self._requests, self._seconds = cache(requests.labels), cache(seconds.labels)
         self._instances, self._redis = cache(instances.labels), cache(redis.labels)
         self._gauges = {
-            name: Gauge(f"cluster_serving_{name}", text, labels, registry=registry)
-            for name, text, labels in (
-                ("http_in_flight", "Instances that were sent to a job and are not answered.", ()),
-                ("http_waiting", "Instances that wait for a place in flight (parallelism).", ()),
-                ("http_open_requests", "Requests that are being answered.", ()),
-                ("queue_length", "Requests in the streams of a job.", _JOB),
-                ("ready", "1 if the job answers, else 0.", _JOB),
+            name: Gauge(f"cluster_serving_http_{name}", text, registry=registry)
+            for name, text in (
+                ("in_flight", "Instances that were sent to a job and are not answered."),
+                ("waiting", "Instances that wait for a place in flight (parallelism)."),
+                ("open_requests", "Requests that are being answered."),
             )
         }
 
@@ -97,55 +99,95 @@ class Metrics:
         self._timers[f"redis.{step}"].update(seconds)
         self._redis(step).observe(seconds)
 
-    def as_text(
-        self, in_flight: int, waiting: int, queues: Mapping[JobLabels, int], ready: Mapping[JobLabels, bool]
-    ) -> bytes:
-        """Return the metrics in the text format of Prometheus; `queues` has the number of requests in the streams."""
-        self._gauges["http_in_flight"].set(in_flight)
-        self._gauges["http_waiting"].set(waiting)
-        self._gauges["http_open_requests"].set(self.open_requests)
-        for name, values in (("queue_length", queues), ("ready", ready)):
-            self._gauges[name].clear()
-            for labels, value in values.items():
-                self._gauges[name].labels(*labels).set(value)
-        return generate_latest(self._registry)
+    def part(self, in_flight: int, waiting: int) -> Part:
+        """Return the metrics of this process."""
+        self._gauges["in_flight"].set(in_flight)
+        self._gauges["waiting"].set(waiting)
+        self._gauges["open_requests"].set(self.open_requests)
+        return {
+            "families": totals.families(self._registry),
+            "timers": {name: timer.part() for name, timer in self._timers.items()},
+        }
 
-    def as_json(self) -> list[dict[str, Any]]:
-        """Return the list of the original, under the names of all its versions."""
-        return [timer.as_json(prefix) for prefix in _PREFIXES for timer in self._timers.values()]
+
+def total(parts: Sequence[Part]) -> Part:
+    """Return the metrics of several processes together."""
+    return {
+        "families": totals.total(part["families"] for part in parts),
+        "timers": {name: _joined([part["timers"][name] for part in parts]) for name in _TIMERS},
+    }
+
+
+def counted(part: Part) -> Part:
+    """Return the metrics that remain of a process that has ended."""
+    return {**part, "families": totals.counted(part["families"])}
+
+
+def as_text(part: Part, queues: Mapping[JobLabels, int], ready: Mapping[JobLabels, bool]) -> bytes:
+    """Return metrics in the text format of Prometheus.
+
+    Args:
+        part: Metrics of all processes of the front end.
+        queues: Number of requests in the streams of each job.
+        ready: True for each job that answers.
+    """
+    registry = CollectorRegistry()
+    for name, text, values in (
+        ("queue_length", "Requests in the streams of a job.", queues),
+        ("ready", "1 if the job answers, else 0.", ready),
+    ):
+        gauge = Gauge(f"cluster_serving_{name}", text, _JOB, registry=registry)
+        for labels, value in values.items():
+            gauge.labels(*labels).set(value)
+    return totals.as_text(part["families"] | totals.families(registry))
+
+
+def as_json(part: Part) -> list[dict[str, Any]]:
+    """Return the list of the original, under the names of all its versions."""
+    return [timer_json(f"{prefix}{name}", timer) for prefix in _PREFIXES for name, timer in part["timers"].items()]
 
 
 class Timer:
     """Durations of one kind, as the original's `/metrics` shows them."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.count = 0
+    def __init__(self) -> None:
+        self._count = 0
         self._began = time.monotonic()
         self._latest: deque[float] = deque(maxlen=_TIMES_KEPT)
 
     def update(self, seconds: float) -> None:
         """Add a duration."""
-        self.count += 1
+        self._count += 1
         self._latest.append(seconds)
 
-    def as_json(self, prefix: str) -> dict[str, str | float]:
-        """Return the original's fields: milliseconds, of the latest durations; `meanRate` is per second since start.
+    def part(self) -> list[Any]:
+        """Return the number of durations, the time when they began to be counted, and the latest, in seconds."""
+        return [self._count, self._began, list(self._latest)]
 
-        As there, `min` and `max` are whole milliseconds, rounded down.
-        """
-        values = sorted(1000 * seconds for seconds in self._latest) or [0.0]
-        return {
-            "name": f"{prefix}{self.name}",
-            "count": self.count,
-            "meanRate": self.count / max(time.monotonic() - self._began, 1e-9),
-            "min": int(values[0]),
-            "max": int(values[-1]),
-            "mean": statistics.fmean(values),
-            "median": _percentile(values, 0.5),
-            "stdDev": statistics.pstdev(values),
-            **{f"{name}Percentile": _percentile(values, share) for name, share in _PERCENTILES.items()},
-        }
+
+def _joined(timers: Sequence[list[Any]]) -> list[Any]:
+    counts, began, latest = zip(*timers, strict=True)
+    return [sum(counts), min(began), [seconds for part in latest for seconds in part]]
+
+
+def timer_json(name: str, timer: list[Any]) -> dict[str, str | float]:
+    """Return the original's fields: milliseconds, of the latest durations; `meanRate` is per second since start.
+
+    As there, `min` and `max` are whole milliseconds, rounded down.
+    """
+    count, began, latest = timer
+    values = sorted(1000 * seconds for seconds in latest) or [0.0]
+    return {
+        "name": name,
+        "count": count,
+        "meanRate": count / max(time.monotonic() - began, 1e-9),
+        "min": int(values[0]),
+        "max": int(values[-1]),
+        "mean": statistics.fmean(values),
+        "median": _percentile(values, 0.5),
+        "stdDev": statistics.pstdev(values),
+        **{f"{name}Percentile": _percentile(values, share) for name, share in _PERCENTILES.items()},
+    }
 
 
 def _percentile(ordered: Sequence[float], share: float) -> float:

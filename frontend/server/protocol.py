@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from starlette.responses import Response
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
@@ -25,6 +25,7 @@ _REASONS = {400: b"Bad Request", 431: b"Request Header Fields Too Large"}
 
 class _LimitedProtocol(HttpToolsProtocol):
     limits: HttpOptions
+    closed: Callable[[], None]
     heads: Heads
     draining = False
     _timer: asyncio.TimerHandle | None = None
@@ -47,6 +48,7 @@ class _LimitedProtocol(HttpToolsProtocol):
             self._reader_timer.cancel()
         super().connection_lost(exc)
         cycle.disconnected(self.cycle)
+        self.closed()
 
     def data_received(self, data: bytes) -> None:
         if self._is_between:
@@ -118,7 +120,7 @@ class _LimitedProtocol(HttpToolsProtocol):
         return (self.cycle is None or self.cycle.response_complete) and not self.draining and not self._is_full()
 
     def _is_full(self) -> bool:
-        return len(self.connections) > self.limits.max_connections
+        return len(self.connections) > self.limits.connections_each
 
     def _serve(self, head: Head, data: bytes) -> None:
         """Serve a request that has arrived as a whole, without the parser."""
@@ -224,9 +226,12 @@ def _refused(error: ServingError) -> Response:
     return response
 
 
-def limited(options: HttpOptions) -> type[asyncio.Protocol]:
-    """Return a protocol class for a server of uvicorn, with the limits of the options."""
-    return type("Limited", (_LimitedProtocol,), {"limits": options, "heads": Heads()})
+def limited(options: HttpOptions, closed: Callable[[], None]) -> type[asyncio.Protocol]:
+    """Return a protocol class for a server of uvicorn, with the limits of the options.
+
+    `closed` is called when a connection has ended.
+    """
+    return type("Limited", (_LimitedProtocol,), {"limits": options, "heads": Heads(), "closed": staticmethod(closed)})
 
 
 def drain(protocol: type[asyncio.Protocol], connections: Iterable[object]) -> None:

@@ -26,7 +26,7 @@ from cluster_serving.frontend import app, arguments
 from cluster_serving.frontend.api.original import instances
 from cluster_serving.frontend.api.v2 import body as v2_body
 from cluster_serving.frontend.context import FrontEnd
-from cluster_serving.frontend.server import http as http_server
+from cluster_serving.frontend.server import app_server
 from cluster_serving.frontend.server.offload import LARGE
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.keys import JOBS_KEY, slots_key
@@ -104,7 +104,7 @@ def search(options):
 def serve(url, ready):
     words = [f"--redisUrl={url}", f"--redisInputQueue={JOB}", "--port=0", "--grpcPort=0", "--requestTimeout=120000"]
     front = FrontEnd(arguments.read([*words, "--canaryTimeout=60", "--drainSeconds=0"], {}))
-    http_server.run(app.make(front, lambda urls: ready.put(urls[0])))
+    app_server.run(app.make(front, lambda urls: ready.put(urls[0])))
 
 
 def answer(entry):

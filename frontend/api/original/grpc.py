@@ -12,6 +12,7 @@ from cluster_serving.frontend.errors import without_errors
 from cluster_serving.frontend.models.registry import ServedModel
 from cluster_serving.frontend.proto import original
 from cluster_serving.frontend.server.grpc import Call, Method, Service
+from cluster_serving.frontend.server.metrics import as_json
 from cluster_serving.protocol.keys import result_key
 from cluster_serving.protocol.results import Outputs
 
@@ -48,7 +49,7 @@ class _Methods:
 
     async def metrics(self, message: Any, call: Call) -> Any:
         reply = original.MetricsReply()
-        for row in self._front.metrics.as_json():
+        for row in as_json(await self._front.total_metrics()):
             times = {name: row[name] for name in ("meanRate", "mean", "median", "stdDev")}
             percentiles = {f"Percentile{name}": row[f"_{name}Percentile"] for name in _PERCENTILES}
             limits = {name: row[name] for name in ("count", "min", "max")}

@@ -98,8 +98,9 @@ def predict(client):
     assert client.post("/predict", content=BODY).json()["predictions"]
 
 
-def test_no_request_fails_while_front_ends_succeed_one_another(launched, job):
-    url = launched.ensure()
+@pytest.mark.parametrize("workers", [1, 3])
+def test_no_request_fails_while_front_ends_succeed_one_another(launched, job, workers):
+    url = launched.ensure(workers=workers)
     request = raw([bytes(8)], model_name=job).SerializeToString()
     target, own = f"127.0.0.1:{launched.grpc}", [("grpc.use_local_subchannel_pool", 1)]
     clients = [httpx.Client(base_url=url, timeout=60) for _ in range(2)]
@@ -127,13 +128,13 @@ def test_no_request_fails_while_front_ends_succeed_one_another(launched, job):
     with asking(
         *(lambda client=client: predict(client) for client in clients), over_new_connection, over_new_channel, unary
     ) as (counts, failures):
-        launched.ensure(again=True)
+        launched.ensure(again=True, workers=workers)
         groups.append(launched.group)
         # The stream goes on with the front end that took it, which ends after it.
         assert not next(parsed(stream)).error_message
         messages_end.set()
         assert not any(reply.error_message for reply in parsed(stream))
-        assert launched.ensure(again=True) == url
+        assert launched.ensure(again=True, workers=workers) == url
         groups.append(launched.group)
         counts[:] = [0] * len(counts)
         wait_until(lambda: all(counts))
