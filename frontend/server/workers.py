@@ -107,9 +107,9 @@ class Workers:
         self._timeout = most + timeout + _ENDING
         self._tell("finish", (least, most, timeout))
 
-    async def ended(self) -> None:
-        """Return when all have ended; those that take too long are killed."""
-        _, left = await asyncio.wait(self._keepers, timeout=self._timeout)
+    async def ended(self, at_once: bool = False) -> None:
+        """Return when all have ended; those that take too long, or do not end at once, are killed."""
+        _, left = await asyncio.wait(self._keepers, timeout=0 if at_once else self._timeout)
         if left:
             for worker in self._running.values():
                 worker.process.kill()
@@ -126,25 +126,32 @@ class Workers:
 
     async def _keep(self, index: int, ready: asyncio.Future[None]) -> None:
         while self._last is None:
-            worker = self._running[index] = await _Worker.start(self._command, self.answers)
-            talk = asyncio.create_task(worker.channel.run())
-            is_ready = asyncio.create_task(worker.is_ready.wait())
-            await asyncio.wait((talk, is_ready), return_when=asyncio.FIRST_COMPLETED)
-            is_ready.cancel()
-            if worker.is_ready.is_set() and not ready.done():
-                ready.set_result(None)
-            await talk
-            del self._running[index]
-            code = await worker.ended()
-            if (latest := self._latest.pop(index, None)) is not None:
-                self._ended = [metrics.total([metrics.counted(latest), *self._ended])]
-            how = f"signal {-code}" if code < 0 else f"exit code {code}"
+            try:
+                how = await self._run(index, ready)
+            except OSError as error:
+                how = f"could not be started ({error.strerror})"
             if not ready.done():
-                ready.set_exception(StartError(f"a worker of the front end ended with {how} before it served"))
+                ready.set_exception(StartError(f"a worker of the front end {how} before it served"))
                 return
             if self._last is None:
-                log.error("worker %d of the front end ended with %s; it is started again", index + 1, how)
+                log.error("worker %d of the front end %s; it is started again", index + 1, how)
                 await asyncio.sleep(_PAUSE)
+
+    async def _run(self, index: int, ready: asyncio.Future[None]) -> str:
+        """Run a worker until it ends; return how it did."""
+        worker = self._running[index] = await _Worker.start(self._command, self.answers)
+        talk = asyncio.create_task(worker.channel.run())
+        is_ready = asyncio.create_task(worker.is_ready.wait())
+        await asyncio.wait((talk, is_ready), return_when=asyncio.FIRST_COMPLETED)
+        is_ready.cancel()
+        if worker.is_ready.is_set() and not ready.done():
+            ready.set_result(None)
+        await talk
+        del self._running[index]
+        code = await worker.ended()
+        if (latest := self._latest.pop(index, None)) is not None:
+            self._ended = [metrics.total([metrics.counted(latest), *self._ended])]
+        return f"ended with signal {-code}" if code < 0 else f"ended with exit code {code}"
 
     async def _read_metrics(self, index: int, worker: _Worker) -> None:
         # One that hangs has its earlier numbers.
@@ -178,13 +185,18 @@ class _Worker:
         connections.setblocking(False)
         with its_messages, its_connections:
             numbers = its_messages.fileno(), its_connections.fileno()
-            # Not by uvloop, whose fork makes gRPC write warnings.
-            process = subprocess.Popen(  # noqa: S603
-                command,
-                stdin=subprocess.DEVNULL,
-                pass_fds=numbers,
-                env={**os.environ, SOCKETS: " ".join(map(str, numbers))},
-            )
+            try:
+                # Not by uvloop, whose fork makes gRPC write warnings.
+                process = subprocess.Popen(  # noqa: S603
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    pass_fds=numbers,
+                    env={**os.environ, SOCKETS: " ".join(map(str, numbers))},
+                )
+            except OSError:
+                messages.close()
+                connections.close()
+                raise
         worker = cls(process, connections)
         own = {"ready": worker._note_ready, "closed": worker._note_closed}
         worker.channel = await Channel.open(messages, {**answers, **own})

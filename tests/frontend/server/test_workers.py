@@ -18,6 +18,7 @@ import pytest
 
 from cluster_serving.frontend.errors import StartError
 from cluster_serving.frontend.server.workers import Workers
+from cluster_serving.protocol.keys import NORMAL, stream_of
 from cluster_serving.protocol.results import encode_result
 from tests.support.echo import answering
 from tests.support.tls import write_certificates
@@ -78,8 +79,9 @@ def launch(redis_server, job, vectors):
 
 @contextmanager
 def clients(launched, count, **options):
+    options |= {"timeout": 60, "limits": httpx.Limits(keepalive_expiry=None)}
     with ExitStack() as stack:
-        yield [stack.enter_context(httpx.Client(base_url=launched.url, timeout=60, **options)) for _ in range(count)]
+        yield [stack.enter_context(httpx.Client(base_url=launched.url, **options)) for _ in range(count)]
 
 
 def predict(client):
@@ -151,7 +153,7 @@ def test_the_metrics_do_not_wait_for_a_worker_that_hangs(launch, echo):
         counts = []
         for client in asking:
             with suppress(httpx.ReadTimeout):
-                client.timeout = 10
+                client.timeout = 5
                 predict(client)
                 counts.append(requests_counted(client))
         assert counts == [4]
@@ -208,38 +210,55 @@ def test_connections_with_tls_are_spread_too(launch, echo, tmp_path):
             assert launched.connections() == [3, 3, 3]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_to_all_processes_ends_them_after_their_last_answers(launch, db, job, number):
-    launched = launch()
-    going, released = threading.Semaphore(0), threading.Event()
+@contextmanager
+def asked(launched, db, job):
+    """Ask each process something that is answered when the event is set. Yield the event, and the answers to come."""
+    released, answers = threading.Event(), [None] * 3
 
     def answer(entry):
-        going.release()
         assert released.wait(60)
         return encode_result(entry.native, ["x"], [np.ones(2)])
 
-    with answering(db, job, answer), clients(launched, 3) as asking:
-        answers = [None] * 3
-
-        def ask(index):
+    def ask(index):
+        with suppress(httpx.TransportError):
             answers[index] = predict(asking[index])
 
+    with answering(db, job, answer), clients(launched, 3) as asking:
         threads = [threading.Thread(target=ask, args=(index,)) for index in range(3)]
         for thread in threads:
             thread.start()
-        wait_until(lambda: launched.connections() == [1, 1, 1])
-        assert going.acquire(timeout=30)
-        wait_until(lambda: all(thread.is_alive() for thread in threads))
-        processes = [launched.process, *launched.workers]
-        for process in processes:
-            process.send_signal(number)
-        wait_until(lambda: not _connects(launched.url))
+        wait_until(lambda: launched.connections() == [1, 1, 1] and db.xlen(stream_of(job, NORMAL)) == 3)
+        yield released, answers
         released.set()
         for thread in threads:
             thread.join()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_to_all_processes_ends_them_after_their_last_answers(launch, db, job, number):
+    launched = launch()
+    processes = [launched.process, *launched.workers]
+    with asked(launched, db, job) as (released, answers):
+        for process in processes:
+            process.send_signal(number)
+        wait_until(lambda: not _connects(launched.url))
+        assert answers == [None] * 3
+        released.set()
     assert [(answer.status_code, answer.headers["connection"]) for answer in answers] == [(200, "close")] * 3
     _, alive = psutil.wait_procs(processes, 30)
     assert alive == []
+
+
+def test_a_second_ctrl_c_waits_for_no_answer(launch, db, job):
+    launched = launch()
+    processes = [launched.process, *launched.workers]
+    with asked(launched, db, job) as (_, answers):
+        launched.process.send_signal(signal.SIGINT)
+        wait_until(lambda: not _connects(launched.url))
+        launched.process.send_signal(signal.SIGINT)
+        _, alive = psutil.wait_procs(processes, 15)
+        assert alive == []
+    assert not any(answer and answer.is_success for answer in answers)
 
 
 def _connects(url):
@@ -262,3 +281,10 @@ def test_a_worker_that_cannot_start_is_told():
     workers = Workers(2, [sys.executable, "-c", f"import os; os._exit({os.EX_CONFIG})"])
     with pytest.raises(StartError, match="a worker of the front end ended with exit code 78 before it served"):
         asyncio.run(workers.start())
+
+
+def test_a_command_that_cannot_be_run_is_told():
+    with pytest.raises(
+        StartError, match=r"a worker of the front end could not be started \(No such file or directory\)"
+    ):
+        asyncio.run(Workers(1, ["/nowhere/python"]).start())
