@@ -66,6 +66,7 @@ class SlotFlowControl:
         id: Random id, by which `find_flow_control` finds it.
         limit: As given.
         attached: True once the window has shown that it shares this process.
+        overlaps: True if the model begins requests while it computes others, one by one. Then the source reads at once.
         seconds_per_request: Duration of the latest batch divided by its size; 0 before the first batch.
         surplus: Requests of slots that are stalled.
     """
@@ -90,6 +91,7 @@ class SlotFlowControl:
         self._began = 0.0
         self._longest = 0.0
         self.attached = False
+        self.overlaps = False
         self.seconds_per_request = 0.0
         _flow_controls[self.id] = self
 
@@ -109,11 +111,12 @@ class SlotFlowControl:
 
         Args:
             timeout: Longest wait, in seconds.
-            ahead: Hand over more while other requests are being computed. Otherwise the source waits until they are
-                answered, or for the pause. The requests of that time are then read at once and become one batch.
+            ahead: Hand over more while other requests are being computed. Otherwise, and unless the model overlaps, the
+                source waits until they are answered, or for the pause. The requests of that time are then read at once
+                and become one batch.
         """
         with self._changed:
-            if not ahead:
+            if not (ahead or self.overlaps):
                 pause = min(timeout, self._next_hand_over - time.monotonic())
                 self._changed.wait_for(lambda: not self.unanswered, pause)
             self._changed.wait_for(lambda: self.unanswered < self.limit, timeout)
@@ -142,7 +145,7 @@ class SlotFlowControl:
             self._entries.append(entries)
             awaited, self._awaited = self._awaited, False
             if awaited:
-                fast = 0 < self.seconds_per_request < _SOON
+                fast = 0 < self.seconds_per_request < _SOON and not self.overlaps
                 self._window_reads = fast and self._read is not None and self._announced - self._arrived == len(entries)
                 self._handed_over.notify()
             return awaited

@@ -145,4 +145,6 @@ class Inference(SelfClosing, FlatMapFunction):
     def flat_map(self, value: list[Request]) -> Iterator[AnsweredBatch]:
         """Answer one batch; if the next batch comes before this one is computed, the answers come with that one."""
         flow = find_flow_control(value[0].flow_id) if self._overlaps else None
+        if flow is not None:
+            flow.overlaps = True
         yield from map(self._batches.end, self._overlap.feed(value, flow))

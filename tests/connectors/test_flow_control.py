@@ -38,6 +38,19 @@ def test_a_source_that_does_not_read_ahead_waits_no_longer_than_the_pause():
     assert flow.capacity(10, ahead=False) == 1
 
 
+def test_a_model_that_begins_requests_while_it_computes_others_gets_them_at_once():
+    flow = SlotFlowControl(limit=4, pause=60)
+    flow.overlaps = True
+    flow.announce(2)
+    flow.arrive(2)
+    assert flow.capacity(0, ahead=False) == 2
+    # In the thread of the window, nothing would be read until the others are answered.
+    reader = Reader()
+    reader.flow.overlaps = True
+    reader.hand_over_to_a_window_that_waits()
+    assert reader.flow.is_turn(0)
+
+
 def test_a_window_in_another_process_does_not_hold_the_source_back():
     flow = SlotFlowControl(limit=4)
     flow.announce(100)
