@@ -125,6 +125,7 @@ class FlinkCluster:
                 for _ in range(more):
                     started.append(self._start_taskmanager())
             self._wait(lambda overview: overview.free >= needed)
+            _confirm(started)
             yield
         except BaseException:
             self._return(started[dead:])
@@ -147,8 +148,9 @@ class FlinkCluster:
         (self.home.path / "code").write_text(_code(), "utf8")
         # The TaskManager starts at once: it tries until the JobManager answers.
         self._spawn("jobmanager")
-        self._start_taskmanager()
+        taskmanager = self._start_taskmanager()
         self._wait(lambda overview: overview.free > 0)
+        _confirm([self.home.path / _JOBMANAGER, taskmanager])
 
     def _prepare(self, settings: dict[str, object]) -> None:
         local = {} if self.address.is_local else {"python.executable": "python"}
@@ -264,6 +266,13 @@ def _stop_processes(home: Path) -> bool:
     # Its jobs end with it: the next JobManager, after a reboot say, must not bring back jobs that nobody started again.
     shutil.rmtree(home / JOBS, ignore_errors=True)
     return stopped > 0
+
+
+def _confirm(records: Iterable[Path]) -> None:
+    """Tell the supervisors of records that their processes serve; a death from now on is no failed start."""
+    for record in records:
+        if process := Process.read(record):
+            process.confirm()
 
 
 def _stop_all(records: Iterable[Path]) -> int:

@@ -128,6 +128,8 @@ class Cluster:
     def move(self, slot, target):
         """Give a slot that holds nothing to another node."""
         name = target.client.execute_command("CLUSTER MYID")
+        # Its claim has to be the latest: the gossip of the owner before would take the slot back.
+        target.client.execute_command("CLUSTER BUMPEPOCH")
         for node in (target, *self.nodes):
             node.client.execute_command("CLUSTER SETSLOT", slot, "NODE", name)
 

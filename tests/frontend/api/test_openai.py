@@ -81,7 +81,8 @@ def test_errors_have_the_form_of_the_api(redis_server, job, ask, tmp_path):
             for chunk in ask.completions.create(model=job, prompt="fail-late", stream=True):
                 got.append(chunk.choices[0].text)
         assert got == ["fail-late "]
-        assert [model.id for model in ask.models.list()] == [job]
+        # Other tests have jobs in this Redis, too.
+        assert job in [model.id for model in ask.models.list()]
 
 
 def test_an_input_of_one_text_is_not_cut_from_a_list_of_several():
