@@ -147,18 +147,18 @@ def test_the_metrics_do_not_wait_for_a_worker_that_hangs(launch, echo):
         for client in asking:
             predict(client)
         assert requests_counted(asking[0]) == 3
-        for worker in launched.workers:
-            worker.suspend()
-        # Of its own answers the first process knows more.
-        counts = []
-        for client in asking:
-            with suppress(httpx.ReadTimeout):
-                client.timeout = 5
-                predict(client)
-                counts.append(requests_counted(client))
-        assert counts == [4]
-        for worker in launched.workers:
-            worker.resume()
+        with ExitStack() as stopped:
+            for worker in launched.workers:
+                worker.suspend()
+                stopped.callback(worker.resume)
+            # Of its own answers the first process knows more.
+            counts = []
+            for client in asking:
+                with suppress(httpx.ReadTimeout):
+                    client.timeout = 5
+                    predict(client)
+                    counts.append(requests_counted(client))
+            assert counts == [4]
         with clients(launched, 1) as (client,):
             wait_until(lambda: requests_counted(client) == 6)
 
