@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
-from cluster_serving.protocol.inputs import MAX_STRINGS, Array, Image, Input, SparseTensor
+from cluster_serving.protocol.inputs import MAX_DIMENSIONS, MAX_STRINGS, Array, Image, Input, SparseTensor
 
 DTYPES = frozenset(
     {"bool", "float16", "float32", "float64", "complex64", "complex128"}
@@ -100,8 +100,10 @@ def column_of(field: pa.Field) -> Column:
         raise InvalidInput(f"input {field.name!r} has shape {shape!r}; expected numbers and commas") from None
     if kind == "string" and math.prod(dimensions) > MAX_STRINGS:
         raise RequestTooLarge(f"input {field.name!r} has shape {shape}; at most {MAX_STRINGS} strings are taken")
-    if len(dimensions) > 32 or any(d < 0 for d in dimensions):
-        raise InvalidInput(f"input {field.name!r} has shape {shape!r}; expected up to 32 numbers, none negative")
+    if len(dimensions) > MAX_DIMENSIONS or any(d < 0 for d in dimensions):
+        raise InvalidInput(
+            f"input {field.name!r} has shape {shape!r}; expected up to {MAX_DIMENSIONS} numbers, none negative"
+        )
     return Column(field.name, kind, dtype if kind in ("tensor", "sparse") else "", dimensions)
 
 

@@ -119,8 +119,9 @@ def total(parts: Sequence[Part]) -> Part:
 
 
 def counted(part: Part) -> Part:
-    """Return the metrics that remain of a process that has ended."""
-    return {**part, "families": totals.counted(part["families"])}
+    """Return the metrics that remain of a process that has ended: counts, and no latest durations."""
+    timers = {name: [count, began, []] for name, (count, began, _) in part["timers"].items()}
+    return {"families": totals.counted(part["families"]), "timers": timers}
 
 
 def as_text(part: Part, queues: Mapping[JobLabels, int], ready: Mapping[JobLabels, bool]) -> bytes:

@@ -25,6 +25,7 @@ _REASONS = {400: b"Bad Request", 431: b"Request Header Fields Too Large"}
 
 class _LimitedProtocol(HttpToolsProtocol):
     limits: HttpOptions
+    most_connections: int
     closed: Callable[[], None]
     heads: Heads
     draining = False
@@ -120,7 +121,7 @@ class _LimitedProtocol(HttpToolsProtocol):
         return (self.cycle is None or self.cycle.response_complete) and not self.draining and not self._is_full()
 
     def _is_full(self) -> bool:
-        return len(self.connections) > self.limits.connections_each
+        return len(self.connections) > self.most_connections
 
     def _serve(self, head: Head, data: bytes) -> None:
         """Serve a request that has arrived as a whole, without the parser."""
@@ -231,7 +232,8 @@ def limited(options: HttpOptions, closed: Callable[[], None]) -> type[asyncio.Pr
 
     `closed` is called when a connection has ended.
     """
-    return type("Limited", (_LimitedProtocol,), {"limits": options, "heads": Heads(), "closed": staticmethod(closed)})
+    members = {"limits": options, "most_connections": options.connections_each, "heads": Heads()}
+    return type("Limited", (_LimitedProtocol,), members | {"closed": staticmethod(closed)})
 
 
 def drain(protocol: type[asyncio.Protocol], connections: Iterable[object]) -> None:

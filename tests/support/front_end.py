@@ -3,6 +3,8 @@
 import socket
 import threading
 
+import httpx
+
 from cluster_serving.frontend import app
 from cluster_serving.frontend.context import FrontEnd
 
@@ -40,3 +42,12 @@ def connect(url):
     connection = socket.create_connection((host, int(port)))
     connection.settimeout(30)
     return connection
+
+
+def accepts(url):
+    """Return True if a front end accepts connections."""
+    try:
+        httpx.get(f"{url}/health/live")
+    except httpx.ConnectError:
+        return False
+    return True

@@ -12,6 +12,7 @@ import pytest
 
 from cluster_serving.frontend.proto import inference
 from tests.support.echo import failing
+from tests.support.front_end import accepts
 from tests.support.grpc_calls import caller
 from tests.support.waiting import wait_until
 
@@ -96,11 +97,3 @@ def test_a_stop_resets_no_connection_that_was_made(redis_server, report, job):
         for thread in threads:
             thread.join()
     assert set(outcomes) == {200, httpx.ConnectError}
-
-
-def accepts(url):
-    try:
-        httpx.get(f"{url}/health/live")
-    except httpx.ConnectError:
-        return False
-    return True

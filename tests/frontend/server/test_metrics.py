@@ -1,5 +1,6 @@
 """Timers of the metrics in the form of the original."""
 
+from cluster_serving.frontend.server import metrics
 from cluster_serving.frontend.server.metrics import Timer, timer_json
 
 
@@ -13,3 +14,12 @@ def test_a_timer_gives_milliseconds_and_percentiles():
     assert isinstance(metric["min"], int)
     assert isinstance(metric["max"], int)
     assert (metric["median"], metric["_75thPercentile"], metric["_99thPercentile"]) == (50.75, 75.75, 99.75)
+
+
+def test_the_durations_of_a_process_that_has_ended_are_counted_but_not_the_latest():
+    ended, going = metrics.Metrics(), metrics.Metrics()
+    ended.redis("put", 9)
+    going.redis("put", 1)
+    rows = metrics.as_json(metrics.total([going.part(0, 0), metrics.counted(ended.part(0, 0))]))
+    (row,) = (row for row in rows if row["name"] == "zoo.serving.redis.put")
+    assert (row["count"], row["max"]) == (2, 1000)

@@ -21,6 +21,7 @@ from cluster_serving.frontend.server.workers import Workers
 from cluster_serving.protocol.keys import NORMAL, stream_of
 from cluster_serving.protocol.results import encode_result
 from tests.support.echo import answering
+from tests.support.front_end import accepts
 from tests.support.tls import write_certificates
 from tests.support.waiting import wait_until
 
@@ -241,7 +242,7 @@ def test_a_signal_to_all_processes_ends_them_after_their_last_answers(launch, db
     with asked(launched, db, job) as (released, answers):
         for process in processes:
             process.send_signal(number)
-        wait_until(lambda: not _connects(launched.url))
+        wait_until(lambda: not accepts(launched.url))
         assert answers == [None] * 3
         released.set()
     assert [(answer.status_code, answer.headers["connection"]) for answer in answers] == [(200, "close")] * 3
@@ -254,19 +255,11 @@ def test_a_second_ctrl_c_waits_for_no_answer(launch, db, job):
     processes = [launched.process, *launched.workers]
     with asked(launched, db, job) as (_, answers):
         launched.process.send_signal(signal.SIGINT)
-        wait_until(lambda: not _connects(launched.url))
+        wait_until(lambda: not accepts(launched.url))
         launched.process.send_signal(signal.SIGINT)
         _, alive = psutil.wait_procs(processes, 15)
         assert alive == []
     assert not any(answer and answer.is_success for answer in answers)
-
-
-def _connects(url):
-    try:
-        httpx.get(f"{url}/health/live")
-    except httpx.TransportError:
-        return False
-    return True
 
 
 def test_no_worker_outlives_the_first_process(launch):
