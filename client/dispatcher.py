@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,6 +29,7 @@ from cluster_serving.client.subscription import RECONNECT_PAUSE, AsyncSubscripti
 from cluster_serving.protocol import payload_files
 from cluster_serving.protocol.compat import timeout as time_limit
 from cluster_serving.protocol.connection import (
+    Patience,
     is_lost_connection,
     persistent,
     request_lost,
@@ -104,7 +106,8 @@ class Dispatcher:
             announced, and `wait` from sending a request to its result.
         channels: Further channels on which results are announced.
         reconnect: True to wait out a lost connection, and to send again what Redis has lost, until the timeout of each
-            request; False to fail requests that cannot be sent at once.
+            request.
+        patience: Seconds for which a lost connection is waited out otherwise; then requests fail, each at once.
     """
 
     def __init__(
@@ -116,6 +119,7 @@ class Dispatcher:
         observe: Callable[[str, float], None] = lambda name, seconds: None,
         channels: Sequence[str] = (),
         reconnect: bool = False,
+        patience: float = 0.0,
     ) -> None:
         self.db = db
         self._sending, self._fetching = DedicatedConnection(db), DedicatedConnection(db)
@@ -129,6 +133,7 @@ class Dispatcher:
         self._window_full = asyncio.Event()
         self._observe = observe
         self._reconnect = reconnect
+        self._patience = Patience(math.inf if reconnect else patience)
         self._reached = False
         # A random name for each request would cost as much as reading one.
         self._prefix, self._numbers = f"{uuid.uuid4().hex}-", itertools.count()
@@ -188,7 +193,7 @@ class Dispatcher:
                 try:
                     return await pending.result
                 except RequestLost:
-                    if not self._persists:
+                    if not (self._reconnect and self._patience_left):
                         raise
                     pending.entry_id = None
                     pending.result = loop.create_future()
@@ -222,9 +227,9 @@ class Dispatcher:
         self._closing = False
 
     @property
-    def _persists(self) -> bool:
-        """True if a lost connection is waited out. A Redis that was never reached may have another address."""
-        return self._reconnect and self._reached and not self._closing
+    def _patience_left(self) -> float:
+        """Seconds for which a lost connection is waited out; one to a Redis that was never reached is not."""
+        return self._patience.left if self._reached and not self._closing else 0.0
 
     async def _subscribe(self) -> None:
         for channel in self._channels:
@@ -233,9 +238,13 @@ class Dispatcher:
     async def _prepare(self, pending: Pending, inputs: Inputs, timeout: float) -> None:
         """Subscribe to the channels, and find the folder for large inputs; raise `asyncio.TimeoutError` in time."""
         async with time_limit(timeout):
-            with persistent(timeout if self._persists else 0.0):
-                await self._subscribe()
-                await self._find_folder(pending, inputs)
+            with persistent(min(timeout, self._patience_left)):
+                try:
+                    await self._subscribe()
+                    await self._find_folder(pending, inputs)
+                except ServingError as error:
+                    self._patience.note(error)
+                    raise
 
     async def _find_folder(self, pending: Pending, inputs: Inputs) -> None:
         with translated(self.db):
@@ -258,8 +267,10 @@ class Dispatcher:
                 with translated(self.db):
                     replies = await self._add(batch)
                 self._reached = True
+                self._patience.note(None)
             except ServingError as unsent:
-                if self._persists and is_lost_connection(unsent):
+                self._patience.note(unsent)
+                if self._patience_left and is_lost_connection(unsent):
                     self._to_send.update((p.uri.encode(), p) for p in batch if not p.result.done())
                     await asyncio.sleep(RECONNECT_PAUSE)
                     continue

@@ -230,6 +230,27 @@ def persistent(seconds: float) -> Iterator[None]:
         _give_up.reset(token)
 
 
+class Patience:
+    """Seconds for which a lost connection is waited out, counted from the first sign of it."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._lost_since: float | None = None
+
+    @property
+    def left(self) -> float:
+        """Seconds that are left; all of them while no connection is lost."""
+        passed = time.monotonic() - self._lost_since if self._lost_since is not None else 0.0
+        return max(0.0, self._seconds - passed)
+
+    def note(self, error: ServingError | None) -> None:
+        """Note the error of an attempt to use Redis, or None for its success."""
+        if error is None:
+            self._lost_since = None
+        elif self._lost_since is None and is_lost_connection(error):
+            self._lost_since = time.monotonic()
+
+
 @contextmanager
 def translated(client: Client) -> Iterator[None]:
     """Translate Redis errors into `RedisUnavailable`, `QueueFull` and `ServingError`."""

@@ -190,7 +190,8 @@ def main(given: Sequence[str] | None = None) -> None:
     try:
         app(given)
     except (Failed, Lost) as error:
-        _err.print(f"error: the first request failed: {error}", style="red")
+        answer = f": {error.answer}" if isinstance(error, Failed) else ""
+        _err.print(f"error: the first request failed: {error}{answer}", style="red")
         sys.exit(1)
     except (ServingError, Stalled, httpx.HTTPError, redis.RedisError, LookupError, OSError, ValueError) as error:
         _err.print(f"error: {error}", style="red")

@@ -14,13 +14,24 @@ from cluster_serving.protocol.errors import ResultTimeout, ServingError
 from cluster_serving.protocol.inputs import Array
 from cluster_serving.protocol.results import Fields, decode_outputs
 
+_SHOWN = 1000
+"""Bytes of an answer that are shown."""
+
 
 class Lost(Exception):
     """No answer came to a request."""
 
 
 class Failed(Exception):
-    """A request was answered with an error; the text is its code."""
+    """A request was answered with an error; the text is its code.
+
+    Attributes:
+        answer: What the server said about it.
+    """
+
+    def __init__(self, code: str, answer: str) -> None:
+        super().__init__(code)
+        self.answer = answer
 
 
 @dataclass(frozen=True)
@@ -77,7 +88,7 @@ class _RedisTarget:
         except ResultTimeout as error:
             raise Lost(str(error)) from None
         except ServingError as error:
-            raise Failed(error.code) from None
+            raise Failed(error.code, str(error)) from None
 
     def read(self, answer: Fields) -> Array:
         return read_result(answer)
@@ -95,7 +106,7 @@ def read_result(fields: Fields) -> Array:
     try:
         return payload.numbers(decode_outputs(fields))
     except ServingError as error:
-        raise Failed(error.code) from None
+        raise Failed(error.code, str(error)) from None
 
 
 class _HttpTarget:
@@ -116,7 +127,7 @@ class _HttpTarget:
         except OSError as error:
             raise Lost(f"{type(error).__name__}: {error}") from None
         if response.status != 200:
-            raise Failed(f"HTTP {response.status}")
+            raise Failed(f"HTTP {response.status}", response.body[:_SHOWN].decode("utf8", "replace"))
         return response
 
     def read(self, answer: Response) -> Array:

@@ -30,6 +30,9 @@ from cluster_serving.protocol.tensors import Inputs
 
 T = TypeVar("T")
 
+PATIENCE = 3.0
+"""Seconds for which requests wait for a Redis that is started again, or fails over."""
+
 _AT_ONCE = 50
 """Coroutines that begin before others have their turn: some milliseconds of requests to a job."""
 
@@ -176,7 +179,9 @@ class Dispatch:
         self._offload = offload or Offload()
         self.on_answer: Callable[[str], None] = lambda job: None
         self._dispatchers = {
-            job: DeferredDispatcher(connect_async(url=redis_url, job=job, **redis_options), **options)
+            job: DeferredDispatcher(
+                connect_async(url=redis_url, job=job, **redis_options), patience=PATIENCE, **options
+            )
             for job in self.jobs or ("",)
         }
 

@@ -15,8 +15,8 @@ from typing import Any
 import yaml
 
 from cluster_serving.frontend.errors import ModelNotFound, StartError
-from cluster_serving.frontend.models.dispatch import Dispatch
-from cluster_serving.protocol.connection import translated
+from cluster_serving.frontend.models.dispatch import PATIENCE, Dispatch
+from cluster_serving.protocol.connection import Patience, persistent, translated
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.generations import CANARY, Generations
 from cluster_serving.protocol.keys import (
@@ -156,12 +156,13 @@ class ModelRegistry:
         self._read_at = 0.0
         self._seen_at: dict[Servable, float] = {}
         self._reading: asyncio.Task[None] | None = None
+        self._patience = Patience(PATIENCE)
 
     async def latest(self) -> Mapping[str, ServedModel]:
         """Return the last version of each model, by name."""
         age = time.monotonic() - self._read_at
         if age >= _FRESH and (self._reading is None or self._reading.done()):
-            self._reading = asyncio.create_task(self._read())
+            self._reading = asyncio.create_task(self._read_again())
             self._reading.add_done_callback(lambda task: task.cancelled() or task.exception())
         if age >= _STALE and self._reading is not None:
             # All callers await one task: with a lock they would go on one by one, a turn of the event loop each.
@@ -276,6 +277,16 @@ class ModelRegistry:
             return self._default or DEFAULT_JOB
         running = [name for name in names if self._latest[name].state not in (*_NOT_WANTED, "unknown")]
         return next((only[0] for only in (names, running) if len(only) == 1), DEFAULT_JOB)
+
+    async def _read_again(self) -> None:
+        """Read the reports; wait out a lost connection, unless Redis was never there."""
+        with persistent(self._patience.left if self._latest else 0.0):
+            try:
+                await self._read()
+            except ServingError as error:
+                self._patience.note(error)
+                raise
+        self._patience.note(None)
 
     async def _read(self) -> None:
         servables = self._configured or _served_by(await self._known_jobs())

@@ -10,6 +10,9 @@ import pytest
 import redis
 
 from cluster_serving.client import AsyncInputQueue, AsyncOutputQueue, InputQueue, OutputQueue, RedisUnavailable
+from cluster_serving.client.dispatcher import Dispatcher
+from cluster_serving.client.result import read_result
+from cluster_serving.protocol.connection import connect_async
 from cluster_serving.protocol.keys import streams_of
 from tests.support.echo import Echo
 from tests.support.redis_server import RedisServer
@@ -144,3 +147,32 @@ def test_a_result_is_read_once_redis_is_back(server):
         assert not query.done()
         server.start()
         assert (query.result(30), dequeue.result(30)) == (None, {})
+
+
+# See above.
+@pytest.mark.filterwarnings("ignore:unclosed <StreamWriter:ResourceWarning")
+def test_a_dispatcher_with_patience_waits_for_a_redis_that_is_started_again_and_not_for_ever(server):
+    async def main():
+        dispatcher = Dispatcher(connect_async(url=server.url), patience=10)
+
+        async def ask(number):
+            fields = await dispatcher.request("j", {"x": np.array([number])}, 60)
+            return read_result(fields).item()
+
+        assert await ask(1) == 1
+        server.kill()
+        waiting = [asyncio.create_task(ask(number)) for number in range(4)]
+        # Longer than redis-py's attempts.
+        await asyncio.sleep(1.5)
+        assert not any(task.done() for task in waiting)
+        await asyncio.to_thread(server.start)
+        assert await asyncio.gather(*waiting) == list(range(4))
+        server.kill()
+        with pytest.raises(RedisUnavailable):
+            await ask(1)
+        await asyncio.to_thread(server.start)
+        assert await ask(2) == 2
+        await dispatcher.close()
+
+    with Echo(server.url, "j"):
+        asyncio.run(main())

@@ -57,7 +57,7 @@ def test_every_way_of_loading_loses_nothing(cluster, job, tmp_path, load):
 def test_requests_that_fail_are_errors_and_not_lost(cluster, job, tmp_path):
     done = bench(cluster, job, "--shape", "63")
     assert done.returncode == 1
-    assert "INVALID_INPUT" in done.stderr
+    assert "INVALID_INPUT: " in done.stderr and "float32[63]" in done.stderr
 
 
 def test_a_job_that_does_not_run_is_named(cluster, job):
