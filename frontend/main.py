@@ -43,7 +43,9 @@ def _server(words: Sequence[str]) -> app_server.AppServer:
     if sockets := sockets_from_environment():
         return app.make_worker(front, sockets)
     count = front.options.workers - 1
-    workers = Workers(count, [sys.executable, "-m", "cluster_serving.frontend.main", *words]) if count else None
+    # Without -P, the files of the current folder could shadow Python's packages; Python 3.10 does not know it.
+    python = [sys.executable, *(["-P"] if sys.version_info >= (3, 11) else [])]
+    workers = Workers(count, [*python, "-m", "cluster_serving.frontend.main", *words]) if count else None
     return app.make(front, _say, succession.Succession.from_environment(), workers)
 
 

@@ -37,7 +37,8 @@ class Channel:
     async def run(self) -> None:
         """Answer the questions of the other end until that has ended."""
         try:
-            while line := await self._reader.readline():
+            # The last line of an end that was killed may be a part of one.
+            while (line := await self._reader.readline()).endswith(b"\n"):
                 number, question, value = json.loads(line)
                 if question:
                     task = asyncio.create_task(self._answer(number, question, value))

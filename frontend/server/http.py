@@ -120,7 +120,7 @@ class HttpServer(AppServer):
             self._grpc.begin_stop(timeout)
         await self.finish(timeout)
         if workers is not None:
-            await workers.ended(at_once=self.force_exit)
+            await workers.ended(lambda: self.force_exit)
         if succession is not None:
             succession.close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 from collections.abc import Callable
@@ -16,6 +17,8 @@ from cluster_serving.frontend.options import HttpOptions
 from cluster_serving.frontend.server.app_server import AppServer
 from cluster_serving.frontend.server.channel import Answers, Channel
 from cluster_serving.frontend.server.workers import SOCKETS, TLS
+
+log = logging.getLogger(__name__)
 
 
 def sockets_from_environment() -> tuple[socket.socket, socket.socket] | None:
@@ -70,6 +73,8 @@ class WorkerServer(AppServer):
         """Wait for the clients to leave, and answer the requests in progress."""
         least, most, timeout = self._end
         await self.wait_for_clients(least, most)
+        while self._receive():
+            pass
         asyncio.get_running_loop().remove_reader(self._given)
         await self.finish(timeout)
         if self._talk is not None:
@@ -94,16 +99,21 @@ class WorkerServer(AppServer):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Ignore a signal, which all processes of a terminal get: the first one says when to end."""
 
-    def _receive(self) -> None:
+    def _receive(self) -> bool:
+        """Take a connection; return False if there is none."""
         try:
             kind, descriptors, _, _ = socket.recv_fds(self._given, 1, 1)
         except BlockingIOError:
-            return
+            return False
         if not kind:
             # The first process has died.
             asyncio.get_running_loop().remove_reader(self._given)
+        elif not descriptors:
+            log.error("a connection was lost: this process has as many files open as it may (ulimit -n)")
+            self.closed()
         for descriptor in descriptors:
             self.take(socket.socket(fileno=descriptor), self.tls if kind == TLS else None)
+        return bool(kind)
 
     async def _drain(self, _: object) -> None:
         self.drain(leaving=True)

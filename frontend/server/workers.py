@@ -8,7 +8,7 @@ import os
 import socket
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from cluster_serving.frontend.errors import StartError
@@ -107,19 +107,20 @@ class Workers:
         self._timeout = most + timeout + _ENDING
         self._tell("finish", (least, most, timeout))
 
-    async def ended(self, at_once: bool = False) -> None:
-        """Return when all have ended; those that take too long, or do not end at once, are killed."""
-        _, left = await asyncio.wait(self._keepers, timeout=0 if at_once else self._timeout)
-        if left:
-            for worker in self._running.values():
-                worker.process.kill()
-            await asyncio.wait(left)
+    async def ended(self, at_once: Callable[[], bool] = lambda: False) -> None:
+        """Return when all have ended; those that take too long are killed, and all once `at_once` returns True."""
+        deadline = time.monotonic() + self._timeout
+        while left := [keeper for keeper in self._keepers if not keeper.done()]:
+            if at_once() or time.monotonic() > deadline:
+                for worker in self._running.values():
+                    worker.process.kill()
+            await asyncio.wait(left, timeout=_LOOK_EVERY)
 
     def _serving(self) -> dict[int, _Worker]:
         return {index: worker for index, worker in self._running.items() if worker.is_ready.is_set()}
 
     def _tell(self, what: str, value: object) -> None:
-        # Also for one that is started later.
+        # Also for one that is being started.
         self._last = what, value
         for worker in self._running.values():
             worker.channel.tell(what, value)
@@ -140,6 +141,8 @@ class Workers:
     async def _run(self, index: int, ready: asyncio.Future[None]) -> str:
         """Run a worker until it ends; return how it did."""
         worker = self._running[index] = await _Worker.start(self._command, self.answers)
+        if self._last is not None:
+            worker.channel.tell(*self._last)
         talk = asyncio.create_task(worker.channel.run())
         is_ready = asyncio.create_task(worker.is_ready.wait())
         await asyncio.wait((talk, is_ready), return_when=asyncio.FIRST_COMPLETED)

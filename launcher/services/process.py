@@ -106,6 +106,8 @@ def spawn(
             # The state folder may be given as a relative path.
             env={**env, state.HOME: str(state.root())},
             start_new_session=True,
+            # It may come before the supervisor is ready for it, and would end it.
+            preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, {CONFIRM}),
         )
     process = Process(child.pid, start_time(child.pid) or 0)
     try:

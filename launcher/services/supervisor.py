@@ -218,6 +218,8 @@ def main() -> None:
     signal.signal(signal.SIGTERM, supervisor.stop)
     signal.signal(RETIRE, supervisor.retire)
     signal.signal(CONFIRM, supervisor.confirm)
+    # Blocked by `process.spawn`.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {CONFIRM})
     code = supervisor.run(first=not arguments.stand_by)
     # Not through sys.exit, which would wait for the timer.
     os._exit(code & 0xFF)

@@ -170,6 +170,25 @@ def test_a_slot_that_is_stalled_leaves_what_it_has_not_begun_to_the_others_of_it
     assert not stalled.take_back()
 
 
+def test_a_stalled_slot_whose_model_overlaps_keeps_the_next_requests(monkeypatch):
+    """With them the window comes back to the model, which may have left the answers of a batch until then."""
+    monkeypatch.setattr(flow_control, "_STALLED", 0.0)
+    entries = [Entry(b"%d-0" % number, "a", b"") for number in range(3)]
+    flow = SlotFlowControl(4)
+    flow.overlaps = True
+    for entry in entries:
+        flow.announce(1)
+        flow.hand_over([entry])
+    assert flow.take() == entries[:1]
+    flow.arrive(1)
+    assert flow.take_back()
+    assert flow.surplus.take(5) == entries[2:]
+    assert flow.more
+    assert list(flow.take()) == entries[1:2]
+    assert not flow.arrive(1)
+    assert list(flow.take()) == []
+
+
 def test_a_slot_whose_batches_always_take_long_is_not_stalled(monkeypatch):
     monkeypatch.setattr(flow_control, "_STALLED", 0.0)
     flow = SlotFlowControl(4)

@@ -20,6 +20,7 @@ from cluster_serving.frontend.errors import StartError
 from cluster_serving.frontend.server.workers import Workers
 from cluster_serving.protocol.keys import NORMAL, stream_of
 from cluster_serving.protocol.results import encode_result
+from tests.support.cluster import BIN
 from tests.support.echo import answering
 from tests.support.front_end import accepts
 from tests.support.tls import write_certificates
@@ -56,19 +57,15 @@ class Launched:
 def launch(redis_server, job, vectors):
     with ExitStack() as stack:
 
-        def launch(*options):
+        def launch(*options, cwd=None):
             command = [
-                *(
-                    sys.executable,
-                    "-m",
-                    "cluster_serving.frontend.main",
-                    "--workers=3",
-                    f"--redisUrl={redis_server.url}",
-                ),
+                *(BIN / "cluster-serving-http", "--workers=3", f"--redisUrl={redis_server.url}"),
                 *(f"--redisInputQueue={job}", "--port=0", "--securePort=0", "--grpcPort=0", "--drainSeconds=0"),
             ]
             process = stack.enter_context(
-                subprocess.Popen([*command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                subprocess.Popen(
+                    [*command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=cwd
+                )
             )
             stack.callback(process.kill)
             line = process.stdout.readline()
@@ -162,6 +159,14 @@ def test_the_metrics_do_not_wait_for_a_worker_that_hangs(launch, echo):
             assert counts == [4]
         with clients(launched, 1) as (client,):
             wait_until(lambda: requests_counted(client) == 6)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python has no -P")
+def test_files_of_the_current_folder_shadow_no_package(launch, echo, tmp_path):
+    (tmp_path / "redis.py").write_text("raise SystemExit('the wrong redis.py')")
+    launched = launch("--workers=2", cwd=tmp_path)
+    with clients(launched, 2) as asking:
+        assert all(predict(client).is_success for client in asking)
 
 
 def _is_answered(client):

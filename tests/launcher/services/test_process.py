@@ -38,7 +38,7 @@ def test_a_process_whose_active_supervisor_was_killed_is_found_and_stopped(sleep
     assert Process.read(tmp_path / "record.json") == sleeper
     process = kept(sleeper.pid)
     sleeper.stop()
-    assert not supervisors(sleeper.pid)
+    assert wait_until(lambda: not supervisors(sleeper.pid), 20)
     assert wait_until(lambda: start_time(process) is None, 20)
     assert Process.read(tmp_path / "record.json") is None
 
@@ -99,3 +99,13 @@ def test_a_process_finds_the_state_folder_from_where_it_runs(tmp_path, monkeypat
     process = spawn(["env"], tmp_path / "record", tmp_path / "log", tmp_path / "there", os.environ)
     assert wait_until(lambda: not process.is_alive, 20)
     assert f"CLUSTER_SERVING_HOME={tmp_path}/state\n" in (tmp_path / "log").read_text()
+
+
+def test_a_supervisor_is_told_that_its_process_serves_before_it_is_ready_itself(tmp_path):
+    code = f"import pathlib; file = pathlib.Path({str(tmp_path / 'starts')!r}); file.open('a').write('x')"
+    process = spawn([sys.executable, "-c", code], tmp_path / "record", tmp_path / "log", tmp_path, os.environ)
+    process.confirm()
+    try:
+        assert wait_until(lambda: (tmp_path / "starts").exists() and len((tmp_path / "starts").read_text()) > 1, 20)
+    finally:
+        process.stop()
