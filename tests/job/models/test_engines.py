@@ -242,7 +242,7 @@ print(json.dumps(result))
 def test_a_copy_computes_with_as_many_threads_as_it_may(engine, heavy_folders):
     """Counts the threads that do the work, one copy after another in a process of its own."""
     command = [sys.executable, "-c", MEASURE, str(heavy_folders[engine]), "1", "2"]
-    for _ in range(3):  # where others keep the cores busy, one thread may do the work of two
+    for _ in range(8):  # where others keep the cores busy, one thread may do the work of two
         run = subprocess.run(command, capture_output=True, text=True, check=True)
         busy = json.loads(run.stdout.splitlines()[-1])
         assert busy["1"] == 1
