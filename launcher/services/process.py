@@ -96,7 +96,8 @@ def spawn(
     its arguments, whenever it has started the process again. The log has standard output and error.
     """
     options = ["--after", ",".join(after)] if after else []
-    with log.open("ab") as output:
+    # CONFIRM would end the supervisor if it came before the supervisor is ready for it.
+    with log.open("ab") as output, _blocked(CONFIRM):
         child = subprocess.Popen(  # noqa: S603 - programs of Flink and Redis, no shell
             [*python_command("cluster_serving.launcher.services.supervisor", *options), *command],
             stdin=subprocess.DEVNULL,
@@ -106,8 +107,6 @@ def spawn(
             # The state folder may be given as a relative path.
             env={**env, state.HOME: str(state.root())},
             start_new_session=True,
-            # It may come before the supervisor is ready for it, and would end it.
-            preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, {CONFIRM}),
         )
     process = Process(child.pid, start_time(child.pid) or 0)
     try:
@@ -118,6 +117,19 @@ def spawn(
         process.stop()
         raise
     return process
+
+
+@contextlib.contextmanager
+def _blocked(number: signal.Signals) -> Iterator[None]:
+    """Block a signal in this thread, and in the processes that it starts, which unblock it themselves.
+
+    A `preexec_fn` would do the same, but copies a process with all its threads: gRPC breaks its connections then.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {number})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def stop_recorded(home: Path, record: str, keep: Collection[str]) -> bool:
