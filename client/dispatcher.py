@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import math
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -105,9 +104,8 @@ class Dispatcher:
         observe: Gets durations in seconds: `put` of sending requests, `get` of fetching results that were only
             announced, and `wait` from sending a request to its result.
         channels: Further channels on which results are announced.
-        reconnect: True to wait out a lost connection, and to send again what Redis has lost, until the timeout of each
-            request.
-        patience: Seconds for which a lost connection is waited out otherwise; then requests fail, each at once.
+        patience: Most seconds without Redis for which requests wait, within their timeouts; further ones then fail at
+            once. Unless it is 0, requests that Redis has lost are sent again.
     """
 
     def __init__(
@@ -118,7 +116,6 @@ class Dispatcher:
         window_count: int = 1,
         observe: Callable[[str, float], None] = lambda name, seconds: None,
         channels: Sequence[str] = (),
-        reconnect: bool = False,
         patience: float = 0.0,
     ) -> None:
         self.db = db
@@ -132,8 +129,7 @@ class Dispatcher:
         self._window_count = window_count
         self._window_full = asyncio.Event()
         self._observe = observe
-        self._reconnect = reconnect
-        self._patience = Patience(math.inf if reconnect else patience)
+        self._patience = Patience(patience)
         self._reached = False
         # A random name for each request would cost as much as reading one.
         self._prefix, self._numbers = f"{uuid.uuid4().hex}-", itertools.count()
@@ -193,7 +189,7 @@ class Dispatcher:
                 try:
                     return await pending.result
                 except RequestLost:
-                    if not (self._reconnect and self._patience_left):
+                    if not self._patience_left:
                         raise
                     pending.entry_id = None
                     pending.result = loop.create_future()
@@ -238,13 +234,9 @@ class Dispatcher:
     async def _prepare(self, pending: Pending, inputs: Inputs, timeout: float) -> None:
         """Subscribe to the channels, and find the folder for large inputs; raise `asyncio.TimeoutError` in time."""
         async with time_limit(timeout):
-            with persistent(min(timeout, self._patience_left)):
-                try:
-                    await self._subscribe()
-                    await self._find_folder(pending, inputs)
-                except ServingError as error:
-                    self._patience.note(error)
-                    raise
+            with persistent(min(timeout, self._patience_left)), self._patience.watching():
+                await self._subscribe()
+                await self._find_folder(pending, inputs)
 
     async def _find_folder(self, pending: Pending, inputs: Inputs) -> None:
         with translated(self.db):
@@ -264,12 +256,10 @@ class Dispatcher:
             started = time.perf_counter()
             batch = self._next_batch(started)
             try:
-                with translated(self.db):
+                with self._patience.watching(), translated(self.db):
                     replies = await self._add(batch)
                 self._reached = True
-                self._patience.note(None)
             except ServingError as unsent:
-                self._patience.note(unsent)
                 if self._patience_left and is_lost_connection(unsent):
                     self._to_send.update((p.uri.encode(), p) for p in batch if not p.result.done())
                     await asyncio.sleep(RECONNECT_PAUSE)

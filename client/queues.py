@@ -7,6 +7,7 @@ In addition, clients can wait for results, dtypes are kept, and a uri may hold a
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 import uuid
@@ -390,7 +391,9 @@ class InputQueue(_Queue):
         """
 
         def make() -> Batch:
-            dispatcher = Dispatcher(connect_async(**self._address), self.name, reconnect=self._reconnect > 0)
+            dispatcher = Dispatcher(
+                connect_async(**self._address), self.name, patience=math.inf if self._reconnect else 0.0
+            )
             return Batch(dispatcher, self.name, in_flight, timeout, priority, raise_errors, version)
 
         check(in_flight, timeout, priority, version)

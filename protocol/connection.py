@@ -243,12 +243,16 @@ class Patience:
         passed = time.monotonic() - self._lost_since if self._lost_since is not None else 0.0
         return max(0.0, self._seconds - passed)
 
-    def note(self, error: ServingError | None) -> None:
-        """Note the error of an attempt to use Redis, or None for its success."""
-        if error is None:
-            self._lost_since = None
-        elif self._lost_since is None and is_lost_connection(error):
-            self._lost_since = time.monotonic()
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Note whether the block, which raises errors of Redis as `translated` does, has lost the connection."""
+        try:
+            yield
+        except ServingError as error:
+            if self._lost_since is None and is_lost_connection(error):
+                self._lost_since = time.monotonic()
+            raise
+        self._lost_since = None
 
 
 @contextmanager

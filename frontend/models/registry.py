@@ -280,13 +280,8 @@ class ModelRegistry:
 
     async def _read_again(self) -> None:
         """Read the reports; wait out a lost connection, unless Redis was never there."""
-        with persistent(self._patience.left if self._latest else 0.0):
-            try:
-                await self._read()
-            except ServingError as error:
-                self._patience.note(error)
-                raise
-        self._patience.note(None)
+        with persistent(self._patience.left if self._latest else 0.0), self._patience.watching():
+            await self._read()
 
     async def _read(self) -> None:
         servables = self._configured or _served_by(await self._known_jobs())

@@ -13,6 +13,7 @@ from cluster_serving.protocol.compat import timeout as time_limit
 from cluster_serving.protocol.connection import connect_async
 from cluster_serving.protocol.errors import InvalidInput, QueueFull, RedisUnavailable, RequestLost, ResultTimeout
 from cluster_serving.protocol.keys import limits_key, native_result_key
+from tests.support.echo import Echo
 
 
 async def echoed(dispatcher, job, number, timeout=30):
@@ -184,6 +185,23 @@ def test_requests_that_redis_has_lost_are_told_so_and_no_others(redis_server, jo
         await dispatcher.db.hset(native_result_key(job, entry), "value", "here")
         await dispatcher.db.delete(f"{job}:high")
         assert await kept == {b"value": b"here"}
+        await dispatcher.close()
+
+    asyncio.run(main())
+
+
+def test_requests_that_redis_has_lost_are_sent_again_with_patience(redis_server, job, db, monkeypatch):
+    monkeypatch.setattr(dispatcher_module, "_WATCH_INTERVAL", 0.1)
+
+    async def main():
+        dispatcher = Dispatcher(connect_async(url=redis_server.url), patience=1)
+        waiting = [asyncio.create_task(echoed(dispatcher, job, n, timeout=60)) for n in range(20)]
+        async with time_limit(30):
+            while await dispatcher.db.xlen(job) < len(waiting):
+                await asyncio.sleep(0.01)
+        await dispatcher.db.delete(job)
+        with Echo(redis_server.url, job):
+            assert await asyncio.gather(*waiting) == list(range(20))
         await dispatcher.close()
 
     asyncio.run(main())
