@@ -53,8 +53,8 @@ class Preprocessor:
 
         An array of the model's dtype passes unchanged. Numbers are converted to a wider dtype or within their kind
         (float64 to float32, int64 to float32). They are converted to integers or bool only if every value is one, since
-        original clients send all numbers as float32. Sparse tensors are made dense. Images are decoded, and decrypted
-        before if that is configured.
+        original clients send all numbers as float32. Values beyond those that the engine computes are refused. Sparse
+        tensors are made dense. Images are decoded, and decrypted before if that is configured.
 
         The arrays are in the model's order, and without a batch dimension unless `already_batched`. An array may be a
         read-only view of the request. Images may be uint8, which becomes the model's dtype in a batch.
@@ -122,6 +122,7 @@ class _Rule:
         if already_batched and self._shape is not None:
             self._shape = (None, *self._shape)
         self._dtype = spec.numpy_dtype
+        self._computed = np.dtype(spec.computed) if spec.computed else None
         self._is_text = spec.dtype == "str"
         self._text = f"{spec.name}: {type_text(spec.dtype, self._shape)}"
         self._layout: Layout = image.layout or _layout_of(self._image_shape) or layout
@@ -134,6 +135,7 @@ class _Rule:
         return (
             isinstance(value, np.ndarray)
             and not self._is_text
+            and self._computed is None
             and value.dtype.kind not in "OU"
             and (self._dtype is None or value.dtype == self._dtype)
             and _fits(value.shape, self._shape)
@@ -148,6 +150,10 @@ class _Rule:
             array = self._converted(name, value)
         else:
             raise self._refused(name, value.dtype, value.shape)
+        if self._computed is not None and not _holds(array, self._computed):
+            raise InvalidInput(
+                f"input {name!r} has values beyond those of {self._computed}, in which the engine computes {self}"
+            )
         if self._batched and not (array.ndim and len(array)):
             raise InvalidInput(f"input {name!r} of shape {list(array.shape)} has no batch dimension, or an empty one")
         return array
@@ -277,9 +283,11 @@ def _fits(shape: Sequence[int], expected: Sequence[int | None] | None) -> bool:
 
 
 def _holds(array: Array, dtype: np.dtype[Any]) -> bool:
-    """Return True if every value is an integer that the dtype can hold."""
+    """Return True if the dtype can hold every value; floating-point numbers may lose digits among themselves."""
     if not array.size:
         return True
+    if dtype.kind == "f":
+        return not bool((np.abs(array) > np.finfo(dtype).max).any())
     low, high = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
     try:
         # Compare Python numbers, because the limits of int64 are not exact in floating point.

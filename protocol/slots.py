@@ -31,11 +31,13 @@ class TensorSpec:
         name: Name in requests and results.
         dtype: numpy name such as "float32"; "str" for a tensor of strings; "" if unknown.
         shape: Shape with the batch dimension; None for a dimension of any size, None as a whole if unknown.
+        computed: Narrower dtype in which the engine computes an input; empty if it is `dtype`.
     """
 
     name: str
     dtype: str
     shape: tuple[int | None, ...] | None
+    computed: str = ""
 
     @property
     def record_shape(self) -> tuple[int | None, ...] | None:
@@ -155,4 +157,4 @@ def _text(raw: bytes | str) -> str:
 
 def _spec(raw: Mapping[str, Any]) -> TensorSpec:
     shape = raw["shape"]
-    return TensorSpec(raw["name"], raw["dtype"], None if shape is None else tuple(shape))
+    return TensorSpec(raw["name"], raw["dtype"], None if shape is None else tuple(shape), raw.get("computed", ""))

@@ -27,11 +27,11 @@ class Engine:
             batched: Preprocessor(model.inputs, model.layout, ImageOptions(), batched) for batched in (False, True)
         }
 
-        # Dtype and shape of each input, where both are known.
+        # Dtype and shape of each input, where both are known and all values are taken.
         self._known = {
             spec.name: (spec.numpy_dtype, spec.record_shape)
             for spec in model.inputs
-            if spec.numpy_dtype is not None and None not in (spec.record_shape or (None,))
+            if spec.numpy_dtype is not None and not spec.computed and None not in (spec.record_shape or (None,))
         }
 
     @property

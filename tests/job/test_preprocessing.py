@@ -216,6 +216,23 @@ def test_numbers_too_large_for_the_model_are_refused():
     assert prepare(VECTOR, np.array([1, np.inf, np.nan]))[1] == np.inf
 
 
+@pytest.mark.parametrize(
+    ("dtype", "computed", "taken", "beyond"),
+    [
+        ("int64", "int32", [2**31 - 1, -(2**31), 0], 2**31),
+        ("uint64", "int32", [2**31 - 1, 1, 0], 2**31),
+        ("float64", "float32", [3.4e38, 1 / 3, np.nan], -np.inf),
+    ],
+)
+def test_numbers_beyond_those_that_the_engine_computes_are_refused(dtype, computed, taken, beyond):
+    spec = TensorSpec("x", dtype, (None, 3), computed)
+    np.testing.assert_array_equal(prepare(spec, np.array(taken, dtype)), np.array(taken, dtype))
+    values = np.array([*taken[:2], beyond], dtype)
+    assert Preprocessor([spec], "CHW", ImageOptions()).untouched({"x": values}) is None
+    expected = f"input 'x' has values beyond those of {computed}, in which the engine computes x: {dtype}[3]"
+    assert refusal(spec, values) == expected
+
+
 def test_complex_numbers_are_refused():
     assert "is complex64[3]" in refusal(VECTOR, np.zeros(3, np.complex64))
     assert "is complex64[3]" in refusal(TensorSpec("x", "int64", (None, 3)), np.zeros(3, np.complex64))

@@ -1,7 +1,6 @@
 """The HTTP API of the original: `/`, `/predict`, `/models…` and `/model-secure`, with its paths and its JSON."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from functools import partial
 from typing import Any, cast
 from urllib.parse import parse_qs, urlsplit
@@ -24,6 +23,7 @@ from cluster_serving.frontend.server.responses import Json, Written, error_heade
 from cluster_serving.protocol.errors import InvalidInput, ServingError
 from cluster_serving.protocol.keys import NORMAL
 from cluster_serving.protocol.results import Outputs
+from cluster_serving.protocol.slots import TensorSpec
 from cluster_serving.protocol.tensors import Encoded
 from cluster_serving.settings.addresses import LOOPBACK
 
@@ -62,13 +62,17 @@ def describe(model: ServedModel) -> dict[str, Any]:
         "state": model.state,
         "slots": {state: states.count(state) for state in sorted(set(states))},
         "engine": loaded.engine if loaded else "",
-        "inputs": [asdict(spec) for spec in loaded.inputs] if loaded else [],
-        "outputs": [asdict(spec) for spec in loaded.outputs] if loaded else [],
+        "inputs": [_described(spec) for spec in loaded.inputs] if loaded else [],
+        "outputs": [_described(spec) for spec in loaded.outputs] if loaded else [],
         "features": [spec.name for spec in loaded.inputs] if loaded else [],
         "postProcessing": loaded.post_processing if loaded else "",
         "inputAlreadyBatched": loaded.already_batched if loaded else False,
         "maxBatchSize": loaded.max_batch_size if loaded else 1,
     }
+
+
+def _described(spec: TensorSpec) -> dict[str, Any]:
+    return {"name": spec.name, "dtype": spec.dtype, "shape": spec.shape}
 
 
 def priority_of(request: Request) -> str:

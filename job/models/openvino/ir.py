@@ -1,6 +1,7 @@
 """OpenVINO IR: `*.xml` and `*.bin`, of any precision, quantized IR included."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -27,6 +28,9 @@ _DTYPES = {
 }
 """OpenVINO element type → numpy name. A type that is missing here cannot be sent."""
 
+_COMPUTED_ON_CPU = {"int64": "int32", "uint64": "int32", "float64": "float32"}
+"""Dtype of an input → dtype in which OpenVINO computes it on a CPU; values beyond it are clipped or cut, silently."""
+
 _PRECISIONS = {"float32": "f32"}
 """`inferencePrecision` → OpenVINO's name of the precision."""
 
@@ -50,6 +54,8 @@ class OpenVINOModel(Model):
             network.reshape({port: _with_batch(port.partial_shape, 1) for port in network.inputs})
             self.fixed_batch = 1
         indexes, self.inputs = _pick("input", options.inputs, network.inputs)
+        if options.device == CPU:
+            self.inputs = [replace(spec, computed=_COMPUTED_ON_CPU.get(spec.dtype, "")) for spec in self.inputs]
         if sorted(indexes) != list(range(len(network.inputs))):
             needed = ", ".join(str(spec) for spec in _pick("input", (), network.inputs)[1])
             raise ModelError(f"the model needs every one of its inputs, once: {needed}")

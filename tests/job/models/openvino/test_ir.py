@@ -94,6 +94,7 @@ def test_dtypes_pass_through(tmp_path, ops, dtype):
     model_zoo.save_openvino(tmp_path, {"x": x}, {"y": ops.concat([x, x], 1)})
     model = load(tmp_path)
     assert [spec.dtype for spec in model.inputs + model.outputs] == [dtype, dtype]
+    assert model.inputs[0].computed == {"int64": "int32", "float64": "float32"}.get(dtype, "")
     values = np.array([[0, 1], [1, 1]], dtype)
     (answer,) = model.predict([values])
     assert answer.dtype == dtype
