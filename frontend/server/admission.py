@@ -34,31 +34,33 @@ class Admission:
         self.turn: Callable[[str], Awaitable[float]] = self.take_turn
         self._buckets: dict[str, TokenBucket] = {}
 
-    async def admit(self, key: str, limited: bool, needs_key: bool = True) -> str:
-        """Wait for the turn of a caller.
+    def client(self, key: str, needs_key: bool = True) -> str:
+        """Return the name of a caller's API key; empty for none. All callers without a name share one rate limit.
 
         Args:
             key: API key of the caller; empty if there is none.
-            limited: True if the request counts for the rate limit.
             needs_key: False if the request is answered without a key, too.
-
-        Returns:
-            The name of the API key; empty for none. All callers without a name share one rate limit.
 
         Raises:
             Unauthenticated: If the key is missing or unknown.
-            RateLimited: If the caller's turn would come too late.
         """
-        client = ""
-        if self._keys is not None and (needs_key or key):
-            try:
-                client = self._keys.owner(key)
-            except Unauthenticated:
-                if needs_key:
-                    raise
-        if limited and self._options.token_bucket_enabled and (wait := await self.turn(client)):
+        if self._keys is None or not (needs_key or key):
+            return ""
+        try:
+            return self._keys.owner(key)
+        except Unauthenticated:
+            if needs_key:
+                raise
+            return ""
+
+    async def wait_for_turn(self, client: str) -> None:
+        """Wait for the turn of a caller, if there is a rate limit.
+
+        Raises:
+            RateLimited: If it would come too late.
+        """
+        if self._options.token_bucket_enabled and (wait := await self.turn(client)):
             await asyncio.sleep(wait)
-        return client
 
     async def take_turn(self, client: str) -> float:
         """Take a turn of a caller, by the name of its API key, and return the seconds to wait for it.

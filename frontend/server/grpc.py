@@ -235,7 +235,9 @@ class GrpcServer:
         try:
             # Metadata is read only where a key counts.
             key = _key(context) if self._admission.has_keys else ""
-            client = await self._admission.admit(key, method.limited, method.needs_key)
+            client = self._admission.client(key, method.needs_key)
+            if method.limited:
+                await self._admission.wait_for_turn(client)
             yield call
             status = 200
             if call.version:

@@ -103,9 +103,9 @@ class AccessMiddleware:
         try:
             try:
                 is_open = path in self._open_paths or path.startswith(self._open_folders)
-                labels.client = await self._admission.admit(
-                    _key(headers), scope["method"] == "POST", needs_key=not is_open
-                )
+                labels.client = self._admission.client(_key(headers), needs_key=not is_open)
+                if scope["method"] == "POST":
+                    await self._admission.wait_for_turn(labels.client)
             except ServingError as error:
                 await error_response(error)(scope, receive, reply)
             else:

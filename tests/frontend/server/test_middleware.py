@@ -28,3 +28,17 @@ def test_a_line_per_request_without_payload_query_or_key(serve, keys, caplog):
     assert second.startswith("GET /a%0Ab 404 ")
     assert "secret" not in first
     assert key not in first
+
+
+@pytest.mark.usefixtures("echo", "vectors")
+def test_a_request_that_is_refused_for_its_rate_is_logged_with_its_client(serve, keys, caplog):
+    file, key = keys
+    limit = ("--tokenBucketEnabled=true", "--tokensPerSecond=0.01")
+    url = serve("--accessLog=true", f"--apiKeysFile={file}", *limit).url
+    with caplog.at_level(logging.INFO, "cluster_serving.access"):
+        for _ in range(2):
+            httpx.post(f"{url}/predict", content=BODY, headers={"x-api-key": key}, timeout=30)
+        wait_until(lambda: len(caplog.messages) == 2)
+    refused = caplog.messages[1]
+    assert refused.startswith("POST /predict 429 ")
+    assert refused.endswith("client=alice")
