@@ -201,10 +201,10 @@ class SlotFlowControl:
             if not self.unanswered or time.monotonic() - self._began < max(_STALLED, 4 * self._longest):
                 return False
             # A model that overlaps may have left the answers of one batch to the call for the next.
-            kept = list(self._entries)[: 1 if self.overlaps else 0]
-            left = [entry for entries in list(self._entries)[len(kept) :] for entry in entries]
+            batches, kept = list(self._entries), 1 if self.overlaps else 0
+            left = [entry for entries in batches[kept:] for entry in entries]
             # The window still takes as many times.
-            self._entries = deque([*kept, *(() for _ in range(len(self._entries) - len(kept)))])
+            self._entries = deque([*batches[:kept], *([()] * len(batches[kept:]))])
             self._announced -= len(left)
             self.surplus.entries += left
             return True
