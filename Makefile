@@ -14,8 +14,9 @@ help:  ## List the targets
 quickstart: .venv/quickstart  ## Serve handwritten digits on this machine, from nothing to predictions
 	@$(BIN)/python examples/quickstart.py
 
+# Without a terminal to answer in, as in a script: make stop STOP=--yes
 stop:  ## Stop what quickstart started
-	@if [ -f .quickstart/config.yaml ]; then $(BIN)/cluster-serving-shutdown -c .quickstart/config.yaml; fi
+	@if [ -f .quickstart/config.yaml ]; then $(BIN)/cluster-serving-shutdown -c .quickstart/config.yaml $(STOP); fi
 
 # Such as: make test-fast TESTS="tests/job -k batch"
 test-fast: .venv/dev  ## Run the tests that need no Flink, engine, browser or fuzzer (under 3 minutes)
