@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import json
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
 from typing import cast
@@ -30,6 +30,7 @@ each of them (as in `1,`, `[]` and `"":1,`), the most of them, and what they sta
 NUMBERS = frozenset({int, float, bool})
 """Types of JSON's numbers; numpy counts truth values among them."""
 
+_TEXTS = frozenset({str})
 _EXPECTED = 'expected {"instances": [{"name": value, …}]}'
 _SPARSE = ("shape", "data", "indices")
 
@@ -138,13 +139,13 @@ def _image(name: str, text: str) -> Image:
 
 def _tensor(name: str, value: list[object], expected: TensorSpec | None = None) -> Array:
     sample: object = value
-    depth = 0
+    lengths = []
     while isinstance(sample, list):
-        depth += 1
+        lengths.append(len(sample))
         if not sample:
             raise InvalidInput(f"input {name!r} holds an empty list; expected numbers or texts")
         sample = sample[0]
-    if depth > MAX_DIMENSIONS:
+    if (depth := len(lengths)) > MAX_DIMENSIONS:
         raise InvalidInput(f"input {name!r} is nested {depth} lists deep; at most {MAX_DIMENSIONS} are taken")
     if not isinstance(sample, (str, int, float)):
         raise InvalidInput(f"input {name!r} holds {reprlib.repr(sample)}; expected numbers, texts or lists of them")
@@ -160,8 +161,30 @@ def _tensor(name: str, value: list[object], expected: TensorSpec | None = None) 
         if not text and array.dtype.kind in "biuf":
             keeps = expected is not None and expected.dtype not in ("", "float32", "float16", "str")
             return array if keeps else _float32(name, array)
-    kind = "texts" if text else "numbers"
-    raise InvalidInput(f"input {name!r} is not a tensor: its lists differ in length, or hold other things than {kind}")
+    problem = _first_irregular(value, name, lengths, text) or "it holds a whole number of more than 64 bits"
+    raise InvalidInput(f"input {name!r} is not a tensor: {problem}")
+
+
+def _first_irregular(value: list[object], place: str, lengths: Sequence[int], text: bool) -> str:
+    """Return what the first part of nested lists is that is not as their first parts are; empty if all are.
+
+    Args:
+        value: The lists.
+        place: Their place in the request.
+        lengths: Lengths of their first parts, those of the outer ones first.
+        text: True if they should hold texts, False for numbers.
+    """
+    if len(value) != lengths[0]:
+        return f"{place} has length {len(value)}, a list before it {lengths[0]}"
+    leaves, below = (_TEXTS if text else NUMBERS), lengths[1:]
+    for index, part in enumerate(value):
+        if below and isinstance(part, list):
+            if problem := _first_irregular(part, f"{place}[{index}]", below, text):
+                return problem
+        elif below or type(part) not in leaves:
+            expected = f"a list of length {below[0]}" if below else "a text" if text else "a number"
+            return f"{place}[{index}] is {reprlib.repr(part)}; expected {expected}"
+    return ""
 
 
 def _float32(name: str, array: Array) -> Array:
