@@ -5,7 +5,6 @@ All coroutines of a queue share a few connections, so thousands of requests may 
 
 from __future__ import annotations
 
-import math
 import uuid
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import suppress
@@ -121,7 +120,7 @@ class AsyncInputQueue(_AsyncQueue):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._dispatcher = Dispatcher(self.db, self.name, patience=math.inf if self._reconnect else 0.0)
+        self._dispatcher = Dispatcher(self.db, self.name, patience=self._patience)
         self._folders = PayloadFolders()
         self._subscription = AsyncSubscription(self.db)
 

@@ -80,6 +80,11 @@ class Reconnecting:
         self._reconnect = reconnect
         self._reached = False
 
+    @property
+    def _patience(self) -> float:
+        """`patience` of a `Dispatcher`, whose requests have timeouts of their own."""
+        return math.inf if self._reconnect else 0.0
+
     @contextmanager
     def _using_redis(self, timeout: float | None = None) -> Iterator[None]:
         """Wait out a lost connection, for the timeout if there is one, and translate errors of Redis.
@@ -391,9 +396,7 @@ class InputQueue(_Queue):
         """
 
         def make() -> Batch:
-            dispatcher = Dispatcher(
-                connect_async(**self._address), self.name, patience=math.inf if self._reconnect else 0.0
-            )
+            dispatcher = Dispatcher(connect_async(**self._address), self.name, patience=self._patience)
             return Batch(dispatcher, self.name, in_flight, timeout, priority, raise_errors, version)
 
         check(in_flight, timeout, priority, version)
