@@ -126,6 +126,8 @@ def top_n(name: str, output: Array, count: int | None = None, kind: str = "topN"
     ):
         raise _unfit(kind, "one vector of numbers per record", name, output)
     flat = output.reshape(-1)
+    if count == 1 and flat.size and not np.isnan(value := flat[index := int(flat.argmax())]):
+        return Ranking([(index, float(value))])
     descending = -flat.astype("f8")
     candidates = np.arange(flat.size)
     if count is not None and count < flat.size:

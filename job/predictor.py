@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -10,6 +11,7 @@ from cluster_serving.connectors.answer import Answer
 from cluster_serving.job.batch import Arrays, BatchMemory, gather_records, group_by_shape, isolate, merge, split
 from cluster_serving.job.computation import Computation
 from cluster_serving.job.handlers.predictor import HandlerPredictor
+from cluster_serving.job.images import read_size
 from cluster_serving.job.models import HANDLER, check, load_model
 from cluster_serving.job.models.base import Model, Started
 from cluster_serving.job.models.location import locate
@@ -24,6 +26,8 @@ from cluster_serving.protocol.inputs import Image
 from cluster_serving.protocol.slots import SlotReport
 
 _MAX_BATCH_BYTES = 256 << 20
+_MANY_PIXELS = 1 << 17
+"""Pixels of an image that takes longer to decode (0.6 ms) than to hand over to another thread and back (0.2 ms)."""
 
 
 def load_predictor(options: JobOptions, secret: tuple[str, str] = ("", "")) -> Predictor | HandlerPredictor:
@@ -49,7 +53,7 @@ class Predictor:
         self._secret = secret
         timeout = options.model.inference_timeout_s
         self.model: Model = WatchedModel(self._load, timeout) if timeout else self._load()
-        # A copy of the model that may use several threads uses them to decode images, too.
+        # A copy of the model that may use several threads uses them to decode large images, too.
         threads = options.model.thread_per_model
         self._decoders = ThreadPoolExecutor(threads, "decoder") if threads > 1 else None
         self._memories = [BatchMemory(spec.numpy_dtype) for spec in self.model.inputs]
@@ -158,9 +162,14 @@ class Predictor:
         if names is not None:
             return [request.error or [request.inputs[name] for name in names] for request in requests]  # type: ignore[misc]
         prepare = partial(self._prepare, self._preprocessors[batched])
-        if self._decoders and len(requests) > 1 and isinstance(next(iter(requests[0].inputs.values()), None), Image):
-            return self._decoders.map(prepare, requests)
-        return map(prepare, requests)
+        if self._decoders is None or len(requests) == 1:
+            return map(prepare, requests)
+        decoders = self._decoders
+        handed = [decoders.submit(prepare, request) if _is_slow(request) else None for request in requests]
+        return (
+            prepare(request) if future is None else future.result()
+            for request, future in zip(requests, handed, strict=True)
+        )
 
     def _prepare(self, preprocessor: Preprocessor, request: Request) -> Arrays | ServingError:
         if request.error is not None:
@@ -204,3 +213,9 @@ class Predictor:
         except Exception as error:
             # Outputs of an unexpected type concern this request alone.
             return request.fail(InferenceFailed(f"the outputs cannot be sent: {type(error).__name__}: {error}"))
+
+
+def _is_slow(request: Request) -> bool:
+    """Return True if a request has an image of many pixels, or one that does not tell how many it has."""
+    sizes = [read_size(value.data) for value in request.inputs.values() if isinstance(value, Image)]
+    return any(size is None or math.prod(size) >= _MANY_PIXELS for size in sizes)

@@ -21,6 +21,15 @@ def test_top_n_is_descending_and_keeps_the_order_of_equals():
     assert top_n("y", np.array([1, 7, 7]), 2) == [(1, 7.0), (2, 7.0)]
     assert len(top_n("y", np.arange(3), 10)) == 3
     assert top_n("y", np.array([[[2.0, 9.0]]]), 1) == [(1, 9.0)]
+    assert top_n("y", np.array([2, 9, 9], "u1"), 1) == [(1, 9.0)]
+    assert top_n("y", np.zeros(0), 1) == []
+
+
+def test_top_n_counts_nan_as_less_than_all_numbers():
+    values = np.array([np.nan, -np.inf, 3, np.nan, 3], "f4")
+    assert [[index for index, _ in top_n("y", values, count)] for count in (1, 2, 3, 4)] == [
+        [2], [2, 4], [2, 4, 1], [2, 4, 1, 0]
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("output", [np.zeros((2, 3)), np.array(1.0), np.array(["a"], object)])

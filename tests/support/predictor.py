@@ -3,18 +3,19 @@
 import numpy as np
 
 from cluster_serving.connectors.options import RedisOptions
-from cluster_serving.job.options import BatchOptions, JobOptions, ModelOptions
+from cluster_serving.job.options import BatchOptions, ImageOptions, JobOptions, ModelOptions
 from cluster_serving.job.predictor import Predictor
 from tests.support import model_zoo
 
 
-def predictor(folder, post_processing, already_batched=False, **model):
+def predictor(folder, post_processing, already_batched=False, image=None, **model):
     return Predictor(
         JobOptions(
             "start",
             ModelOptions(str(folder), **model),
             RedisOptions("redis://localhost"),
             BatchOptions(input_already_batched=already_batched),
+            image or ImageOptions(),
             post_processing=post_processing,
         )
     )
