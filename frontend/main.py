@@ -38,14 +38,15 @@ def main(given: Sequence[str] | None = None) -> None:
 
 
 def _server(words: Sequence[str]) -> app_server.AppServer:
-    """Return the server of this process, by the arguments of the first one."""
-    front = FrontEnd(read_options(words))
+    """Return the server of this process: of the first one by its arguments, of a worker by the options of the first."""
     if sockets := sockets_from_environment():
-        return app.make_worker(front, sockets)
+        return app.make_worker(FrontEnd(HttpOptions.from_json(sys.stdin.read())), sockets)
+    front = FrontEnd(read_options(words))
     count = front.options.workers - 1
     # Without -P, the files of the current folder could shadow Python's packages; Python 3.10 does not know it.
     python = [sys.executable, *(["-P"] if sys.version_info >= (3, 11) else [])]
-    workers = Workers(count, [*python, "-m", "cluster_serving.frontend.main", *words]) if count else None
+    command = [*python, "-m", "cluster_serving.frontend.main"]
+    workers = Workers(count, command, front.options.to_json().encode()) if count else None
     return app.make(front, _say, succession.Succession.from_environment(), workers)
 
 

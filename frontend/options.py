@@ -1,5 +1,8 @@
 """The options of the front end, by the names of the original's HTTP server where it has them."""
 
+from __future__ import annotations
+
+import json
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 from urllib.parse import quote, urlsplit
@@ -189,6 +192,15 @@ class HttpOptions(Settings):
     def most_records(self) -> int:
         """Most instances of a request that is not asynchronous: those that can be in flight, and those that wait."""
         return min(self.max_instances, self.places + self.parallelism)
+
+    def to_json(self) -> str:
+        """Return the options that were set, the secret ones as well, for another process of the same front end."""
+        return json.dumps(self.model_dump(by_alias=True, exclude_unset=True), default=SecretStr.get_secret_value)
+
+    @classmethod
+    def from_json(cls, text: str) -> HttpOptions:
+        """Return the options that `to_json` wrote."""
+        return cls(**json.loads(text))
 
     def problem(self) -> str | None:
         """Return the reason why the options cannot be used together; None if they can."""

@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import IO, cast
 
 from cluster_serving.frontend.errors import StartError
 from cluster_serving.frontend.server import metrics
@@ -43,15 +44,17 @@ class Workers:
     Args:
         count: Number of workers.
         command: Command that starts one.
+        options: What each reads from its standard input.
 
     Attributes:
         answers: Answers to their questions.
     """
 
-    def __init__(self, count: int, command: Sequence[str]) -> None:
+    def __init__(self, count: int, command: Sequence[str], options: bytes = b"") -> None:
         self.answers: Answers = {}
         self._count = count
         self._command = command
+        self._options = options
         self._running: dict[int, _Worker] = {}
         self._latest: dict[int, Part] = {}
         self._ended: list[Part] = []
@@ -140,7 +143,7 @@ class Workers:
 
     async def _run(self, index: int, ready: asyncio.Future[None]) -> str:
         """Run a worker until it ends; return how it did."""
-        worker = self._running[index] = await _Worker.start(self._command, self.answers)
+        worker = self._running[index] = await _Worker.start(self._command, self._options, self.answers)
         if self._last is not None:
             worker.channel.tell(*self._last)
         talk = asyncio.create_task(worker.channel.run())
@@ -182,7 +185,7 @@ class _Worker:
         self.channel: Channel
 
     @classmethod
-    async def start(cls, command: Sequence[str], answers: Answers) -> _Worker:
+    async def start(cls, command: Sequence[str], options: bytes, answers: Answers) -> _Worker:
         messages, its_messages = socket.socketpair()
         connections, its_connections = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         connections.setblocking(False)
@@ -192,7 +195,7 @@ class _Worker:
                 # Not by uvloop, whose fork makes gRPC write warnings.
                 process = subprocess.Popen(  # noqa: S603
                     command,
-                    stdin=subprocess.DEVNULL,
+                    stdin=subprocess.PIPE,
                     pass_fds=numbers,
                     env={**os.environ, SOCKETS: " ".join(map(str, numbers))},
                 )
@@ -200,6 +203,9 @@ class _Worker:
                 messages.close()
                 connections.close()
                 raise
+        # One that has ended already is noticed by its channel.
+        with suppress(BrokenPipeError), cast("IO[bytes]", process.stdin) as stdin:
+            stdin.write(options)
         worker = cls(process, connections)
         own = {"ready": worker._note_ready, "closed": worker._note_closed}
         worker.channel = await Channel.open(messages, {**answers, **own})

@@ -11,24 +11,20 @@ from __future__ import annotations
 import base64
 import json
 import reprlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
-from itertools import chain
-from typing import cast
 
 import numpy as np
 
 from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
 from cluster_serving.protocol.inputs import MAX_DIMENSIONS, MAX_INPUTS, Array, Image, Input, SparseTensor
+from cluster_serving.protocol.lists import NUMBERS, first_parts, irregularity, leaf_types, shown
 from cluster_serving.protocol.original import arrow as original_arrow
 from cluster_serving.protocol.slots import TensorSpec
 
 _LIMITS = ((b",", 2, 1 << 22, "values"), (b"[{", 2, 1 << 20, "lists"), (b":", 5, 1 << 16, "names"))
 """Limits of a body: characters of which each costs far more to parse than others, the bytes that JSON has at least for
 each of them (as in `1,`, `[]` and `"":1,`), the most of them, and what they stand for."""
-
-NUMBERS = frozenset({int, float, bool})
-"""Types of JSON's numbers; numpy counts truth values among them."""
 
 _TEXTS = frozenset({str})
 _EXPECTED = 'expected {"instances": [{"name": value, …}]}'
@@ -51,7 +47,7 @@ def decode_request(data: bytes) -> dict[str, Input]:
         raise InvalidInput(f"the JSON text has no list 'instances' with an instance in it; {_EXPECTED}")
     instance = instances[0]
     if not isinstance(instance, dict) or not instance:
-        raise InvalidInput(f"the first instance is {reprlib.repr(instance)}; {_EXPECTED}")
+        raise InvalidInput(f"the first instance is {shown(instance)}; {_EXPECTED}")
     if len(instance) > MAX_INPUTS:
         raise InvalidInput(f"the first instance has {len(instance)} inputs; at most {MAX_INPUTS} are taken")
     return {name: to_input(name, value) for name, value in instance.items()}
@@ -65,22 +61,6 @@ def check_size(data: bytes) -> None:
             raise RequestTooLarge(
                 f"the JSON text ({len(data)} bytes) holds more than {most} {what}; send it in parts, or in binary form"
             )
-
-
-def leaf_types(values: list[object]) -> set[type]:
-    """Return the types of the leaves of nested lists, to be checked before numpy reads the lists.
-
-    numpy gives every element as much memory as the longest text needs: a text of 500 KB among 4,000 others is 8 GB.
-    If the lists are nested deeper than a tensor may be, `list` is among the types.
-    """
-    types: set[type] = set(map(type, values))
-    for _ in range(MAX_DIMENSIONS - 1):
-        if list not in types:
-            break
-        lists = values if len(types) == 1 else [value for value in values if type(value) is list]
-        values = list(chain.from_iterable(cast("list[list[object]]", lists)))
-        types = (types - {list}) | set(map(type, values))
-    return types
 
 
 def to_input(name: str, value: object, expected: TensorSpec | None = None) -> Input:
@@ -138,17 +118,13 @@ def _image(name: str, text: str) -> Image:
 
 
 def _tensor(name: str, value: list[object], expected: TensorSpec | None = None) -> Array:
-    sample: object = value
-    lengths = []
-    while isinstance(sample, list):
-        lengths.append(len(sample))
-        if not sample:
-            raise InvalidInput(f"input {name!r} holds an empty list; expected numbers or texts")
-        sample = sample[0]
+    lengths, sample = first_parts(value)
+    if sample == []:
+        raise InvalidInput(f"input {name!r} holds an empty list; expected numbers or texts")
     if (depth := len(lengths)) > MAX_DIMENSIONS:
         raise InvalidInput(f"input {name!r} is nested {depth} lists deep; at most {MAX_DIMENSIONS} are taken")
     if not isinstance(sample, (str, int, float)):
-        raise InvalidInput(f"input {name!r} holds {reprlib.repr(sample)}; expected numbers, texts or lists of them")
+        raise InvalidInput(f"input {name!r} holds {shown(sample)}; expected numbers, texts or lists of them")
     text = isinstance(sample, str)
     array = None
     if text or leaf_types(value) <= NUMBERS:
@@ -161,30 +137,10 @@ def _tensor(name: str, value: list[object], expected: TensorSpec | None = None) 
         if not text and array.dtype.kind in "biuf":
             keeps = expected is not None and expected.dtype not in ("", "float32", "float16", "str")
             return array if keeps else _float32(name, array)
-    problem = _first_irregular(value, name, lengths, text) or "it holds a whole number of more than 64 bits"
+    leaves, expected_leaf = (_TEXTS, "a text") if text else (NUMBERS, "a number")
+    problem = irregularity(value, name, lambda leaf: type(leaf) in leaves, expected_leaf)
+    problem = problem or "it holds a whole number of more than 64 bits"
     raise InvalidInput(f"input {name!r} is not a tensor: {problem}")
-
-
-def _first_irregular(value: list[object], place: str, lengths: Sequence[int], text: bool) -> str:
-    """Return what the first part of nested lists is that is not as their first parts are; empty if all are.
-
-    Args:
-        value: The lists.
-        place: Their place in the request.
-        lengths: Lengths of their first parts, those of the outer ones first.
-        text: True if they should hold texts, False for numbers.
-    """
-    if len(value) != lengths[0]:
-        return f"{place} has length {len(value)}, a list before it {lengths[0]}"
-    leaves, below = (_TEXTS if text else NUMBERS), lengths[1:]
-    for index, part in enumerate(value):
-        if below and isinstance(part, list):
-            if problem := _first_irregular(part, f"{place}[{index}]", below, text):
-                return problem
-        elif below or type(part) not in leaves:
-            expected = f"a list of length {below[0]}" if below else "a text" if text else "a number"
-            return f"{place}[{index}] is {reprlib.repr(part)}; expected {expected}"
-    return ""
 
 
 def _float32(name: str, array: Array) -> Array:

@@ -3,6 +3,7 @@
 import pytest
 
 from cluster_serving.frontend import arguments
+from cluster_serving.frontend.options import HttpOptions
 from cluster_serving.settings.addresses import LOOPBACK, Address
 from cluster_serving.settings.model import SettingsError
 
@@ -128,3 +129,12 @@ def test_the_job_and_the_front_end_agree_on_what_is_local(host):
 def test_an_unknown_flag_ends_the_command():
     with pytest.raises(SystemExit):
         arguments.read(["--portt=1"], {})
+
+
+def test_options_are_handed_to_another_process_as_they_were_given():
+    given = [*GUIDE.split(), "--httpsKeyStoreToken=secret", "--models=a,b", "--redisUrl=redis://:password@host:1"]
+    options = arguments.read(given, {})
+    handed = HttpOptions.from_json(options.to_json())
+    assert handed == options
+    assert handed.model_fields_set == options.model_fields_set
+    assert handed.https_key_store_token.get_secret_value() == "secret"

@@ -3,7 +3,6 @@
 A body of another form raises `InvalidInput`; one with too many values or instances, `RequestTooLarge`.
 """
 
-import reprlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -13,6 +12,7 @@ import orjson
 from cluster_serving.frontend.server.offload import LARGE
 from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
 from cluster_serving.protocol.inputs import Input
+from cluster_serving.protocol.lists import shown
 from cluster_serving.protocol.original.json import check_size, to_input
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
 from cluster_serving.protocol.tensors import Encoded, encode, encode_floats
@@ -159,5 +159,5 @@ def _expected(instance: Mapping[str, Any], specs: Sequence[TensorSpec]) -> dict[
 
 
 def _kind(value: Any) -> str:
-    kinds = {dict: "an object", list: "a list", str: "a text", type(None): "null"}
-    return f"{kinds.get(type(value), 'a value')} ({reprlib.repr(value)})"
+    kinds: dict[type, str] = {dict: "an object", list: "a list", str: "a text"}
+    return f"{kinds.get(type(value), 'a value')} ({shown(value)})"

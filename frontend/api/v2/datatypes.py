@@ -9,14 +9,16 @@ An input that does not follow the protocol raises `InvalidInput`; one with too m
 
 import math
 import struct
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, RequestTooLarge
 from cluster_serving.protocol.inputs import MAX_DIMENSIONS, MAX_STRINGS, Array
-from cluster_serving.protocol.original.json import NUMBERS, leaf_types
+from cluster_serving.protocol.lists import NUMBERS, irregularity, leaf_types
 from cluster_serving.protocol.tensors import pack_floats
 
 BYTES = "BYTES"
@@ -36,8 +38,6 @@ DTYPES = {datatype: np.dtype(name).newbyteorder("<") for name, datatype in _NAME
 
 INPUTS = (*DTYPES, BF16, BYTES)
 """Datatypes of inputs."""
-
-_NUMBERS = NUMBERS | {type(None)}
 
 _TEXT = 128
 _MAX_ELEMENTS = 1 << 48
@@ -122,41 +122,23 @@ def from_bytes(name: str, shape: tuple[int, ...], items: Sequence[bytes]) -> Arr
     return _object_array(items, shape)
 
 
-def from_numbers(name: str, datatype: str, shape: tuple[int, ...], values: Any) -> Array:
+def from_numbers(name: str, datatype: str, shape: tuple[int, ...], values: list[Any] | Array) -> Array:
     """Read numbers of JSON or of protobuf: a flat sequence in C order, or nested lists of the shape.
 
     Datatype and shape are those that `check` returned; BYTES is no number, and BF16 has no such form. For floating
-    point, null is NaN.
+    point, null is NaN. A whole number may be written as 1.0. Truth values count as 0 and 1, but not the other way.
     """
     if datatype == BF16:
         raise InvalidInput(f"input {name!r} is BF16, for which only binary data can be used")
     dtype = DTYPES[datatype]
-    if datatype == "FP32" and (floats := _floats(values)) is not None and floats.shape in (shape, (floats.size,)):
-        _check_count(name, datatype, shape, floats.size)
-        return floats.reshape(shape)
-    if isinstance(values, list) and not leaf_types(values) <= _NUMBERS:
-        raise InvalidInput(f"input {name!r} is {datatype} and has values that are not numbers")
-    try:
-        given = np.asarray(values)
-        if given.dtype.kind not in "biu" and dtype.kind in "biu" and given.size:
-            # numpy converts integers that need 64 bits without a sign to floating point.
-            given = np.array(values, object)
-            if not all(type(value) is int for value in given.flat):
-                raise InvalidInput(f"input {name!r} is {datatype} and has values of other kinds than integers")
-        elif given.dtype.kind == "O":
-            if not all(value is None or type(value) in (int, float) for value in given.flat):
-                raise InvalidInput(f"input {name!r} is {datatype} and has values that are not numbers")
-            given = given.astype(np.float64)
-        elif given.dtype.kind not in "biuf":
-            raise InvalidInput(f"input {name!r} is {datatype} and has values that are not numbers")
-        if (given.dtype.kind == "b") != (dtype.kind == "b") and given.size:
-            expected = "true or false" if dtype.kind == "b" else "numbers"
-            raise InvalidInput(f"input {name!r} is {datatype} and has other values than {expected}")
-        array = _cast(name, datatype, given, dtype)
-    except InvalidInput:
-        raise
-    except (ValueError, OverflowError, TypeError, FloatingPointError) as error:
-        raise InvalidInput(f"input {name!r} cannot be read as {datatype} of shape {list(shape)}: {error}") from None
+    if datatype == "FP32" and (packed := pack_floats(values)) is not None:
+        array = np.frombuffer(packed[0], dtype).reshape(packed[1])
+    else:
+        try:
+            given = values if isinstance(values, np.ndarray) else _from_lists(name, datatype, values)
+            array = _cast(name, datatype, given, dtype)
+        except FloatingPointError:
+            raise InvalidInput(f"input {name!r} holds numbers too large for {datatype}") from None
     if array.shape == shape:
         return array
     if array.ndim != 1 and array.size:
@@ -176,15 +158,56 @@ def flatten(values: Iterable[Any], depth: int = MAX_DIMENSIONS) -> list[Any]:
     return flat
 
 
-def _floats(values: Any) -> Array | None:
-    """Return lists of numbers as float32; None if they are not just that, or begin with a truth value."""
-    packed = pack_floats(values)
-    if packed is None:
-        return None
-    first = values
-    while isinstance(first, list):
-        first = first[0]
-    return None if isinstance(first, bool) else np.frombuffer(packed[0], DTYPES["FP32"]).reshape(packed[1])
+def _from_lists(name: str, datatype: str, values: list[Any]) -> Array:
+    leaves = _LEAVES[DTYPES[datatype].kind]
+    if leaf_types(values) <= leaves.types:
+        # Lists of different lengths, and leaves that do not fit, are errors of that kind.
+        with suppress(ValueError):
+            return leaves.read(values)
+    problem = irregularity(values, name, leaves.fit, leaves.expected)
+    raise InvalidInput(f"input {name!r} is not a tensor of {datatype}: {problem}")
+
+
+def _whole_numbers(values: list[Any]) -> Array:
+    array = np.array(values)
+    if array.dtype.kind in "biu" or not array.size:
+        return array
+    # Some are written as 1.0, or need 64 bits without a sign or more, which numpy would convert to floating point.
+    array = np.array(values, object)
+    if not all(map(_is_whole, array.flat)):
+        raise ValueError
+    return np.array([int(leaf) for leaf in array.flat], object).reshape(array.shape)
+
+
+def _is_whole(leaf: Any) -> bool:
+    return type(leaf) in NUMBERS and (type(leaf) is not float or leaf.is_integer())
+
+
+class _Leaves(NamedTuple):
+    """What JSON has for numbers of one kind.
+
+    Attributes:
+        types: Types of the leaves that may fit.
+        fit: Tells whether a leaf does.
+        expected: These leaves in words.
+        read: Makes an array of lists with leaves of these types, or raises ValueError.
+    """
+
+    types: frozenset[type]
+    fit: Callable[[Any], bool]
+    expected: str
+    read: Callable[[list[Any]], Array]
+
+
+_BOOLS, _FLOATS = frozenset({bool}), NUMBERS | {type(None)}
+_INTEGERS = _Leaves(NUMBERS, _is_whole, "a whole number", _whole_numbers)
+_LEAVES = {
+    "b": _Leaves(_BOOLS, lambda leaf: type(leaf) in _BOOLS, "true or false", partial(np.array, dtype=bool)),
+    "i": _INTEGERS,
+    "u": _INTEGERS,
+    "f": _Leaves(_FLOATS, lambda leaf: type(leaf) in _FLOATS, "a number", partial(np.array, dtype=np.float64)),
+}
+"""Kind of a dtype → its leaves."""
 
 
 def _cast(name: str, datatype: str, given: Array, dtype: np.dtype[Any]) -> Array:

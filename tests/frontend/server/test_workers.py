@@ -139,6 +139,23 @@ def test_a_worker_that_dies_is_started_again_and_its_requests_still_count(launch
         assert requests_counted(kept) == answered
 
 
+def test_a_worker_that_is_started_again_has_the_options_of_the_first_process(launch, echo, tmp_path):
+    file = tmp_path / "config.yaml"
+    file.write_text("http:\n  maxInstances: 1\n")
+    launched = launch(f"--config-path={file}")
+    file.write_text("http:\n  maxInstances: wrong\n")
+    for worker in launched.workers:
+        worker.kill()
+    body = json.dumps({"instances": [{"x": [1, 2]}] * 2}).encode()
+
+    def refusals():
+        with clients(launched, 6) as asking:
+            answers = [client.post("/predict", content=body) for client in asking]
+            return min(launched.connections()) > 0, {answer.status_code for answer in answers}
+
+    wait_until(lambda: refusals() == (True, {413}))
+
+
 def test_the_metrics_do_not_wait_for_a_worker_that_hangs(launch, echo):
     launched = launch()
     with clients(launched, 3) as asking:

@@ -119,17 +119,23 @@ WORDS = {"name": "x", "datatype": "BYTES", "shape": [2], "parameters": {"binary_
         (X | {"shape": "2"}, b"", "has 2 elements|shape"),
         (X | {"shape": None}, b"", "shape"),
         (X | {"data": [[1, 2]]}, b"", "data of shape"),
-        (X | {"data": [[1], [2, 3]]}, b"", "cannot be read"),
-        (X | {"data": ["1", "2"]}, b"", "not numbers"),
-        (X | {"data": [{}, 2]}, b"", "not numbers"),
-        (X | {"data": [True, False]}, b"", "has other values than numbers"),
+        (X | {"data": [[1], [2, 3]]}, b"", r"'x' is not a tensor of FP32: x\[1\] has length 2, a list before it 1$"),
+        (X | {"data": [1, "2"]}, b"", r"'x' is not a tensor of FP32: x\[1\] is '2'; expected a number$"),
+        (X | {"data": [[1, {}]]}, b"", r"x\[0\]\[1\] is {}; expected a number$"),
+        (X | {"data": [[], [2]]}, b"", r"x\[1\] has length 1, a list before it 0$"),
+        (X | {"data": [1, [2]]}, b"", r"x\[1\] is \[2\]; expected a number$"),
+        (X | {"data": [[1], 2]}, b"", r"x\[1\] is 2; expected a list of length 1$"),
+        (X | {"data": json.loads("[" * 40 + "1" + "]" * 40)}, b"", "it is nested 40 lists deep; at most 32 are taken$"),
         (X | {"data": "12"}, b"", "neither a list of data"),
-        (X | {"datatype": "FP16", "data": [1e9, 0]}, b"", "cannot be read"),
+        (X | {"datatype": "FP16", "data": [1e9, 0]}, b"", "'x' holds numbers too large for FP16$"),
+        (X | {"data": [1e39, 0]}, b"", "'x' holds numbers too large for FP32$"),
         (X | {"datatype": "INT8", "data": [1, 300]}, b"", "values from 1 to 300"),
         (X | {"datatype": "UINT64", "data": [-1, 1 << 63]}, b"", "UINT64 holds 0 to"),
         (X | {"datatype": "INT64", "data": [1 << 63, 1 << 70]}, b"", "INT64"),
-        (X | {"datatype": "INT32", "data": [1.5, 2]}, b"", "other kinds than integers"),
-        (X | {"datatype": "BOOL", "data": [1, 0]}, b"", "true or false"),
+        (X | {"datatype": "INT32", "data": [1, 1.5]}, b"", r"of INT32: x\[1\] is 1.5; expected a whole number$"),
+        (X | {"datatype": "INT32", "data": [1, None]}, b"", r"x\[1\] is null; expected a whole number$"),
+        (X | {"datatype": "INT8", "data": [1e300, 1]}, b"", "INT8 holds -128 to 127"),
+        (X | {"datatype": "BOOL", "data": [True, 0]}, b"", r"of BOOL: x\[1\] is 0; expected true or false$"),
         (X | {"datatype": "BYTES", "data": [1, 2]}, b"", "other kinds than strings"),
         (X | {"name": ""}, b"", "no name"),
         (X | {"parameters": {"shared_memory_region": "r"}}, b"", "shared memory"),
@@ -153,10 +159,27 @@ def test_what_is_wrong_with_a_tensor_is_said(tensor, binary, message):
         read(header + binary, str(len(header)))
 
 
+@pytest.mark.parametrize(
+    ("datatype", "data", "expected"),
+    [
+        ("INT64", [1.0, 2**53 + 1], [1, 2**53 + 1]),
+        ("UINT64", [1, 2**64 - 1], [1, 2**64 - 1]),
+        ("INT8", [True, False], [1, 0]),
+        ("FP32", [True, 2.5], [1, 2.5]),
+        ("FP64", [None, 2**53 + 1], [np.nan, 2**53]),
+        ("BOOL", [[True], [False]], [[True], [False]]),
+        ("INT32", [[], []], [[], []]),
+    ],
+)
+def test_numbers_of_json_are_read_as_they_are_meant(datatype, data, expected):
+    array = datatypes.from_numbers("x", datatype, np.shape(data), data)
+    np.testing.assert_array_equal(array, np.array(expected, datatypes.DTYPES[datatype]), strict=True)
+
+
 @pytest.mark.parametrize("datatype", ["FP32", "INT8", "BOOL"])
 def test_a_long_text_among_numbers_costs_no_more_than_itself(datatype):
     tracemalloc.start()
-    with pytest.raises(InvalidInput, match="not numbers"):
+    with pytest.raises(InvalidInput, match="xxx.*; expected"):
         datatypes.from_numbers("x", datatype, (1001,), ["x" * 100_000, *[""] * 1000])
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
