@@ -17,7 +17,7 @@ from cluster_serving.client.cancel import cancel
 from cluster_serving.client.convert import inputs_of, to_inputs
 from cluster_serving.client.dispatcher import Dispatcher
 from cluster_serving.client.enqueue import RequestOptions, enqueue, split
-from cluster_serving.client.fetch import fetch, fetch_queued
+from cluster_serving.client.fetch import fetch, fetch_recent
 from cluster_serving.client.many import IN_FLIGHT, TIMEOUT, Batch, check
 from cluster_serving.client.pieces import PIECE_TIMEOUT, Answer, AsyncPieces, PieceOrRestart, pieces_of
 from cluster_serving.client.places import recent_entries
@@ -112,7 +112,7 @@ class AsyncOutputQueue(_AsyncQueue):
         return await run_async(self.db, fetch(self.name, uri, delete))
 
     async def _fetch_queued(self, uri: str, delete: bool) -> Fields | None:
-        return await run_async(self.db, fetch_queued(self.name, uri, self._recent.find(uri), delete))
+        return await run_async(self.db, fetch_recent(self.name, uri, self._recent, delete))
 
 
 class AsyncInputQueue(_AsyncQueue):

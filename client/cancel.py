@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cluster_serving.client.places import Place
+from cluster_serving.client.places import Place, search
 from cluster_serving.protocol import payload_files
 from cluster_serving.protocol.errors import RequestCancelled
 from cluster_serving.protocol.keys import (
@@ -14,12 +14,11 @@ from cluster_serving.protocol.keys import (
     native_result_key,
     pieces_key,
     result_key,
-    streams_of,
     to_bytes,
 )
 from cluster_serving.protocol.original import image_stream
 from cluster_serving.protocol.results import encode_error
-from cluster_serving.protocol.scripts import NEWEST, WITHDRAW, Call, Procedure, flat, page_call
+from cluster_serving.protocol.scripts import HAS_ENTRY, WITHDRAW, Call, Procedure, flat
 
 DEFAULT_RESULT_TTL = 3600
 """Seconds for which the result of a cancelled request is kept, unless the job has published its `resultTtl`."""
@@ -28,22 +27,21 @@ DEFAULT_RESULT_TTL = 3600
 def cancel(job: str, uri: str, place: Place | None) -> Procedure[bool]:
     """Withdraw a request and answer it with `RequestCancelled`.
 
-    Without its place, the streams are searched for all requests of that uri, newest first, in pages.
+    Without its place, and if it is no longer there (a dead letter may have been put back), the streams are searched for
+    all requests of that uri, newest first, in pages.
 
     Returns:
         True if a request was withdrawn; False if it is being computed, is answered, or never existed.
     """
     answer = encode_error(RequestCancelled(f"the request {uri!r} was cancelled before it was computed"))
     if place is not None:
-        return discard_file((yield withdraw_call(job, uri, place, answer)))
+        if discard_file((yield withdraw_call(job, uri, place, answer))):
+            return True
+        if (yield Call(HAS_ENTRY, [place.stream], [place.entry_id])):
+            return False
     withdrawn = False
-    for stream in streams_of(job):
-        last = NEWEST
-        while last:
-            last, matches = yield page_call(stream, last, "uri", to_bytes(uri))
-            for entry_id, _ in matches:
-                reply = yield withdraw_call(job, uri, Place(stream, entry_id), answer)
-                withdrawn = discard_file(reply) or withdrawn
+    for found in (yield from search(job, uri)):
+        withdrawn = discard_file((yield withdraw_call(job, uri, found, answer))) or withdrawn
     return withdrawn
 
 

@@ -6,8 +6,9 @@ from contextlib import suppress
 
 from redis.exceptions import RedisError
 
-from cluster_serving.client.places import Place
+from cluster_serving.client.places import Place, RecentEntries, search
 from cluster_serving.protocol.connection import request_lost
+from cluster_serving.protocol.errors import RequestLost
 from cluster_serving.protocol.keys import result_keys
 from cluster_serving.protocol.results import Fields
 from cluster_serving.protocol.scripts import HAS_ENTRY, Call, Procedure, fetch_call, fields_of
@@ -42,3 +43,16 @@ def fetch_queued(job: str, uri: str, place: Place | None, delete: bool) -> Proce
     if fields is None:
         raise request_lost(job)
     return fields
+
+
+def fetch_recent(job: str, uri: str, recent: RecentEntries, delete: bool) -> Procedure[Fields | None]:
+    """Return the result hash as `fetch_queued` does, of a request that others may have queued anew under its uri."""
+    try:
+        return (yield from fetch_queued(job, uri, recent.find(uri), delete))
+    except RequestLost:
+        # Such as a dead letter that was put back.
+        found = yield from search(job, uri)
+        if not found:
+            raise
+        recent.remember(uri, found[0])
+        return None

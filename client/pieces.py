@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, Any, NoReturn, Union
@@ -182,10 +183,16 @@ async def pieces_of(
         keep: True to leave request and pieces as they are, for others who read them.
     """
     async with subscription.announcements(pieces_key(answer.job, answer.uri)) as event:
-        try:
-            if begin is not None:
+        if begin is not None:
+            try:
                 with using():
                     await begin()
+            except asyncio.CancelledError:
+                # It may be queued. A request that was refused is not, and another one may have its uri.
+                if not keep:
+                    await run_async(db, answer.leave())
+                raise
+        try:
             while not answer.ended:
                 with using():
                     pieces = await wait_for(event, lambda: run_async(db, answer.read()), timeout)

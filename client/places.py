@@ -7,6 +7,8 @@ from typing import NamedTuple
 from weakref import WeakValueDictionary
 
 from cluster_serving.protocol.connection import Client, address
+from cluster_serving.protocol.keys import streams_of, to_bytes
+from cluster_serving.protocol.scripts import NEWEST, Procedure, page_call
 
 
 class Place(NamedTuple):
@@ -14,6 +16,17 @@ class Place(NamedTuple):
 
     stream: str
     entry_id: bytes
+
+
+def search(job: str, uri: str) -> Procedure[list[Place]]:
+    """Return the places of all requests of a uri that wait or are being computed, newest first in each stream."""
+    places = []
+    for stream in streams_of(job):
+        last = NEWEST
+        while last:
+            last, matches = yield page_call(stream, last, "uri", to_bytes(uri))
+            places += [Place(stream, entry_id) for entry_id, _ in matches]
+    return places
 
 
 class RecentEntries:

@@ -22,7 +22,7 @@ from cluster_serving.client.cancel import cancel
 from cluster_serving.client.convert import inputs_of, to_inputs
 from cluster_serving.client.dispatcher import Dispatcher
 from cluster_serving.client.enqueue import RequestOptions, enqueue, split
-from cluster_serving.client.fetch import fetch, fetch_queued
+from cluster_serving.client.fetch import fetch, fetch_queued, fetch_recent
 from cluster_serving.client.many import IN_FLIGHT, TIMEOUT, Batch, check, results_in_thread
 from cluster_serving.client.pieces import PIECE_TIMEOUT, Answer, PieceOrRestart, Pieces
 from cluster_serving.client.places import RecentEntries, recent_entries
@@ -236,7 +236,7 @@ class OutputQueue(_Queue):
             self._subscription.unsubscribe(channel)
 
     def _fetch_queued(self, uri: str, delete: bool) -> Fields | None:
-        return run(self.db, fetch_queued(self.name, uri, self._recent.find(uri), delete))
+        return run(self.db, fetch_recent(self.name, uri, self._recent, delete))
 
 
 class InputQueue(_Queue):
@@ -431,12 +431,18 @@ class InputQueue(_Queue):
         options = RequestOptions.waiting(timeout, priority, version)
         answer = Answer(self.name, uuid.uuid4().hex if uri is None else uri)
         inputs = to_inputs(inputs_of(request_data))
+        channel = pieces_key(self.name, answer.uri)
         with self._using_redis(timeout):
-            self._subscription.subscribe(pieces_key(self.name, answer.uri))
+            self._subscription.subscribe(channel)
             queued = enqueue(self.name, answer.uri, inputs, options, self._folders, reply_with=PIECES)
-            answer.place = run(self.db, queued)
+            try:
+                answer.place = run(self.db, queued)
+            except BaseException:
+                with suppress(RedisError):
+                    self._subscription.unsubscribe(channel)
+                raise
         self._recent.remember(answer.uri, answer.place)
-        return Pieces(answer, self._pieces(answer, timeout))
+        return self._begun(answer, timeout)
 
     def resume(self, uri: str, after: str = BEGINNING, timeout: float = PIECE_TIMEOUT) -> Pieces:
         """Return an iterator over the pieces of a request that `stream` has queued, also in another process.
@@ -450,15 +456,23 @@ class InputQueue(_Queue):
         answer.place = self._recent.find(uri)
         with self._using_redis(timeout):
             self._subscription.subscribe(pieces_key(self.name, uri))
-        return Pieces(answer, self._pieces(answer, timeout))
+        return self._begun(answer, timeout)
 
-    def _pieces(self, answer: Answer, timeout: float) -> Iterator[PieceOrRestart]:
+    def _begun(self, answer: Answer, timeout: float) -> Pieces:
+        pieces = self._pieces(answer, timeout)
+        # A generator that has not begun is closed without its clean-up.
+        next(pieces)
+        return Pieces(answer, pieces)
+
+    def _pieces(self, answer: Answer, timeout: float) -> Iterator[PieceOrRestart | None]:
+        """Yield None, and then the pieces."""
         channel = pieces_key(self.name, answer.uri)
 
         def read(_: Fields) -> list[Piece] | None:
             return run(self.db, answer.read()) or None
 
         try:
+            yield None
             while not answer.ended:
                 with self._using_redis(timeout):
                     pieces = read({}) or self._subscription.wait(channel, answer.uri, read, timeout)

@@ -7,14 +7,14 @@ import logging
 import sys
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import grpc
 
-from cluster_serving.frontend.errors import BodyTimeout, StartError
+from cluster_serving.frontend.errors import BodyTimeout, Overloaded, StartError
 from cluster_serving.frontend.options import HttpOptions
 from cluster_serving.frontend.proto import parse
 from cluster_serving.frontend.server import sockets, tls, unread
@@ -30,6 +30,9 @@ _MAX_STATUS_BYTES = 2000
 _CANCEL_TIMEOUT = 2.0
 _SLOW = 1.0
 """Seconds after which the reception of a message is slow."""
+
+_STRANGERS = 64
+"""Most streams at a time of callers without an API key, where there are keys; or a quarter of all calls."""
 
 _VERSION = "x-model-version"
 """Metadata that follows an answer: version of the model that gave it."""
@@ -121,6 +124,8 @@ class GrpcServer:
         self._unread: asyncio.Task[None] | None = None
         self._pending = unread.PendingAnswers()
         self._stopping = asyncio.Event()
+        self._strangers = 0
+        self._most_strangers = min(_STRANGERS, -(-options.max_connections // 4))
 
     async def start(self, beside: bool = False) -> None:
         """Listen, or raise `StartError`. With `beside`, take the port over from a server that lets others share it."""
@@ -225,6 +230,17 @@ class GrpcServer:
 
         return grpc.stream_stream_rpc_method_handler(answer, None, _serialized)
 
+    @contextmanager
+    def _place(self, is_stranger: bool) -> Iterator[None]:
+        """Hold one of the few places for streams of callers without an API key, which could take all of them."""
+        if is_stranger and self._strangers >= self._most_strangers:
+            raise Overloaded("there are too many streams without an API key; ask again later, or with a key")
+        self._strangers += is_stranger
+        try:
+            yield
+        finally:
+            self._strangers -= is_stranger
+
     @asynccontextmanager
     async def _around(self, path: str, method: Method, context: Any) -> AsyncIterator[Call]:
         """Admit a call, end it with the status of its error, and count it."""
@@ -238,7 +254,8 @@ class GrpcServer:
             client = self._admission.client(key, method.needs_key)
             if method.limited:
                 await self._admission.wait_for_turn(client)
-            yield call
+            with self._place(is_stranger=method.streams and self._admission.has_keys and not client):
+                yield call
             status = 200
             if call.version:
                 context.set_trailing_metadata(_trailer(call.version))
@@ -248,8 +265,7 @@ class GrpcServer:
             await _abort(context, error)
         except Exception as error:
             status = ServingError.http_status
-            log.exception("gRPC method %s", path)
-            await _abort(context, ServingError(f"unexpected {type(error).__name__}"))
+            await _abort(context, unexpected(error, f"gRPC method {path}"))
         finally:
             seconds = time.perf_counter() - began
             call.body.release()
@@ -257,6 +273,17 @@ class GrpcServer:
             if self._access_log.enabled:
                 request_id = self._access_log.request_id(_metadata(context).get("x-request-id", "").encode())
                 self._access_log.write("GRPC", path, status, seconds, request_id, client)
+
+
+def unexpected(error: Exception, what: str) -> ServingError:
+    """Return the error that a client gets for a mistake in the front end, and log its traceback.
+
+    Args:
+        error: The exception, which is being handled.
+        what: What has failed.
+    """
+    log.exception("%s", what)
+    return ServingError(f"unexpected {type(error).__name__}")
 
 
 def _key(context: Any) -> str:

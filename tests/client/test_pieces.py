@@ -14,6 +14,7 @@ from cluster_serving.client import (
     InputQueue,
     InvalidInput,
     OutputQueue,
+    QueueFull,
     RequestCancelled,
     RequestLost,
     Restarted,
@@ -22,7 +23,7 @@ from cluster_serving.client import (
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.pieces import PieceWriter
 from cluster_serving.protocol.entry import parse_entry
-from cluster_serving.protocol.keys import GROUP, pieces_key
+from cluster_serving.protocol.keys import GROUP, limits_key, native_result_key, pieces_key
 from tests.support.generating import generating
 
 ENDLESS = """
@@ -160,6 +161,37 @@ def test_an_iterator_that_is_left_stops_the_model(redis_server, db, job, queue, 
         wait_for(lambda: (tmp_path / "handler.py.ended").exists())
         assert db.xlen(job) == 0
         assert db.xpending(job, GROUP)["pending"] == 0
+
+
+@pytest.mark.parametrize("leave", [lambda pieces: pieces.close(), lambda pieces: None])
+def test_an_iterator_that_was_not_begun_stops_its_request_too(db, job, queue, leave):
+    leave(queue.stream({"x": [1.0]}))
+    assert db.xlen(job) == 0
+    assert not db.pubsub_channels(f"*{job}*")
+    queue.enqueue("resumed", x=[1.0])
+    leave(queue.resume("resumed"))
+    assert db.xlen(job) == 0
+    assert not db.pubsub_channels(f"*{job}*")
+
+
+def test_a_stream_that_is_refused_leaves_another_request_of_its_uri(redis_server, db, job, queue):
+    db.hset(limits_key(job), "maxQueueLength", 1)
+    queue.enqueue("same", x=[1.0])
+
+    async def ask(uri):
+        async with AsyncInputQueue(port=redis_server.port, name=job) as other:
+            async for _ in other.stream({"x": [1.0]}, uri=uri):
+                pass
+
+    with pytest.raises(QueueFull):
+        asyncio.run(ask("same"))
+    with pytest.raises(QueueFull):
+        queue.stream({"x": [1.0]}, uri="same")
+    with pytest.raises(InvalidInput, match="uri"):
+        asyncio.run(ask(5))
+    assert db.xlen(job) == 1
+    assert not db.exists(native_result_key(job, "same"))
+    assert not db.pubsub_channels(f"*{job}*")
 
 
 def test_another_process_can_cancel_by_the_uri(redis_server, db, job, queue, tmp_path):

@@ -293,6 +293,32 @@ def test_a_query_notices_that_redis_has_lost_a_request_of_its_process(redis_serv
             asked.result(30)
 
 
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_request_that_others_have_queued_anew_is_neither_lost_nor_beyond_cancelling(
+    queues, db, job, redis_server, asynchronous
+):
+    """As a dead letter that is put back."""
+    requests, results = queues
+
+    async def query():
+        async with AsyncOutputQueue(url=redis_server.url, name=job) as results:
+            return await results.query("anew", timeout=0.5)
+
+    requests.enqueue("anew", x=np.zeros(1))
+    for _ in range(2):
+        ((entry, fields),) = db.xrange(job)
+        db.xdel(job, entry)
+        db.xadd(job, fields)
+        with pytest.raises(ResultTimeout, match="within 0.5 s"):
+            asyncio.run(query()) if asynchronous else results.query("anew", timeout=0.5)
+    ((entry, fields),) = db.xrange(job)
+    db.xdel(job, entry)
+    db.xadd(job, fields)
+    assert requests.cancel("anew") is True
+    assert db.xlen(job) == 0
+    assert requests.cancel("anew") is False
+
+
 @pytest.mark.usefixtures("echo")
 @pytest.mark.parametrize("take", ["query_and_delete", "dequeue"])
 def test_a_request_whose_result_this_process_has_taken_is_not_lost(queues, take):

@@ -17,7 +17,7 @@ from cluster_serving.frontend.api.v2.service import InferRequest, InferResponse,
 from cluster_serving.frontend.errors import ModelNotFound
 from cluster_serving.frontend.models.registry import ServedModel
 from cluster_serving.frontend.proto import inference
-from cluster_serving.frontend.server.grpc import Call, Method, Service
+from cluster_serving.frontend.server.grpc import Call, Method, Service, unexpected
 from cluster_serving.frontend.server.metrics import Metrics
 from cluster_serving.frontend.server.offload import LARGE, Offload
 from cluster_serving.protocol.errors import ServingError, VersionNotFound
@@ -170,10 +170,13 @@ class _Methods:
                 before.add_done_callback(lambda _: places.release())
             await asyncio.gather(*tasks)
             await replies.put(None)
-        except BaseException:
+        except BaseException as error:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            if not isinstance(error, asyncio.CancelledError):
+                # Whoever takes the replies raises the error then. Of one that has cancelled this task, none takes them.
+                await replies.put(None)
             raise
 
     async def _answer(
@@ -211,13 +214,14 @@ class _Methods:
                 )
                 last.parameters[_FINAL].bool_param = True
                 await replies.put(inference.ModelStreamInferResponse(infer_response=last))
-        except ServingError as error:
+        except Exception as raised:
+            error = raised if isinstance(raised, ServingError) else unexpected(raised, "a request of ModelStreamInfer")
             status, call.version = error.http_status, error.version or ""
             failed = inference.ModelInferResponse(
                 model_name=message.model_name, model_version=call.version, id=message.id
             )
             await _ended(before)
-            await replies.put(inference.ModelStreamInferResponse(error_message=str(error), infer_response=failed))
+            await replies.put(inference.ModelStreamInferResponse(error_message=error.message, infer_response=failed))
         finally:
             self._metrics.answered("grpc", call.model, status, time.perf_counter() - began, call.version)
 

@@ -47,6 +47,29 @@ def test_watched_health_is_told_when_it_changes_and_ends_with_the_server(serve, 
         assert [status.status for status in watched] == [NOT_SERVING]
 
 
+def test_callers_without_a_key_leave_places_to_those_who_have_one(serve, keys):
+    file, key = keys
+    front = serve(f"--apiKeysFile={file}", "--maxConnections=8")
+    with grpc.insecure_channel(front.grpc) as channel:
+        stub = health_pb2_grpc.HealthStub(channel)
+        watches = [stub.Watch(asked(), timeout=60) for _ in range(2)]
+        for watch in watches:
+            next(watch)
+        with pytest.raises(grpc.RpcError, match="too many streams without an API key") as raised:
+            next(stub.Watch(asked(), timeout=60))
+        assert raised.value.code() is grpc.StatusCode.UNAVAILABLE
+        assert next(stub.Watch(asked(), timeout=60, metadata=[("x-api-key", key)])).status
+        watches[0].cancel()
+
+        def has_place():
+            try:
+                return bool(next(stub.Watch(asked(), timeout=60)).status)
+            except grpc.RpcError:
+                return False
+
+        wait_until(has_place)
+
+
 def test_services_are_described_by_reflection(serve):
     with grpc.insecure_channel(serve().grpc) as channel:
         database = ProtoReflectionDescriptorDatabase(channel)

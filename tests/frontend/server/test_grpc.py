@@ -10,10 +10,12 @@ import httpx
 import psutil
 import pytest
 
+from cluster_serving.frontend.api.v2.service import V2Service
 from cluster_serving.frontend.errors import StartError
 from cluster_serving.frontend.proto import inference
 from cluster_serving.frontend.server.keys import new_key
 from tests.chaos.proxy import Proxy
+from tests.support.front_end import connect
 from tests.support.grpc_calls import caller, raw, typed
 from tests.support.waiting import wait_until
 
@@ -57,6 +59,41 @@ def test_calls_need_a_key_where_there_are_keys(serve, report, echo, job, tmp_pat
         assert (
             f'cluster_serving_http_requests_total{{model="{job}",protocol="grpc",status="200",version="1"}} 2.0' in text
         )
+
+
+def test_a_stream_for_whose_messages_there_is_no_memory_ends(serve):
+    front = serve("--maxBodyBytes=1000000", "--maxBodyMemory=1000000")
+    message = inference.ModelInferRequest(model_name="m", raw_input_contents=[bytes(300_000)])
+    head = b"POST /predict HTTP/1.1\r\nHost: a\r\nContent-Length: 999000\r\n\r\n"
+    with connect(front.url) as slow, grpc.insecure_channel(front.grpc) as channel:
+        slow.sendall(head + bytes(900_000))
+        time.sleep(0.5)
+        for messages in (iter([message.SerializeToString()]), endless(message.SerializeToString())):
+            replies = channel.stream_stream(STREAM, None, None)(messages, timeout=60)
+            with pytest.raises(grpc.RpcError, match="maxBodyMemory") as caught:
+                next(replies)
+            assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+def endless(message):
+    yield message
+    threading.Event().wait(120)
+
+
+def test_a_mistake_in_the_front_end_is_told_to_the_request_of_a_stream(serve, report, job, monkeypatch, caplog):
+    report(("x", "", (None, None)))
+
+    async def infer(*_):
+        raise RuntimeError("a mistake")
+
+    monkeypatch.setattr(V2Service, "infer", infer)
+    request = typed("FP32", "fp32_contents", [1, 2], [1, 2])
+    request.model_name = job
+    with grpc.insecure_channel(serve().grpc) as channel:
+        replies = channel.stream_stream(STREAM, None, None)(iter([request.SerializeToString()] * 2), timeout=60)
+        messages = [inference.ModelStreamInferResponse.FromString(reply).error_message for reply in replies]
+    assert messages == ["unexpected RuntimeError"] * 2
+    assert "a mistake" in caplog.text
 
 
 def test_large_messages_are_refused_by_size(serve, report, echo, job):
