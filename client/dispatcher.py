@@ -36,7 +36,7 @@ from cluster_serving.protocol.connection import (
     translated,
 )
 from cluster_serving.protocol.entry import RESULT, request_fields
-from cluster_serving.protocol.errors import RequestLost, ServingError
+from cluster_serving.protocol.errors import RequestCancelled, RequestLost, ServingError
 from cluster_serving.protocol.keys import NORMAL, native_result_key, stream_of, to_bytes
 from cluster_serving.protocol.payload_files import PayloadFolder, PayloadFolders
 from cluster_serving.protocol.results import Fields
@@ -63,6 +63,7 @@ class Pending:
         entry_id: Id of the stream entry, once the request is queued.
         waiters: Number of coroutines that wait for a kept result.
         expired: True if the result was cancelled because it did not come in time.
+        closed: True if it was cancelled because the dispatcher was closed.
     """
 
     job: str
@@ -77,6 +78,7 @@ class Pending:
     entry_id: bytes | None = None
     waiters: int = 0
     expired: bool = False
+    closed: bool = False
 
     def __post_init__(self) -> None:
         self.key = native_result_key(self.job, self.uri)
@@ -191,9 +193,14 @@ class Dispatcher:
                 except RequestLost:
                     if not self._patience_left:
                         raise
-                    pending.entry_id = None
+                    left = deadline - loop.time()
+                    if left <= 0:
+                        raise asyncio.TimeoutError from None
                     pending.result = loop.create_future()
+                    pending.fields = {**pending.fields, "deadline": str(RequestOptions.waiting(left).deadline_ms)}
         except (asyncio.TimeoutError, asyncio.CancelledError) as ended:
+            if pending.closed:
+                raise RequestCancelled("the client was closed before the answer came") from None
             if isinstance(ended, asyncio.CancelledError) and not pending.expired:
                 raise
             raise await result_timeout_async(self.db, job, timeout) from None
@@ -203,12 +210,25 @@ class Dispatcher:
             self._pending.pop(name, None)
             if self._to_send.pop(name, None) and pending.folder:
                 pending.folder.discard(pending.fields)
-            if pending.entry_id is not None and not (pending.result.done() and not pending.result.cancelled()):
+            if (
+                pending.entry_id is not None
+                and not pending.closed
+                and not (pending.result.done() and not pending.result.cancelled())
+            ):
                 self._withdraw(pending)
 
     async def close(self) -> None:
-        """Close the connections, once cancelled requests are withdrawn."""
+        """Close the connections, once the requests that wait, which fail, and cancelled ones are withdrawn."""
         self._closing = True
+        for name, pending in self._pending.items():
+            if pending.kept or pending.result.done():
+                continue
+            pending.closed = True
+            pending.result.cancel()
+            if self._to_send.pop(name, None) and pending.folder:
+                pending.folder.discard(pending.fields)
+            if pending.entry_id is not None:
+                self._withdraw(pending)
         self._due.set()
         await self._subscription.close()
         if self._watcher is not None:
@@ -374,18 +394,20 @@ class Dispatcher:
         """Fail those of some requests that have neither entry nor result; return True if there are any."""
         lost = False
         for start in range(0, len(waiting), _MAX_AT_ONCE):
-            part = waiting[start : start + _MAX_AT_ONCE]
-            calls = [Call(HAS_ENTRY, [stream], [pending.entry_id or b""]) for pending in part]
-            gone = [pending for pending, reply in zip(part, await call_all(self.db, calls)) if reply == 0]
+            # One that is sent again meanwhile has another entry.
+            part = [(pending, pending.entry_id) for pending in waiting[start : start + _MAX_AT_ONCE]]
+            calls = [Call(HAS_ENTRY, [stream], [entry_id or b""]) for _, entry_id in part]
+            gone = [sent for sent, reply in zip(part, await call_all(self.db, calls)) if reply == 0]
             if not gone:
                 continue
             # An answer may have come in between.
-            results = await call_async(self.db, fetch_call([pending.key for pending in gone]))
-            for pending, reply in zip(gone, results):
+            results = await call_async(self.db, fetch_call([pending.key for pending, _ in gone]))
+            for (pending, entry_id), reply in zip(gone, results):
                 if reply and not isinstance(reply, RedisError):
                     self._resolve(pending, fields_of(reply), time.perf_counter())
-                elif not reply and not pending.result.done():
+                elif not reply and not pending.result.done() and pending.entry_id == entry_id:
                     pending.result.set_exception(request_lost(pending.job))
+                    pending.entry_id = None
                     lost = True
         return lost
 

@@ -143,13 +143,20 @@ def results_in_thread(make: Callable[[], Batch], items: Iterable[object]) -> Ite
     async def begin() -> Batch:
         return make()
 
-    def end() -> None:
-        run(batch.close())
+    def stop() -> None:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
 
-    batch = run(begin())
+    def end() -> None:
+        run(batch.close())
+        stop()
+
+    try:
+        batch = run(begin())
+    except BaseException:
+        stop()
+        raise
     # Called at exit if the caller still holds the iterator: the thread has ended when Python closes it.
     close = weakref.finalize(batch, end)
     try:

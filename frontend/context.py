@@ -44,7 +44,7 @@ class FrontEnd:
             if servables[0].redis and not options.redis_url and "redis_host" not in options.model_fields_set:
                 url = f"{url.partition('://')[0]}://{quote(servables[0].redis, safe=':')}"
         redis_options: dict[str, Any] = {}
-        if options.rediss_trust_store_path:
+        if options.rediss_trust_store_path and url.startswith("rediss"):
             store = tls.certificates(options.rediss_trust_store_path, options.rediss_trust_store_token)
             redis_options["ssl_ca_data"] = store
         self.metrics = Metrics()

@@ -67,7 +67,8 @@ def open_redis(url: str, job: str = "", **settings: Any) -> redis.Redis:
         InvalidInput: If the URL cannot be parsed, or cannot be used for this job.
     """
     if not failover.is_failover_url(url):
-        return redis.Redis.from_url(url, **settings)
+        with _readable():
+            return redis.Redis.from_url(url, **settings)
     return redis.Redis.from_pool(redis.ConnectionPool(**_failover_settings(url, job, settings)))
 
 
@@ -80,7 +81,7 @@ def connect(host: str, port: int | str, url: str | None, job: str = "", **option
         InvalidInput: See `open_redis`; or if an argument of the original has no meaning here.
     """
     settings = _settings(host, url, Retry, options)
-    client = open_redis(url, job, **settings) if url else redis.Redis(host=host, port=int(port), **settings)
+    client = open_redis(url, job, **settings) if url else redis.Redis(host=host, port=_port(port), **settings)
     _mix_in(_Persistent, client.connection_pool)
     return client
 
@@ -93,11 +94,12 @@ def connect_async(
     settings = _settings(host, url, AsyncRetry, options) | {"max_connections": _ASYNC_CONNECTIONS, "timeout": None}
     if not url:
         kind = redis.asyncio.SSLConnection if settings.pop("ssl", False) else redis.asyncio.Connection
-        pool = redis.asyncio.BlockingConnectionPool(connection_class=kind, host=host, port=int(port), **settings)
+        pool = redis.asyncio.BlockingConnectionPool(connection_class=kind, host=host, port=_port(port), **settings)
     elif failover.is_failover_url(url):
         pool = redis.asyncio.BlockingConnectionPool(**_failover_settings(url, job, settings, asynchronous=True))
     else:
-        pool = redis.asyncio.BlockingConnectionPool.from_url(url, **settings)
+        with _readable():
+            pool = redis.asyncio.BlockingConnectionPool.from_url(url, **settings)
     _mix_in(_AsyncPersistent, pool)
     return redis.asyncio.Redis.from_pool(pool)
 
@@ -169,6 +171,25 @@ def _failover_settings(url: str, job: str, settings: dict[str, Any], asynchronou
         raise InvalidInput(str(error)) from None
 
 
+@contextmanager
+def _readable() -> Iterator[None]:
+    try:
+        yield
+    except ValueError:
+        # The messages of the libraries may quote a part of a password.
+        raise InvalidInput(
+            "the url is no address of a Redis; expected redis://user:password@host:6379/0, rediss://… or unix://…, "
+            "where characters such as @, / and # in a password are escaped (urllib.parse.quote)"
+        ) from None
+
+
+def _port(port: int | str) -> int:
+    try:
+        return int(port)
+    except ValueError:
+        raise InvalidInput(f"port is {port!r}; expected a number") from None
+
+
 def _settings(host: str, url: str | None, retry: Any, options: dict[str, Any]) -> dict[str, Any]:
     if "://" in host or "frontend_url" in options:
         raise InvalidInput(
@@ -177,7 +198,15 @@ def _settings(host: str, url: str | None, retry: Any, options: dict[str, Any]) -
         )
     if "sync" in options:
         raise InvalidInput("there is no sync=; cluster_serving.client.original takes all arguments of the original")
-    known = {*signature(redis.Redis).parameters, *signature(redis.connection.AbstractConnection).parameters}
+    for name in _UNUSABLE.keys() & options.keys():
+        raise InvalidInput(f"the option {name!r} of redis-py cannot be used here{_UNUSABLE[name]}")
+    if not (options.get("ssl") or (url or "").startswith("rediss")):
+        for name in options:
+            if name.startswith("ssl_"):
+                raise InvalidInput(f"the option {name!r} needs ssl=True, or a url of rediss://")
+    known = _OPTIONS[Retry]
+    for name in options.keys() & known - _OPTIONS[retry]:
+        raise InvalidInput(f"asyncio clients, and predict_many, have no option {name!r}")
     for name in options.keys() - known:
         near = get_close_matches(name, {*known, "name", "url", "reconnect"}, 1)
         raise InvalidInput(f"there is no option {name!r}{f'; is it {near[0]!r}?' if near else ''}")
@@ -194,6 +223,25 @@ def _settings(host: str, url: str | None, retry: Any, options: dict[str, Any]) -
         # The pauses end the attempts.
         "retry": retry(_Backoff(retries), -1),
     }
+
+
+_UNUSABLE = {
+    "decode_responses": ": results are bytes",
+    "unix_socket_path": ": pass url='unix:///path/of/the/socket'",
+    **dict.fromkeys(("charset", "connection_pool", "errors", "single_connection_client"), ""),
+}
+"""Options of redis-py that have no meaning here, and the reason or remedy."""
+
+_OPTIONS = {
+    Retry: {*signature(redis.Redis).parameters, *signature(redis.connection.AbstractConnection).parameters},
+    AsyncRetry: {
+        *("ssl", "max_connections"),
+        *signature(redis.asyncio.Connection).parameters,
+        *signature(redis.asyncio.SSLConnection).parameters,
+        *signature(redis.asyncio.connection.AbstractConnection).parameters,
+    },
+}
+"""Options of the clients and connections of either kind."""
 
 
 class _Backoff(EqualJitterBackoff):

@@ -37,7 +37,9 @@ class DeadLetter:
     @classmethod
     def of(cls, request: Entry, error: ServingError, traceback: str = "") -> DeadLetter:
         """Return the dead letter of a request that is given up now."""
-        return cls(request, len(request.data), error.code, str(error), time.time(), traceback)
+        # Both may quote a text of the request that is no Unicode.
+        shown = traceback.encode("utf8", "backslashreplace").decode()
+        return cls(request, len(request.data), error.code, error.message, time.time(), shown)
 
     @property
     def kept(self) -> bool:

@@ -80,7 +80,10 @@ def field_of(column: Column) -> pa.Field:
         metadata["dtype"] = column.dtype
     if column.kind != "image":
         metadata["shape"] = ",".join(map(str, column.shape))
-    return pa.field(column.name, _TYPES[column.kind], nullable=False, metadata=metadata)
+    try:
+        return pa.field(column.name, _TYPES[column.kind], nullable=False, metadata=metadata)
+    except UnicodeEncodeError:
+        raise InvalidInput(f"an input has the name {column.name[:64]!a}, which is no Unicode text") from None
 
 
 def column_of(field: pa.Field) -> Column:

@@ -273,7 +273,10 @@ def _to_arrow(column: Column, value: Input) -> pa.Array:
         strings = value.ravel().tolist()
         if not all(isinstance(item, str) for item in strings):
             raise InvalidInput(f"input {column.name!r} is an array of objects; expected all of them to be str")
-        return pa.array([strings], pa.list_(pa.utf8()))
+        try:
+            return pa.array([strings], pa.list_(pa.utf8()))
+        except UnicodeEncodeError as error:
+            raise InvalidInput(f"input {column.name!r} holds {error.object[:32]!a}, which is no Unicode text") from None
     return _binary(_little_endian(value))
 
 

@@ -1,6 +1,7 @@
 """Many requests of one process over few connections, on a real Redis with an echoing consumer."""
 
 import asyncio
+import time
 
 import numpy as np
 import pytest
@@ -11,7 +12,14 @@ from cluster_serving.client.result import read_result
 from cluster_serving.connectors.answer import MAX_PUBLISHED_BYTES
 from cluster_serving.protocol.compat import timeout as time_limit
 from cluster_serving.protocol.connection import connect_async
-from cluster_serving.protocol.errors import InvalidInput, QueueFull, RedisUnavailable, RequestLost, ResultTimeout
+from cluster_serving.protocol.errors import (
+    InvalidInput,
+    QueueFull,
+    RedisUnavailable,
+    RequestCancelled,
+    RequestLost,
+    ResultTimeout,
+)
 from cluster_serving.protocol.keys import limits_key, native_result_key
 from tests.support.echo import Echo
 
@@ -203,5 +211,68 @@ def test_requests_that_redis_has_lost_are_sent_again_with_patience(redis_server,
         with Echo(redis_server.url, job):
             assert await asyncio.gather(*waiting) == list(range(20))
         await dispatcher.close()
+
+    asyncio.run(main())
+
+
+async def until_queued(dispatcher, job, count=1):
+    async with time_limit(30):
+        while await dispatcher.db.xlen(job) < count:
+            await asyncio.sleep(0.01)
+
+
+def test_a_request_that_is_sent_again_keeps_its_timeout(redis_server, job, db, monkeypatch):
+    monkeypatch.setattr(dispatcher_module, "_WATCH_INTERVAL", 0.1)
+
+    async def main():
+        dispatcher = Dispatcher(connect_async(url=redis_server.url), patience=1)
+        asked = asyncio.create_task(dispatcher.request(job, {"x": np.array([1])}, 3))
+        await until_queued(dispatcher, job)
+        await dispatcher.db.delete(job)
+        await until_queued(dispatcher, job)
+        ((_, fields),) = await dispatcher.db.xrange(job)
+        assert 0 < int(fields[b"deadline"]) < 3000
+        with pytest.raises(ResultTimeout, match="within 3 s"):
+            await asyncio.wait_for(asked, 30)
+        await dispatcher.close()
+        assert db.xlen(job) == 0
+
+    asyncio.run(main())
+
+
+def test_a_loss_that_is_noticed_when_the_timeout_has_passed_ends_the_wait(redis_server, job):
+    async def main():
+        dispatcher = Dispatcher(connect_async(url=redis_server.url), patience=1)
+        asked = asyncio.create_task(dispatcher.request(job, {"x": np.array([1])}, 1))
+        await until_queued(dispatcher, job)
+        (pending,) = dispatcher._pending.values()
+        # One turn of the event loop: the loss is noticed, and the timer finds that the wait has ended already.
+        pending.result.set_exception(RequestLost("lost"))
+        time.sleep(1.1)
+        with pytest.raises(ResultTimeout, match="within 1 s"):
+            await asyncio.wait_for(asked, 30)
+        await dispatcher.close()
+
+    asyncio.run(main())
+
+
+def test_closing_ends_the_requests_that_wait_and_leaves_nothing(redis_server, job, db):
+    async def main():
+        before = len(db.client_list())
+        dispatcher = Dispatcher(connect_async(url=redis_server.url))
+        waiting = [asyncio.create_task(echoed(dispatcher, job, n)) for n in range(20)]
+        await until_queued(dispatcher, job, 20)
+        waiting += [asyncio.create_task(echoed(dispatcher, job, n)) for n in range(20)]
+        await asyncio.sleep(0)
+        await dispatcher.close()
+        assert db.xlen(job) == 0
+        ended = await asyncio.gather(*waiting, return_exceptions=True)
+        assert {(type(error), str(error)) for error in ended} == {
+            (RequestCancelled, "the client was closed before the answer came")
+        }
+        async with time_limit(10):
+            while len(db.client_list()) > before:
+                await asyncio.sleep(0.01)
+        assert db.xlen(job) == 0
 
     asyncio.run(main())

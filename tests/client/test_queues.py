@@ -53,12 +53,29 @@ def test_constructor_arguments_are_the_originals(redis_server):
         ({"host": "http://h:1"}, "'http://h:1' is no host"),
         ({"sync": True}, "there is no sync="),
         ({"prot": 1}, "there is no option 'prot'; is it 'port'"),
+        ({"decode_responses": True}, "'decode_responses' of redis-py cannot be used here: results are bytes"),
+        ({"unix_socket_path": "/s"}, "cannot be used here: pass url='unix:///path/of/the/socket'"),
+        ({"ssl_ca_certs": "ca.pem"}, "'ssl_ca_certs' needs ssl=True, or a url of rediss://"),
+        ({"url": "redis://:k9/z7@h:1"}, "^(?!.*(k9|z7))the url is no address of a Redis; expected redis://"),
+        ({"url": "http://h:1"}, "the url is no address of a Redis"),
+        ({"port": "redis"}, "port is 'redis'; expected a number"),
         ({"pasword": "x", "url": "redis://h:1"}, "there is no option 'pasword'; is it 'password'"),
     ],
 )
 def test_what_only_the_original_takes_is_named(queue, arguments, message):
     with pytest.raises(InvalidInput, match=message):
         queue(**arguments)
+
+
+def test_an_option_that_asyncio_lacks_is_named():
+    with pytest.raises(InvalidInput, match="asyncio clients, and predict_many, have no option 'ssl_ca_path'"):
+        AsyncInputQueue(ssl=True, ssl_ca_path="/certificates")
+    with (
+        InputQueue(ssl=True, ssl_ca_path="/certificates") as queue,
+        pytest.raises(InvalidInput, match="predict_many, have no option 'ssl_ca_path'"),
+    ):
+        next(queue.predict_many([{"x": [1.0]}]))
+    wait_until(lambda: "predict_many" not in {thread.name for thread in threading.enumerate()})
 
 
 @pytest.mark.usefixtures("echo")

@@ -139,6 +139,14 @@ def test_a_dead_letter_is_kept_and_its_client_is_told(db, job, entry):
     assert db.xlen(job) == 0
 
 
+def test_texts_that_are_no_unicode_are_told_too(db, job, entry):
+    """A handler quotes its input, which JSON of the original can make of lone surrogates."""
+    dead_letter(db, job, 60, entry, PoisonRequest("unknown word \ud800"), "ValueError: \ud800")
+    letter = DeadLetter.parse(db.xrange(dead_letters_key(job))[0][1])
+    assert (letter.error, letter.traceback) == (r"unknown word \ud800", r"ValueError: \ud800")
+    assert db.hget(native_result_key(job, "a"), "error") == rb"unknown word \ud800"
+
+
 def test_letter_and_answer_are_one_step(db, job, entry):
     with db.monitor() as monitor:
         with redis.Redis(**db.connection_pool.connection_kwargs) as other:

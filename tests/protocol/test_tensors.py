@@ -118,6 +118,18 @@ def test_a_null_cell_is_the_senders_error():
             Entry(b"1-0", "u", sink.getvalue().to_pybytes(), NATIVE).decode()
 
 
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ({"x": np.array(["a", "\udc80"], object)}, r"input 'x' holds '\\udc80', which is no Unicode text"),
+        ({"\ud800": np.zeros(1)}, r"an input has the name '\\ud800', which is no Unicode text"),
+    ],
+)
+def test_texts_that_are_no_unicode_are_refused(inputs, message):
+    with pytest.raises(InvalidInput, match=message):
+        tensors.encode(inputs)
+
+
 def test_names_of_a_stranger_are_not_remembered():
     before = [cache.cache_info().currsize for cache in (tensors._schema, tensors._layout, tensors._columns)]
     for number in range(3):
