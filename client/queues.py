@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any, overload
+from weakref import WeakSet
 
 from redis.exceptions import RedisError
 
@@ -116,6 +117,7 @@ class _Queue(Reconnecting):
         self.db = connect(**self._address)
         super().__init__(self.db, name, reconnect)
         self._threads = threading.local()
+        self._opened: WeakSet[Subscription | DedicatedConnection] = WeakSet()
         self._recent = recent_entries(self.db, name)
 
     def __enter__(self) -> Self:
@@ -125,11 +127,9 @@ class _Queue(Reconnecting):
         self.close()
 
     def close(self) -> None:
-        """Close the connections; a later call opens new ones."""
-        if hasattr(self._threads, "subscription"):
-            self._subscription.close()
-        if hasattr(self._threads, "connection"):
-            self._connection.close()
+        """Close the connections, those of other threads too; a later call opens new ones."""
+        for opened in list(self._opened):
+            opened.close()
         self.db.close()
 
     @property
@@ -137,6 +137,7 @@ class _Queue(Reconnecting):
         # A subscription connection cannot be shared, so each thread that waits has its own.
         if not hasattr(self._threads, "subscription"):
             self._threads.subscription = Subscription(self.db, self.name)
+            self._opened.add(self._threads.subscription)
         subscription: Subscription = self._threads.subscription
         return subscription
 
@@ -144,6 +145,7 @@ class _Queue(Reconnecting):
     def _connection(self) -> DedicatedConnection:
         if not hasattr(self._threads, "connection"):
             self._threads.connection = DedicatedConnection(self.db)
+            self._opened.add(self._threads.connection)
         connection: DedicatedConnection = self._threads.connection
         return connection
 

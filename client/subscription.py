@@ -100,13 +100,20 @@ class Subscription:
         self.reply_channel = new_channel(job)
 
     def subscribe(self, channel: str) -> None:
-        """Subscribe to a channel and wait until Redis has confirmed the subscription."""
+        """Subscribe to a channel and wait until Redis has confirmed the subscription.
+
+        Raises:
+            redis.RedisError: If Redis cannot be used, or does not confirm it in time.
+        """
         if channel in self._subscribed:
             return
         if self._pubsub is None:
             self._pubsub = _PubSub(self._client.connection_pool)
         self._pubsub.subscribe(channel)  # type: ignore[no-untyped-call]
-        self._read_until(lambda message: message["type"] == "subscribe" and message["channel"] == channel.encode())
+        name = to_bytes(channel)
+        if not self._read_until(lambda message: message["type"] == "subscribe" and message["channel"] == name):
+            self.close()
+            raise TimeoutError(f"Redis did not confirm a subscription within {_SUBSCRIBE_TIMEOUT:g} s")
         self._subscribed.add(channel)
 
     def unsubscribe(self, channel: str) -> None:
@@ -161,8 +168,8 @@ class Subscription:
         if pubsub is not None:
             pubsub.close()
 
-    def _read_until(self, is_wanted: Callable[[dict[str, object]], bool], timeout: float = _SUBSCRIBE_TIMEOUT) -> None:
-        """Read messages until the wanted one, or until the timeout."""
+    def _read_until(self, is_wanted: Callable[[dict[str, object]], bool], timeout: float = _SUBSCRIBE_TIMEOUT) -> bool:
+        """Read messages until the wanted one, or until the timeout; return True if it has come."""
         pubsub = self._pubsub
         if pubsub is None:
             raise ConnectionError("not subscribed")
@@ -170,7 +177,8 @@ class Subscription:
         while (remaining := deadline - time.monotonic()) > 0:
             message = pubsub.get_message(timeout=remaining)
             if message is not None and is_wanted(message):
-                return
+                return True
+        return False
 
 
 async def _soon(confirmed: asyncio.Event) -> None:

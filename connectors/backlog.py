@@ -64,10 +64,12 @@ class Backlog(Generic[T]):
             self._thread.join(_CLOSE_PATIENCE)
 
     def _run(self) -> None:
-        while not self._closed.is_set():
+        ends = False
+        while not ends:
             with self._changed:
                 self._changed.wait_for(lambda: self._items or self._closed.is_set())
-            self._closed.wait(self._interval_s)
+            # Nothing is added any more once it is closed.
+            ends = self._closed.wait(self._interval_s)
             with self._changed:
                 items, self._items = self._items, []
             try:

@@ -146,11 +146,18 @@ def _difference(before: Array, after: Array) -> tuple[str, float]:
         return f"{kinds[0]} became {kinds[1]}", 0.0
     if before.dtype.kind in "OUS":
         return ("" if _alike(before.tolist(), after.tolist()) else "the texts differ"), 0.0
-    first, second = before.astype("f8"), after.astype("f8")
+    if before.dtype.kind in "biu":
+        # float64 would round whole numbers of 64 bits.
+        pairs = zip(before[before != after].tolist(), after[before != after].tolist())
+        distances = [abs(int(one) - int(other)) for one, other in pairs]
+        largest = float(max(distances, default=0))
+        count = f"{len(distances)} of {before.size} numbers differ, by up to {largest:g}"
+        return (count if distances else ""), largest
+    first, second = (array.astype("c16" if array.dtype.kind == "c" else "f8") for array in (before, after))
     finite = np.isfinite(first) & np.isfinite(second)
     largest = float(np.abs(first[finite] - second[finite]).max(initial=0))
     # The original's encoding has whole numbers, such as classes, as floats.
-    whole = bool((first[finite] % 1 == 0).all() and (second[finite] % 1 == 0).all())
+    whole = first.dtype.kind == "f" and bool((first[finite] % 1 == 0).all() and (second[finite] % 1 == 0).all())
     relative, absolute = (0.0, 0.0) if whole else (RELATIVE, ABSOLUTE)
     unlike = int((~np.isclose(second, first, relative, absolute, equal_nan=True)).sum())
     return (f"{unlike} of {first.size} numbers differ, by up to {largest:g}" if unlike else ""), largest

@@ -124,11 +124,13 @@ class OutputQueue(API):
             uri: failed(result.error) if result.error else as_original(result)
             for uri, result in self._results.dequeue().items()
         }
+        # Other programs may have hashes of such names.
+        images = {uri: result for uri, result in images.items() if result != self._missing}
         # Deleted last, so that a failure loses no results.
         with suppress(RedisError):
-            for batch in queues.batched(keys, queues.SCAN_COUNT):
+            for batch in queues.batched(map(to_bytes, map(image_result_key, images)), queues.SCAN_COUNT):
                 self.db.delete(*batch)
-        return results | {uri: result for uri, result in images.items() if result != self._missing}
+        return results | images
 
     def _image_result(self, uri: str, delete: bool) -> str:
         key = to_bytes(image_result_key(uri))

@@ -2,6 +2,7 @@
 
 import asyncio
 import zlib
+from collections.abc import Iterator
 from functools import lru_cache
 
 from starlette.requests import Request
@@ -19,29 +20,39 @@ _SMALL = 1024
 
 _IN_THREAD = 1 << 16
 
+_PART = 1 << 20
 
-def decompress(body: bytes, encoding: str, max_bytes: int) -> bytes:
-    """Undo the Content-Encoding of a body.
+
+def decompressed(body: bytes, encoding: str, max_bytes: int) -> Iterator[bytes]:
+    """Undo the Content-Encoding of a body, and yield it in parts of at most `_PART` bytes.
 
     Raises:
-        InvalidInput: If the body is not of this encoding, or the encoding is another one than gzip or deflate.
+        InvalidInput: If the body is not of this encoding, if anything follows its end (such as a second gzip member),
+            or if the encoding is another one than gzip or deflate.
         RequestTooLarge: If the result has more than `max_bytes`.
     """
     if encoding == "identity":
-        return body
+        yield body
+        return
     if encoding not in _WINDOWS:
         raise InvalidInput(f"the body has Content-Encoding {encoding[:32]!r}; expected gzip or deflate")
     # 32: gzip or zlib, recognized by the first bytes.
     stream = zlib.decompressobj(wbits=32 + zlib.MAX_WBITS)
-    try:
-        data = stream.decompress(body, max_bytes + 1)
-    except zlib.error as error:
-        raise InvalidInput(f"the body is not {encoding}: {error}") from None
-    if len(data) > max_bytes:
-        raise RequestTooLarge(f"the body has more than {max_bytes} bytes when it is decompressed")
-    if not stream.eof:
-        raise InvalidInput(f"the body is not {encoding}: it ends early")
-    return data
+    rest, size = body, 0
+    while not stream.eof:
+        try:
+            part = stream.decompress(rest, _PART)
+        except zlib.error as error:
+            raise InvalidInput(f"the body is not {encoding}: {error}") from None
+        rest = stream.unconsumed_tail
+        size += len(part)
+        if size > max_bytes:
+            raise RequestTooLarge(f"the body has more than {max_bytes} bytes when it is decompressed")
+        if not (part or rest or stream.eof):
+            raise InvalidInput(f"the body is not {encoding}: it ends early")
+        yield part
+    if stream.unused_data:
+        raise InvalidInput(f"the body is not {encoding}: {len(stream.unused_data)} bytes follow its end")
 
 
 async def compressed(request: Request, response: Response) -> Response:

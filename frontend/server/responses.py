@@ -1,8 +1,9 @@
 """Bodies of HTTP requests, and responses in JSON: of results and of errors."""
 
 import asyncio
+import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import orjson
@@ -13,10 +14,11 @@ from cluster_serving.frontend.errors import BodyTimeout, RateLimited
 from cluster_serving.frontend.options import HttpOptions
 from cluster_serving.frontend.server import cycle
 from cluster_serving.frontend.server.body_memory import Share
-from cluster_serving.frontend.server.compression import decompress
+from cluster_serving.frontend.server.compression import decompressed
 from cluster_serving.protocol.compat import timeout
 from cluster_serving.protocol.errors import RequestTooLarge, ServingError
 
+_SIMPLE = (str, int, float, type(None))
 _RETRY_AFTER = {"QUEUE_FULL": 1, "OVERLOADED": 1, "REDIS_UNAVAILABLE": 1, "MODEL_NOT_READY": 1, "REQUEST_LOST": 1}
 """Seconds in the header Retry-After, by code of the error."""
 
@@ -36,10 +38,13 @@ async def read_body(request: Request, options: HttpOptions, most: int | None = N
     encoding = (cycle.header(request, b"content-encoding") or "").lower()
     if encoding:
         # A small body may become a large one.
-        text, body = body, await asyncio.to_thread(decompress, body, encoding, limit)
         memory: Share = request.scope["note"].body
-        memory.give(len(text))
-        memory.take(len(body))
+        parts, steps = [], decompressed(body, encoding, limit)
+        while (part := await asyncio.to_thread(next, steps, None)) is not None:
+            memory.take(len(part))
+            parts.append(part)
+        memory.give(len(body))
+        body = b"".join(parts)
     return body
 
 
@@ -77,7 +82,11 @@ async def _received(request: Request, options: HttpOptions, limit: int) -> bytes
 
 def dumps(content: Any) -> bytes:
     """Write JSON. The content may have numpy arrays; NaN and infinity, which JSON lacks, become null."""
-    return orjson.dumps(content, _as_list, orjson.OPT_SERIALIZE_NUMPY)
+    try:
+        return orjson.dumps(content, _as_list, orjson.OPT_SERIALIZE_NUMPY)
+    except orjson.JSONEncodeError:
+        # Documents of handlers may have whole numbers of more than 64 bits, and texts that are no Unicode.
+        return json.dumps(_plain(content), separators=(",", ":")).encode()
 
 
 class Json(Response):
@@ -122,6 +131,16 @@ def worst_error(outcomes: Iterable[object]) -> ServingError | None:
     """Return the error with the highest HTTP status among outcomes; None if there is no error."""
     errors = (outcome for outcome in outcomes if isinstance(outcome, ServingError))
     return max(errors, key=lambda error: error.http_status, default=None)
+
+
+def _plain(content: Any) -> Any:
+    if isinstance(content, Mapping):
+        return {name: _plain(value) for name, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [_plain(value) for value in content]
+    if isinstance(content, float) and not math.isfinite(content):
+        return None
+    return content if isinstance(content, _SIMPLE) else _plain(_as_list(content))
 
 
 def _as_list(value: Any) -> Any:

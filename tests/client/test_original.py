@@ -231,8 +231,10 @@ def test_responses_of_a_front_end_become_arrays():
 def test_results_of_the_oldest_clients_may_have_any_name(queues, db):
     _, results = queues
     db.hset(b"result:\xff", "value", "[1]")
+    db.hset("result:of-another-program", "field", "1")
     try:
         assert results.dequeue() == {"\udcff": "[1]"}
         assert not db.exists(b"result:\xff")
+        assert db.exists("result:of-another-program")
     finally:
-        db.delete(b"result:\xff")
+        db.delete(b"result:\xff", "result:of-another-program")

@@ -197,6 +197,24 @@ def test_a_deadline_travels_with_the_request(queues, db, job):
     assert entries[3].decode()[1]["deadline"] == 3
 
 
+def test_closing_ends_the_connections_of_all_threads(redis_server, db, job, echo):
+    before = len(db.client_list())
+    with InputQueue(port=redis_server.port, name=job) as requests, ThreadPoolExecutor(3) as pool:
+
+        def predict(number):
+            answer = requests.predict({"x": np.array([number])}, timeout=30).item()
+            asked.wait(30)
+            return answer
+
+        asked = threading.Barrier(4)
+        answers = [pool.submit(predict, number) for number in range(3)]
+        asked.wait(30)
+        assert [answer.result(30) for answer in answers] == [0, 1, 2]
+        # The threads live on.
+        requests.close()
+        wait_until(lambda: len(db.client_list()) <= before)
+
+
 def test_bad_input_queues_nothing(queues, db, job):
     with pytest.raises(InvalidInput, match="input 'x' is of type NoneType"):
         queues[0].enqueue("a", x=None)

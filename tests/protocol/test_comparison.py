@@ -43,6 +43,13 @@ def test_answers_are_alike(serving, shadow):
         (fields(floats(1, 2)), fields(floats(1, 3.5)), "output y: 1 of 2 numbers differ, by up to 1.5"),
         (fields(floats(1.5)), fields(floats(np.nan)), "1 of 1 numbers differ"),
         (fields(floats(5000), native=False), fields(floats(5001), native=False), "numbers differ, by up to 1"),
+        (fields(floats(2**53, dtype="i8")), fields(floats(2**53 + 1, dtype="i8")), "1 of 1 numbers differ, by up to 1"),
+        (fields(floats(0, dtype="u8")), fields(floats(2**64 - 1, dtype="u8")), "by up to 1.84467e+19"),
+        (
+            fields(floats(1 + 2j, dtype="c8")),
+            fields(floats(1 - 99j, dtype="c8")),
+            "1 of 1 numbers differ, by up to 101",
+        ),
         (fields(floats(1)), fields(floats(1, dtype="f8")), "float32[1] became float64[1]"),
         (fields(floats(1)), fields(floats(1, 2)), "float32[1] became float32[2]"),
         (fields(floats(1), names="y"), fields(floats(1), names="z"), "the outputs y became z"),

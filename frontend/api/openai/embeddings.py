@@ -73,7 +73,10 @@ def read(body: bytes, most: int, models: Mapping[str, SlotReport | None]) -> Ask
     if not all(map(_are_tokens, items)):
         raise InvalidInput("'input' holds other things than texts; expected a text, a list of texts, or token ids")
     spec = _ids_of(report)
-    records = [Encoded(encode({spec.name: np.array(ids, spec.dtype)})) for ids in items]
+    try:
+        records = [Encoded(encode({spec.name: np.array(ids, spec.dtype)})) for ids in items]
+    except OverflowError:
+        raise InvalidInput(f"'input' holds a token id that is no {spec.dtype}") from None
     return Asked(model, records, form == "base64", dimensions)
 
 

@@ -103,7 +103,7 @@ class _OriginalRoutes:
         # The status is that of the worst error, and the body has all predictions nevertheless.
         error = worst_error(outcomes)
         filter_text = model.described.post_processing if model.described else ""
-        fields = {"error": str(error), "code": error.code} if error else None
+        fields = {"error": error.message, "code": error.code} if error else None
         content = await self._front.offload.run(
             partial(predictions.body, outcomes, response_format, filter_text, fields),
             holding_gil=predictions.cost(outcomes, response_format),

@@ -88,7 +88,7 @@ def cost(outcomes: Iterable[Mapping[str, Array] | Outputs | ServingError], respo
 
 def _as_json(outputs: Outputs | ServingError) -> dict[str, Any]:
     if isinstance(outputs, ServingError):
-        return {"error": str(outputs), "code": outputs.code}
+        return {"error": outputs.message, "code": outputs.code}
     if isinstance(outputs, list):
         rankings = [[{"class": index, "prob": value} for index, value in ranking] for ranking in outputs]
         return {"value": rankings[0] if len(rankings) == 1 else rankings}

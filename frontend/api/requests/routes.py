@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from cluster_serving.client.pieces import Restarted
+from cluster_serving.client.pieces import PieceOrRestart, Restarted
 from cluster_serving.frontend.api.original import instances, predictions
 from cluster_serving.frontend.api.original.http import priority_of
 from cluster_serving.frontend.api.requests.callback import Callbacks
@@ -107,15 +107,21 @@ class _RequestRoutes:
     ) -> AsyncGenerator[bytes, None]:
         """Yield an event `piece` for each piece, `restarted` for each new beginning, and then the event `done`.
 
+        An instance that fails has an event `error`, and the others go on.
+
         The stream goes on after the pieces of these ids, one for each instance; so does the id of an event have those
         of the latest pieces of all. The end of the connection does not stop the request.
         """
         if first:
             yield events.event(dumps({"id": str(ticket)}), "request")
         try:
-            streams = [self._store.pieces(ticket, index, after[index], _MOST_WAIT) for index in range(ticket.count)]
+            streams = [self._pieces_or_error(ticket, index, after[index]) for index in range(ticket.count)]
             async with aclosing(merged(streams)) as pieces:
                 async for index, (piece_id, piece) in pieces:
+                    if isinstance(piece, ServingError):
+                        failed = {"index": index, "error": piece.message, "code": piece.code}
+                        yield events.event(dumps(failed), "error", ",".join(after))
+                        continue
                     after[index] = piece_id
                     if isinstance(piece, Restarted):
                         yield events.event(dumps({"index": index}), "restarted", ",".join(after))
@@ -125,7 +131,20 @@ class _RequestRoutes:
                     yield events.event(dumps(content), "piece", ",".join(after))
             yield events.event(dumps({"id": str(ticket)}), "done")
         except ServingError as error:
-            yield events.event(dumps({"error": str(error), "code": error.code}), "error")
+            yield events.event(dumps({"error": error.message, "code": error.code}), "error")
+
+    async def _pieces_or_error(
+        self, ticket: Ticket, index: int, after: str
+    ) -> AsyncGenerator[tuple[str, PieceOrRestart | ServingError], None]:
+        async with aclosing(self._store.pieces(ticket, index, after, _MOST_WAIT)) as pieces:
+            try:
+                async for piece in pieces:
+                    yield piece
+            except RedisUnavailable:
+                # The client can go on later.
+                raise
+            except ServingError as error:
+                yield "", error
 
     async def _events(self, ticket: Ticket) -> AsyncGenerator[bytes, None]:
         """Yield an event `prediction` for each instance, in the order of the answers, and then the event `done`."""
@@ -143,7 +162,7 @@ class _RequestRoutes:
                 yield events.event(written, "prediction")
             yield events.event(dumps({"id": str(ticket)}), "done")
         except ServingError as error:
-            yield events.event(dumps({"error": str(error), "code": error.code}), "error")
+            yield events.event(dumps({"error": error.message, "code": error.code}), "error")
         finally:
             for pending in tasks:
                 pending.cancel()

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import orjson
 
+from cluster_serving.frontend.server.responses import dumps
 from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, RequestTooLarge, ServingError
 from cluster_serving.protocol.inputs import Array, Image, Input
 from cluster_serving.protocol.results import Outputs
@@ -197,7 +197,7 @@ def _tensors(answer: Outputs, report: SlotReport) -> dict[str, Array]:
 def _text_of(array: Array) -> Array:
     if array.ndim or isinstance(array.item(), str):
         return array
-    return np.array(orjson.dumps(array.item()).decode(), object)
+    return np.array(dumps(array.item()).decode(), object)
 
 
 def _stacked(name: str, parts: Sequence[Array]) -> Array:

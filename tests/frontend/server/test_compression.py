@@ -2,30 +2,62 @@
 
 import gzip
 import json
+import time
 import zlib
 
 import httpx
+import numpy as np
 import pytest
 
-from cluster_serving.frontend.server.compression import decompress
+from cluster_serving.frontend.server.compression import decompressed
 from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
+from tests.support.front_end import connect
 
 UNPACKED = {"gzip": gzip.decompress, "deflate": zlib.decompress, None: bytes}
 X = list(range(1000))
 
 
+def undone(body, encoding, max_bytes):
+    return b"".join(decompressed(body, encoding, max_bytes))
+
+
 def test_compressed_bodies_are_bounded():
     data = b"0" * 10_000
-    assert decompress(gzip.compress(data), "gzip", 10_000) == data
-    assert decompress(zlib.compress(data), "deflate", 10_000) == data
+    assert undone(gzip.compress(data), "gzip", 10_000) == data
+    assert undone(zlib.compress(data), "deflate", 10_000) == data
+    assert undone(gzip.compress(b""), "gzip", 10_000) == b""
+    large = np.random.default_rng(0).bytes(3 << 20) + bytes(5 << 20)
+    assert undone(gzip.compress(large), "gzip", len(large)) == large
     with pytest.raises(RequestTooLarge, match="9999"):
-        decompress(gzip.compress(data), "gzip", 9_999)
-    with pytest.raises(InvalidInput, match="ends early"):
-        decompress(gzip.compress(data)[:-9], "gzip", 10_000)
-    with pytest.raises(InvalidInput, match="not gzip"):
-        decompress(data, "gzip", 10_000)
-    with pytest.raises(InvalidInput, match="br"):
-        decompress(data, "br", 10_000)
+        undone(gzip.compress(data), "gzip", 9_999)
+
+
+@pytest.mark.parametrize(
+    ("body", "encoding", "message"),
+    [
+        (gzip.compress(b"0" * 10_000)[:-9], "gzip", "ends early"),
+        (b"", "gzip", "ends early"),
+        (b"0" * 10_000, "gzip", "not gzip"),
+        (gzip.compress(b"a") + gzip.compress(b"bc"), "gzip", "not gzip: 22 bytes follow its end"),
+        (zlib.compress(b"a") + b"junk", "deflate", "not deflate: 4 bytes follow its end"),
+        (b"0", "br", "br"),
+    ],
+)
+def test_what_is_wrong_with_a_compressed_body_is_said(body, encoding, message):
+    with pytest.raises(InvalidInput, match=message):
+        undone(body, encoding, 10_000)
+
+
+@pytest.mark.usefixtures("vectors", "echo")
+def test_what_a_compressed_body_becomes_counts_as_it_grows(serve):
+    body = gzip.compress(json.dumps({"instances": [{"x": [0.5] * 3_000_000}]}).encode())
+    with httpx.Client(base_url=serve("--maxBodyMemory=12000000", "--maxBodyBytes=12000000").url) as client:
+        head = b"POST /predict HTTP/1.1\r\nHost: a\r\nContent-Length: 6000000\r\n\r\n"
+        with connect(str(client.base_url)) as slow:
+            slow.sendall(head + bytes(5_000_000))
+            time.sleep(0.5)
+            answer = client.post("/predict", content=body, headers={"content-encoding": "gzip"}, timeout=60)
+            assert (answer.status_code, answer.json()["code"]) == (503, "OVERLOADED")
 
 
 @pytest.mark.usefixtures("vectors", "echo")

@@ -1,9 +1,27 @@
-"""Limits of bodies: size and time."""
+"""Bodies: limits of size and time, and JSON."""
+
+import json
+import math
 
 import httpx
+import numpy as np
 import pytest
 
+from cluster_serving.frontend.server.responses import dumps
 from tests.support.front_end import connect
+
+
+def test_documents_that_other_encoders_refuse_are_written():
+    content = {"id": 2**70, "text": "\ud800", "numbers": (1, 2.5, math.nan, np.float32(3), np.arange(2), None, True)}
+    written = {"id": 2**70, "text": "\ud800", "numbers": [1, 2.5, None, 3.0, [0, 1], None, True]}
+    assert json.loads(dumps(content)) == written
+
+
+@pytest.mark.usefixtures("vectors")
+def test_an_error_quotes_no_more_than_a_part_of_a_large_name(serve):
+    answer = httpx.post(f"{serve().url}/predict", json={"instances": [{"x" * 1_000_000: None}]}, timeout=60)
+    assert answer.status_code == 400
+    assert len(answer.content) < 20_000
 
 
 @pytest.mark.usefixtures("vectors")

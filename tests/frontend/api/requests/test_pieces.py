@@ -86,21 +86,23 @@ def test_the_stream_begins_with_the_submission_and_outlives_its_connection(redis
         assert db.xlen(job) == 1
         with httpx.stream("GET", f"{place}/events", headers=headers, timeout=30) as response:
             assert httpx.delete(place, timeout=30).status_code == 204
-            assert events(response)[-1] == (
-                "error",
-                "",
-                {"error": "the request was cancelled", "code": "REQUEST_CANCELLED"},
-            )
+            *_, (name, _, failed), (last, _, _) = events(response)
+        assert (name, last) == ("error", "done")
+        assert failed == {"index": 0, "error": "the request was cancelled", "code": "REQUEST_CANCELLED"}
         wait_until(lambda: not db.xlen(job))
 
 
 def test_a_bad_record_is_an_event_of_an_error(redis_server, job, serve, tmp_path):
     with generating(redis_server.port, job, tmp_path):
-        place = submit(serve().url, [{"first": 5, "count": -1}])
+        place = submit(serve().url, [{"first": 5, "count": -1}, {"first": 5, "count": 2}])
         with httpx.stream("GET", f"{place}/events", timeout=30) as response:
-            ((name, _, data),) = events(response)
+            *told, (last, _, _) = events(response)
+        assert last == "done"
+        ((name, _, data),) = [event for event in told if event[2]["index"] == 0]
         assert (name, data["code"]) == ("error", "INVALID_INPUT")
         assert "count is -1" in data["error"]
+        *_, (name, _, piece) = [event for event in told if event[2]["index"] == 1]
+        assert (name, piece["piece"]["number"]) == ("piece", 6)
 
 
 @pytest.mark.parametrize("content", [{"stream": "yes"}, {"stream": True, "callback": "http://localhost/"}])
