@@ -21,7 +21,7 @@ from cluster_serving.client.fetch import fetch, fetch_recent
 from cluster_serving.client.many import IN_FLIGHT, TIMEOUT, Batch, check
 from cluster_serving.client.pieces import PIECE_TIMEOUT, Answer, AsyncPieces, PieceOrRestart, pieces_of
 from cluster_serving.client.places import recent_entries
-from cluster_serving.client.queues import RECONNECT_SECONDS, SCAN_COUNT, Reconnecting, batched, results_of
+from cluster_serving.client.queues import RECONNECT_SECONDS, SCAN_COUNT, Reconnecting, batched, check_query, results_of
 from cluster_serving.client.result import Result, read_result
 from cluster_serving.client.subscription import AsyncSubscription, wait_for
 from cluster_serving.protocol.connection import connect_async, result_timeout_async
@@ -78,6 +78,7 @@ class AsyncOutputQueue(_AsyncQueue):
 
     async def query(self, uri: str, delete: bool = False, timeout: float | None = None) -> Result | None:
         """Return the result of a request; see `OutputQueue.query`."""
+        check_query(uri, timeout)
         with self._using_redis(timeout):
             fields = await self._fetch(uri, delete)
         if fields is None and timeout is not None:
@@ -156,6 +157,7 @@ class AsyncInputQueue(_AsyncQueue):
 
     async def cancel(self, uri: str) -> bool:
         """Withdraw a request that is not being computed yet; see `InputQueue.cancel`."""
+        check_query(uri)
         with self._using_redis():
             return await run_async(self.db, cancel(self.name, uri, self._recent.find(uri)))
 

@@ -44,16 +44,15 @@ def inputs_of(value: object) -> Mapping[str, object]:
             parsed = json.loads(value)
         except ValueError:
             return {"t": value}
-        try:
-            # A str in JSON is no path.
-            return {
-                name: item if isinstance(item, list) else np.asarray(item)
-                for name, item in parsed["instances"][0].items()
-            }
-        except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
+        instances = parsed.get("instances") if isinstance(parsed, dict) else None
+        if not (isinstance(instances, list) and instances and isinstance(instances[0], dict)):
             raise InvalidInput(
-                f'cannot read the JSON text ({error!r}); expected {{"instances": [{{"name": numbers, …}}]}}'
-            ) from None
+                f'the JSON text {value[:64]!r} has no instance; expected {{"instances": [{{"name": numbers, …}}]}}'
+            )
+        # A str in JSON is no path. Lists of different lengths are named by `to_inputs`.
+        return {
+            name: item if isinstance(item, (list, dict)) else np.asarray(item) for name, item in instances[0].items()
+        }
     return {"t": value}
 
 
@@ -152,9 +151,10 @@ def _texts(name: str, kind: str, array: Array) -> Array:
         raise InvalidInput(f"input {name!r} ({kind}) holds bytes that are no UTF-8 text") from None
     others = {type(item).__name__ for item in flat if not isinstance(item, str)}
     if others:
+        mixed = ", beside str" if len(others) < len({type(item).__name__ for item in flat}) else ""
         raise InvalidInput(
-            f"input {name!r} ({kind}) holds items of type {', '.join(sorted(others))}; expected numbers of 64 bits at "
-            "most, or str"
+            f"input {name!r} ({kind}) holds items of type {', '.join(sorted(others))}{mixed}; expected numbers of 64 "
+            "bits at most, or str"
         )
     objects.reshape(-1)[:] = flat
     return objects

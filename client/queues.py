@@ -39,7 +39,7 @@ from cluster_serving.protocol.connection import (
 )
 from cluster_serving.protocol.dedicated import DedicatedConnection
 from cluster_serving.protocol.entry import PIECES, RESULT
-from cluster_serving.protocol.errors import RedisUnavailable, RequestLost
+from cluster_serving.protocol.errors import InvalidInput, RedisUnavailable, RequestLost
 from cluster_serving.protocol.inputs import Input
 from cluster_serving.protocol.keys import (
     DEFAULT_JOB,
@@ -76,6 +76,10 @@ class Reconnecting:
     """
 
     def __init__(self, db: Client, name: str, reconnect: float) -> None:
+        if not isinstance(name, str) or not name:
+            raise InvalidInput(f"name is {name!r}; expected the jobName of a job")
+        if not isinstance(reconnect, (int, float)) or not reconnect >= 0:
+            raise InvalidInput(f"reconnect is {reconnect!r}; expected seconds, 0 or more")
         self.name = name
         self._client = db
         self._reconnect = reconnect
@@ -183,8 +187,10 @@ class OutputQueue(_Queue):
             RequestLost: If there is a timeout, and a request of this process has gone from Redis without a result.
                 Requests of other processes, and all but the latest 10,000 of this one, end in `ResultTimeout`.
             ServingError: If the request failed; class and message give the reason.
+            InvalidInput: If the uri is no str, or the timeout no number.
             RedisUnavailable: If Redis cannot be reached.
         """
+        check_query(uri, timeout)
         with self._using_redis(timeout):
             fields = self._fetch(uri, delete)
         if fields is None and timeout is not None:
@@ -303,8 +309,10 @@ class InputQueue(_Queue):
             True if the request was withdrawn; False if it is being computed, is answered, or is unknown.
 
         Raises:
+            InvalidInput: If the uri is no str.
             RedisUnavailable: If Redis cannot be reached.
         """
+        check_query(uri)
         with self._using_redis():
             return run(self.db, cancel(self.name, uri, self._recent.find(uri)))
 
@@ -493,6 +501,18 @@ class InputQueue(_Queue):
             self._recent.forget(answer.uri)
             with suppress(RedisError):
                 self._subscription.unsubscribe(channel)
+
+
+def check_query(uri: object, timeout: object = None) -> None:
+    """Check the arguments of `query` and `cancel`.
+
+    Raises:
+        InvalidInput: If the uri is no str, or the timeout neither None nor a number.
+    """
+    if not isinstance(uri, str):
+        raise InvalidInput(f"uri is {str(uri)[:64]!r} ({type(uri).__name__}); expected a str")
+    if timeout is not None:
+        RequestOptions.waiting(timeout)
 
 
 def batched(keys: Iterable[bytes], size: int) -> Iterator[list[bytes]]:

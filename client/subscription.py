@@ -203,7 +203,9 @@ class AsyncSubscription:
 
         Raises:
             RedisUnavailable: If Redis cannot be reached, or does not confirm.
+            RuntimeError: If it was used in another event loop, and not closed there.
         """
+        self._check_loop()
         key = to_bytes(channel)
         self._handlers.setdefault(key, set()).add(handle)
         confirmed = self._confirmed.get(key)
@@ -240,7 +242,12 @@ class AsyncSubscription:
             await self.subscribe(channel, handle)
 
     def is_confirmed(self, channels: Iterable[bytes]) -> bool:
-        """Return True if Redis has confirmed the subscriptions to all these channels, and none is lost."""
+        """Return True if Redis has confirmed the subscriptions to all these channels, and none is lost.
+
+        Raises:
+            RuntimeError: See `subscribe`.
+        """
+        self._check_loop()
         if self._reader is None or self._reader.done():
             return False
         for channel in channels:
@@ -248,6 +255,13 @@ class AsyncSubscription:
             if confirmed is None or not confirmed.is_set():
                 return False
         return True
+
+    def _check_loop(self) -> None:
+        if self._reader is not None and self._reader.get_loop() is not asyncio.get_running_loop():
+            raise RuntimeError(
+                "this queue was used in another event loop: make one in each event loop (asyncio.run begins one), or "
+                "close it before"
+            )
 
     async def unsubscribe(self, channel: str, handle: Handler) -> None:
         """End what `subscribe` began, and unsubscribe from a channel that has no other handler."""
@@ -284,6 +298,7 @@ class AsyncSubscription:
             self._reader.cancel()
             with suppress(asyncio.CancelledError):
                 await self._reader
+            self._reader = None
         await self._disconnect()
         self._handlers.clear()
         self._confirmed.clear()

@@ -69,7 +69,7 @@ def read_inputs(texts: Sequence[str], specs: Sequence[TensorSpec]) -> dict[str, 
     if not texts:
         zeros = dummy_inputs(specs, 1) if specs else None
         if zeros is None:
-            raise InvalidInput("the inputs of this handler are not known: give each as --input NAME=VALUE")
+            raise InvalidInput("the inputs of this model are not known: give each as --input NAME=VALUE")
         return {spec.name: array[0, ...] for spec, array in zip(specs, zeros, strict=True)}
     known = {spec.name: spec for spec in specs}
     inputs = {}

@@ -24,8 +24,9 @@ _MAX_NAMED = 32
 class Preprocessor:
     """Preprocessing for one model.
 
-    Inputs are matched by name if the request has exactly the names of the model's inputs, otherwise by position, as in
-    the original. Dtypes are converted only if no value changes its meaning: see `prepare`.
+    Inputs are matched by name if the request has exactly the names of the model's inputs, and by position, as in the
+    original, if it has none of them; a part of them is an error, such as a misspelled name. Dtypes are converted only
+    if no value changes its meaning: see `prepare`.
 
     Args:
         inputs: Inputs of the model.
@@ -45,6 +46,7 @@ class Preprocessor:
     ) -> None:
         self._rules = [_Rule(spec, layout, image, already_batched) for spec in inputs]
         self._names = frozenset(spec.name for spec in inputs)
+        self._folded = {name.casefold() for name in self._names}
         self._already_batched = already_batched
         self._most_rows = most_rows
 
@@ -68,6 +70,11 @@ class Preprocessor:
                 f"the request has {len(record)} inputs ({', '.join(map(repr, islice(record, _MAX_NAMED)))}); "
                 f"the model expects {len(self._rules)}: {', '.join(map(str, self._rules))}"
             )
+        if self._is_misspelled(record):
+            raise InvalidInput(
+                f"the request has the inputs {', '.join(map(repr, record))}; the model expects "
+                f"{', '.join(map(str, self._rules))}; other names are taken, by position, only if none is the model's"
+            )
         names = self._order(record)
         arrays = [rule.apply(name, record[name]) for rule, name in zip(self._rules, names, strict=True)]
         if self._already_batched and len({len(array) for array in arrays}) > 1:
@@ -85,7 +92,7 @@ class Preprocessor:
 
         The result holds for all records of the same signature. It is None if each record needs `prepare`.
         """
-        if self._already_batched or len(record) != len(self._rules):
+        if self._already_batched or len(record) != len(self._rules) or self._is_misspelled(record):
             return None
         names = self._order(record)
         takes = all(rule.takes(record[name]) for rule, name in zip(self._rules, names, strict=True))
@@ -104,6 +111,12 @@ class Preprocessor:
             for rule, value in pairs
             if not isinstance(value, Image) and rule.rank is not None
         }
+
+    def _is_misspelled(self, record: Mapping[str, Input]) -> bool:
+        """Return True if some names of a record are the model's, or all but for their case; and others are not."""
+        if len(record) == 1 or record.keys() == self._names:
+            return False
+        return not self._names.isdisjoint(record) or self._folded == {name.casefold() for name in record}
 
     def _order(self, record: Mapping[str, Input]) -> list[str]:
         """Return the names of a record's inputs in the order of the model's inputs."""

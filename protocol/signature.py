@@ -83,7 +83,7 @@ def field_of(column: Column) -> pa.Field:
     try:
         return pa.field(column.name, _TYPES[column.kind], nullable=False, metadata=metadata)
     except UnicodeEncodeError:
-        raise InvalidInput(f"an input has the name {column.name[:64]!a}, which is no Unicode text") from None
+        raise InvalidInput(f"an array has the name {column.name[:64]!a}, which is no Unicode text") from None
 
 
 def column_of(field: pa.Field) -> Column:
@@ -116,6 +116,6 @@ def dtype_name(name: str, array: Array) -> str:
     dtype = NAMES.get(array.dtype)
     if dtype is None:
         raise InvalidInput(
-            f"input {name!r} has dtype {array.dtype}, which cannot be sent; expected one of {', '.join(sorted(DTYPES))}"
+            f"{name!r} has dtype {array.dtype}, which cannot be sent; expected one of {', '.join(sorted(DTYPES))}"
         )
     return dtype

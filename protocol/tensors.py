@@ -228,7 +228,12 @@ def _size(columns: Signature) -> int:
 def _schema(columns: Signature) -> tuple[pa.Schema, bytes]:
     # Building and serializing a schema costs more than the rest of a small request, and clients repeat theirs.
     schema = pa.schema([field_of(column) for column in columns])
-    return schema, schema.serialize().to_pybytes()
+    head = schema.serialize().to_pybytes()
+    if len(head) > _MAX_SCHEMA_BYTES:
+        raise InvalidInput(
+            f"{len(columns)} arrays have names and shapes of {len(head)} bytes; at most {_MAX_SCHEMA_BYTES} are taken"
+        )
+    return schema, head
 
 
 _Offsets = Sequence[tuple[str, tuple[int, ...], "np.dtype[Any]", int]]
@@ -272,11 +277,11 @@ def _to_arrow(column: Column, value: Input) -> pa.Array:
     if column.kind == "string":
         strings = value.ravel().tolist()
         if not all(isinstance(item, str) for item in strings):
-            raise InvalidInput(f"input {column.name!r} is an array of objects; expected all of them to be str")
+            raise InvalidInput(f"{column.name!r} is an array of objects; expected all of them to be str")
         try:
             return pa.array([strings], pa.list_(pa.utf8()))
         except UnicodeEncodeError as error:
-            raise InvalidInput(f"input {column.name!r} holds {error.object[:32]!a}, which is no Unicode text") from None
+            raise InvalidInput(f"{column.name!r} holds {error.object[:32]!a}, which is no Unicode text") from None
     return _binary(_little_endian(value))
 
 

@@ -25,6 +25,8 @@ def split(outputs: Any, count: int, in_pieces: bool = False) -> list[Any]:
     """
     verb = "yielded" if in_pieces else "returned"
     if isinstance(outputs, Mapping):
+        if not outputs:
+            raise ValueError(f"predict {verb} a dict without outputs; expected at least one")
         for name, values in outputs.items():
             if not hasattr(values, "__len__") or isinstance(values, str) or not _is_batch(values, count):
                 raise ValueError(

@@ -81,6 +81,9 @@ def _checked_keys(entries: list[yaml_file.Entry], warn: Callable[[str], None]) -
             continue
         original = key in original_keys.WITHOUT_EFFECT
         if not original:
+            inner = [known for known in keys(Config) if known.lower().startswith(f"{key}.")]
+            if inner:
+                raise SettingsError(f"{place}: {name} is {value!r}; expected a mapping with {', '.join(inner)}")
             nested = ", nor one of the original's" if "." in name else ""
             key = sources.key_of(Config, name, f"{place}: {name} is not a key of this file{nested}", {})
         if key in given:

@@ -1,4 +1,4 @@
-"""Tests of the handler, without Flink and Redis. Run them with: pytest model."""
+"""Tests of the handler, without Flink and Redis. Run them with: python -m pytest model."""
 
 from collections.abc import Iterator
 from pathlib import Path

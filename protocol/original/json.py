@@ -87,9 +87,11 @@ def to_input(name: str, value: object, expected: TensorSpec | None = None) -> In
     if isinstance(value, list):
         return _tensor(name, value, expected)
     if isinstance(value, Mapping):
-        if set(value) == {"b64"} and isinstance(value["b64"], str):
-            return _image(name, value["b64"])
-        return _sparse(name, value)
+        if set(value) != {"b64"}:
+            return _sparse(name, value)
+        if not isinstance(value["b64"], str):
+            raise InvalidInput(f"input {name!r}: 'b64' is {shown(value['b64'])}; expected the base64 text of an image")
+        return _image(name, value["b64"])
     if isinstance(value, str) and (expected is None or expected.dtype != "str"):
         return _text(name, value, expected)
     array = _tensor(name, [value], expected)
@@ -153,7 +155,10 @@ def _float32(name: str, array: Array) -> Array:
 
 def _sparse(name: str, value: Mapping[str, object]) -> SparseTensor:
     if set(value) != set(_SPARSE):
-        raise InvalidInput(f"input {name!r} is an object with {list(value)[:8]}; expected {', '.join(_SPARSE)}")
+        raise InvalidInput(
+            f"input {name!r} is an object with {list(value)[:8]}; expected {', '.join(_SPARSE)} of a sparse tensor, or "
+            "b64 alone, of an image"
+        )
     shape, data, indices = (_numbers(f"{name}.{key}", value[key]) for key in _SPARSE)
     if shape.ndim != 1 or data.ndim != 1 or indices.ndim != 2 or (shape < 0).any():
         raise InvalidInput(

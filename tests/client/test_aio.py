@@ -151,3 +151,23 @@ def test_a_command_that_cannot_be_sent_ends_in_time(redis_server, db, job):
         asyncio.run(main())
     finally:
         os.kill(process, signal.SIGCONT)
+
+
+@pytest.mark.usefixtures("echo")
+def test_a_queue_that_was_not_closed_in_its_event_loop_says_so_in_another(redis_server, job):
+    requests = AsyncInputQueue(port=redis_server.port, name=job)
+
+    async def predict(close):
+        try:
+            return (await requests.predict({"x": np.array([1.0])}, timeout=30)).item()
+        finally:
+            if close:
+                await requests.close()
+
+    assert asyncio.run(predict(close=True)) == 1
+    first = asyncio.new_event_loop()
+    assert first.run_until_complete(predict(close=False)) == 1
+    with pytest.raises(RuntimeError, match="this queue was used in another event loop: make one in each"):
+        asyncio.run(predict(close=False))
+    assert first.run_until_complete(predict(close=True)) == 1
+    first.close()

@@ -138,8 +138,27 @@ def test_predict_waits_and_leaves_nothing_behind(queues, db, job, data, expected
 
 @pytest.mark.parametrize("text", ['{"instances": []}', "[1]", '{"instances": [3]}'])
 def test_predict_refuses_json_it_cannot_read(queues, text):
-    with pytest.raises(InvalidInput, match="cannot read the JSON text"):
+    with pytest.raises(InvalidInput, match=r"the JSON text .* has no instance; expected \{"):
         queues[0].predict(text)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda requests, results: results.query(None, timeout=1), r"uri is 'None' \(NoneType\); expected a str"),
+        (lambda requests, results: results.query(5), r"uri is '5' \(int\)"),
+        (lambda requests, results: results.query("a", timeout="1"), r"timeout is '1' \(str\); expected seconds"),
+        (lambda requests, results: results.query("a", timeout=float("nan")), "timeout is 'nan'"),
+        (lambda requests, results: requests.cancel(None), "uri is 'None'"),
+        (lambda requests, results: InputQueue(name=None), "name is None; expected the jobName"),
+        (lambda requests, results: InputQueue(reconnect=-1), "reconnect is -1; expected seconds"),
+        (lambda requests, results: InputQueue(reconnect="x"), "reconnect is 'x'"),
+        (lambda requests, results: requests.enqueue("a", x=[1, "a"]), "holds items of type int, beside str; expected"),
+    ],
+)
+def test_arguments_that_cannot_be_are_named(queues, call, message):
+    with pytest.raises(InvalidInput, match=message):
+        call(*queues)
 
 
 @pytest.mark.usefixtures("echo")

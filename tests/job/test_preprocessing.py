@@ -81,9 +81,23 @@ def test_inputs_are_matched_by_name(two):
     assert [array.shape for array in two.prepare({"b": B, "a": A})] == [(1,), (2,)]
 
 
-@pytest.mark.parametrize("names", [("t", "u"), ("a", "u"), ("b", "u")])
-def test_inputs_of_other_names_are_matched_by_position(two, names):
-    assert [array.shape for array in two.prepare(dict(zip(names, (A, B), strict=True)))] == [(1,), (2,)]
+def test_inputs_of_other_names_are_matched_by_position(two):
+    assert [array.shape for array in two.prepare({"t": A, "u": B})] == [(1,), (2,)]
+    assert [array.shape for array in Preprocessor([VECTOR], "CHW", ImageOptions()).prepare({"X": np.zeros(3)})] == [
+        (3,)
+    ]
+
+
+@pytest.mark.parametrize("names", [("a", "u"), ("u", "b"), ("b", "u"), ("B", "A")])
+def test_misspelled_names_are_refused(two, names):
+    """By position, the inputs could be swapped."""
+    record = dict(zip(names, (A, B), strict=True))
+    assert two.untouched(record) is None
+    with pytest.raises(InvalidInput) as caught:
+        two.prepare(record)
+    assert f"the request has the inputs {names[0]!r}, {names[1]!r}; the model expects a: float32[1]" in str(
+        caught.value
+    )
 
 
 @pytest.mark.parametrize("record", [{}, {"a": A}, {"a": A, "b": B, "c": A}])

@@ -1,4 +1,7 @@
-"""Train a small network on a text, in seconds: `python train.py text.txt` writes step.onnx and characters.txt."""
+"""Train a small network on a text, in seconds: `python train.py text.txt` writes step.onnx and characters.txt.
+
+It needs `pip install torch 'onnx<1.22' 'protobuf<6'`; serving needs neither torch nor onnx, but onnxruntime.
+"""
 
 import sys
 from pathlib import Path

@@ -21,7 +21,7 @@ from cluster_serving.frontend.server.disconnect import unless_disconnected
 from cluster_serving.frontend.server.middleware import note, note_version
 from cluster_serving.frontend.server.responses import Json, Written, error_headers, read_body, worst_error
 from cluster_serving.protocol.errors import InvalidInput, ServingError
-from cluster_serving.protocol.keys import NORMAL
+from cluster_serving.protocol.keys import NORMAL, PRIORITIES
 from cluster_serving.protocol.results import Outputs
 from cluster_serving.protocol.slots import TensorSpec
 from cluster_serving.protocol.tensors import Encoded
@@ -76,8 +76,11 @@ def _described(spec: TensorSpec) -> dict[str, Any]:
 
 
 def priority_of(request: Request) -> str:
-    """Return the header X-Priority; the dispatcher refuses unknown values."""
-    return (header(request, b"x-priority") or NORMAL).lower()
+    """Return the header X-Priority, or raise `InvalidInput`."""
+    priority = (header(request, b"x-priority") or NORMAL).lower()
+    if priority not in PRIORITIES:
+        raise InvalidInput(f"the header X-Priority is {priority[:32]!r}; expected {', '.join(PRIORITIES)}")
+    return priority
 
 
 class _OriginalRoutes:

@@ -68,7 +68,7 @@ def test_the_keys_of_a_section_are_named_with_their_line(read):
             "greedyBatching: false\nbatchTimeout: 100\nautoscale: {max: 4}",
             "autoscale.targetQueueWait is missing; expected .* more than batchTimeout",
         ),
-        ("autoscale: 4", "autoscale is not a key of this file"),
+        ("autoscale: 4", "autoscale is 4; expected a mapping with autoscale.max, autoscale.min"),
     ],
 )
 def test_slots_follow_the_load_between_possible_limits(read, keys, problem):

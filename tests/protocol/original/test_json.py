@@ -93,6 +93,8 @@ def test_a_sparse_tensor_that_contradicts_itself_is_refused(changes, message):
         (None, "holds null"),
         ([True, None], r"wrong\[1\] is null; expected a number"),
         ([{}], "holds {}"),
+        ({"b64": 1}, "'b64' is 1; expected the base64 text of an image"),
+        ({"url": "a"}, r"an object with \['url'\]; expected shape, data, indices .* or b64 alone, of an image"),
         ("no picture!", "neither a base64 image nor a string tensor"),
     ],
 )
