@@ -503,7 +503,7 @@ class InputQueue(_Queue):
                 self._subscription.unsubscribe(channel)
 
 
-def check_query(uri: object, timeout: object = None) -> None:
+def check_query(uri: object, timeout: float | None = None) -> None:
     """Check the arguments of `query` and `cancel`.
 
     Raises:
