@@ -18,6 +18,14 @@ def subtask_index(context: RuntimeContext) -> int:
         return int(context._runtime_context.getTaskInfo().getIndexOfThisSubtask())
 
 
+def is_first_attempt(context: RuntimeContext) -> bool:
+    """Return True unless Flink has started this instance again after a failure."""
+    try:
+        return not context.get_attempt_number()
+    except AttributeError:
+        return not context._runtime_context.getTaskInfo().getAttemptNumber()
+
+
 def subtask_count(context: RuntimeContext) -> int:
     """Return the number of parallel instances, which may be lower than the job asks for."""
     try:

@@ -17,7 +17,7 @@ from cluster_serving.connectors.flow_control import find_flow_control
 from cluster_serving.connectors.pieces import PieceWriter
 from cluster_serving.connectors.redis import RedisClock, connect
 from cluster_serving.connectors.reporting import SlotReporter
-from cluster_serving.connectors.runtime import SelfClosing, subtask_index
+from cluster_serving.connectors.runtime import SelfClosing, is_first_attempt, subtask_index
 from cluster_serving.connectors.worker import record_end
 from cluster_serving.job.computation import Computation
 from cluster_serving.job.deadline import Deadlines
@@ -26,7 +26,7 @@ from cluster_serving.job.options import JobOptions
 from cluster_serving.job.overlap import Overlap
 from cluster_serving.job.predictor import Predictor, load_predictor
 from cluster_serving.job.request import Request
-from cluster_serving.job.secret import wait_for_secret
+from cluster_serving.job.secret import PATIENCE, wait_for_secret
 from cluster_serving.protocol.errors import ModelError, ServingError
 
 NAME = "Inference"
@@ -122,7 +122,9 @@ class Inference(SelfClosing, FlatMapFunction):
             opened.callback(reporter.close)
             try:
                 if self._options.model.encrypted:
-                    reporter.secret = wait_for_secret(client, self._options.redis.job)
+                    # A slot that waits cannot be cancelled, and the launcher cancels the job after the first attempt.
+                    patience = PATIENCE if is_first_attempt(runtime_context) else 0.0
+                    reporter.secret = wait_for_secret(client, self._options.redis.job, patience)
                 self._predictor = load_predictor(self._options.in_slot(index), reporter.secret)
             except ServingError as error:
                 reporter.failed(error)

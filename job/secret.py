@@ -10,7 +10,11 @@ from cluster_serving.protocol.keys import SECRET_FIELDS, missing_secret, secret_
 _INTERVAL = 1.0
 
 
-def wait_for_secret(client: redis.Redis, job: str, patience: float = 60.0) -> tuple[str, str]:
+PATIENCE = 60.0
+"""Seconds in which an operator has to store the secret."""
+
+
+def wait_for_secret(client: redis.Redis, job: str, patience: float = PATIENCE) -> tuple[str, str]:
     """Wait up to `patience` seconds until an operator has stored secret and salt, and return both.
 
     Raises:
