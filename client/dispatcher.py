@@ -10,8 +10,8 @@ import asyncio
 import itertools
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
@@ -246,6 +246,13 @@ class Dispatcher:
     def _patience_left(self) -> float:
         """Seconds for which a lost connection is waited out; one to a Redis that was never reached is not."""
         return self._patience.left if self._reached and not self._closing else 0.0
+
+    @contextmanager
+    def using_redis(self) -> Iterator[None]:
+        """Wait out a lost connection of `db`, as requests do, and translate errors of Redis."""
+        with persistent(self._patience_left), self._patience.watching(), translated(self.db):
+            yield
+        self._reached = True
 
     async def _subscribe(self) -> None:
         for channel in self._channels:

@@ -131,28 +131,28 @@ def _restart(
 def _update(
     job: JobName = None,
     config_path: ConfigPath = _PATH,
-    canary: Annotated[float, typer.Option(help=_share("of the requests"))] = 0.0,
+    canary: Annotated[float | None, typer.Option(help=_share("of the requests"))] = None,
     shadow: Annotated[
-        float, typer.Option(help=_share("of the requests, as copies whose answers are only compared"))
-    ] = 0.0,
+        float | None, typer.Option(help=_share("of the requests, as copies whose answers are only compared"))
+    ] = None,
     in_place: Annotated[bool, typer.Option("--in-place", help=_IN_PLACE)] = False,
 ) -> None:
     """Let a running job serve the model and the configuration as they are now, without a gap."""
     config = _read(config_path)
     if job not in (None, config.job_name):
         raise LaunchError(f"{config_path} is the configuration of job {config.job_name}, and not of {job}")
+    for name, share in (("canary", canary), ("shadow", shadow)):
+        if share is not None and not 0 < share <= 100:
+            raise LaunchError(f"--{name} is {share:g}; expected a percentage above 0 and up to 100")
     if canary and shadow:
         raise LaunchError("--canary and --shadow exclude each other: use one of them")
     if in_place and (canary or shadow):
         raise LaunchError("--in-place stops the old generation, which --canary and --shadow keep: use one of them")
-    for name, share in (("canary", canary), ("shadow", shadow)):
-        if not 0 <= share <= 100:
-            raise LaunchError(f"--{name} is {share:g}; expected a percentage above 0 and up to 100")
     if in_place:
         _start_job(config, config_path, lifecycle.restart)
         return
     try:
-        _update_beside(config, config_path, canary, shadow)
+        _update_beside(config, config_path, canary or 0.0, shadow or 0.0)
     except NotBeside as error:
         raise LaunchError(f"{error}; --in-place stops the job in between") from None
 
@@ -284,9 +284,10 @@ def _status(job: JobName = None, config_path: ConfigPath = _PATH, as_json: AsJso
 
 def _warn_of_killed(config: Config) -> None:
     if killed := lifecycle.unsupervised(config):
+        with_http = any(name.startswith(f"{front_end.SERVICE}-") for name in killed)
         warn(
             f"{', '.join(killed)}: the supervisors were killed, and the process ended with them; "
-            "cluster-serving-restart starts it again"
+            f"cluster-serving-restart{' --http' if with_http else ''} starts it again"
         )
 
 
@@ -378,10 +379,14 @@ def _run(app: Callable[[], None]) -> None:
         fail(str(error))
         sys.exit(error.exit_code if isinstance(error, SettingsError) else 1)
     except Exception as error:
-        log = state.root() / "error.log"
-        log.parent.mkdir(parents=True, exist_ok=True)
-        log.write_text(traceback.format_exc(), "utf8")
-        fail(f"unexpected {type(error).__name__}: {error} (see {log})")
+        text, log = traceback.format_exc(), state.root() / "error.log"
+        try:
+            log.parent.mkdir(parents=True, exist_ok=True)
+            log.write_text(text, "utf8")
+            place = f"see {log}"
+        except OSError as unwritten:
+            place = f"{log} cannot be written: {unwritten.strerror}"
+        fail(f"unexpected {type(error).__name__}: {error} ({place})")
         sys.exit(1)
 
 

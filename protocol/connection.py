@@ -52,7 +52,7 @@ _FAILOVER_RETRIES = 6
 _ASYNC_CONNECTIONS = 16
 _EXISTS_TIMEOUT = 1.0
 _give_up: ContextVar[float] = ContextVar("give_up", default=0.0)
-_SCRIPT_LINE = re.compile(r"^@user_script: ?\d+: -?")
+_SCRIPT_LINE = re.compile(r"^(Error running script \(call to \w+\): )?(@user_script: ?\d+: ?)*-?")
 # A full disk, too few replicas, or a cluster or a replica without its master. redis-py 5 has no classes for them.
 _UNWRITABLE = ("MISCONF", "NOREPLICAS", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN")
 _UNWRITABLE_ERRORS = (ClusterDownError, ReadOnlyError, TryAgainError)
@@ -270,8 +270,11 @@ _ASYNC_HANDSHAKE = AsyncRetry(_Backoff(0), -1)
 
 @contextmanager
 def persistent(seconds: float) -> Iterator[None]:
-    """Let commands in the block repeat attempts to use Redis for so many seconds, after a lost connection."""
-    token = _give_up.set(time.monotonic() + seconds)
+    """Let commands in the block repeat attempts to use Redis for so many seconds, after a lost connection.
+
+    Of blocks inside each other, the longest time counts.
+    """
+    token = _give_up.set(max(_give_up.get(), time.monotonic() + seconds))
     try:
         yield
     finally:

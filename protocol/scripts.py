@@ -183,8 +183,9 @@ return 1
 
 # Gives the place of the generation that serves to another one, along with the reports of its slots. KEYS: generations,
 # reports of the slots that serve, those of the next generation, those of the one before. ARGV: number and record of the
-# next generation, and of the one before (optional).
+# next generation, and of the one before (optional). Works in a full Redis, as `PUT_FIELDS` does.
 SWITCH = Script("""
+redis.call('HDEL', KEYS[1], ARGV[1])
 redis.call('HSET', KEYS[1], unpack(ARGV))
 if #ARGV > 2 and redis.call('EXISTS', KEYS[2]) == 1 then redis.call('RENAME', KEYS[2], KEYS[4]) end
 if redis.call('EXISTS', KEYS[3]) == 1 then redis.call('RENAME', KEYS[3], KEYS[2]) end
@@ -224,8 +225,10 @@ return taken
 """)
 
 # Leaves all pending entries of consumers to one that reads nothing, and removes these consumers. KEYS: generations,
-# streams. ARGV: group, the consumer that gets them, the consumers. Reply: number of the entries.
+# streams. ARGV: group, the consumer that gets them, the consumers. Reply: number of the entries. Works in a full Redis,
+# as `PUT_FIELDS` does, though it deletes nothing.
 RELEASE = Script("""
+redis.call('HDEL', KEYS[1], '')
 local released = 0
 for i = 2, #KEYS do
   for j = 3, #ARGV do

@@ -104,7 +104,7 @@ class DeferredDispatcher(Dispatcher):
     async def look(self, job: str, uri: str, wait: float = 0.0) -> Fields:
         """Return the result of a submitted request, which stays in Redis; empty if none comes in `wait` seconds."""
         if not wait:
-            with translated(self.db):
+            with self.using_redis():
                 fields: Fields = await self.db.hgetall(native_result_key(job, uri))  # type: ignore[misc]
                 return fields
         await self._subscribe()
@@ -130,7 +130,7 @@ class DeferredDispatcher(Dispatcher):
         # One round trip of several scripts, since Redis serves no other client during one of them.
         calls = [fetch_call(keys[start : start + _AT_ONCE]) for start in range(0, len(keys), _AT_ONCE)]
         replies: list[Any] = []
-        with translated(self.db):
+        with self.using_redis():
             for page in await call_all(self.db, calls):
                 replies += page if isinstance(page, list) else [page]
             for reply in replies:
@@ -142,7 +142,7 @@ class DeferredDispatcher(Dispatcher):
         self, answer: Answer, timeout: float, begin: Callable[[], Awaitable[None]] | None = None, keep: bool = False
     ) -> AsyncGenerator[PieceOrRestart, None]:
         """Yield the pieces of an answer, each within `timeout` seconds; see `client.pieces.pieces_of`."""
-        return pieces_of(self.db, self._subscription, answer, timeout, partial(translated, self.db), begin, keep)
+        return pieces_of(self.db, self._subscription, answer, timeout, self.using_redis, begin, keep)
 
 
 class Dispatch:
@@ -213,7 +213,7 @@ class Dispatch:
             db: Any = dispatcher.db
             ends = []
             try:
-                with translated(db):
+                with dispatcher.using_redis():
                     async with db.pipeline(transaction=False) as pipeline:
                         for job in group:
                             commands(pipeline, job)

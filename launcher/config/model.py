@@ -86,7 +86,11 @@ class Config(Settings):
     )
 
     model_parallelism: int = _key(
-        1, _COUNT, "Task slots that serve the job, each with its own copy of the model.", ge=1, le=4096
+        1,
+        "a whole number from 1 to 4096",
+        "Task slots that serve the job, each with its own copy of the model.",
+        ge=1,
+        le=4096,
     )
     thread_per_model: int = _key(1, _COUNT, "Threads that one copy of the model may use.", ge=1)
     core_number_per_machine: Cores = _key(

@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from redis.exceptions import RedisError
+from redis.exceptions import ConnectionError, RedisError
 
 from cluster_serving.job.options import JobOptions
 from cluster_serving.launcher.config.model import Config
@@ -165,7 +165,8 @@ def settle(config: Config, say: Say, warn: Say) -> bool:
 @contextmanager
 def _changing(config: Config, say: Say, warn: Say) -> Iterator[tuple[Services, list[Job]]]:
     """Provide Redis, Flink and the jobs of one name; refuse if another command works on the job."""
-    with redis_server.connect(config) as client:
+    # A Redis that does not run is started below.
+    with redis_server.connect(config) as client, suppress(ConnectionError):
         if holder := lock.holder(client, config.job_name):
             raise Busy(f"job {config.job_name} is being changed by {holder}; try again when it has ended")
     with lifecycle.services(config, say, warn) as services:

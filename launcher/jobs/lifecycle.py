@@ -27,6 +27,7 @@ from cluster_serving.launcher.shipping.survey import survey
 from cluster_serving.launcher.targets import Target, target_of
 from cluster_serving.launcher.targets.base import Flink
 from cluster_serving.launcher.targets.resubmit import PATIENCE
+from cluster_serving.protocol.connection import translated
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.generations import SERVING
 from cluster_serving.protocol.keys import (
@@ -224,7 +225,10 @@ def services(config: Config, say: Say, warn: Say) -> Iterator[Services]:
         stack.enter_context(locked(config, config.job_name, say, warn))
         target.ensure()
         flink = stack.enter_context(target.flink())
-        yield Services(target, flink, stack.enter_context(redis_server.connect(config)), say, warn)
+        client = stack.enter_context(redis_server.connect(config))
+        # What is left of errors of Redis here is for a person.
+        with translated(client):
+            yield Services(target, flink, client, say, warn)
 
 
 def options_now(services: Services, job: str) -> JobOptions | None:

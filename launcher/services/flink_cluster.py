@@ -182,8 +182,12 @@ class FlinkCluster:
         # Names that Flink's UI looks for. Output that is no log message is appended to the supervisor's log.
         log = home.logs / f"flink-{name}-{_SERVICES[role]}-0-{socket.gethostname()}.log"
         command = flink_jvm.command(home, role, log, *arguments)
-        after = ["cluster_serving.launcher.targets.resubmit", str(self.address.port)] if role == "jobmanager" else []
-        return spawn(command, home.path / f"{name}.json", log.with_suffix(".out"), home.work, home.environment(), after)
+        record, output = home.path / f"{name}.json", log.with_suffix(".out")
+        if role != "jobmanager":
+            return spawn(command, record, output, home.work, home.environment())
+        after = ["cluster_serving.launcher.targets.resubmit", str(self.address.port)]
+        # Told to end, a JobManager takes leave of the TaskManagers, which then look for another one only after 30 s.
+        return spawn(command, record, output, home.work, home.environment(), after, abrupt=True)
 
     def _wait(self, condition: Callable[[Overview], bool]) -> None:
         def is_ready() -> bool:

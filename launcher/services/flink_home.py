@@ -59,7 +59,12 @@ class FlinkHome:
         for name in ("conf", "log", "tmp", "work"):
             (self.path / name).mkdir(parents=True, exist_ok=True, mode=0o700)
         # Flink's scripts find their home through their own real path, so they are copied.
-        shutil.copytree(source / "bin", self.path / "bin")
+        try:
+            shutil.copytree(source / "bin", self.path / "bin")
+        except shutil.Error as error:
+            # One of many alike, such as of a full disk.
+            _, target, reason = error.args[0][0]
+            raise LaunchError(f"cannot write {target}: {reason}") from None
         # Real folders: Flink does not look into a linked opt/.
         for name in ("lib", "opt", "plugins"):
             _link_files(source / name, self.path / name)

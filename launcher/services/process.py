@@ -89,13 +89,16 @@ def spawn(
     cwd: Path,
     env: Mapping[str, str],
     after: Sequence[str] = (),
+    abrupt: bool = False,
 ) -> Process:
     """Start a process under a supervisor, in a session of its own: both outlive this command and its terminal.
 
     Return the supervisor, which `Process.read` finds by the record. The supervisor runs the Python module `after`, with
-    its arguments, whenever it has started the process again. The log has standard output and error.
+    its arguments, whenever it has started the process again. If the supervisor dies, the process is told to end, or,
+    with `abrupt`, is killed. The log has standard output and error.
     """
     options = ["--after", ",".join(after)] if after else []
+    options += ["--abrupt"] if abrupt else []
     # CONFIRM would end the supervisor if it came before the supervisor is ready for it.
     with log.open("ab") as output, _blocked(CONFIRM):
         child = subprocess.Popen(  # noqa: S603 - programs of Flink and Redis, no shell

@@ -1,6 +1,6 @@
 """Supervisor of one process: starts the process again when it dies, until the supervisor is told to stop.
 
-Usage: python -m cluster_serving.launcher.services.supervisor [--after MODULE,ARGUMENT...] COMMAND ARGUMENT...
+Usage: python -m cluster_serving.launcher.services.supervisor [--abrupt] [--after MODULE,ARGUMENT...] COMMAND...
 
 Redis, the front end, the JobManager and each TaskManager that are started on this machine have a supervisor each, so
 that no single process is needed by all. On clusters, Flink and the platform do this work.
@@ -19,6 +19,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from functools import partial
 from types import FrameType
 
 from cluster_serving.launcher.services import log_file
@@ -67,12 +68,16 @@ class Supervisor:
         command: Program and arguments.
         standby: Command of a supervisor that stands by.
         after: Python module and its arguments to run after every start but the first; empty for none.
+        abrupt: True to have the process killed when the supervisor dies; otherwise it is told to end then.
     """
 
-    def __init__(self, command: Sequence[str], standby: Sequence[str], after: Sequence[str] = ()) -> None:
+    def __init__(
+        self, command: Sequence[str], standby: Sequence[str], after: Sequence[str] = (), abrupt: bool = False
+    ) -> None:
         self._command = command
         self._standby_command = standby
         self._after = after
+        self._last_signal = signal.SIGKILL if abrupt else signal.SIGTERM
         self._child: subprocess.Popen[bytes] | None = None
         self._standby: subprocess.Popen[bytes] | None = None
         self._standby_lock = threading.Lock()
@@ -127,7 +132,7 @@ class Supervisor:
         # A session is a process group, too, which ends with the process.
         try:
             self._child = subprocess.Popen(  # noqa: S603
-                self._command, preexec_fn=_die_with_parent, start_new_session=True
+                self._command, preexec_fn=partial(_die_with_parent, self._last_signal), start_new_session=True
             )
         except OSError as error:
             _say(str(error))
@@ -193,28 +198,31 @@ def _keep_log_small() -> None:
 
 
 def _run_beside(command: Sequence[str]) -> None:
-    subprocess.run(command, preexec_fn=_die_with_parent, check=False)  # noqa: S603
+    subprocess.run(command, preexec_fn=partial(_die_with_parent, signal.SIGTERM), check=False)  # noqa: S603
 
 
-def _die_with_parent() -> None:
+def _die_with_parent(number: signal.Signals) -> None:
     # No command could find the process without its supervisor, and its port would stay taken.
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
 
 
 def main() -> None:
     """Run the command of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--stand-by", action="store_true", help="be the standby of the supervisor that starts this one")
+    parser.add_argument("--abrupt", action="store_true")
     parser.add_argument("--after", default="")
     parser.add_argument("command", nargs=argparse.REMAINDER)
     arguments = parser.parse_args()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    after = ["--after", arguments.after] if arguments.after else []
-    standby = python_command("cluster_serving.launcher.services.supervisor", "--stand-by", *after, *arguments.command)
+    options = ["--after", arguments.after] if arguments.after else []
+    options += ["--abrupt"] if arguments.abrupt else []
+    standby = python_command("cluster_serving.launcher.services.supervisor", "--stand-by", *options, *arguments.command)
     if arguments.stand_by:
         stand_by()
         _say("the active supervisor has died; starting its process again")
-    supervisor = Supervisor(arguments.command, standby, arguments.after.split(",") if arguments.after else ())
+    after = arguments.after.split(",") if arguments.after else ()
+    supervisor = Supervisor(arguments.command, standby, after, arguments.abrupt)
     signal.signal(signal.SIGTERM, supervisor.stop)
     signal.signal(RETIRE, supervisor.retire)
     signal.signal(CONFIRM, supervisor.confirm)

@@ -22,7 +22,6 @@ from cluster_serving.client.pieces import Answer, PieceOrRestart
 from cluster_serving.client.places import Place
 from cluster_serving.frontend.errors import RequestNotFound
 from cluster_serving.frontend.models.dispatch import Dispatch, in_turns
-from cluster_serving.protocol.connection import translated
 from cluster_serving.protocol.errors import RequestCancelled, ServingError
 from cluster_serving.protocol.keys import NORMAL, native_result_key, stream_of, ticket_key
 from cluster_serving.protocol.results import Fields, Outputs, decode_outputs, encode_error, version_of
@@ -112,7 +111,7 @@ class RequestStore:
         dispatcher = self._dispatch.dispatcher(job)
         db: Any = dispatcher.db
         # Written first, so that no result exists before its id is known.
-        with translated(db):
+        with dispatcher.using_redis():
             async with db.pipeline() as pipeline:
                 pipeline.hset(ticket.key, mapping={_PRIORITY: priority, _OWNER: owner, _IN_PIECES: int(in_pieces)})
                 pipeline.expire(ticket.key, KEPT)
@@ -127,7 +126,7 @@ class RequestStore:
         entries = await in_turns(itertools.starmap(submit, zip(ticket.uris, records, strict=True)))
         queued = {uri: entry for uri, entry in zip(ticket.uris, entries, strict=True) if isinstance(entry, bytes)}
         if queued:
-            with translated(db):
+            with dispatcher.using_redis():
                 await db.hset(ticket.key, mapping=queued)
         for entry in entries:
             if isinstance(entry, Exception):
@@ -140,8 +139,9 @@ class RequestStore:
 
         To another caller it is unknown.
         """
-        db: Any = self._dispatch.dispatcher(ticket.job).db
-        with translated(db):
+        dispatcher = self._dispatch.dispatcher(ticket.job)
+        db: Any = dispatcher.db
+        with dispatcher.using_redis():
             found, in_pieces = await db.hmget(ticket.key, _OWNER, _IN_PIECES)
         if found != owner.encode():
             raise RequestNotFound(_GONE)
@@ -154,7 +154,7 @@ class RequestStore:
         dispatcher = self._dispatch.dispatcher(ticket.job)
         answer = Answer(ticket.job, ticket.uri(index), after)
         db: Any = dispatcher.db
-        with translated(db):
+        with dispatcher.using_redis():
             entries = await db.hgetall(ticket.key)
         answer.place = Place(_stream(ticket, entries), entries.get(answer.uri.encode(), b""))
         async with aclosing(dispatcher.pieces(answer, timeout, keep=True)) as pieces:
@@ -184,8 +184,9 @@ class RequestStore:
 
     async def cancel(self, ticket: Ticket) -> None:
         """Take a request out of the queue and delete its results."""
-        db: Any = self._dispatch.dispatcher(ticket.job).db
-        with translated(db):
+        dispatcher = self._dispatch.dispatcher(ticket.job)
+        db: Any = dispatcher.db
+        with dispatcher.using_redis():
             entries = await db.hgetall(ticket.key)
             if not entries:
                 raise RequestNotFound(_GONE)
@@ -218,8 +219,9 @@ class RequestStore:
 
     async def _is_queued(self, ticket: Ticket, uri: str) -> bool:
         """Return True if the request of an instance is in the stream: neither answered nor cancelled."""
-        db: Any = self._dispatch.dispatcher(ticket.job).db
-        with translated(db):
+        dispatcher = self._dispatch.dispatcher(ticket.job)
+        db: Any = dispatcher.db
+        with dispatcher.using_redis():
             entries = await db.hgetall(ticket.key)
             entry = entries.get(uri.encode())
             if entry is None:

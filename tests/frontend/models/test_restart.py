@@ -1,5 +1,6 @@
 """A job that is stopped and started again: front ends know it all the time, and what they are asked waits."""
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
@@ -8,13 +9,16 @@ import redis
 
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.reporting import SlotReporter
+from cluster_serving.frontend import arguments
 from cluster_serving.frontend.proto import original
 from cluster_serving.launcher.jobs.readiness import announce, note_stopped
 from cluster_serving.protocol.errors import ModelError
 from cluster_serving.protocol.keys import JOBS_KEY, limits_key, slots_key
-from cluster_serving.protocol.slots import SlotReport
+from cluster_serving.protocol.slots import SlotReport, TensorSpec
 from tests.support.echo import Echo
+from tests.support.front_end import Running
 from tests.support.grpc_calls import caller
+from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_until
 
 
@@ -107,7 +111,13 @@ def test_a_model_that_no_slot_can_load_is_refused_at_once_with_the_cause(serve, 
     ):
         front = serve(*options)
         url = front.url.replace("0.0.0.0", "127.0.0.1")
-        for path, content in (("predict", body), (f"models/{job}/predict", body), (f"v2/models/{job}/infer", v2)):
+        paths = (
+            ("predict", body),
+            (f"models/{job}/predict", body),
+            ("v1/requests", body),
+            (f"v2/models/{job}/infer", v2),
+        )
+        for path, content in paths:
             refused = httpx.post(f"{url}/{path}", json=content, headers=headers)
             assert (refused.status_code, refused.json()["code"]) == (503, "MODEL_ERROR")
             assert job in refused.json()["error"]
@@ -138,3 +148,37 @@ def test_a_redis_that_was_emptied_makes_no_model_unknown_to_a_front_end(serve, r
 
     wait_until(read_again)
     assert state_of(url, job) == "ready"
+
+
+@pytest.mark.filterwarnings("ignore:unclosed <StreamWriter:ResourceWarning")
+def test_every_call_waits_for_a_redis_that_is_started_again(tmp_path, job):
+    """Longer than the attempts of redis-py, which last half a second."""
+    server = RedisServer(tmp_path, "--appendfsync", "always")
+    report = SlotReport("first", "ready", "Echo", inputs=(TensorSpec("x", "float32", (None, None)),))
+    with redis.Redis(port=server.port) as db:
+        db.sadd(JOBS_KEY, job)
+        db.hset(slots_key(job), "0", report.to_json())
+    words = [f"--redisUrl={server.url}", "--port=0", "--grpcPort=0", "--drainSeconds=0"]
+    front = Running(arguments.read(words, {}))
+    try:
+        with Echo(server.url, job), httpx.Client(base_url=front.url, timeout=30) as client:
+            body = {"instances": [{"x": [1, 2]}]}
+            tickets = [client.post("/v1/requests", json=body).json()["id"] for _ in range(2)]
+            assert client.post(f"/models/{job}/predict", json=body).status_code == 200
+            server.kill()
+            calls = [
+                ("POST", "/v1/requests", 202, body),
+                ("GET", f"/v1/requests/{tickets[0]}", 200, None),
+                ("DELETE", f"/v1/requests/{tickets[1]}", 204, None),
+                ("GET", f"/v2/models/{job}/stats", 200, None),
+                ("POST", f"/models/{job}/predict", 200, body),
+            ]
+            with ThreadPoolExecutor() as pool:
+                asked = [pool.submit(client.request, method, path, json=json) for method, path, _, json in calls]
+                time.sleep(1.2)
+                assert not any(one.done() for one in asked)
+                server.start()
+                assert [one.result().status_code for one in asked] == [status for _, _, status, _ in calls]
+    finally:
+        front.stop()
+        server.stop()

@@ -134,8 +134,8 @@ def test_a_key_without_a_value_keeps_its_default(read):
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("modelParallelism: two", "modelParallelism is 'two' (text); expected a whole number of at least 1"),
-        ("modelParallelism: 0", "modelParallelism is 0 (a number); expected a whole number of at least 1"),
+        ("modelParallelism: two", "modelParallelism is 'two' (text); expected a whole number from 1 to 4096"),
+        ("modelParallelism: 0", "modelParallelism is 0 (a number); expected a whole number from 1 to 4096"),
         ('threadPerModel: "2"', "threadPerModel is '2' (text); expected a whole number of at least 1"),
         ("threadPerModel: true", "threadPerModel is True (a switch); expected a whole number of at least 1"),
         ("greedyBatching: 1", "greedyBatching is 1 (a number); expected true or false"),
