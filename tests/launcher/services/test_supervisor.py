@@ -20,13 +20,10 @@ def supervise():
     """Starts supervisors of Python one-liners, and ends them."""
     supervisors = []
 
-    def start(code):
-        supervisors.append(
-            subprocess.Popen(
-                [sys.executable, "-m", "cluster_serving.launcher.services.supervisor", sys.executable, "-c", code],
-                start_new_session=True,
-            )
-        )
+    def start(code, *options):
+        module = "cluster_serving.launcher.services.supervisor"
+        command = [sys.executable, "-m", module, *options, sys.executable, "-c", code]
+        supervisors.append(subprocess.Popen(command, start_new_session=True))
         return supervisors[-1]
 
     yield start
@@ -107,6 +104,28 @@ def test_a_process_that_cannot_be_started_for_a_while_comes_back(tmp_path):
         assert supervisor.poll() is None
         (tmp_path / "away").rename(program)
         assert child(supervisor) != first
+
+
+@pytest.mark.parametrize("options", [[], ["--abrupt"]])
+def test_a_process_whose_supervisor_dies_is_told_to_end_or_killed(supervise, tmp_path, options):
+    told, ready = tmp_path / "told", tmp_path / "ready"
+    code = (
+        "import pathlib, signal, sys, time\n"
+        f"signal.signal(signal.SIGTERM, lambda *_: (pathlib.Path({str(told)!r}).touch(), sys.exit()))\n"
+        f"pathlib.Path({str(ready)!r}).touch()\ntime.sleep(1000)"
+    )
+    supervisor = supervise(code, *options)
+    # The third process is started by the standby of the standby.
+    for _ in range(2):
+        active, _ = pair(supervisor)
+        process = child(supervisor)
+        wait_until(ready.exists)
+        ready.unlink()
+        os.kill(active, signal.SIGKILL)
+        assert is_gone(process)
+        assert told.exists() == (not options)
+        told.unlink(missing_ok=True)
+    wait_until(ready.exists)
 
 
 def test_children_of_a_killed_process_end_with_it(supervise):
