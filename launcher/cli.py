@@ -86,6 +86,7 @@ def _start(
     # Options of the original's command.
     given = {"model_parallelism": parallelism, "thread_per_model": omp}
     config = _read(config_path).model_copy(update={key: value for key, value in given.items() if value})
+    front_end.check(config_path, http)
     if http and lifecycle.is_running(config):
         console.print(f"Job {config.job_name} runs already.")
     else:
@@ -116,6 +117,7 @@ def _restart(
 ) -> None:
     """Let the job serve the model and the configuration as they are now, without a gap; start it if it does not run."""
     config = _read(config_path)
+    front_end.check(config_path, http)
     if in_place or not lifecycle.is_running(config):
         _start_job(config, config_path, lifecycle.restart)
     else:
@@ -139,6 +141,7 @@ def _update(
 ) -> None:
     """Let a running job serve the model and the configuration as they are now, without a gap."""
     config = _read(config_path)
+    front_end.check(config_path, False)
     if job not in (None, config.job_name):
         raise LaunchError(f"{config_path} is the configuration of job {config.job_name}, and not of {job}")
     for name, share in (("canary", canary), ("shadow", shadow)):

@@ -18,6 +18,7 @@ from cluster_serving.launcher.services.process import (
     wait_until_serving,
 )
 from cluster_serving.launcher.services.supervisor import python_command
+from cluster_serving.settings import yaml_file
 from cluster_serving.settings.addresses import Address
 
 SERVICE = "http"
@@ -35,6 +36,20 @@ _CLOSING = 10.0
 _LOG = "http.log"
 _REDIS = "redis"
 _STOPPING = {"CLUSTER_SERVING_HTTP_DRAIN_SECONDS": "1", "CLUSTER_SERVING_HTTP_SHUTDOWN_TIMEOUT": "5"}
+
+
+def check(config_path: Path, starts: bool) -> None:
+    """Check the options of the front end: if it is to start, or if the file has some.
+
+    Raises:
+        SettingsError: If they cannot be used.
+    """
+    sections = {name.partition(".")[0].lower() for name, _ in yaml_file.read(config_path)}
+    if starts or yaml_file.FRONT_END in sections:
+        # As below.
+        from cluster_serving.frontend import main
+
+        main.read_options(["-c", str(config_path)])
 
 
 def ensure(config: Config, config_path: Path, say: Callable[[str], None] = lambda _: None, again: bool = False) -> str:

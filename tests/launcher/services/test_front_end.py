@@ -1,5 +1,7 @@
 """The front end that is started beside a job."""
 
+from contextlib import nullcontext
+
 import httpx
 import pytest
 
@@ -7,6 +9,7 @@ from cluster_serving.launcher.config import file as config_file
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services import front_end
 from cluster_serving.settings.addresses import Address
+from cluster_serving.settings.model import SettingsError
 from tests.support.redis_server import free_port
 
 
@@ -37,3 +40,20 @@ def test_a_front_end_serves_one_redis(ensure):
     server = Address("localhost", httpx.URL(url).port)
     assert not front_end.stop(server, Address("localhost", 2))
     assert front_end.stop(server, Address("127.0.0.1", 1))
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        ("http: {prot: 10220}", r"line 2: http.prot is not an option; did you mean port\?"),
+        ("http: 5", "line 2: http is not a mapping; expected options"),
+        ("HTTP: {port: abc}", r"line 2: port is 'abc' \(text\)"),
+        ("", None),
+        ("http: {port: 10021}", None),
+    ],
+)
+def test_mistakes_in_its_section_are_found_before_anything_is_started(tmp_path, section, message):
+    file = tmp_path / "config.yaml"
+    file.write_text(f"jobName: some\n{section}\n")
+    with pytest.raises(SettingsError, match=message) if message else nullcontext():
+        front_end.check(file, starts=False)
