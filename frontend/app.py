@@ -4,6 +4,7 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
+from itertools import chain
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -26,7 +27,7 @@ from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.errors import MethodNotAllowed, PathNotFound
 from cluster_serving.frontend.server.access_log import AccessLog
 from cluster_serving.frontend.server.admission import asked_turn, told_turn
-from cluster_serving.frontend.server.direct import DirectRoutes, unexpected
+from cluster_serving.frontend.server.direct import OTHER, DirectRoutes, unexpected
 from cluster_serving.frontend.server.grpc import GrpcServer
 from cluster_serving.frontend.server.http import HttpServer
 from cluster_serving.frontend.server.metrics import Part
@@ -109,9 +110,9 @@ def _application(front: FrontEnd, v2: V2Service, log: AccessLog, grpc: GrpcServe
             await grpc.stopped()
         await front.close()
 
-    known = routes(front, v2)
+    known = apis(front, v2)
     app: ASGIApp = Starlette(
-        routes=known,
+        routes=[*chain(*known.values())],
         lifespan=lifespan,
         exception_handlers={
             ServingError: _serving_error,
@@ -133,18 +134,16 @@ def _application(front: FrontEnd, v2: V2Service, log: AccessLog, grpc: GrpcServe
     return app
 
 
-def routes(front: FrontEnd, v2: V2Service) -> list[Route]:
-    """Return the routes of all APIs; they are searched in this order, so the most frequent come first."""
-    return [
-        *original_http.routes(front),
-        *v2_http.routes(front, v2),
-        *v1.routes(front, v2),
-        *requests.routes(front),
-        *openai.routes(front, v2),
-        *monitoring.routes(front),
-        *docs.routes(front),
-        *page.routes(front),
-    ]
+def apis(front: FrontEnd, v2: V2Service) -> dict[str, list[Route]]:
+    """Return the routes of all APIs by their labels in the metrics; the most frequent come first."""
+    return {
+        "original": original_http.routes(front),
+        "v2": v2_http.routes(front, v2),
+        "kserve_v1": v1.routes(front, v2),
+        "v1": requests.routes(front),
+        "openai": openai.routes(front, v2),
+        OTHER: [*monitoring.routes(front), *docs.routes(front), *page.routes(front)],
+    }
 
 
 async def _serving_error(request: Request, error: Exception) -> Response:

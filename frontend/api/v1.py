@@ -22,6 +22,7 @@ from cluster_serving.frontend.server.middleware import note, note_version
 from cluster_serving.frontend.server.responses import Json, Written, dumps, read_body
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.inputs import MAX_DIMENSIONS, Image
+from cluster_serving.protocol.lists import shown
 from cluster_serving.protocol.original.json import to_input
 from cluster_serving.protocol.results import Outputs
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
@@ -134,10 +135,14 @@ def write(answers: Sequence[Outputs], by_column: bool, batched: bool) -> bytes:
 def _rows(columns: Any, specs: Sequence[TensorSpec]) -> list[Any]:
     if not isinstance(columns, dict):
         columns = {_only(specs, "'inputs'"): columns}
-    sizes = {name: len(column) if isinstance(column, list) else None for name, column in columns.items()}
+    for name, column in columns.items():
+        if not isinstance(column, list):
+            raise InvalidInput(f"the column {name!r} of 'inputs' is {shown(column)}; expected a list, the batch")
+    sizes = {name: len(column) for name, column in columns.items()}
     if len(set(sizes.values())) != 1 or not all(sizes.values()):
-        shown = reprlib.repr(sizes)
-        raise InvalidInput(f"'inputs' has columns of the sizes {shown}; expected lists of one length, the batch")
+        raise InvalidInput(
+            f"'inputs' has columns of the sizes {reprlib.repr(sizes)}; expected lists of one length, the batch"
+        )
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 

@@ -3,6 +3,7 @@
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
@@ -25,14 +26,21 @@ _MOST_PATHS = 1024
 """Paths whose routes are remembered. Clients choose the paths, but only those of known routes count."""
 
 
+OTHER = "other"
+"""Label of requests to no API in the metrics."""
+
+
 class DirectRoutes:
     """The routes of an application that take POST, such as those of predictions.
 
     All other requests are for Starlette, whose answers to these would be the same.
+
+    Args:
+        apis: Routes by the label of their API in the metrics.
     """
 
-    def __init__(self, routes: Sequence[Route]) -> None:
-        self._routes = routes
+    def __init__(self, apis: Mapping[str, Sequence[Route]]) -> None:
+        self._apis = apis
         self._found: dict[str, tuple[Endpoint, Mapping[str, Any]]] = {}
 
     def find(self, scope: Scope) -> Endpoint | None:
@@ -47,8 +55,15 @@ class DirectRoutes:
         scope["path_params"] = parameters
         return endpoint
 
+    def api_of(self, scope: Scope) -> str:
+        """Return the API of a request, answered or not; `OTHER` for that of none."""
+        for name, routes in self._apis.items():
+            if any(route.matches(scope)[0] is Match.FULL for route in routes):
+                return name
+        return OTHER
+
     def _search(self, scope: Scope, path: str) -> tuple[Endpoint, Mapping[str, Any]] | None:
-        for route in self._routes:
+        for route in chain(*self._apis.values()):
             match, child = route.matches(scope)
             if match is Match.FULL:
                 function = getattr(route.endpoint, "func", route.endpoint)

@@ -11,7 +11,7 @@ from cluster_serving.frontend.server import direct
 from cluster_serving.frontend.server.access_log import AccessLog
 from cluster_serving.frontend.server.admission import Admission
 from cluster_serving.frontend.server.body_memory import Share
-from cluster_serving.frontend.server.direct import DirectRoutes
+from cluster_serving.frontend.server.direct import OTHER, DirectRoutes
 from cluster_serving.frontend.server.heads import by_name
 from cluster_serving.frontend.server.metrics import Metrics
 from cluster_serving.frontend.server.responses import error_response
@@ -33,7 +33,7 @@ class Note:
 
     body: Share
     headers: Mapping[bytes, bytes]
-    protocol: str = "other"
+    protocol: str = OTHER
     model: str = ""
     version: str = ""
     client: str = ""
@@ -107,6 +107,7 @@ class AccessMiddleware:
                 if scope["method"] == "POST":
                     await self._admission.wait_for_turn(labels.client)
             except ServingError as error:
+                labels.protocol = self._routes.api_of(scope)
                 await error_response(error)(scope, receive, reply)
             else:
                 endpoint = self._routes.find(scope)

@@ -42,3 +42,25 @@ def test_a_request_that_is_refused_for_its_rate_is_logged_with_its_client(serve,
     refused = caplog.messages[1]
     assert refused.startswith("POST /predict 429 ")
     assert refused.endswith("client=alice")
+
+
+@pytest.mark.usefixtures("echo", "vectors")
+def test_a_refused_request_counts_for_its_api(serve, keys, job):
+    file, key = keys
+    url = serve(f"--apiKeysFile={file}").url
+    paths = {
+        "/predict": "original",
+        f"/v1/models/{job}:predict": "kserve_v1",
+        f"/v2/models/{job}/infer": "v2",
+        "/v1/requests": "v1",
+        "/v1/completions": "openai",
+        "/nowhere": "other",
+    }
+    for path in paths:
+        assert httpx.post(f"{url}{path}", content=BODY).status_code == 401
+    text = httpx.get(f"{url}/metrics", headers={"x-api-key": key, "accept": "text/plain"}).text
+    counts = [line for line in text.splitlines() if "http_requests_total{" in line and 'status="401"' in line]
+    for name in paths.values():
+        assert (
+            f'cluster_serving_http_requests_total{{model="",protocol="{name}",status="401",version=""}} 1.0' in counts
+        )
