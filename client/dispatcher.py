@@ -63,7 +63,7 @@ class Pending:
         entry_id: Id of the stream entry, once the request is queued.
         waiters: Number of coroutines that wait for a kept result.
         expired: True if the result was cancelled because it did not come in time.
-        closed: True if it was cancelled because the dispatcher was closed.
+        closed: True if it failed because the dispatcher was closed.
     """
 
     job: str
@@ -145,6 +145,7 @@ class Dispatcher:
         self._watcher: asyncio.Task[None] | None = None
         self._due = asyncio.Event()
         self._closing = False
+        self._times_closed = 0
 
     @property
     def waiting(self) -> int:
@@ -173,7 +174,10 @@ class Dispatcher:
         timer: asyncio.TimerHandle | None = None
         try:
             if not self._subscription.is_confirmed(self._channel_keys) or payload_files.is_large(inputs):
+                closed = self._times_closed
                 await self._prepare(pending, inputs, timeout)
+                if self._times_closed != closed:
+                    raise _closed()
             pending.compose(
                 inputs,
                 self._reply_channel,
@@ -199,8 +203,6 @@ class Dispatcher:
                     pending.result = loop.create_future()
                     pending.fields = {**pending.fields, "deadline": str(RequestOptions.waiting(left).deadline_ms)}
         except (asyncio.TimeoutError, asyncio.CancelledError) as ended:
-            if pending.closed:
-                raise RequestCancelled("the client was closed before the answer came") from None
             if isinstance(ended, asyncio.CancelledError) and not pending.expired:
                 raise
             raise await result_timeout_async(self.db, job, timeout) from None
@@ -210,21 +212,18 @@ class Dispatcher:
             self._pending.pop(name, None)
             if self._to_send.pop(name, None) and pending.folder:
                 pending.folder.discard(pending.fields)
-            if (
-                pending.entry_id is not None
-                and not pending.closed
-                and not (pending.result.done() and not pending.result.cancelled())
-            ):
+            if pending.entry_id is not None and not (pending.result.done() and not pending.result.cancelled()):
                 self._withdraw(pending)
 
     async def close(self) -> None:
         """Close the connections, once the requests that wait, which fail, and cancelled ones are withdrawn."""
         self._closing = True
+        self._times_closed += 1
         for name, pending in self._pending.items():
             if pending.kept or pending.result.done():
                 continue
             pending.closed = True
-            pending.result.cancel()
+            pending.result.set_exception(_closed())
             if self._to_send.pop(name, None) and pending.folder:
                 pending.folder.discard(pending.fields)
             if pending.entry_id is not None:
@@ -296,7 +295,7 @@ class Dispatcher:
             for pending, reply in replies:
                 if isinstance(reply, bytes):
                     pending.entry_id = reply
-                    if pending.result.cancelled():
+                    if pending.result.cancelled() or pending.closed:
                         self._withdraw(pending)
                     elif pending.kept:
                         pending.result.set_result({})
@@ -453,6 +452,10 @@ class Dispatcher:
 
     def _has_errands(self) -> bool:
         return bool(self._to_fetch or self._to_delete or self._to_withdraw)
+
+
+def _closed() -> RequestCancelled:
+    return RequestCancelled("the client was closed before the answer came")
 
 
 # Most requests of a process have equal options.

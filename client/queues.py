@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import islice
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 from weakref import WeakSet
 
 from redis.exceptions import RedisError
@@ -64,6 +64,9 @@ SCAN_COUNT = 500
 
 RECONNECT_SECONDS = 10.0
 """Seconds for which calls without a timeout wait out a lost connection."""
+
+
+_Opened = TypeVar("_Opened", Subscription, DedicatedConnection)
 
 
 class Reconnecting:
@@ -122,6 +125,7 @@ class _Queue(Reconnecting):
         super().__init__(self.db, name, reconnect)
         self._threads = threading.local()
         self._opened: WeakSet[Subscription | DedicatedConnection] = WeakSet()
+        self._opening = threading.Lock()
         self._recent = recent_entries(self.db, name)
 
     def __enter__(self) -> Self:
@@ -131,27 +135,35 @@ class _Queue(Reconnecting):
         self.close()
 
     def close(self) -> None:
-        """Close the connections, those of other threads too; a later call opens new ones."""
-        for opened in list(self._opened):
-            opened.close()
+        """Close the connections, those of other threads too; later calls open new ones.
+
+        No other thread may be in a call.
+        """
+        with self._opening:
+            opened = list(self._opened)
+        for each in opened:
+            each.close()
         self.db.close()
 
     @property
     def _subscription(self) -> Subscription:
         # A subscription connection cannot be shared, so each thread that waits has its own.
         if not hasattr(self._threads, "subscription"):
-            self._threads.subscription = Subscription(self.db, self.name)
-            self._opened.add(self._threads.subscription)
+            self._threads.subscription = self._noted(Subscription(self.db, self.name))
         subscription: Subscription = self._threads.subscription
         return subscription
 
     @property
     def _connection(self) -> DedicatedConnection:
         if not hasattr(self._threads, "connection"):
-            self._threads.connection = DedicatedConnection(self.db)
-            self._opened.add(self._threads.connection)
+            self._threads.connection = self._noted(DedicatedConnection(self.db))
         connection: DedicatedConnection = self._threads.connection
         return connection
+
+    def _noted(self, opened: _Opened) -> _Opened:
+        with self._opening:
+            self._opened.add(opened)
+        return opened
 
     def _fetch(self, uri: str, delete: bool) -> Fields | None:
         return run(self.db, fetch(self.name, uri, delete))
@@ -443,13 +455,15 @@ class InputQueue(_Queue):
         inputs = to_inputs(inputs_of(request_data))
         channel = pieces_key(self.name, answer.uri)
         with self._using_redis(timeout):
-            self._subscription.subscribe(channel)
+            is_new = self._subscription.subscribe(channel)
             queued = enqueue(self.name, answer.uri, inputs, options, self._folders, reply_with=PIECES)
             try:
                 answer.place = run(self.db, queued)
             except BaseException:
-                with suppress(RedisError):
-                    self._subscription.unsubscribe(channel)
+                # An iterator over an earlier request of the uri may have the channel.
+                if is_new:
+                    with suppress(RedisError):
+                        self._subscription.unsubscribe(channel)
                 raise
         self._recent.remember(answer.uri, answer.place)
         return self._begun(answer, timeout)

@@ -99,14 +99,14 @@ class Subscription:
         self._subscribed: set[str] = set()
         self.reply_channel = new_channel(job)
 
-    def subscribe(self, channel: str) -> None:
-        """Subscribe to a channel and wait until Redis has confirmed the subscription.
+    def subscribe(self, channel: str) -> bool:
+        """Subscribe to a channel and wait until Redis has confirmed the subscription; return False if it was before.
 
         Raises:
             redis.RedisError: If Redis cannot be used, or does not confirm it in time.
         """
         if channel in self._subscribed:
-            return
+            return False
         if self._pubsub is None:
             self._pubsub = _PubSub(self._client.connection_pool)
         self._pubsub.subscribe(channel)  # type: ignore[no-untyped-call]
@@ -115,6 +115,7 @@ class Subscription:
             self.close()
             raise TimeoutError(f"Redis did not confirm a subscription within {_SUBSCRIBE_TIMEOUT:g} s")
         self._subscribed.add(channel)
+        return True
 
     def unsubscribe(self, channel: str) -> None:
         """Unsubscribe from a channel."""
@@ -301,6 +302,9 @@ class AsyncSubscription:
             self._reader = None
         await self._disconnect()
         self._handlers.clear()
+        # Those who still wait for a confirmation have nothing to wait for.
+        for confirmed in self._confirmed.values():
+            confirmed.set()
         self._confirmed.clear()
 
     async def _read(self) -> None:

@@ -95,7 +95,11 @@ class Payloads:
         try:
             with os.scandir(self._options.payload_folder) as files:
                 for file in files:
-                    status = file.stat(follow_symlinks=False)
+                    try:
+                        status = file.stat(follow_symlinks=False)
+                    except FileNotFoundError:
+                        # Its request was answered just now.
+                        continue
                     if is_payload(file.name) and stat.S_ISREG(status.st_mode) and status.st_mtime < before:
                         yield file.name
         except OSError as error:

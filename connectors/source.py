@@ -43,6 +43,7 @@ _CANARY_BLOCK_MS = 5
 _HALF = 50
 # A canary that does not take its requests, dead say, does not get them.
 _LEFT_MS = 5000
+_STAND_IN_S = 30.0
 _LONGEST_TICK = 0.2
 # Process mode. If Flink cancels an operator at the moment at which a tick ends by itself, Beam may fail to release its
 # worker ("Reference count must not be negative"), and then Flink ends the whole TaskManager. So few ticks end.
@@ -97,6 +98,7 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
         self.close_with(self._copier.close, self._reader.close, self._client.close)
         self._generation = GenerationView(self._client, self._control)
         self._looks_for_left = False
+        self._next_look = self._stands_in_until = 0.0
         self._payloads = Payloads(self._client, self._options, sweeps=index == 0)
         self._attempts = Attempts(self._client, self._options.job, end)
         self._tried: Entry | None = None
@@ -250,11 +252,20 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
         canary = self._generation.canary
         if canary and block_ms:
             block_ms = _CANARY_BLOCK_MS
-        if canary and (self._options.generation == canary.number) != (canary.share > _HALF):
+        if canary and (self._options.generation == canary.number) != (canary.share > _HALF) and not self._stands_in():
             self._reader.heartbeat()
             time.sleep((block_ms or 0) / 1000)
             return []
         return self._divide(self._reader.read(count, block_ms))
+
+    def _stands_in(self) -> bool:
+        """Return True while this generation also reads: the one that should read leaves requests there, dead say."""
+        now = time.monotonic()
+        if now >= self._next_look:
+            waits = self._reader.longest_wait_ms() >= _LEFT_MS
+            self._stands_in_until = now + _STAND_IN_S if waits else self._stands_in_until
+            self._next_look = now + 1
+        return now < self._stands_in_until
 
     def _take_left(self, count: int) -> list[Entry]:
         """Take requests that other slots have left: slots of another generation, hung ones, and such as are gone."""

@@ -18,7 +18,7 @@ from cluster_serving.protocol.entry import Entry, parse_entry
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.keys import GROUP, PRIORITIES, generations_key, left_behind, stream_of, streams_of
 from cluster_serving.protocol.original import image_stream
-from cluster_serving.protocol.scripts import LEAVE, RELEASE, TAKE, Argument, Call, call, fields_of
+from cluster_serving.protocol.scripts import BACKLOG, LEAVE, RELEASE, TAKE, Argument, Call, call, fields_of
 
 WEIGHTS = {"high": 12, "normal": 3, "low": 1}
 """Requests of each priority among 16; a priority leaves its unused part to the next, so that none starves."""
@@ -208,6 +208,11 @@ class StreamReader:
         replies = self._guarded(lambda: call(self._client, Call(TAKE, streams, arguments)))
         return list(zip(streams, replies, strict=False))
 
+    def longest_wait_ms(self) -> int:
+        """Return for how many milliseconds the oldest request that no slot has read has waited; 0 if there is none."""
+        _, oldest = call(self._client, Call(BACKLOG, [*self._streams], [GROUP]))
+        return int(oldest)
+
     def length(self) -> int:
         """Return the number of unanswered requests of the job, those that slots have read included."""
         with self._client.pipeline(transaction=False) as pipeline:
@@ -258,8 +263,9 @@ class StreamReader:
         return replies[0][1] if replies else []
 
     def _deliveries(self, stream: str, entry_id: bytes) -> int:
-        """Return the number of deliveries of an entry; 0 if it is no longer pending."""
-        pending = self._guarded(lambda: self._client.xpending_range(stream, GROUP, entry_id, entry_id, 1))
+        """Return the number of deliveries of an entry; 0 if it is no longer pending here: answered, or left."""
+        here = self._consumer
+        pending = self._guarded(lambda: self._client.xpending_range(stream, GROUP, entry_id, entry_id, 1, here))
         return int(pending[0]["times_delivered"]) if pending else 0
 
     def _guarded(self, action: Callable[[], list[T]]) -> list[T]:

@@ -7,6 +7,7 @@ from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
+from redis.exceptions import RedisError
 
 from cluster_serving.protocol.errors import InferenceFailed, InferenceTimeout, ServingError
 from cluster_serving.protocol.inputs import Array
@@ -129,9 +130,14 @@ def isolate(run: Callable[[Sequence[T]], list[R]], items: Sequence[T]) -> list[R
 
     A batch that hangs is run again item by item, because each run that hangs costs the timeout and a copy of the model.
     `run` returns one result per item, and may raise anything. An item that alone causes an error has it as its result.
+
+    Raises:
+        RedisError: As `run` does: no answer can be written then.
     """
     try:
         return list(run(items))
+    except RedisError:
+        raise
     except InferenceTimeout as error:
         return [error] if len(items) == 1 else [result for item in items for result in isolate(run, [item])]
     except ServingError as error:

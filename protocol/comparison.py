@@ -147,12 +147,11 @@ def _difference(before: Array, after: Array) -> tuple[str, float]:
     if before.dtype.kind in "OUS":
         return ("" if _alike(before.tolist(), after.tolist()) else "the texts differ"), 0.0
     if before.dtype.kind in "biu":
-        # float64 would round whole numbers of 64 bits.
-        pairs = zip(before[before != after].tolist(), after[before != after].tolist())
-        distances = [abs(int(one) - int(other)) for one, other in pairs]
-        largest = float(max(distances, default=0))
-        count = f"{len(distances)} of {before.size} numbers differ, by up to {largest:g}"
-        return (count if distances else ""), largest
+        # float64 would round whole numbers of 64 bits. Without a sign, differences of all of them fit.
+        unsigned = f"u{before.dtype.itemsize}"
+        distances = np.maximum(before, after).view(unsigned) - np.minimum(before, after).view(unsigned)
+        unlike, largest = int(np.count_nonzero(distances)), float(distances.max(initial=0))
+        return (f"{unlike} of {before.size} numbers differ, by up to {largest:g}" if unlike else ""), largest
     first, second = (array.astype("c16" if array.dtype.kind == "c" else "f8") for array in (before, after))
     finite = np.isfinite(first) & np.isfinite(second)
     largest = float(np.abs(first[finite] - second[finite]).max(initial=0))

@@ -67,8 +67,8 @@ def open_redis(url: str, job: str = "", **settings: Any) -> redis.Redis:
         InvalidInput: If the URL cannot be parsed, or cannot be used for this job.
     """
     if not failover.is_failover_url(url):
-        with _readable():
-            return redis.Redis.from_url(url, **settings)
+        _check_url(url)
+        return redis.Redis.from_url(url, **settings)
     return redis.Redis.from_pool(redis.ConnectionPool(**_failover_settings(url, job, settings)))
 
 
@@ -98,8 +98,8 @@ def connect_async(
     elif failover.is_failover_url(url):
         pool = redis.asyncio.BlockingConnectionPool(**_failover_settings(url, job, settings, asynchronous=True))
     else:
-        with _readable():
-            pool = redis.asyncio.BlockingConnectionPool.from_url(url, **settings)
+        _check_url(url)
+        pool = redis.asyncio.BlockingConnectionPool.from_url(url, **settings)
     _mix_in(_AsyncPersistent, pool)
     return redis.asyncio.Redis.from_pool(pool)
 
@@ -171,10 +171,9 @@ def _failover_settings(url: str, job: str, settings: dict[str, Any], asynchronou
         raise InvalidInput(str(error)) from None
 
 
-@contextmanager
-def _readable() -> Iterator[None]:
+def _check_url(url: str) -> None:
     try:
-        yield
+        redis.connection.parse_url(url)  # type: ignore[no-untyped-call]
     except ValueError:
         # The messages of the libraries may quote a part of a password.
         raise InvalidInput(
@@ -186,7 +185,7 @@ def _readable() -> Iterator[None]:
 def _port(port: int | str) -> int:
     try:
         return int(port)
-    except ValueError:
+    except (ValueError, TypeError):
         raise InvalidInput(f"port is {port!r}; expected a number") from None
 
 
@@ -198,12 +197,15 @@ def _settings(host: str, url: str | None, retry: Any, options: dict[str, Any]) -
         )
     if "sync" in options:
         raise InvalidInput("there is no sync=; cluster_serving.client.original takes all arguments of the original")
-    for name in _UNUSABLE.keys() & options.keys():
+    for name in [name for name in _UNUSABLE if options.get(name)]:
         raise InvalidInput(f"the option {name!r} of redis-py cannot be used here{_UNUSABLE[name]}")
-    if not (options.get("ssl") or (url or "").startswith("rediss")):
-        for name in options:
-            if name.startswith("ssl_"):
+    if url and options.get("ssl"):
+        raise InvalidInput("ssl=True goes with host and port; the url of a Redis with TLS begins with rediss://")
+    if not (options.get("ssl") or (url or "").lower().startswith("rediss")):
+        for name, value in options.items():
+            if name.startswith("ssl_") and value is not None:
                 raise InvalidInput(f"the option {name!r} needs ssl=True, or a url of rediss://")
+        options = {name: value for name, value in options.items() if not name.startswith("ssl_")}
     known = _OPTIONS[Retry]
     for name in options.keys() & known - _OPTIONS[retry]:
         raise InvalidInput(f"asyncio clients, and predict_many, have no option {name!r}")
@@ -296,12 +298,16 @@ class Patience:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Note whether the block, which raises errors of Redis as `translated` does, has lost the connection."""
+        """Note whether the block, which raises errors of Redis as `translated` does, has lost the connection.
+
+        A block that has waited for Redis, with `persistent`, has used up so much of the seconds.
+        """
+        began = time.monotonic()
         try:
             yield
         except ServingError as error:
             if self._lost_since is None and is_lost_connection(error):
-                self._lost_since = time.monotonic()
+                self._lost_since = max(began, time.monotonic() - self._seconds)
             raise
         self._lost_since = None
 

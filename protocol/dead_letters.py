@@ -89,7 +89,10 @@ class DeadLetter:
         )
 
     def request_fields(self) -> dict[str, str | bytes]:
-        """Return the fields of the stream entry that queues the request again, as its client wrote them."""
+        """Return the fields of the stream entry that queues the request again, as its client wrote them.
+
+        But for `reply_with`: the answer goes to the hash of the result, where it is found later.
+        """
         request = self.request
         if request.serde == IMAGE:
             return {"uri": to_bytes(request.uri), "image": request.data}

@@ -464,13 +464,13 @@ end
 for i = at, #ARGV, 2 do redis.call('HINCRBY', KEYS[2], ARGV[i], ARGV[i + 1]) end
 """)
 
-# KEYS: dead letters, stream, result. ARGV: letter id, fields and values of the request. Reply: entry id; nil if the
-# letter is gone.
+# KEYS: dead letters, stream, result, pieces. ARGV: letter id, fields and values of the request. Reply: entry id; nil if
+# the letter is gone.
 REQUEUE = Script("""
 if redis.call('XDEL', KEYS[1], ARGV[1]) == 0 then
   return false
 end
-redis.call('DEL', KEYS[3])
+redis.call('DEL', KEYS[3], KEYS[4])
 return redis.call('XADD', KEYS[2], '*', unpack(ARGV, 2))
 """)
 

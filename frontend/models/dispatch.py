@@ -142,7 +142,7 @@ class DeferredDispatcher(Dispatcher):
         self, answer: Answer, timeout: float, begin: Callable[[], Awaitable[None]] | None = None, keep: bool = False
     ) -> AsyncGenerator[PieceOrRestart, None]:
         """Yield the pieces of an answer, each within `timeout` seconds; see `client.pieces.pieces_of`."""
-        return pieces_of(self.db, self._subscription, answer, timeout, self.using_redis, begin, keep)
+        return pieces_of(self.db, self._subscription, answer, timeout, partial(translated, self.db), begin, keep)
 
 
 class Dispatch:

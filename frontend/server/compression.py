@@ -23,36 +23,40 @@ _IN_THREAD = 1 << 16
 _PART = 1 << 20
 
 
-def decompressed(body: bytes, encoding: str, max_bytes: int) -> Iterator[bytes]:
-    """Undo the Content-Encoding of a body, and yield it in parts of at most `_PART` bytes.
+def decompressed(body: bytes, encoding: str, max_bytes: int) -> Iterator[tuple[int, bytes]]:
+    """Undo the Content-Encoding of a body; yield how many further bytes of it were read, and a part of at most `_PART`.
 
     Raises:
         InvalidInput: If the body is not of this encoding, if anything follows its end (such as a second gzip member),
             or if the encoding is another one than gzip or deflate.
         RequestTooLarge: If the result has more than `max_bytes`.
     """
-    if encoding == "identity":
-        yield body
-        return
     if encoding not in _WINDOWS:
         raise InvalidInput(f"the body has Content-Encoding {encoding[:32]!r}; expected gzip or deflate")
     # 32: gzip or zlib, recognized by the first bytes.
     stream = zlib.decompressobj(wbits=32 + zlib.MAX_WBITS)
-    rest, size = body, 0
-    while not stream.eof:
-        try:
-            part = stream.decompress(rest, _PART)
-        except zlib.error as error:
-            raise InvalidInput(f"the body is not {encoding}: {error}") from None
-        rest = stream.unconsumed_tail
-        size += len(part)
-        if size > max_bytes:
-            raise RequestTooLarge(f"the body has more than {max_bytes} bytes when it is decompressed")
-        if not (part or rest or stream.eof):
-            raise InvalidInput(f"the body is not {encoding}: it ends early")
-        yield part
-    if stream.unused_data:
-        raise InvalidInput(f"the body is not {encoding}: {len(stream.unused_data)} bytes follow its end")
+    size = start = 0
+    while start < len(body) and not stream.eof:
+        # In slices, since what is left of one is copied for each part.
+        rest = body[start : start + _PART]
+        read = len(rest)
+        start += read
+        goes_on = True
+        while goes_on:
+            try:
+                part = stream.decompress(rest, _PART)
+            except zlib.error as error:
+                raise InvalidInput(f"the body is not {encoding}: {error}") from None
+            size += len(part)
+            if size > max_bytes:
+                raise RequestTooLarge(f"the body has more than {max_bytes} bytes when it is decompressed")
+            yield read, part
+            rest, read = stream.unconsumed_tail, 0
+            goes_on = not stream.eof and bool(rest or len(part) == _PART)
+    if not stream.eof:
+        raise InvalidInput(f"the body is not {encoding}: it ends early")
+    if more := len(stream.unused_data) + len(body) - start:
+        raise InvalidInput(f"the body is not {encoding}: {more} bytes follow its end")
 
 
 async def compressed(request: Request, response: Response) -> Response:

@@ -36,14 +36,15 @@ async def read_body(request: Request, options: HttpOptions, most: int | None = N
     limit = options.max_body_bytes if most is None else min(most, options.max_body_bytes)
     body = await _received(request, options, limit)
     encoding = (cycle.header(request, b"content-encoding") or "").lower()
-    if encoding:
+    if encoding not in ("", "identity"):
         # A small body may become a large one.
         memory: Share = request.scope["note"].body
         parts, steps = [], decompressed(body, encoding, limit)
-        while (part := await asyncio.to_thread(next, steps, None)) is not None:
+        while (step := await asyncio.to_thread(next, steps, None)) is not None:
+            read, part = step
+            memory.give(read)
             memory.take(len(part))
             parts.append(part)
-        memory.give(len(body))
         body = b"".join(parts)
     return body
 
@@ -134,13 +135,17 @@ def worst_error(outcomes: Iterable[object]) -> ServingError | None:
 
 
 def _plain(content: Any) -> Any:
-    if isinstance(content, Mapping):
+    if isinstance(content, Mapping) and all(isinstance(name, str) for name in content):
         return {name: _plain(value) for name, value in content.items()}
     if isinstance(content, list | tuple):
         return [_plain(value) for value in content]
     if isinstance(content, float) and not math.isfinite(content):
         return None
-    return content if isinstance(content, _SIMPLE) else _plain(_as_list(content))
+    if isinstance(content, _SIMPLE):
+        return content
+    if type(converted := _as_list(content)) is type(content):
+        raise TypeError(f"{type(content).__name__} has no JSON form")
+    return _plain(converted)
 
 
 def _as_list(value: Any) -> Any:

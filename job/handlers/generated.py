@@ -10,6 +10,7 @@ from cluster_serving.job.handlers.handler import END
 from cluster_serving.job.handlers.records import Record
 from cluster_serving.job.handlers.running import Running
 from cluster_serving.job.request import Request
+from cluster_serving.job.timeout import NotComputed
 from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.errors import RequestCancelled, ServingError
 
@@ -65,11 +66,14 @@ class Generated:
         self._fail = fail
         self.writer: Writer | None = None
 
-    def answers(self, requests: Sequence[Request], records: Sequence[Record]) -> Iterator[Answer]:
-        """Yield the answers of requests whose records can share a batch."""
+    def answers(self, requests: Sequence[Request], records: Sequence[Record]) -> Iterator[tuple[int, Answer]]:
+        """Yield the answers of requests whose records can share a batch, with their positions; see `NotComputed`."""
         results = isolate(self._run, [*zip(requests, records, strict=True)])
-        for request, result in zip(requests, results, strict=True):
-            yield self._fail(request, result) if isinstance(result, ServingError) else result
+        for position, (request, result) in enumerate(zip(requests, results, strict=True)):
+            if isinstance(result, Answer):
+                yield position, result
+            elif not isinstance(result, NotComputed):
+                yield position, self._fail(request, result)
 
     def _run(self, items: Sequence[tuple[Request, Record]]) -> list[Answer]:
         requests = [request for request, _ in items]

@@ -188,16 +188,20 @@ class HandlerPredictor:
         self, requests: Sequence[Request], ready: Mapping[int, Record], generated: Generated
     ) -> Iterator[tuple[int, Answer]]:
         """Yield the answers of a handler that generates, by index of their requests."""
-        prepared = self._call(lambda handled: [handled.preprocess(record) for record in ready.values()])
+        prepared = isolate(self._preprocess, [*ready.values()])
         results = dict(zip(ready, prepared, strict=True))
         for index, result in results.items():
-            if isinstance(result, ServingError):
+            if isinstance(result, ServingError) and not isinstance(result, NotComputed):
                 yield index, _failed(requests[index], result)
         places = [*ready]
         for members in groups([*results.values()]):
             indices = [places[member] for member in members]
             records = [cast(Record, results[index]) for index in indices]
-            yield from zip(indices, generated.answers([requests[index] for index in indices], records), strict=True)
+            for position, answer in generated.answers([requests[index] for index in indices], records):
+                yield indices[position], answer
+
+    def _preprocess(self, records: Sequence[Record]) -> list[Record | ServingError]:
+        return self._call(lambda handled: [handled.preprocess(record) for record in records])
 
     def _call(self, function: Callable[[HandledModel], T]) -> T:
         return function(self.handled) if self._watched is None else self._watched.call(function, usual=False)
@@ -236,15 +240,30 @@ class HandlerPredictor:
     def _fields(self, request: Request, *outputs: Record, stacked: bool = False) -> Mapping[str, str | bytes]:
         """Return the fields of a result; raise `InferenceFailed` if the outputs cannot be sent."""
         try:
-            arrays, documents = pack(outputs[0])
-            if stacked:
-                packed = [pack(record)[0] for record in outputs]
-                arrays, documents = {name: np.stack([rows[name] for rows in packed]) for name in arrays}, []
+            arrays, documents = _stacked([pack(record) for record in outputs]) if stacked else pack(outputs[0])
             fields = self._encode(request.entry.native, [*arrays], [*arrays.values()])
             return mark_json(fields, documents) if documents else fields
         except Exception as error:
             # Outputs of an unexpected type concern this request alone.
             raise InferenceFailed(f"the outputs cannot be sent: {cause(error)}") from error
+
+
+def _stacked(rows: Sequence[tuple[dict[str, Array], list[str]]]) -> tuple[dict[str, Array], list[str]]:
+    """Return the outputs of a batch, from the packed ones of its rows; documents become a list of them.
+
+    Raises:
+        ValueError: If the rows differ in their outputs.
+    """
+    first, documents = rows[0]
+    for row, (arrays, kinds) in enumerate(rows):
+        if arrays.keys() != first.keys() or kinds != documents:
+            raise ValueError(f"row 0 of the batch has the outputs {', '.join(first)}, row {row} {', '.join(arrays)}")
+    stacked = {}
+    for name in first:
+        values = [arrays[name] for arrays, _ in rows]
+        listed = f"[{','.join(value.item() for value in values)}]" if name in documents else None
+        stacked[name] = np.stack(values) if listed is None else np.asarray(listed, object)
+    return stacked, documents
 
 
 def _failed(request: Request, error: ServingError) -> Answer:

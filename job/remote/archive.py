@@ -1,5 +1,6 @@
 """Archives of a model, unpacked without trust: files and folders alone, inside the target, within limits."""
 
+import lzma
 import shutil
 import tarfile
 import zipfile
@@ -16,7 +17,10 @@ MAX_ENTRIES = 10_000
 MAX_BYTES = 100 << 30
 """Most bytes of all files of an archive."""
 
-_DAMAGED = (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError)
+_DAMAGED = (
+    *(tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError),
+    *(EOFError, OSError, NotImplementedError, RuntimeError),
+)
 _RESOURCE_FORK = "__MACOSX"
 
 

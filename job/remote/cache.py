@@ -15,7 +15,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from cluster_serving.protocol.errors import ModelError
@@ -103,13 +103,17 @@ class Cache:
 
     def _prune(self, held: str) -> None:
         """Remove the versions that were used longest ago; `held` is the address whose lock this slot has."""
-        used = {path: path.stat().st_mtime for path in self.folder.glob("*/*") if path.name != _PARTIAL}
+        used: dict[Path, float] = {}
+        for path in self.folder.glob("*/*"):
+            # Another slot may remove one at the same time, here and below.
+            with suppress(FileNotFoundError):
+                used |= {path: path.stat().st_mtime} if path.name != _PARTIAL else {}
         newest = sorted(used, key=lambda path: used[path], reverse=True)
         for path in newest:
             is_left = path.name.startswith(_REMOVED)
             if not is_left and (path in newest[:KEPT] or time.time() - used[path] < RECENT_S):
                 continue
-            with ExitStack() as locks:
+            with ExitStack() as locks, suppress(FileNotFoundError):
                 address = path.parent.name
                 if address != held:
                     lock = locks.enter_context((self.folder / f"{address}.lock").open("w"))

@@ -120,6 +120,7 @@ def promote(config: Config, job: str, say: Say, warn: Say) -> Changed:
             changed = _change(services, *lifecycle.again(services, config, options), jobs, SERVING)
             _end_trial(services, config, trial, jobs)
             return changed
+        _keep_earlier(services, job, now.serving)
         _switch(services, job, trial, now.serving)
         if now.serving:
             _retire(services, config, now.serving, jobs)
@@ -263,6 +264,7 @@ def _change(
     services.target.records.remember(options)
     if role == SERVING:
         before = generations.read(client, job).serving
+        _keep_earlier(services, job, before)
         _switch(services, job, candidate, before)
         record.note(client, job, "running", error="", log=services.target.log_of(job))
         if before:
@@ -272,6 +274,13 @@ def _change(
         record.note_error(client, job, "")
         services.say(f"Generation {number} is ready, as the {role} with {share:g} % of the requests")
     return Changed(started, number, role, figures.end(client))
+
+
+def _keep_earlier(services: Services, job: str, serving: Generation | None) -> None:
+    """Keep the options of the generation that serves, for `rollback`; a command that dies later would not."""
+    records = services.target.records
+    if serving and (options := records.recall(job, serving.submission)):
+        records.keep_earlier(options)
 
 
 def _switch(services: Services, job: str, generation: Generation, before: Generation | None) -> None:
@@ -307,10 +316,7 @@ def _retire(services: Services, config: Config, generation: Generation, jobs: li
         time.sleep(_POLL_S)
     for each in running:
         services.flink.cancel(each.id)
-    records = services.target.records
-    if generation.role == SERVING and (options := records.recall(job, generation.submission)):
-        records.keep_earlier(options)
-    records.forget(job, number)
+    services.target.records.forget(job, number)
     generations.end(client, job, number)
     lifecycle.tidy(services)
     services.say(f"Generation {number} has ended")

@@ -10,7 +10,7 @@ from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.protocol.dead_letters import MAX_PAYLOAD_BYTES, DeadLetter
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.inputs import Image, Input, SparseTensor
-from cluster_serving.protocol.keys import dead_letters_key, stream_of
+from cluster_serving.protocol.keys import dead_letters_key, pieces_key, stream_of
 from cluster_serving.protocol.results import result_key_of
 from cluster_serving.protocol.scripts import REQUEUE, Call, call, flat
 
@@ -59,7 +59,7 @@ class DeadLetters:
             )
         fields = flat(letter.request_fields())
         stream, result = stream_of(self.job, letter.request.priority), result_key_of(self.job, letter.request)
-        keys: list[str | bytes] = [self._key, stream, result]
+        keys: list[str | bytes] = [self._key, stream, result, pieces_key(self.job, letter.request.uri)]
         entry_id = call(self._client, Call(REQUEUE, keys, [letter_id, *fields]))
         if entry_id is None:
             raise LaunchError(f"dead letter {letter_id} was removed in the meantime")

@@ -56,7 +56,8 @@ class Process:
         """Terminate supervisors and process, and wait until they have ended; kill them after `grace` seconds."""
         if not self.is_alive:
             return
-        os.killpg(self.pid, signal.SIGTERM)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGTERM)
         if not wait_until(lambda: not self.is_alive, grace):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)

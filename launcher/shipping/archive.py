@@ -6,7 +6,7 @@ import hashlib
 import os
 import tarfile
 from collections.abc import Iterable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -76,6 +76,8 @@ def digest_of(files: Iterable[tuple[PurePosixPath, Path]]) -> str:
 
 def _prune(path: Path) -> None:
     kind = path.name.partition("-")[0]
-    others = sorted(path.parent.glob(f"{kind}-*"), key=lambda file: file.stat().st_mtime, reverse=True)
-    for old in others[_KEPT:]:
-        old.unlink(missing_ok=True)
+    # Another command may remove one at the same time.
+    with suppress(FileNotFoundError):
+        others = sorted(path.parent.glob(f"{kind}-*"), key=lambda file: file.stat().st_mtime, reverse=True)
+        for old in others[_KEPT:]:
+            old.unlink(missing_ok=True)

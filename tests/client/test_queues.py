@@ -53,6 +53,7 @@ def test_constructor_arguments_are_the_originals(redis_server):
         ({"host": "http://h:1"}, "'http://h:1' is no host"),
         ({"sync": True}, "there is no sync="),
         ({"prot": 1}, "there is no option 'prot'; is it 'port'"),
+        ({"url": "redis://h", "ssl": True}, "ssl=True goes with host and port; the url .* begins with rediss://"),
         ({"decode_responses": True}, "'decode_responses' of redis-py cannot be used here: results are bytes"),
         ({"unix_socket_path": "/s"}, "cannot be used here: pass url='unix:///path/of/the/socket'"),
         ({"ssl_ca_certs": "ca.pem"}, "'ssl_ca_certs' needs ssl=True, or a url of rediss://"),

@@ -24,7 +24,7 @@ from cluster_serving.frontend.server.disconnect import unless_disconnected
 from cluster_serving.frontend.server.merge import merged
 from cluster_serving.frontend.server.middleware import client_of, note, note_version
 from cluster_serving.frontend.server.responses import Json, Written, dumps, read_body, worst_error
-from cluster_serving.protocol.errors import InvalidInput, RedisUnavailable, ServingError
+from cluster_serving.protocol.errors import InvalidInput, RedisUnavailable, ResultTimeout, ServingError
 from cluster_serving.protocol.pieces import BEGINNING, is_id
 
 _MOST_WAIT = 300.0
@@ -141,8 +141,8 @@ class _RequestRoutes:
             try:
                 async for piece in pieces:
                     yield piece
-            except RedisUnavailable:
-                # The client can go on later.
+            except (RedisUnavailable, ResultTimeout):
+                # It has not failed: the client can go on later.
                 raise
             except ServingError as error:
                 yield "", error

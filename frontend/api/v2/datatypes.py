@@ -162,9 +162,9 @@ def _from_lists(name: str, datatype: str, values: list[Any]) -> Array:
     leaves = _LEAVES[DTYPES[datatype].kind]
     if leaf_types(values) <= leaves.types:
         # Lists of different lengths, and leaves that do not fit, are errors of that kind.
-        with suppress(ValueError):
+        with suppress(ValueError, OverflowError):
             return leaves.read(values)
-    problem = irregularity(values, name, leaves.fit, leaves.expected)
+    problem = irregularity(values, name, leaves.fit, leaves.expected) or "it holds a number that is too large"
     raise InvalidInput(f"input {name!r} is not a tensor of {datatype}: {problem}")
 
 

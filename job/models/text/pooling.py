@@ -71,5 +71,7 @@ class EmbeddingModel(Model):
 
 def _unit(vectors: Array) -> Array:
     """Return vectors of length 1; those of zeros stay, as in sentence-transformers."""
-    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    return np.asarray(vectors / np.maximum(lengths, 1e-12, dtype=vectors.dtype))
+    # In float16 the squares would not fit, and 1e-12 is 0.
+    wide = vectors.astype(np.result_type(vectors.dtype, np.float32), copy=False)
+    lengths = np.linalg.norm(wide, axis=-1, keepdims=True)
+    return np.asarray(wide / np.maximum(lengths, 1e-12), vectors.dtype)

@@ -10,6 +10,7 @@ import redis
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.reporting import SlotReporter
 from cluster_serving.frontend import arguments
+from cluster_serving.frontend.models import dispatch
 from cluster_serving.frontend.proto import original
 from cluster_serving.launcher.jobs.readiness import announce, note_stopped
 from cluster_serving.protocol.errors import ModelError
@@ -151,8 +152,9 @@ def test_a_redis_that_was_emptied_makes_no_model_unknown_to_a_front_end(serve, r
 
 
 @pytest.mark.filterwarnings("ignore:unclosed <StreamWriter:ResourceWarning")
-def test_every_call_waits_for_a_redis_that_is_started_again(tmp_path, job):
+def test_every_call_waits_for_a_redis_that_is_started_again(tmp_path, job, monkeypatch):
     """Longer than the attempts of redis-py, which last half a second."""
+    monkeypatch.setattr(dispatch, "PATIENCE", 15.0)
     server = RedisServer(tmp_path, "--appendfsync", "always")
     report = SlotReport("first", "ready", "Echo", inputs=(TensorSpec("x", "float32", (None, None)),))
     with redis.Redis(port=server.port) as db:

@@ -67,7 +67,7 @@ def test_a_stream_for_whose_messages_there_is_no_memory_ends(serve):
     head = b"POST /predict HTTP/1.1\r\nHost: a\r\nContent-Length: 999000\r\n\r\n"
     with connect(front.url) as slow, grpc.insecure_channel(front.grpc) as channel:
         slow.sendall(head + bytes(900_000))
-        time.sleep(0.5)
+        wait_until(lambda: front.front.admission.bodies.used > 800_000)
         for messages in (iter([message.SerializeToString()]), endless(message.SerializeToString())):
             replies = channel.stream_stream(STREAM, None, None)(messages, timeout=60)
             with pytest.raises(grpc.RpcError, match="maxBodyMemory") as caught:

@@ -17,6 +17,12 @@ def test_documents_that_other_encoders_refuse_are_written():
     assert json.loads(dumps(content)) == written
 
 
+@pytest.mark.parametrize("content", [{1: 2**70}, [2**70, np.longdouble(1)], [2**70, {1}]])
+def test_what_has_no_form_in_json_is_refused(content):
+    with pytest.raises(TypeError, match="no JSON form"):
+        dumps(content)
+
+
 @pytest.mark.usefixtures("vectors")
 def test_an_error_quotes_no_more_than_a_part_of_a_large_name(serve):
     answer = httpx.post(f"{serve().url}/predict", json={"instances": [{"x" * 1_000_000: None}]}, timeout=60)
