@@ -6,13 +6,14 @@ from types import SimpleNamespace
 import pytest
 
 from cluster_serving.connectors import source
+from cluster_serving.connectors.answer import Answer, write_answers
 from cluster_serving.connectors.entry_batch import EntryBatch
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.slot_keys import SlotKeys
-from cluster_serving.connectors.stream import create_groups
+from cluster_serving.connectors.stream import StreamReader, create_groups
 from cluster_serving.launcher.jobs import generations
-from cluster_serving.protocol.generations import RETIRING, SERVING, Generation
-from cluster_serving.protocol.keys import generations_key, stream_of, streams_of
+from cluster_serving.protocol.generations import CANARY, RETIRING, SERVING, Generation
+from cluster_serving.protocol.keys import consumer, generations_key, stream_of, streams_of
 from tests.support.flink_context import Context
 from tests.support.waiting import wait_until
 
@@ -25,8 +26,8 @@ def opened(redis_server, db, job, monkeypatch):
     generations.put(db, job, Generation(1, SERVING))
     sources = []
 
-    def open_source(process_mode):
-        options = RedisOptions(redis_server.url, job, generation=1)
+    def open_source(process_mode, **options):
+        options = RedisOptions(redis_server.url, job, generation=1, version="1", **options)
         sources.append(source.RedisStreamsSource(options, 4, SlotKeys((0,), 1), True, process_mode))
         sources[-1].open(Context())
         return sources[-1]
@@ -35,6 +36,34 @@ def opened(redis_server, db, job, monkeypatch):
     for each in sources:
         each.close()
     db.delete(*streams_of(job), generations_key(job))
+
+
+def dead_canary(db, job, share, *uris):
+    """A canary whose only slot has died with requests for its version; return the number that it holds."""
+    generations.put(db, job, Generation(1, SERVING, version="1"))
+    generations.put(db, job, Generation(2, CANARY, version="2", share=share))
+    for uri in uris:
+        db.xadd(stream_of(job, "normal"), {"uri": uri, "data": b"x", "version": "2"})
+    reader = StreamReader(db, job, consumer(job, 2, 0), 1000)
+    held = len(reader.read(10, 100)) if uris else 0
+    reader.close()
+    return held
+
+
+def answered(slot, db, job, count):
+    """Run a slot until it has emitted a number of requests, each of which is answered at once."""
+    uris = []
+
+    def goes_on():
+        for batch in tick(slot):
+            for entry in batch.entries or ():
+                write_answers(db, job, 60, [Answer(entry, "", {"value": "1"})], "1")
+                slot._flow.answer(1)
+                uris.append(entry.uri)
+        return len(uris) >= count
+
+    wait_until(goes_on)
+    return uris
 
 
 def tick(of):
@@ -105,3 +134,31 @@ def test_requests_that_the_window_has_read_are_counted_by_the_source(opened, db,
     tick(slot)
     tick(slot)
     assert counted == [1]
+
+
+def test_a_canary_that_has_died_stops_no_slot_of_the_generation_that_serves(opened, db, job):
+    """The slot claims what the canary held, and leaves it there again, since it names the version of the canary."""
+    assert dead_canary(db, job, 10, "pinned") == 1
+    slot = opened(process_mode=False, claim_idle_time_s=1)
+    sent = 0
+
+    def send():
+        nonlocal sent
+        db.xadd(stream_of(job, "normal"), {"uri": f"r{sent}", "data": b"x"})
+        sent += 1
+
+    send()
+    # Until the slot has claimed it, and after that.
+    wait_until(lambda: tick(slot) is not None and slot._reader.recovering)
+    for _ in range(20):
+        send()
+    assert len(set(answered(slot, db, job, 15))) >= 15
+
+
+def test_a_canary_with_the_larger_share_that_has_died_does_not_keep_requests_from_all(opened, db, job, monkeypatch):
+    monkeypatch.setattr(source, "_LEFT_MS", 500)
+    dead_canary(db, job, 60)
+    slot = opened(process_mode=False)
+    for number in range(10):
+        db.xadd(stream_of(job, "normal"), {"uri": f"r{number}", "data": b"x"})
+    assert set(answered(slot, db, job, 10)) == {f"r{number}" for number in range(10)}

@@ -5,8 +5,12 @@ import logging
 import cv2
 import numpy as np
 import pytest
+from redis.exceptions import ConnectionError
 
+from cluster_serving.job import timeout
 from cluster_serving.job.handlers import failure
+from cluster_serving.job.request import Request
+from cluster_serving.protocol.entry import NATIVE, PIECES, Entry
 from cluster_serving.protocol.errors import InferenceFailed, InferenceTimeout, InvalidInput, ModelError
 from cluster_serving.protocol.inputs import Image
 from tests.support.handled import answers, load, results, vector, write
@@ -350,3 +354,82 @@ def test_a_device_that_is_absent_fails_the_handler_that_asks_for_it(tmp_path, as
         load(tmp_path, device="cuda:99")
     write(tmp_path, "class Handler:\n  def predict(self, batch): return batch")
     assert load(tmp_path, device="cuda:99").report().device == ""
+
+
+GENERATES = """
+    import time
+
+    class Handler:
+        inputs = {"x": "float32"}
+
+        def preprocess(self, request):
+            if request["x"] == 7:
+                time.sleep(60)
+            return request
+
+        def predict(self, batch):
+            if (batch["x"] == 9).any():
+                time.sleep(60)
+            for step in range(3):
+                yield {"y": batch["x"] + step}
+    """
+
+
+def test_a_hang_before_a_generator_fails_its_request_alone(tmp_path):
+    predictor = load(write(tmp_path, GENERATES), inference_timeout_s=0.5)
+    first, hanging, last = answers(predictor, *({"x": np.array(x, "f4")} for x in (1, 7, 2)))
+    assert hanging.fields["code"] == "INFERENCE_TIMEOUT"
+    assert "code" not in first.fields
+    assert "code" not in last.fields
+
+
+def test_requests_that_a_generator_did_not_try_get_no_answer(tmp_path, monkeypatch):
+    monkeypatch.setattr(timeout, "_hung", [])
+    predictor = load(write(tmp_path, GENERATES), inference_timeout_s=0.3)
+    codes = set()
+    while not predictor.exhausted:
+        for answer in answers(predictor, *({"x": np.array(x, "f4")} for x in (1, 9, 2))):
+            codes.add((answer.entry.uri == "1", answer.fields.get("code"), answer.fields.get("error", "")))
+    assert {hangs for hangs, code, _ in codes if code} == {True}
+    assert not any("not computed" in error for _, _, error in codes)
+
+
+def test_pieces_that_cannot_be_written_leave_their_requests_to_the_next_attempt(tmp_path):
+    """Flink then starts the job again; the requests are still pending."""
+    written = []
+
+    class Away:
+        def attempt(self, entries):
+            return self
+
+        def add(self, pieces):
+            written.append(len(pieces))
+            raise ConnectionError("Redis is away")
+
+    predictor = load(write(tmp_path, GENERATES))
+    predictor.send_pieces(Away())
+    requests = [
+        Request(Entry(b"1-0", str(number), b"", NATIVE, reply_with=PIECES), "", {"x": np.array(1, "f4")})
+        for number in range(4)
+    ]
+    with pytest.raises(ConnectionError):
+        predictor.start(requests, alone=False).answers()
+    assert written == [4]
+
+
+def test_rows_of_a_batch_have_equal_outputs(tmp_path):
+    write(
+        tmp_path,
+        """
+        class Handler:
+            inputs = {"x": "float32"}
+
+            def predict(self, batch):
+                return [{"a": x, "about": {"x": float(x)}} if x else {"a": x} for x in batch["x"]]
+        """,
+    )
+    predictor = load(tmp_path, already_batched=True)
+    alike, unlike = results(predictor, {"x": np.array([1, 2], "f4")}, {"x": np.array([1, 0], "f4")})
+    assert alike["a"].tolist() == [1, 2]
+    assert alike["about"].item() == [{"x": 1.0}, {"x": 2.0}]
+    assert "row 0 of the batch has the outputs a, about, row 1 a" in str(unlike.error)
