@@ -9,6 +9,7 @@ import pytest
 
 from cluster_serving.job.handlers import InvalidInput
 from cluster_serving.job.models import check, detect
+from cluster_serving.job.models.text import pooling
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import EngineMissing, ModelError, RequestTooLarge
 from tests.support import model_zoo, texts
@@ -197,3 +198,11 @@ def test_a_model_of_fixed_size_gets_texts_filled_up(tmp_path):
     found = results(load(tmp_path), *map(text, many))
     for result, expected in zip(found, texts.tokens("the cat", "", "cat " * 6), strict=True):
         np.testing.assert_allclose(result["last_hidden_state"], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+def test_vectors_of_any_precision_get_length_1_and_those_of_zeros_stay(dtype):
+    vectors = np.array([[0] * 400, [20] * 400, [1] + [0] * 399], dtype)
+    unit = pooling._unit(vectors)
+    assert unit.dtype == vectors.dtype
+    np.testing.assert_allclose(unit, [[0] * 400, [0.05] * 400, [1] + [0] * 399], rtol=1e-3)
