@@ -130,6 +130,11 @@ def test_texts_that_are_no_unicode_are_refused(inputs, message):
         tensors.encode(inputs)
 
 
+def test_more_names_than_can_be_read_are_not_sent():
+    with pytest.raises(InvalidInput, match="1000 arrays have names and shapes of .* bytes; at most 65536 are taken"):
+        tensors.encode({f"x{number}": np.zeros(1) for number in range(1000)})
+
+
 def test_names_of_a_stranger_are_not_remembered():
     before = [cache.cache_info().currsize for cache in (tensors._schema, tensors._layout, tensors._columns)]
     for number in range(3):

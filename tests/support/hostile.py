@@ -10,6 +10,7 @@ import struct
 import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest import mock
 
 import cv2
 import numpy as np
@@ -292,13 +293,10 @@ def _fields() -> Iterator[tuple[str, Fields]]:
     for name in (b"reply_to", b"deadline", b"priority"):
         for value in (b"", b"\xff\xfe", b"-1", b"nan", b"1e999", b"9" * 400, b"x" * 1_000_000, b"\0"):
             yield f"{name.decode()} of {value[:8]!r}", good | {name: value}
-    yield (
-        "a thousand inputs",
-        {
-            b"serde": b"arrow",
-            b"data": tensors.encode({f"x{number}": np.zeros(1) for number in range(1000)}),
-        },
-    )
+    # Our own clients refuse it.
+    with mock.patch.object(tensors, "_MAX_SCHEMA_BYTES", 1 << 30):
+        many = tensors.encode({f"x{number}": np.zeros(1) for number in range(1000)})
+    yield "a thousand inputs", {b"serde": b"arrow", b"data": many}
     yield "long input name", {b"serde": b"arrow", b"data": tensors.encode({"x" * 60_000: np.zeros(1)})}
     for cut in (1, 7, 8, 100, len(good[b"data"]) - 20):
         yield f"our encoding cut at {cut}", good | {b"data": good[b"data"][:cut]}
