@@ -149,12 +149,12 @@ def _texts(name: str, kind: str, array: Array) -> Array:
         flat = [item.decode() if isinstance(item, bytes) else item for item in objects.ravel()]
     except UnicodeDecodeError:
         raise InvalidInput(f"input {name!r} ({kind}) holds bytes that are no UTF-8 text") from None
-    others = {type(item).__name__ for item in flat if not isinstance(item, str)}
+    others = [item for item in flat if not isinstance(item, str)]
     if others:
-        mixed = ", beside str" if len(others) < len({type(item).__name__ for item in flat}) else ""
+        types = ", ".join(sorted({type(item).__name__ for item in others}))
+        beside = ", beside str" if len(others) < len(flat) else ""
         raise InvalidInput(
-            f"input {name!r} ({kind}) holds items of type {', '.join(sorted(others))}{mixed}; expected numbers of 64 "
-            "bits at most, or str"
+            f"input {name!r} ({kind}) holds items of type {types}{beside}; expected numbers of 64 bits at most, or str"
         )
     objects.reshape(-1)[:] = flat
     return objects

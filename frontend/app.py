@@ -24,10 +24,10 @@ from cluster_serving.frontend.api.v2 import grpc as v2_grpc
 from cluster_serving.frontend.api.v2 import http as v2_http
 from cluster_serving.frontend.api.v2.service import V2Service
 from cluster_serving.frontend.context import FrontEnd
-from cluster_serving.frontend.errors import MethodNotAllowed, PathNotFound
+from cluster_serving.frontend.errors import MethodNotAllowed, PathNotFound, unexpected
 from cluster_serving.frontend.server.access_log import AccessLog
 from cluster_serving.frontend.server.admission import asked_turn, told_turn
-from cluster_serving.frontend.server.direct import OTHER, DirectRoutes, unexpected
+from cluster_serving.frontend.server.direct import OTHER, DirectRoutes
 from cluster_serving.frontend.server.grpc import GrpcServer
 from cluster_serving.frontend.server.http import HttpServer
 from cluster_serving.frontend.server.metrics import Part
@@ -174,4 +174,4 @@ async def _disconnected(_: Request, error: Exception) -> Response:
 
 
 async def _unexpected_error(_: Request, error: Exception) -> Response:
-    return unexpected(error)
+    return error_response(unexpected(error))

@@ -107,6 +107,11 @@ ERRORS = PROTOCOL_ERRORS | {
 """Code → exception, of all errors that a front end answers with."""
 
 
+def unexpected(error: Exception) -> ServingError:
+    """Return what a client is told of a mistake in the front end, whose log has the traceback."""
+    return ServingError(f"unexpected {type(error).__name__}")
+
+
 def without_errors(outcomes: Iterable[T | ServingError]) -> list[T]:
     """Return the outcomes, or raise the first error among them."""
     values: list[T] = []

@@ -14,7 +14,7 @@ PATIENCE = 60.0
 """Seconds in which an operator has to store the secret."""
 
 
-def wait_for_secret(client: redis.Redis, job: str, patience: float = PATIENCE) -> tuple[str, str]:
+def wait_for_secret(client: redis.Redis, job: str, patience: float) -> tuple[str, str]:
     """Wait up to `patience` seconds until an operator has stored secret and salt, and return both.
 
     Raises:

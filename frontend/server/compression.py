@@ -27,8 +27,8 @@ def decompressed(body: bytes, encoding: str, max_bytes: int) -> Iterator[tuple[i
     """Undo the Content-Encoding of a body; yield how many further bytes of it were read, and a part of at most `_PART`.
 
     Raises:
-        InvalidInput: If the body is not of this encoding, if anything follows its end (such as a second gzip member),
-            or if the encoding is another one than gzip or deflate.
+        InvalidInput: If the encoding is another one than gzip or deflate, or the body is not of it. Nothing may follow
+            its end, not even a second gzip member.
         RequestTooLarge: If the result has more than `max_bytes`.
     """
     if encoding not in _WINDOWS:

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Match, Route
 from starlette.types import Receive, Scope, Send
 
+from cluster_serving.frontend.errors import unexpected
 from cluster_serving.frontend.server import cycle
 from cluster_serving.frontend.server.responses import Json, Written, error_response
 from cluster_serving.protocol.errors import ServingError
@@ -87,12 +88,7 @@ async def answer(endpoint: Endpoint, request: Request) -> tuple[Response, str | 
         return Response(status_code=499), None
     except Exception as error:
         log.exception("%s", request.scope["path"])
-        return unexpected(error), None
-
-
-def unexpected(error: Exception) -> Response:
-    """Return the response to a request that failed by a mistake in the front end; its log has the traceback."""
-    return Json({"error": f"unexpected {type(error).__name__}", "code": ServingError.code}, 500)
+        return error_response(unexpected(error)), None
 
 
 async def respond(response: Response, scope: Scope, receive: Receive, send: Send) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import grpc
 
-from cluster_serving.frontend.errors import BodyTimeout, Overloaded, StartError
+from cluster_serving.frontend.errors import BodyTimeout, Overloaded, StartError, unexpected
 from cluster_serving.frontend.options import HttpOptions
 from cluster_serving.frontend.proto import parse
 from cluster_serving.frontend.server import sockets, tls, unread
@@ -265,7 +265,8 @@ class GrpcServer:
             await _abort(context, error)
         except Exception as error:
             status = ServingError.http_status
-            await _abort(context, unexpected(error, f"gRPC method {path}"))
+            log.exception("gRPC method %s", path)
+            await _abort(context, unexpected(error))
         finally:
             seconds = time.perf_counter() - began
             call.body.release()
@@ -273,17 +274,6 @@ class GrpcServer:
             if self._access_log.enabled:
                 request_id = self._access_log.request_id(_metadata(context).get("x-request-id", "").encode())
                 self._access_log.write("GRPC", path, status, seconds, request_id, client)
-
-
-def unexpected(error: Exception, what: str) -> ServingError:
-    """Return the error that a client gets for a mistake in the front end, and log its traceback.
-
-    Args:
-        error: The exception, which is being handled.
-        what: What has failed.
-    """
-    log.exception("%s", what)
-    return ServingError(f"unexpected {type(error).__name__}")
 
 
 def _key(context: Any) -> str:

@@ -105,9 +105,10 @@ class Cache:
         """Remove the versions that were used longest ago; `held` is the address whose lock this slot has."""
         used: dict[Path, float] = {}
         for path in self.folder.glob("*/*"):
-            # Another slot may remove one at the same time, here and below.
-            with suppress(FileNotFoundError):
-                used |= {path: path.stat().st_mtime} if path.name != _PARTIAL else {}
+            if path.name != _PARTIAL:
+                # Another slot may remove one at the same time, here and below.
+                with suppress(FileNotFoundError):
+                    used[path] = path.stat().st_mtime
         newest = sorted(used, key=lambda path: used[path], reverse=True)
         for path in newest:
             is_left = path.name.startswith(_REMOVED)

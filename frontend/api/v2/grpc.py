@@ -1,6 +1,7 @@
 """The Open Inference Protocol v2 over gRPC: the service `inference.GRPCInferenceService`."""
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing
@@ -14,14 +15,16 @@ from cluster_serving.frontend import proto
 from cluster_serving.frontend.api.v2 import messages as v2_messages
 from cluster_serving.frontend.api.v2 import metadata as v2_metadata
 from cluster_serving.frontend.api.v2.service import InferRequest, InferResponse, V2Service, unsupported
-from cluster_serving.frontend.errors import ModelNotFound
+from cluster_serving.frontend.errors import ModelNotFound, unexpected
 from cluster_serving.frontend.models.registry import ServedModel
 from cluster_serving.frontend.proto import inference
-from cluster_serving.frontend.server.grpc import Call, Method, Service, unexpected
+from cluster_serving.frontend.server.grpc import Call, Method, Service
 from cluster_serving.frontend.server.metrics import Metrics
 from cluster_serving.frontend.server.offload import LARGE, Offload
 from cluster_serving.protocol.errors import ServingError, VersionNotFound
 from cluster_serving.protocol.model_control import LOAD, UNLOAD
+
+log = logging.getLogger(__name__)
 
 NAME = "inference.GRPCInferenceService"
 
@@ -215,7 +218,9 @@ class _Methods:
                 last.parameters[_FINAL].bool_param = True
                 await replies.put(inference.ModelStreamInferResponse(infer_response=last))
         except Exception as raised:
-            error = raised if isinstance(raised, ServingError) else unexpected(raised, "a request of ModelStreamInfer")
+            error = raised if isinstance(raised, ServingError) else unexpected(raised)
+            if error is not raised:
+                log.exception("a request of ModelStreamInfer")
             status, call.version = error.http_status, error.version or ""
             failed = inference.ModelInferResponse(
                 model_name=message.model_name, model_version=call.version, id=message.id
