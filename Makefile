@@ -63,7 +63,7 @@ format: .venv/dev  ## Format the code
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
 
 proto: .venv/dev  ## Generate the *_pb2.py from the *.proto beside them: gRPC messages, and files of BigDL and Caffe
-	@for file in frontend/proto/*.proto job/models/caffe.proto job/models/bigdl/bigdl.proto; do \
+	@for file in frontend/proto/*.proto job/models/caffe.proto job/models/onnx_shapes.proto job/models/bigdl/bigdl.proto; do \
 		$(BIN)/python -m grpc_tools.protoc -I "$$(dirname $$file)" --python_out="$$(dirname $$file)" "$$file" || exit 1; done
 
 # Such as: make images ENGINE=buildah IMAGE_ARGS="--build-arg EXTRAS=server,embedded,torch"

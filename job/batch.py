@@ -74,17 +74,26 @@ def gather_records(records: Sequence[Arrays], already_batched: bool) -> Arrays:
     return [gather(chain.from_iterable(arrays) if already_batched else arrays) for arrays in inputs]
 
 
-def split(outputs: Sequence[Array], rows: Sequence[int], already_batched: bool) -> list[Arrays]:
+def split(outputs: Sequence[Array], rows: Sequence[int], already_batched: bool, fill: bool = False) -> list[Arrays]:
     """Split a model's outputs into those of each record, which keep the batch dimension if `already_batched`.
 
     An output is an array whose first dimension is the batch, or `gather` has made it of an array per record.
 
-    `rows` has the number of rows that each record contributed to the batch: 1, unless `already_batched`.
+    Args:
+        outputs: Outputs of the batch.
+        rows: Number of rows that each record contributed to the batch: 1, unless `already_batched`.
+        already_batched: Records have a batch dimension of their own.
+        fill: Fill up the rows of such a record with zeros where they differ in shape.
+
+    Raises:
+        InferenceFailed: If such rows differ in shape, and `fill` is False.
     """
     if not already_batched:
         return [[_row(output, index) for output in outputs] for index in range(len(rows))]
     ends = np.cumsum(rows)
-    return [[_rows(output[end - count : end]) for output in outputs] for end, count in zip(ends, rows, strict=True)]
+    return [
+        [_rows(output[end - count : end], fill) for output in outputs] for end, count in zip(ends, rows, strict=True)
+    ]
 
 
 def gather(rows: Iterable[Array]) -> Array:
@@ -106,10 +115,18 @@ def _row(output: Array, index: int) -> Array:
     return output[index] if are_gathered(output) else output[index, ...]
 
 
-def _rows(output: Array) -> Array:
-    """Return the outputs of a request that is a batch: rows of different shapes are filled up with zeros."""
+def _rows(output: Array, fill: bool) -> Array:
+    """Return the outputs of a request that is a batch."""
     if not are_gathered(output):
         return output
+    shapes = {row.shape for row in output}
+    if len(shapes) == 1:
+        return np.stack([*output])
+    if not fill:
+        raise InferenceFailed(
+            f"the records of the request have outputs of the shapes {', '.join(sorted(map(str, map(list, shapes))))}, "
+            "which make no batch; send each record as a request of its own"
+        )
     shape = np.max([row.shape for row in output], axis=0)
     filled = np.zeros((len(output), *shape), output[0].dtype)
     for place, row in zip(filled, output, strict=True):

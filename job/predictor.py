@@ -91,6 +91,7 @@ class Predictor:
             already_batched=self._already_batched,
             post_processing=self._options.post_processing,
             max_batch_size=self._options.batch.max_batch_size,
+            one_by_one=self.model.one_by_one,
         )
 
     def start(self, requests: Sequence[Request], alone: bool) -> Computation:
@@ -199,7 +200,7 @@ class Predictor:
         inputs = gather_records(records, batched) if self.model.padded else merge(records, self._memories, batched)
         model, count = self.model, len(records)
         outputs = model.predict(inputs, count) if isinstance(model, WatchedModel) else model.predict(inputs)
-        return split(outputs, rows, batched)
+        return split(outputs, rows, batched, fill=bool(self.model.padded))
 
     def _to_answer(self, request: Request, result: Arrays | ServingError) -> Answer:
         if isinstance(result, ServingError):

@@ -85,6 +85,7 @@ class SlotReport:
         version: Version of the model that the slot has loaded or loads.
         in_pieces: The model makes pieces of its answers, for clients that ask for them.
         numbered: The version is that of the model's folder; otherwise it is the number of the update.
+        one_by_one: Reason for computing one record a call; empty if records share calls.
     """
 
     submission: str
@@ -104,6 +105,7 @@ class SlotReport:
     in_pieces: bool = False
     numbered: bool = False
     device: str = ""
+    one_by_one: str = ""
 
     @property
     def model(self) -> str:
@@ -111,7 +113,8 @@ class SlotReport:
         if not self.engine:
             return ""
         place = self.device and f" on {self.device}"
-        return f"{self.engine}{place}: {', '.join(map(str, self.inputs))} → {', '.join(map(str, self.outputs))}"
+        alone = self.one_by_one and f", one record a call ({self.one_by_one})"
+        return f"{self.engine}{place}: {', '.join(map(str, self.inputs))} → {', '.join(map(str, self.outputs))}{alone}"
 
     @property
     def summary(self) -> str:

@@ -1,6 +1,8 @@
 """An engine that a handler calls."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -16,27 +18,43 @@ from cluster_serving.protocol.inputs import Array
 class Engine:
     """A loaded model: `engine({"x": array})` computes a batch.
 
+    Args:
+        model: Takes and returns its own tensors, or, as models that read texts or pad, batches.
+        name: Name for messages.
+        batched: Returns the same model with the batch first, for calls of other sizes than the model's fixed one. None
+            if `model` is so already.
+
     Attributes:
         model: The model as a slot has it.
+        batched: See above.
     """
 
-    def __init__(self, model: Model, name: str) -> None:
+    def __init__(self, model: Model, name: str, batched: Callable[[], Model] | None = None) -> None:
         self.model = model
+        self.batched = cache(batched or (lambda: model))
         self._name = name
+        specs = model.inputs if batched is None else [_whole(model, spec) for spec in model.inputs]
+        self._takes_records = batched is None
         self._of = {
-            batched: Preprocessor(model.inputs, model.layout, ImageOptions(), batched) for batched in (False, True)
+            of_batch: Preprocessor(specs, model.layout, ImageOptions(), of_batch and self._takes_records)
+            for of_batch in (False, True)
         }
-
+        sizes = {spec.shape[0] if spec.shape else None for spec in model.inputs}
+        self._fixed = None if self._takes_records or len(sizes) > 1 else sizes.pop()
         # Dtype and shape of each input, where both are known and all values are taken.
         self._known = {
-            spec.name: (spec.numpy_dtype, spec.record_shape)
+            spec.name: (spec.numpy_dtype, spec.shape[1:])
             for spec in model.inputs
-            if spec.numpy_dtype is not None and not spec.computed and None not in (spec.record_shape or (None,))
+            if spec.numpy_dtype is not None
+            and not spec.computed
+            and spec.shape
+            and None not in spec.shape[1:]
+            and spec.name not in model.anywhere
         }
 
     @property
     def inputs(self) -> list[TensorSpec]:
-        """Inputs of the model, with the batch dimension in their shapes."""
+        """Inputs of the model."""
         return self.model.inputs
 
     @property
@@ -48,17 +66,21 @@ class Engine:
         """Compute a batch.
 
         Args:
-            batch: Input → array (n, ...), converted to the dtype of the model if no value changes its meaning. A model
-                that reads texts takes a list of them; one with `padding` takes lists of arrays of different sizes.
+            batch: Input → tensor as the model takes it, converted to the dtype of the model if no value changes its
+                meaning. A model with a fixed batch takes any number of records. A model that reads texts takes a list
+                of them; one with `padding` takes lists of arrays of different sizes.
             checked: True if the inputs are known to be those of the model.
 
         Returns:
-            Output → array (n, ...), or an object array (n,) with an array of each record if these differ in size.
+            Output → tensor as the model returns it, unchecked. Of a model that reads texts or pads: array (n, ...), or
+            an object array (n,) with an array of each record if these differ in size.
 
         Raises:
             InferenceFailed: If the inputs do not fit the model, or the engine fails.
         """
-        return self.named(self.model.predict(self._arrays(batch, True, checked)))
+        arrays = self._arrays(batch, True, checked)
+        other_size = self._fixed is not None and len(arrays[0]) != self._fixed
+        return self.named((self.batched() if other_size else self.model).predict(arrays))
 
     def start(self, record: Mapping[str, Any], checked: bool = False) -> Started:
         """Start to compute one record; see `Model.start`."""
@@ -97,3 +119,10 @@ class Engine:
             if type(value) is not np.ndarray or value.dtype != dtype or value.shape[1:] != shape or not len(value):
                 return False
         return True
+
+
+def _whole(model: Model, spec: TensorSpec) -> TensorSpec:
+    """Return a spec whose records are whole tensors of the model, with a first dimension of any size."""
+    if spec.shape is None or spec.name in model.anywhere:
+        return replace(spec, shape=None)
+    return replace(spec, shape=(None, *(None for _ in spec.shape[:1]), *spec.shape[1:]))

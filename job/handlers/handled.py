@@ -19,8 +19,8 @@ from cluster_serving.job.handlers.handler import Context, method
 from cluster_serving.job.handlers.load import Code
 from cluster_serving.job.handlers.records import PLAIN, Record, groups, kind, split
 from cluster_serving.job.handlers.running import Running, run
-from cluster_serving.job.models import decrypted, load_from
-from cluster_serving.job.models.base import Layout, Started, TensorSpec, dummy_inputs
+from cluster_serving.job.models import ModelFiles, ModelOptions, decrypted, load_engine, served
+from cluster_serving.job.models.base import Layout, Model, Started, TensorSpec, dummy_inputs
 from cluster_serving.job.models.detect import detect, select
 from cluster_serving.job.models.devices import device_of_handler
 from cluster_serving.job.models.location import locate
@@ -86,6 +86,11 @@ class HandledModel:
         """Devices of the models, and of the handler if it has asked for its own; empty if nothing tells."""
         devices = [*(engine.model.device for engine in self._engines.values()), self._own_device]
         return ",".join(dict.fromkeys(filter(None, devices)))
+
+    @property
+    def one_by_one(self) -> str:
+        """Reason for computing one record a call in the only model; empty if records share calls."""
+        return self._only.model.one_by_one if self._only is not None else ""
 
     @property
     def overlaps(self) -> bool:
@@ -177,7 +182,8 @@ class HandledModel:
         )
         self.generates = inspect.isgeneratorfunction(self._predict_batch)
         if self._predict_batch is None:
-            self._only = self._context.load()
+            loaded = self._context.load()
+            self._only = Engine(loaded.batched(), "the model")
             self._padded = self._only.model.padded
         channels = 1 if options.image.color == "GRAY" else 3
         takes, gives = getattr(kind, "inputs", None), getattr(kind, "outputs", None)
@@ -214,13 +220,12 @@ class HandledModel:
                     pooling=pooling,
                     normalize=normalize,
                 )
-            model = load_from(files, options)
+            engine = load_engine(files, options)
             try:
-                model.warm_up(batch=1)
-            except InferenceFailed as error:
-                model.close()
-                raise ModelError(f"the model {files.paths[0].name} fails on a batch of zeros: {error}") from error
-            self._engines[files.paths] = Engine(model, files.paths[0].name)
+                self._engines[files.paths] = _engine(engine, files, options)
+            except BaseException:
+                engine.close()
+                raise
         return self._engines[files.paths]
 
     def _choose_device(self) -> str:
@@ -300,6 +305,22 @@ class HandledModel:
     def _close_engines(self) -> None:
         for engine in self._engines.values():
             engine.model.close()
+
+
+def _engine(model: Model, files: ModelFiles, options: ModelOptions) -> Engine:
+    """Return a model as handlers call it, warmed up."""
+    name = files.paths[0].name
+    batched = partial(served, model, files, options)
+    reads_texts = tokenizer.is_used(files.folder, options.tokenizer)
+    takes_records = bool(reads_texts or options.padding or options.pooling or options.normalize)
+    if takes_records:
+        model = batched()
+    try:
+        if not model.anywhere:
+            model.warm_up(1 if takes_records else None)
+    except InferenceFailed as error:
+        raise ModelError(f"the model {name} fails on a batch of zeros: {error}") from error
+    return Engine(model, name, None if takes_records else batched)
 
 
 def _checked(value: Any, step: str) -> Record:

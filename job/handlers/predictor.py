@@ -79,6 +79,7 @@ class HandlerPredictor:
             post_processing=self._options.post_processing,
             max_batch_size=self._options.batch.max_batch_size,
             in_pieces=self._generated is not None,
+            one_by_one=self.handled.one_by_one,
         )
 
     def send_pieces(self, writer: Writer) -> None:

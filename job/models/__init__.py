@@ -6,13 +6,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from cluster_serving.job.models.base import Layout, Model, TensorSpec, cause, dummy_inputs
+from cluster_serving.job.models.base import ROUGH, Layout, Model, TensorSpec, cause, dummy_inputs
+from cluster_serving.job.models.batched.model import BatchedModel
 from cluster_serving.job.models.detect import HANDLER, ModelFiles, check, check_engine, detect, is_model_file
 from cluster_serving.job.models.devices import device_of
 from cluster_serving.job.models.encryption import decrypt_folder
 from cluster_serving.job.models.formats import Format, requirements
 from cluster_serving.job.models.text.model import with_text
-from cluster_serving.job.options import ModelOptions
+from cluster_serving.job.options import CPU, ModelOptions
 from cluster_serving.protocol.errors import ModelError
 from cluster_serving.protocol.signature import DTYPES
 
@@ -63,6 +64,16 @@ def decrypted(options: ModelOptions, folder: Path, secret: tuple[str, str]) -> I
 
 def load_from(files: ModelFiles, options: ModelOptions) -> Model:
     """Load one copy of a model from its files; see `load_model`."""
+    engine = load_engine(files, options)
+    try:
+        return served(engine, files, options)
+    except BaseException:
+        engine.close()
+        raise
+
+
+def load_engine(files: ModelFiles, options: ModelOptions) -> Model:
+    """Load a model that computes its own tensors, wherever they have the batch; see `load_model`."""
     module, _, name = files.format.loader.partition(":")
     try:
         check_engine(files.format, str(files.folder))
@@ -72,21 +83,28 @@ def load_from(files: ModelFiles, options: ModelOptions) -> Model:
         raise
     except Exception as error:
         raise ModelError(f"{files.format.engine} cannot load {files.paths[0]}: {cause(error)}") from error
-    problem = _problem(model) or _contradiction(model, options.input_shapes)
-    if problem:
+    model.device = options.device
+    if model.device != CPU:
+        model.tolerance = max(model.tolerance, ROUGH)
+    if problem := _problem(model):
         model.close()
         raise ModelError(f"the model {files.paths[0]} cannot be served: {problem}")
-    served = with_text(model, files.folder, options)
-    served.device = options.device
-    return served
+    return model
+
+
+def served(engine: Model, files: ModelFiles, options: ModelOptions) -> Model:
+    """Return a model whose batch comes first, and that reads texts, pads and pools as the options want it."""
+    model = BatchedModel(engine)
+    if problem := _contradiction(model, options.input_shapes):
+        raise ModelError(f"the model {files.paths[0]} cannot be served: {problem}")
+    found = with_text(model, files.folder, options)
+    found.device, found.one_by_one = engine.device, model.one_by_one
+    return found
 
 
 def _problem(model: Model) -> str | None:
     if not model.inputs:
         return "it has no inputs"
-    for spec in model.inputs:
-        if spec.shape == ():
-            return f"input {spec.name!r} has no dimension for the batch"
     for spec in model.inputs + model.outputs:
         if spec.dtype not in {*DTYPES, "str", ""}:
             return f"{spec.name!r} is of type {spec.dtype}, which has no counterpart in numpy"

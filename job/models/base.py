@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -15,6 +16,9 @@ from cluster_serving.protocol.slots import TensorSpec as TensorSpec  # for the e
 
 Layout = Literal["HWC", "CHW"]
 """Order of an image's axes: height, width, channel."""
+
+ROUGH = 3e-2
+"""Tolerance of models that compute in 16 bits."""
 
 T = TypeVar("T")
 
@@ -35,23 +39,32 @@ class Started:
 class Model(ABC):
     """A loaded model that computes one batch per call. One thread at a time may use it.
 
+    An engine takes and returns its own tensors, wherever they have the batch. `BatchedModel` around it, and all models
+    around that one, have it first.
+
     Attributes:
         engine: Name of the engine, for messages.
         layout: Order of the axes of images for models of this engine.
         inputs: Inputs of `predict`, in order.
         outputs: Outputs of `predict`, in order. Empty until the first call if only a call can tell.
-        fixed_batch: The only batch size that the engine computes; `predict` cuts and pads to it. None if any will do.
+        symbols: Input → symbol of each axis (empty for an axis without one), where the model has symbols.
+        anywhere: Names of the inputs whose shapes have the batch first, although the model may have it elsewhere.
+        tolerance: Relative difference between the answers of a record alone and in a batch that rounding explains.
         overlaps: True if `start` can be used.
         padded: Names of the inputs whose records may differ in size. If there are any, `predict` also takes and returns
             object arrays (n,) with an array of each record (`job.batch.gather`).
         device: Device that computes, as `devices.Reported` names it; set by `load_model`.
+        one_by_one: Reason for computing one record a call; empty if records share calls.
     """
 
     layout: Layout = "CHW"
-    fixed_batch: int | None = None
+    symbols: Mapping[str, Sequence[str]] = MappingProxyType({})
+    anywhere: frozenset[str] = frozenset()
+    tolerance: float = 1e-3
     overlaps: bool = False
     padded: frozenset[str] = frozenset()
     device: str = CPU
+    one_by_one: str = ""
     engine: str
     inputs: list[TensorSpec]
     outputs: list[TensorSpec]
@@ -63,14 +76,13 @@ class Model(ABC):
 
         Args:
             inputs: One array per entry of `self.inputs`, in that order and of its dtype (`object` that holds `str` for
-                "str"). The first dimension is the batch.
+                "str").
 
         Returns:
-            One array per output; the first dimension is the batch. The caller owns the arrays: no later call changes
-            them.
+            One array per output. The caller owns the arrays: no later call changes them.
 
         Raises:
-            InferenceFailed: If the engine fails, or does not return one row per record.
+            InferenceFailed: If the engine fails.
             ModelError: If an output named in the options does not exist, where only a call can tell.
         """
         for spec, array in zip(self.inputs, inputs, strict=True):
@@ -78,9 +90,7 @@ class Model(ABC):
             if spec.dtype and array.dtype != ("O" if spec.dtype == "str" else spec.dtype):
                 raise InferenceFailed(f"input {spec.name!r} is {array.dtype.name}; {self.describe()}")
         with self._failing():
-            outputs = self._run(inputs) if self.fixed_batch is None else self._run_fixed(inputs, self.fixed_batch)
-        self._check_rows(outputs, len(inputs[0]), "batch")
-        return outputs
+            return self._run(inputs)
 
     def start(self, record: Sequence[Array]) -> Started:
         """Start to compute one record, beside those that were started before. Only for a model that `overlaps`.
@@ -107,8 +117,8 @@ class Model(ABC):
         except Exception as error:
             raise InferenceFailed(f"{self.engine} failed: {cause(error)}; {self.describe()}") from error
 
-    def warm_up(self, batch: int) -> list[Array] | None:
-        """Compute a batch of zeros, so that the first request does not pay for lazy work of the engine.
+    def warm_up(self, batch: int | None) -> list[Array] | None:
+        """Compute zeros, so that the first request does not pay for lazy work of the engine; see `dummy_inputs`.
 
         Returns:
             The outputs; None if nothing was computed, because too little is known about the inputs.
@@ -144,41 +154,19 @@ class Model(ABC):
     def _run(self, inputs: Sequence[Array]) -> list[Array]:
         """Compute a batch as `predict` does. Any exception may be raised."""
 
-    def _run_fixed(self, inputs: Sequence[Array], batch: int) -> list[Array]:
-        parts = [
-            self._run_padded([array[start : start + batch] for array in inputs], batch)
-            for start in range(0, len(inputs[0]), batch)
-        ]
-        return [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
 
-    def _run_padded(self, inputs: list[Array], batch: int) -> list[Array]:
-        count = len(inputs[0])
-        # Repeating the last record cannot raise an error that the record itself does not raise; zeros could.
-        rows = np.minimum(np.arange(batch), count - 1)
-        outputs = self._run(inputs if count == batch else [array[rows] for array in inputs])
-        self._check_rows(outputs, batch, "fixed batch")
-        return [array[:count] for array in outputs]
+def dummy_inputs(specs: Sequence[TensorSpec], batch: int | None) -> list[Array] | None:
+    """Return zeros (empty strings) that fit the specs; None if a shape is unknown.
 
-    def _check_rows(self, outputs: Sequence[Array], batch: int, kind: str) -> None:
-        for index, array in enumerate(outputs):
-            if not array.ndim or len(array) != batch:
-                name = self.outputs[index].name if index < len(self.outputs) else str(index)
-                raise InferenceFailed(
-                    f"output {name!r} has shape {list(array.shape)} for a {kind} of {batch}; its first dimension has "
-                    f"to be the batch"
-                )
-
-
-def dummy_inputs(specs: Sequence[TensorSpec], batch: int) -> list[Array] | None:
-    """Return a batch of zeros (empty strings) that fits the specs; None if a shape is unknown.
-
-    A free dimension becomes 1, an unknown dtype float32.
+    `batch` is the first size of each array; None for those of the specs. A free dimension becomes 1, an unknown dtype
+    float32.
     """
     arrays = []
     for spec in specs:
-        if spec.record_shape is None:
+        if spec.shape is None:
             return None
-        shape = (batch, *(1 if size is None else size for size in spec.record_shape))
+        sizes = spec.shape if batch is None else (batch, *spec.shape[1:])
+        shape = tuple([1 if size is None else size for size in sizes])
         arrays.append(np.full(shape, "", object) if spec.dtype == "str" else np.zeros(shape, spec.dtype or "float32"))
     return arrays
 
@@ -186,11 +174,6 @@ def dummy_inputs(specs: Sequence[TensorSpec], batch: int) -> list[Array] | None:
 def batch_shape(record_shape: Sequence[int]) -> tuple[int | None, ...]:
     """Return the shape of a batch of any size, for records of a configured shape, where -1 is a free size."""
     return (None, *(None if size < 0 else size for size in record_shape))
-
-
-def common_batch(specs: Sequence[TensorSpec]) -> int | None:
-    """Return the batch size that all inputs allow: None if any size will do, the smallest where they disagree."""
-    return min((spec.shape[0] for spec in specs if spec.shape and spec.shape[0] is not None), default=None)
 
 
 def choose(kind: str, wanted: Sequence[str], available: Mapping[str, T]) -> list[T]:

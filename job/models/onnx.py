@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import onnxruntime
 
-from cluster_serving.job.models.base import Model, TensorSpec, choose, choose_inputs, common_batch
+from cluster_serving.job.models import onnx_shapes_pb2
+from cluster_serving.job.models.base import Model, TensorSpec, choose, choose_inputs
 from cluster_serving.job.models.detect import ModelFiles
 from cluster_serving.job.models.devices import NO_GPU, Reported, cuda_driver_devices
 from cluster_serving.job.options import CPU, ModelOptions
@@ -49,7 +50,7 @@ def devices() -> Reported:
 
 
 class OnnxModel(Model):
-    """An ONNX model. If its batch dimension is fixed, batches are cut and padded to it."""
+    """An ONNX model."""
 
     def __init__(self, files: ModelFiles, options: ModelOptions) -> None:
         self.engine = files.format.engine
@@ -74,7 +75,15 @@ class OnnxModel(Model):
                 "log of the TaskManager names the library that is missing, usually CUDA or cuDNN; run pip install "
                 "'onnxruntime-gpu[cuda,cudnn]' where the TaskManagers run, or set device: cpu"
             )
-        self.inputs = choose_inputs(options.inputs, {port.name: _spec(port) for port in self._loaded.get_inputs()})
+        inputs = {port.name: port for port in self._loaded.get_inputs()}
+        # ONNX Runtime gives [] as the shape of a scalar, and as that of an input without one.
+        empty = [name for name, port in inputs.items() if not port.shape]
+        scalars = _scalars(files.paths[0]).intersection(empty) if empty else set()
+        specs = {name: _spec(port, name in scalars) for name, port in inputs.items()}
+        self.inputs = choose_inputs(options.inputs, specs)
+        self.symbols = {
+            name: [size if isinstance(size, str) else "" for size in port.shape] for name, port in inputs.items()
+        }
         ports = {port.name: port for port in self._loaded.get_outputs()}
         # An output of maps is two outputs of ours; `_read_from` has the port of each.
         self._read_from = {_LABELS.format(name): name for name, port in ports.items() if _ZIPMAP.fullmatch(port.type)}
@@ -82,7 +91,6 @@ class OnnxModel(Model):
         available |= {labels: _labels_spec(labels, ports[name]) for labels, name in self._read_from.items()}
         self.outputs = choose("output", options.outputs, available)
         self._output_names = list(dict.fromkeys(self._read_from.get(spec.name, spec.name) for spec in self.outputs))
-        self.fixed_batch = common_batch(self.inputs)
 
     def _run(self, inputs: Sequence[Array]) -> list[Array]:
         feeds = {spec.name: array for spec, array in zip(self.inputs, inputs, strict=True)}
@@ -129,11 +137,17 @@ def _labels_spec(name: str, port: Any) -> TensorSpec:
     return TensorSpec(name, "str" if "(string" in port.type else "int64", (None, None))
 
 
-def _spec(port: Any) -> TensorSpec:
+def _scalars(path: Path) -> set[str]:
+    """Return the names of the inputs with a shape of no dimensions."""
+    graph = onnx_shapes_pb2.Model.FromString(path.read_bytes()).graph
+    return {info.name for info in graph.input if info.type.tensor_type.HasField("shape")}
+
+
+def _spec(port: Any, is_scalar: bool = False) -> TensorSpec:
     if _ZIPMAP.fullmatch(port.type):
         return TensorSpec(port.name, "float32", (None, None))
     kind = re.fullmatch(r"tensor\((\w+)\)", port.type)
     dtype = _DTYPES.get(kind.group(1), port.type) if kind else port.type
-    # An empty list stands for a scalar, and for a shape that is not known.
-    shape = tuple(size if isinstance(size, int) else None for size in port.shape) if port.shape else None
+    known = port.shape or is_scalar
+    shape = tuple(size if isinstance(size, int) else None for size in port.shape) if known else None
     return TensorSpec(port.name, dtype, shape)

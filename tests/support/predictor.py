@@ -39,4 +39,6 @@ def save_overlapping(folder):
     # Of one row more than the first number says, and all rows have to be equally long.
     rows = ops.convert(ops.slice(ops.reshape(x, [-1], False), [0], [1], [1]), "i64") + np.int64(1)
     table = ops.reshape(h, ops.concat([rows, ops.constant(np.array([-1]))], 0), False)
-    model_zoo.save_openvino(folder, {"x": x}, {"y": ops.reshape(ops.reduce_max(table, [0, 1], False), [1, 1], False)})
+    count = ops.slice(ops.shape_of(x), [0], [1], [1])
+    size = ops.concat([count, ops.constant(np.array([1]))], 0)
+    model_zoo.save_openvino(folder, {"x": x}, {"y": ops.broadcast(ops.reduce_max(table, [0, 1], False), size)})

@@ -75,6 +75,8 @@ class Compiled:
         )
         self._request: Any = self._network.create_infer_request()
         self._outputs = range(len(self._network.outputs))
+        self.is_exact = self._network.get_property("INFERENCE_PRECISION_HINT") == openvino.Type.f32
+        """True if the network is computed in float32."""
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         """Compute one batch. Inputs and outputs are in the order of the network; outputs are copies."""
@@ -150,6 +152,7 @@ class Singles:
         self._streams = _compile(core, network, threads, threads) if threads > 1 else None
         self._idle: list[Any] = []
         self._started: deque[Record] = deque()
+        self.is_exact = self._single.is_exact
         size = sum(port.element_type.size * math.prod(port.shape) for port in (*network.inputs, *network.outputs))
         self._most_started = max(4 * threads, _MOST_BYTES // max(1, size))
 
@@ -195,19 +198,35 @@ def singles(core: Any, network: Any, threads: int) -> Singles | None:
 
     The network has a free batch, and its shape is changed.
     """
-    if any(port.partial_shape.rank.is_dynamic for port in network.inputs):
+    if any(port.partial_shape.rank.is_dynamic or not len(port.partial_shape) for port in network.inputs):
         return None
-    shapes = {port: list(port.partial_shape)[1:] for port in network.inputs}
-    if any(size.is_dynamic for sizes in shapes.values() for size in sizes):
+    shapes = {port: list(port.partial_shape) for port in network.inputs}
+    if any(not batch.is_dynamic or any(size.is_dynamic for size in sizes) for batch, *sizes in shapes.values()):
         return None
     try:
-        network.reshape({port: openvino.PartialShape([1, *sizes]) for port, sizes in shapes.items()})
-        if _convolution_work(network) < _HEAVY or any(port.partial_shape.is_dynamic for port in network.outputs):
+        network.reshape({port: openvino.PartialShape([1, *sizes]) for port, (_, *sizes) in shapes.items()})
+        if any(port.partial_shape.is_dynamic for port in network.outputs):
+            return None
+        if _convolution_work(network) < _HEAVY or not _follow_batch(network):
             return None
         return Singles(core, network, threads)
     except RuntimeError:
         # The network does not take fixed sizes. Compiling it with a free batch will raise the error.
         return None
+
+
+def _follow_batch(network: Any) -> bool:
+    """Return True if the first dimension of each output is the batch, in a network whose batch is fixed at 1."""
+    if any(list(port.get_shape())[:1] != [1] for port in network.outputs):
+        return False
+    twice = network.clone()
+    try:
+        twice.reshape({port: openvino.PartialShape([2, *list(port.partial_shape)[1:]]) for port in twice.inputs})
+    except RuntimeError:
+        # The network takes single records only.
+        return True
+    ports = zip(network.outputs, twice.outputs, strict=True)
+    return all([2, *list(one.get_shape())[1:]] == list(two.partial_shape) for one, two in ports)
 
 
 def _convolution_work(network: Any) -> float:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from cluster_serving.job.models.base import Model, Started, TensorSpec, choose
+from cluster_serving.job.models.base import ROUGH, Model, Started, TensorSpec, choose
 from cluster_serving.job.models.detect import ModelFiles
 from cluster_serving.job.models.openvino.compiled import (
     MOST_WEIGHTS,
@@ -36,7 +36,7 @@ _PRECISIONS = {"float32": "f32"}
 
 
 class OpenVINOModel(Model):
-    """A compiled IR. A fixed batch dimension is freed; if that fails, batches are cut and padded to it.
+    """A compiled IR. A fixed batch dimension is freed if the network allows it.
 
     NPUs compile fixed shapes only, so the batch is 1 there.
     """
@@ -49,10 +49,9 @@ class OpenVINOModel(Model):
         if options.inference_precision:
             hint = {"INFERENCE_PRECISION_HINT": _PRECISIONS[options.inference_precision]}
             core.set_property(plugin(core, options.device), hint)
-        network, self.fixed_batch = _read(core, files)
-        if options.device.startswith("npu") and self.fixed_batch is None:
+        network = _read(core, files)
+        if options.device.startswith("npu"):
             network.reshape({port: _with_batch(port.partial_shape, 1) for port in network.inputs})
-            self.fixed_batch = 1
         indexes, self.inputs = _pick("input", options.inputs, network.inputs)
         if options.device == CPU:
             self.inputs = [replace(spec, computed=_COMPUTED_ON_CPU.get(spec.dtype, "")) for spec in self.inputs]
@@ -62,10 +61,11 @@ class OpenVINOModel(Model):
         self._positions = [indexes.index(index) for index in range(len(indexes))]
         self._output_indexes, self.outputs = _pick("output", options.outputs, network.outputs)
         small = sum(path.stat().st_size for path in files.paths) <= MOST_WEIGHTS
-        free = self.fixed_batch is None and small and options.device == CPU
-        compiled = singles(core, network.clone(), options.thread_per_model) if free else None
+        compiled = singles(core, network.clone(), options.thread_per_model) if small and options.device == CPU else None
         self._loaded: Compiled | Singles = compiled or Compiled(core, network, options.thread_per_model, options.device)
         self.overlaps = isinstance(self._loaded, Singles) and self._loaded.overlaps
+        if options.device == CPU and not self._loaded.is_exact:
+            self.tolerance = ROUGH
 
     def start(self, record: Sequence[Array]) -> Started:
         """See `Model.start`."""
@@ -86,15 +86,13 @@ class OpenVINOModel(Model):
         return [outputs[index] for index in self._output_indexes]
 
 
-def _read(core: Any, files: ModelFiles) -> tuple[Any, int | None]:
-    """Read the network, and free its batch dimension if it is fixed or bounded.
-
-    The second result is the batch size that every call needs; None if any will do.
-    """
+def _read(core: Any, files: ModelFiles) -> Any:
+    """Read the network, and free its first dimensions if all of them are of one size, or free already."""
     network = core.read_model(*files.paths)
-    limits = [limit for limit in map(_batch_limit, network.inputs) if limit is not None]
-    if not limits:
-        return network, None
+    limits = {_limit(port) for port in network.inputs} - {-1}
+    size = limits.pop() if len(limits) == 1 else None
+    if size is None:
+        return network
     try:
         # A network may take another shape although its batch is fixed inside. Then its outputs do not follow the batch.
         for batch in (2, 3, -1):
@@ -102,21 +100,18 @@ def _read(core: Any, files: ModelFiles) -> tuple[Any, int | None]:
             if any(port.partial_shape[0] != openvino.Dimension(batch) for port in network.outputs):
                 raise ValueError("an output does not follow the batch")
     except (RuntimeError, ValueError, IndexError):
-        return core.read_model(*files.paths), min(limits)
-    return network, None
+        network = core.read_model(*files.paths)
+        network.reshape({port: _with_batch(port.partial_shape, size) for port in network.inputs})
+    return network
 
 
-def _batch_limit(port: Any) -> int | None:
+def _limit(port: Any) -> int | None:
+    """Return the largest size of the first dimension; -1 if any will do, None if there is none or nothing is known."""
     shape = port.partial_shape
-    if shape.rank.is_dynamic or not len(shape):
-        return None
-    limit = shape[0].get_max_length()
-    return None if limit < 0 else int(limit)
+    return None if shape.rank.is_dynamic or not len(shape) else int(shape[0].get_max_length())
 
 
 def _with_batch(shape: Any, batch: int) -> Any:
-    if shape.rank.is_dynamic or not len(shape):
-        return shape
     return openvino.PartialShape([openvino.Dimension(batch), *list(shape)[1:]])
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from cluster_serving.job.models.base import Model, TensorSpec, choose, common_batch
+from cluster_serving.job.models.base import Model, TensorSpec, choose
 from cluster_serving.job.models.detect import ModelFiles
 from cluster_serving.job.models.devices import NO_GPU, Reported, cuda_names
 from cluster_serving.job.options import CPU, ModelOptions
@@ -72,7 +72,6 @@ class SessionModel(Model):
                 self._halves = [index for index, t in enumerate(inputs.values()) if t.dtype == tf.bfloat16]
                 fetches = [tf.cast(t, tf.float32) if t.dtype == tf.bfloat16 else t for t in outputs.values()]
             self.inputs = [_spec(name, tensor) for name, tensor in inputs.items()]
-            self.fixed_batch = common_batch(self.inputs)
             self.outputs = [_spec(name, tensor) for name, tensor in zip(outputs, fetches, strict=True)]
             self._call: Any = self._session.make_callable(fetches, feed_list=[*inputs.values()], accept_options=True)
         except BaseException:

@@ -9,6 +9,7 @@ import numpy as np
 
 from cluster_serving.job.batch import gather
 from cluster_serving.job.models.base import Model, TensorSpec
+from cluster_serving.job.models.batched.model import BatchedModel
 from cluster_serving.job.models.padded import PaddedModel
 from cluster_serving.job.models.text import tokenizer as tokenizer_file
 from cluster_serving.job.models.text.pooling import EmbeddingModel
@@ -26,21 +27,20 @@ _SOURCES = {_IDS: "ids", _MASK: "attention_mask", _TYPES: "type_ids"}
 _TRIED_TOKENS = 512
 
 
-def with_text(model: Model, folder: Path, options: ModelOptions) -> Model:
+def with_text(model: BatchedModel, folder: Path, options: ModelOptions) -> Model:
     """Return a model as the options want it: with texts as its input, with padding, with embeddings as its output.
+
+    The batch axes of the model are proven before.
 
     Raises:
         EngineMissing: If texts are wanted, and the package `tokenizers` is not installed.
-        ModelError: If `tokenizer.json` or the options do not fit the model. The model is closed then.
+        ModelError: If `tokenizer.json` or the options do not fit the model.
     """
-    try:
-        if tokenizer_file.is_used(folder, options.tokenizer):
-            model, reader = _tokenized(model, folder, options)
-            return TextModel(_embedding(model, options), reader)
-        return _embedding(PaddedModel(model, dict(options.padding)) if options.padding else model, options)
-    except BaseException:
-        model.close()
-        raise
+    if tokenizer_file.is_used(folder, options.tokenizer):
+        padded, reader = _tokenized(model, folder, options)
+        return TextModel(_embedding(padded, options), reader)
+    model.prove()
+    return _embedding(PaddedModel(model, dict(options.padding)) if options.padding else model, options)
 
 
 class TextModel(Model):
@@ -64,7 +64,7 @@ class TextModel(Model):
         """False: of the outputs, the lengths alone depend on the text."""
         return False
 
-    def warm_up(self, batch: int) -> list[Array] | None:
+    def warm_up(self, batch: int | None) -> list[Array] | None:
         """See `Model.warm_up`; an empty text may have no tokens."""
         return self._model.warm_up(batch)
 
@@ -95,7 +95,7 @@ def _embedding(model: Model, options: ModelOptions) -> Model:
     return EmbeddingModel(model, options.pooling, options.normalize)
 
 
-def _tokenized(model: Model, folder: Path, options: ModelOptions) -> tuple[Model, TextReader]:
+def _tokenized(model: BatchedModel, folder: Path, options: ModelOptions) -> tuple[Model, TextReader]:
     """Return a model of token ids whose records may differ in length, and the reader of texts that fits it."""
     names = {spec.name for spec in model.inputs}
     file = folder / tokenizer_file.FILE
@@ -112,9 +112,10 @@ def _tokenized(model: Model, folder: Path, options: ModelOptions) -> tuple[Model
     tokenizer = tokenizer_file.load(folder, options.max_tokens, min(limits, default=None))
     padding = {_IDS: tokenizer_file.padding_id(tokenizer, folder), _MASK: 0, _TYPES: 0} | dict(options.padding)
     # The engine does not tell all of them (TorchScript).
-    model.inputs = [
-        replace(spec, dtype=spec.dtype or "int64", shape=spec.shape or (None, None)) for spec in model.inputs
-    ]
+    model.expect(
+        [replace(spec, dtype=spec.dtype or "int64", shape=spec.shape or (None, None)) for spec in model.inputs]
+    )
+    model.prove()
     padded = PaddedModel(
         model,
         {name: value for name, value in padding.items() if name in names},

@@ -10,7 +10,7 @@ import torch
 from torch.export.passes import move_to_device_pass
 from torch.utils import _pytree as pytree
 
-from cluster_serving.job.models.base import TensorSpec, choose, choose_inputs, common_batch
+from cluster_serving.job.models.base import TensorSpec, choose, choose_inputs
 from cluster_serving.job.models.detect import ModelFiles
 from cluster_serving.job.models.torch.module import TorchModel
 from cluster_serving.job.options import ModelOptions
@@ -18,10 +18,7 @@ from cluster_serving.protocol.errors import ModelError
 
 
 class ExportedProgram(TorchModel):
-    """An exported program, with the names, dtypes and shapes of the export.
-
-    If the batch was not exported as a dynamic dimension, batches are cut and padded to the size of the export.
-    """
+    """An exported program, with the names, dtypes, shapes and symbols of the export."""
 
     def __init__(self, files: ModelFiles, options: ModelOptions) -> None:
         super().__init__(files, options)
@@ -37,7 +34,7 @@ class ExportedProgram(TorchModel):
         self._dtypes = [examples[name].dtype for name in names]
         self._order = [[spec.name for spec in self.inputs].index(name) for name in names]
         self._structure = program.call_spec.in_spec
-        self.fixed_batch = common_batch(self.inputs)
+        self.symbols = {name: [_symbol(size) for size in examples[name].shape] for name in names}
         self.outputs = choose("output", options.outputs, _outputs(program))
         # The device of the export is written into the program.
         self._loaded = move_to_device_pass(program, options.device).module()
@@ -69,6 +66,11 @@ def _outputs(program: Any) -> dict[str, TensorSpec]:
 def _spec(name: str, example: torch.Tensor) -> TensorSpec:
     dtype = "float32" if example.dtype == torch.bfloat16 else str(example.dtype).removeprefix("torch.")
     return TensorSpec(name, dtype, tuple(size if isinstance(size, int) else None for size in example.shape))
+
+
+def _symbol(size: Any) -> str:
+    """Return the name of a size that is not fixed; empty for a fixed one."""
+    return "" if isinstance(size, int) else str(size)
 
 
 def _load(path: Path, allow_pickle: bool) -> Any:

@@ -4,12 +4,14 @@ import itertools
 import logging
 import os
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NoReturn
 
 import torch
 
 from cluster_serving.job.models.base import Model, TensorSpec, batch_shape, cause, choose, dummy_inputs, writable
+from cluster_serving.job.models.batched.axes import readings
 from cluster_serving.job.models.detect import ModelFiles
 from cluster_serving.job.models.devices import NO_GPU, Reported, cuda_names
 from cluster_serving.job.options import CPU, ModelOptions
@@ -79,7 +81,7 @@ class TorchModel(Model):
             raise ModelError(f"the model also needs the input {missing[0]!r}")
 
     def _find_types(self, shapes: Sequence[Sequence[int]]) -> None:
-        """Set dtypes and shapes of the inputs: float32, or int64 if the model refuses float32."""
+        """Set dtypes and shapes of the inputs, batch first: float32, or int64 if the model refuses float32."""
         if len(shapes) != len(self.inputs):
             raise ModelError(f"there are {len(shapes)} input shapes; {self.describe()}")
         if len(shapes) <= _MAX_PROBED_INPUTS:
@@ -87,18 +89,25 @@ class TorchModel(Model):
         else:
             candidates = [("float32",) * len(shapes), ("int64",) * len(shapes)]
         names = [spec.name for spec in self.inputs]
+        sizes = {name: batch_shape(shape)[1:] for name, shape in zip(names, shapes, strict=True)}
+        # Shapes of records do not tell where the module has the batch.
+        self.anywhere = frozenset(names)
+        options = readings(self.inputs, {}, sizes)
         failures = []
-        for dtypes in candidates:
-            self.inputs = [
-                TensorSpec(name, dtype, batch_shape(shape))
-                for name, dtype, shape in zip(names, dtypes, shapes, strict=True)
-            ]
+        for reading, dtypes in itertools.product(options, candidates):
+            self.inputs = [TensorSpec(name, dtype, None) for name, dtype in zip(names, dtypes, strict=True)]
+            record = [array[0, ...] for array in dummy_inputs(self._sized(sizes), batch=1) or []]
             try:
-                self.predict(dummy_inputs(self.inputs, batch=1) or [])
-                return
+                self.predict(reading.join([record]))
             except InferenceFailed as error:
                 failures.append(error)
+            else:
+                self.inputs = self._sized(sizes)
+                return
         raise ModelError(f"the model does not take inputs of the configured shapes: {failures[0]}")
+
+    def _sized(self, sizes: Mapping[str, Sequence[int | None]]) -> list[TensorSpec]:
+        return [replace(spec, shape=(None, *sizes[spec.name])) for spec in self.inputs]
 
 
 def _is_lost(place: torch.device) -> bool:

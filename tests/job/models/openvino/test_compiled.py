@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from cluster_serving.job.models import load_model
+from cluster_serving.job.models.batched.model import BatchedModel
 from cluster_serving.job.models.openvino.compiled import Singles
-from cluster_serving.job.models.openvino.ir import OpenVINOModel
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import InferenceFailed
 from tests.support import model_zoo
@@ -29,8 +29,8 @@ def convolutions(folder):
 def test_an_answer_does_not_depend_on_the_batch(tmp_path, threads):
     records = convolutions(tmp_path)
     model = load_model(ModelOptions(str(tmp_path), thread_per_model=threads))
-    assert isinstance(model, OpenVINOModel)
-    assert isinstance(model._loaded, Singles)
+    assert isinstance(model, BatchedModel)
+    assert isinstance(model._model._loaded, Singles)
     assert model.overlaps == (threads > 1)
     alone = np.concatenate([model.predict([records[index : index + 1]])[0] for index in range(11)])
     for count in range(1, 12):

@@ -1,0 +1,149 @@
+"""Where the inputs and outputs of a model may have the batch, from its shapes and symbols alone."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice, product
+from typing import NamedTuple
+
+import numpy as np
+
+from cluster_serving.job.models.base import TensorSpec
+from cluster_serving.protocol.inputs import Array
+
+Shape = tuple[int | None, ...]
+
+_BATCH = re.compile(r"(?i)n|b|bs|bsz|(.*[^a-z])?batch(_?size)?([^a-z].*)?")
+"""Symbols that name the batch: `N`, `batch`, `batch_size`, `input_batch_1`."""
+
+_MOST_READINGS = 24
+_MOST_COMBINATIONS = 4096
+
+
+class Place(NamedTuple):
+    """A way to read one input.
+
+    Attributes:
+        axis: Axis of the batch in the model's tensor; None if a record is the whole tensor.
+        record: Shape of a record, without the batch.
+    """
+
+    axis: int | None
+    record: Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A way to read all inputs of a model.
+
+    Attributes:
+        places: Place of each input.
+        fixed: Size of the batch, if the model takes no other.
+    """
+
+    places: tuple[Place, ...]
+    fixed: int | None = None
+
+    @property
+    def is_batched(self) -> bool:
+        """True if an input has a batch."""
+        return any(place.axis is not None for place in self.places)
+
+    def join(self, records: Sequence[Sequence[Array]]) -> list[Array]:
+        """Return the model's inputs for records; a tensor without the batch is that of the first record."""
+        if self.fixed is not None:
+            records = [records[index % len(records)] for index in range(self.fixed)]
+        return [
+            arrays[0] if place.axis is None else np.ascontiguousarray(np.stack(arrays, place.axis))
+            for place, arrays in zip(self.places, zip(*records, strict=True), strict=True)
+        ]
+
+
+def take(array: Array, position: int, axis: int) -> Array:
+    """Return one record of an array with a batch; that of a list of texts is an array, too."""
+    return array[(*(slice(None),) * axis, position, ...)]
+
+
+def of_record(shape: Shape) -> list[Place]:
+    """Return the places of an input of which the shape of a record is known, but not where the model has the batch."""
+    axes = list(range(min(len(shape), 2) + 1))
+    return [*(Place(axis, shape) for axis in axes), Place(None, shape)]
+
+
+def readings(
+    specs: Sequence[TensorSpec], symbols: Mapping[str, Sequence[str]], anywhere: Mapping[str, Shape]
+) -> list[Reading]:
+    """Return the ways to read the inputs of a model, the likeliest first.
+
+    Args:
+        specs: Inputs as the model has them.
+        symbols: Input → symbol of each axis, empty for an axis without one.
+        anywhere: Input → shape of a record, for those whose batch may be at any axis. The shapes of all others are
+            known.
+    """
+    tensors = {spec.name: spec.shape for spec in specs if spec.name not in anywhere and spec.shape is not None}
+    found: list[Reading] = []
+    if any(_named(symbols.get(name, ())) is not None for name in tensors):
+        # A symbol named like a batch leaves no doubt.
+        found = [Reading(tuple(_at(tensors[spec.name], _named(symbols.get(spec.name, ()))) for spec in specs))]
+    elif anywhere or any(shape and shape[0] is None for shape in tensors.values()):
+        found = _free(specs, symbols, anywhere)
+    else:
+        sizes = {shape[0] for shape in tensors.values() if shape}
+        if 1 in sizes:
+            found = [Reading(tuple(_leading(tensors[spec.name], 1) for spec in specs), fixed=1)]
+        elif len(sizes) == 1:
+            (size,) = sizes
+            found = [Reading(tuple(_leading(tensors[spec.name], size) for spec in specs), fixed=size)]
+        if 1 not in sizes and any(None in shape for shape in tensors.values()):
+            found += _free(specs, symbols, anywhere)
+    whole = Reading(tuple(Place(None, anywhere.get(spec.name, spec.shape or ())) for spec in specs))
+    return [*dict.fromkeys([*found, whole])]
+
+
+def _free(
+    specs: Sequence[TensorSpec], symbols: Mapping[str, Sequence[str]], anywhere: Mapping[str, Shape]
+) -> list[Reading]:
+    """Return the readings with the batch at free axes, the likeliest first."""
+    options = [
+        of_record(anywhere[spec.name]) if spec.name in anywhere else [*_places(spec.shape or ())] for spec in specs
+    ]
+
+    def doubt(places: Sequence[Place]) -> int:
+        used = {
+            symbols[spec.name][place.axis]
+            for spec, place in zip(specs, places, strict=True)
+            if place.axis is not None and spec.name in symbols
+        }
+        # Axes of one size usually have one symbol; some converters give each axis its own.
+        return sum(map(_doubt, places)) + 2 * (len(used) > 1)
+
+    found = [Reading(places) for places in sorted(islice(product(*options), _MOST_COMBINATIONS), key=doubt)]
+    return [reading for reading in found if reading.is_batched][:_MOST_READINGS]
+
+
+def _doubt(place: Place) -> int:
+    """Return how unlikely a place is; a tensor of rank 0 may well have no batch."""
+    if place.axis is None:
+        return 3 if place.record else 0
+    return place.axis
+
+
+def _named(symbols: Sequence[str]) -> int | None:
+    """Return the axis whose symbol names the batch."""
+    return next((axis for axis, symbol in enumerate(symbols) if _BATCH.fullmatch(symbol)), None)
+
+
+def _places(shape: Shape) -> Iterator[Place]:
+    for axis, size in enumerate(shape):
+        if size is None:
+            yield _at(shape, axis)
+    yield _at(shape, None)
+
+
+def _leading(shape: Shape, size: int | None) -> Place:
+    return _at(shape, 0 if shape and shape[0] == size else None)
+
+
+def _at(shape: Shape, axis: int | None) -> Place:
+    return Place(axis, shape if axis is None else shape[:axis] + shape[axis + 1 :])

@@ -1,0 +1,240 @@
+"""A model as the rest of the job sees it: the batch is the first axis of all that it takes and returns."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from cluster_serving.job.batch import gather
+from cluster_serving.job.models.base import Model, Started, TensorSpec
+from cluster_serving.job.models.batched.axes import Place, Reading, readings, take
+from cluster_serving.job.models.batched.proof import Axes, prove, without
+from cluster_serving.job.models.batched.records import NORMAL, WIDE, ZEROS, Record, generated, variants
+from cluster_serving.job.options import CPU
+from cluster_serving.protocol.errors import InferenceFailed
+from cluster_serving.protocol.inputs import Array
+
+log = logging.getLogger(__name__)
+
+_MOST_ATTEMPTS = 16
+"""Number of batches of requests that may prove what could not be proven before."""
+
+_MOST_RANKS = 16
+_MOST_ROWS = 8
+
+
+class _Disproved(Exception):
+    """An output does not have the batch where it had it before; the argument is its index."""
+
+
+class BatchedModel(Model):
+    """A model whose batch is the first axis of each input and output, whatever it is in the model's own tensors.
+
+    Records share a call if it is proven that no answer depends on the others. Otherwise each record is computed in a
+    call of its own. An output without the batch belongs to that record as a whole.
+
+    Args:
+        model: Computes its own tensors. It is closed with this one.
+
+    Attributes:
+        one_by_one: Reason for computing one record a call; empty if records share calls, or before anything is known.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self.engine, self.layout, self.device = model.engine, model.layout, model.device
+        self._raw_inputs = list(model.inputs)
+        # By the ranks of the inputs where the model does not tell them, else by ().
+        self._axes: dict[tuple[int, ...], Axes] = {}
+        self._attempts = 0
+        known = all(spec.shape is not None for spec in model.inputs)
+        shapes = {spec.name: spec.record_shape or () for spec in model.inputs if spec.name in model.anywhere}
+        self._options = readings(model.inputs, model.symbols, shapes) if known else []
+        # Records share calls, and the batch is the first axis of all tensors: most models are so.
+        self._is_plain = False
+        self.inputs = _inputs(model.inputs, self._options[0]) if known else list(model.inputs)
+        self.outputs = list(model.outputs)
+
+    def expect(self, inputs: Sequence[TensorSpec]) -> None:
+        """Set dtypes and shapes of inputs, batch first, that the engine does not tell."""
+        self._raw_inputs = list(inputs)
+        shapes = {spec.name: spec.record_shape or () for spec in inputs}
+        self._options = self._options or readings(inputs, {}, shapes)
+        self.inputs = list(inputs)
+
+    def prove(self) -> None:
+        """Find the batch axes by computing random records, if the shapes of the inputs are known."""
+        if not self._options:
+            return
+        kinds = (NORMAL, ZEROS, WIDE) if self.device == CPU else (NORMAL, ZEROS)
+        found = self._prove(self._options, kinds=kinds)
+        if found is not None:
+            self._keep((), found)
+
+    def predict(self, inputs: Sequence[Array]) -> list[Array]:
+        """See `Model.predict`."""
+        count = len(inputs[0])
+        if self._is_plain:
+            outputs = self._model.predict(inputs)
+            if all(array.ndim and len(array) == count for array in outputs):
+                return outputs
+        ranks = () if self._options else tuple([array.ndim for array in inputs])
+        axes = self._axes.get(ranks)
+        if axes is None or not axes.certain:
+            axes = self._learn(ranks, axes, inputs)
+        if not axes.problem:
+            try:
+                return self._together(axes, inputs, count)
+            except _Disproved as disproved:
+                self._disprove(ranks, axes, disproved.args[0])
+        return self._alone(ranks, inputs, count)
+
+    def start(self, record: Sequence[Array]) -> Started:
+        """See `Model.start`."""
+        return self._model.start(record)
+
+    def close(self) -> None:
+        """See `Model.close`."""
+        self._model.close()
+
+    def _run(self, inputs: Sequence[Array]) -> list[Array]:
+        return self.predict(inputs)
+
+    def _prove(self, options: Sequence[Reading], **how: object) -> Axes | None:
+        return prove(
+            self._model.predict,
+            options,
+            self._raw_inputs,
+            lambda: self._model.outputs,
+            self._model.tolerance,
+            **how,  # type: ignore[arg-type]
+        )
+
+    def _learn(self, ranks: tuple[int, ...], known: Axes | None, inputs: Sequence[Array]) -> Axes:
+        """Return what the records of a batch prove; raise the model's error if it computes none of them."""
+        if known is not None and self._attempts >= _MOST_ATTEMPTS:
+            return known
+        shapes = [array.shape[1:] for array in inputs]
+        specs = [
+            TensorSpec(spec.name, "str" if array.dtype == object else array.dtype.name, None)
+            for spec, array in zip(self._raw_inputs, inputs, strict=True)
+        ]
+        options = [known.reading] if known is not None else self._options
+        if not options:
+            options = readings(specs, {}, {spec.name: shape for spec, shape in zip(specs, shapes, strict=True)})
+        # Records of these sizes, where the model leaves sizes free.
+        options = [
+            replace(
+                reading, places=tuple(Place(at.axis, size) for at, size in zip(reading.places, shapes, strict=True))
+            )
+            for reading in options
+        ]
+        rows = [[array[index, ...] for array in inputs] for index in range(min(len(inputs[0]), _MOST_ROWS))]
+        draws = [
+            lambda reading: variants(reading, rows),
+            lambda reading: generated(reading, specs, None, ZEROS),
+            lambda reading: [rows[0]] * 3,
+        ]
+        found = self._prove(options, draws=draws)
+        if found is None:
+            # The likeliest reading has the error that a client can understand.
+            self._model.predict(options[0].join(rows[:1]))
+            raise InferenceFailed(f"{self.engine} computes this record at times, and at times not")
+        self._attempts += 1
+        self._keep(ranks, found)
+        return found
+
+    def _keep(self, ranks: tuple[int, ...], axes: Axes) -> None:
+        """Remember axes, and describe inputs and outputs as they are with the batch first."""
+        if ranks not in self._axes and len(self._axes) >= _MOST_RANKS:
+            del self._axes[next(iter(self._axes))]
+        self._axes[ranks] = axes
+        places = axes.reading.places
+        in_front = not any(place.axis for place in places) and not any(axes.outputs)
+        every = None not in (*axes.outputs, *(place.axis for place in places))
+        self._is_plain = not ranks and in_front and every and not (axes.problem or axes.squeezed or axes.reading.fixed)
+        self.overlaps = self._model.overlaps and not ranks and in_front and every
+        self.one_by_one = axes.problem
+        if not ranks:
+            self.inputs = _inputs(self._raw_inputs, axes.reading)
+        self.outputs = [
+            _output(spec, axis, axes.reading.fixed)
+            for spec, axis in zip(self._model.outputs, axes.outputs, strict=True)
+        ]
+
+    def _disprove(self, ranks: tuple[int, ...], axes: Axes, index: int) -> Axes:
+        """Note that an output has not the batch where it had it before."""
+        axes = without(axes, index, self._model.outputs[index].name)
+        log.warning("%s: %s; from now on each record is computed alone", self.engine, axes.problem)
+        self._keep(ranks, axes)
+        return axes
+
+    def _together(self, axes: Axes, inputs: Sequence[Array], count: int) -> list[Array]:
+        fixed = axes.reading.fixed
+        if fixed is None:
+            return self._call(axes, inputs, count)
+        parts = []
+        for start in range(0, count, fixed):
+            # Repeating the last record cannot raise an error that the record itself does not raise; zeros could.
+            rows = np.minimum(np.arange(start, start + fixed), count - 1)
+            outputs = self._call(axes, inputs if count == fixed else [array[rows] for array in inputs], fixed)
+            parts.append([array[: count - start] for array in outputs])
+        return parts[0] if len(parts) == 1 else [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
+
+    def _call(self, axes: Axes, inputs: Sequence[Array], count: int) -> list[Array]:
+        """Compute a batch in one call."""
+        places = axes.reading.places
+        outputs = self._model.predict([_moved(array, place) for array, place in zip(inputs, places, strict=True)])
+        for index, axis in enumerate(axes.outputs):
+            array = outputs[index]
+            if index in axes.squeezed and count == 1:
+                outputs[index] = array[np.newaxis]
+            elif axis is None or array.ndim <= axis or array.shape[axis] != count:
+                raise _Disproved(index)
+            elif axis:
+                outputs[index] = np.ascontiguousarray(np.moveaxis(array, axis, 0))
+        return outputs
+
+    def _alone(self, ranks: tuple[int, ...], inputs: Sequence[Array], count: int) -> list[Array]:
+        """Compute each record in a call of its own."""
+        rows = [self._record(ranks, [array[index, ...] for array in inputs]) for index in range(count)]
+        return [
+            np.stack(arrays) if len({array.shape for array in arrays}) == 1 else gather(arrays)
+            for arrays in zip(*rows, strict=True)
+        ]
+
+    def _record(self, ranks: tuple[int, ...], record: Record) -> list[Array]:
+        axes = self._axes[ranks]
+        outputs = self._model.predict(axes.reading.join([record]))
+        size = axes.reading.fixed or 1
+        for index, axis in enumerate(axes.outputs):
+            array = outputs[index]
+            if axis is None or index in axes.squeezed:
+                continue
+            if array.ndim > axis and array.shape[axis] == size:
+                outputs[index] = take(array, 0, axis)
+            else:
+                axes = self._disprove(ranks, axes, index)
+        return outputs
+
+
+def _moved(array: Array, place: Place) -> Array:
+    return array if place.axis == 0 else np.ascontiguousarray(np.moveaxis(array, 0, place.axis or 0))
+
+
+def _inputs(specs: Sequence[TensorSpec], reading: Reading) -> list[TensorSpec]:
+    found = []
+    for spec, place in zip(specs, reading.places, strict=True):
+        found.append(replace(spec, shape=(None if place.axis is None else reading.fixed, *place.record)))
+    return found
+
+
+def _output(spec: TensorSpec, axis: int | None, fixed: int | None) -> TensorSpec:
+    if spec.shape is None:
+        return spec
+    if axis is None or axis >= len(spec.shape):
+        return replace(spec, shape=(None, *spec.shape))
+    return replace(spec, shape=(fixed, *spec.shape[:axis], *spec.shape[axis + 1 :]))

@@ -1,0 +1,90 @@
+"""Records to try a model with: random ones of its shapes, or variants of a real one."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from cluster_serving.job.models.base import TensorSpec
+from cluster_serving.job.models.batched.axes import Reading
+from cluster_serving.protocol.inputs import Array
+
+Record = list[Array]
+
+NORMAL, WIDE, ZEROS = "normal", "wide", "zeros"
+"""Kinds of records: values around 0; positive numbers up to 255, and whole ones up to 9; zeros and empty texts."""
+
+# Never 1, 2 or 3, which are the sizes of the batches.
+_SIZES = (8, 24, 64, 224, 1024, 16000)
+_IMAGE_SIZES = (64, 96, 224, 24, 640)
+_MOST_ELEMENTS = 2e6
+
+_TEXTS = (("a", "b c", "d"), ("1", "2", "3"), ("", "", ""))
+
+
+def sizes(reading: Reading) -> list[int | None]:
+    """Return guesses of the sizes that the records leave free; [None] if they leave none."""
+    shapes = [place.record for place in reading.places]
+    if not any(None in shape for shape in shapes):
+        return [None]
+    images = any(len(shape) == 3 and shape.count(None) == 2 for shape in shapes)
+    return [
+        size
+        for size in (_IMAGE_SIZES if images else _SIZES)
+        if all(math.prod(known or size for known in shape) <= _MOST_ELEMENTS for shape in shapes)
+    ] or [_SIZES[0]]
+
+
+def generated(reading: Reading, specs: Sequence[TensorSpec], size: int | None, kind: str) -> list[Record]:
+    """Return three records of one kind, which differ in each input that has a batch; `size` stands for free sizes."""
+    generator = np.random.default_rng(0)
+    inputs = []
+    for place, spec in zip(reading.places, specs, strict=True):
+        shape = [(size or 1) if known is None else known for known in place.record]
+        values = [_values(generator, spec, shape, kind, index) for index in range(3)]
+        inputs.append(values if place.axis is not None else values[:1] * 3)
+    return [list(record) for record in zip(*inputs, strict=True)]
+
+
+def variants(reading: Reading, records: Sequence[Record]) -> list[Record]:
+    """Return three records with the values of real ones, which differ if they can: shuffled, no value is a new one."""
+    generator = np.random.default_rng(0)
+    first = records[0]
+    found = [first, *(record for record in records[1:] if not _equal(first, record))][:3]
+    found += [[_shuffled(generator, array) for array in first] for _ in range(3 - len(found))]
+    # Tensors without the batch are those of the first record.
+    kept = [place.axis is None for place in reading.places]
+    return [[own if keep else array for keep, own, array in zip(kept, first, record, strict=True)] for record in found]
+
+
+def _values(generator: np.random.Generator, spec: TensorSpec, shape: Sequence[int], kind: str, index: int) -> Array:
+    dtype = spec.numpy_dtype or np.dtype(np.float32)
+    values: Array
+    if spec.dtype == "str":
+        values = np.full(shape, _TEXTS[[NORMAL, WIDE, ZEROS].index(kind)][index], object)
+    elif kind == ZEROS:
+        values = np.zeros(shape, dtype)
+    elif dtype.kind in "fc":
+        drawn = generator.standard_normal(shape) if kind == NORMAL else generator.uniform(0, 255, shape)
+        values = np.asarray(drawn, dtype)
+    elif dtype == np.uint8:
+        values = generator.integers(0, 256, shape, dtype)
+    else:
+        # Whole numbers may be indices into a table, which may have two rows.
+        most = 2 if kind == NORMAL or dtype.kind == "b" else 10
+        values = np.asarray(generator.integers(0, most, shape), dtype)
+        if values.size:
+            values.reshape(-1)[0] = (index + (kind == WIDE)) % most
+    return values
+
+
+def _shuffled(generator: np.random.Generator, array: Array) -> Array:
+    """Return the elements of an array in another order."""
+    order = generator.permutation(array.size)
+    if array.size > 1 and (order == np.arange(array.size)).all():
+        order = order[::-1]
+    return array.reshape(-1)[order].reshape(array.shape)
+
+
+def _equal(one: Record, other: Record) -> bool:
+    return all(np.array_equal(own, array) for own, array in zip(one, other, strict=True))
