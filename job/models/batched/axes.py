@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, product
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -66,7 +67,7 @@ def take(array: Array, position: int, axis: int) -> Array:
 
 def of_record(shape: Shape) -> list[Place]:
     """Return the places of an input of which the shape of a record is known, but not where the model has the batch."""
-    axes = list(range(min(len(shape), 2) + 1))
+    axes = range(max(1, min(len(shape), 3)))
     return [*(Place(axis, shape) for axis in axes), Place(None, shape)]
 
 
@@ -83,9 +84,11 @@ def readings(
     """
     tensors = {spec.name: spec.shape for spec in specs if spec.name not in anywhere and spec.shape is not None}
     found: list[Reading] = []
-    if any(_named(symbols.get(name, ())) is not None for name in tensors):
-        # A symbol named like a batch leaves no doubt.
-        found = [Reading(tuple(_at(tensors[spec.name], _named(symbols.get(spec.name, ()))) for spec in specs))]
+    named = {name: _named(symbols.get(name, ())) for name in tensors}
+    if any(axis is not None for axis in named.values()):
+        # A symbol named like a batch leaves no doubt; another symbol may be one that a converter has made up.
+        found = [Reading(tuple(_at(tensors[spec.name], named[spec.name]) for spec in specs))]
+        found += _free(specs, symbols, anywhere, named)
     elif anywhere or any(shape and shape[0] is None for shape in tensors.values()):
         found = _free(specs, symbols, anywhere)
     else:
@@ -102,12 +105,18 @@ def readings(
 
 
 def _free(
-    specs: Sequence[TensorSpec], symbols: Mapping[str, Sequence[str]], anywhere: Mapping[str, Shape]
+    specs: Sequence[TensorSpec],
+    symbols: Mapping[str, Sequence[str]],
+    anywhere: Mapping[str, Shape],
+    named: Mapping[str, int | None] = MappingProxyType({}),
 ) -> list[Reading]:
-    """Return the readings with the batch at free axes, the likeliest first."""
-    options = [
-        of_record(anywhere[spec.name]) if spec.name in anywhere else [*_places(spec.shape or ())] for spec in specs
-    ]
+    """Return the readings with the batch at free axes, or at the `named` ones, the likeliest first."""
+    options = []
+    for spec in specs:
+        if (axis := named.get(spec.name)) is not None:
+            options.append([_at(spec.shape or (), axis)])
+        else:
+            options.append(of_record(anywhere[spec.name]) if spec.name in anywhere else [*_places(spec.shape or ())])
 
     def doubt(places: Sequence[Place]) -> int:
         used = {

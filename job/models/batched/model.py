@@ -105,13 +105,18 @@ class BatchedModel(Model):
 
     def _prove(self, options: Sequence[Reading], **how: object) -> Axes | None:
         return prove(
-            self._model.predict,
+            self._try,
             options,
             self._raw_inputs,
             lambda: self._model.outputs,
             self._model.tolerance,
             **how,  # type: ignore[arg-type]
         )
+
+    def _try(self, inputs: Sequence[Array]) -> list[Array]:
+        if self._model.fits is not None and not self._model.fits(inputs):
+            raise InferenceFailed("the inputs do not fit each other")
+        return self._model.predict(inputs)
 
     def _learn(self, ranks: tuple[int, ...], known: Axes | None, inputs: Sequence[Array]) -> Axes:
         """Return what the records of a batch prove; raise the model's error if it computes none of them."""
@@ -141,7 +146,7 @@ class BatchedModel(Model):
         found = self._prove(options, draws=draws)
         if found is None:
             # The likeliest reading has the error that a client can understand.
-            self._model.predict(options[0].join(rows[:1]))
+            self._try(options[0].join(rows[:1]))
             raise InferenceFailed(f"{self.engine} computes this record at times, and at times not")
         self._attempts += 1
         self._keep(ranks, found)
@@ -158,6 +163,8 @@ class BatchedModel(Model):
         self._is_plain = not ranks and in_front and every and not (axes.problem or axes.squeezed or axes.reading.fixed)
         self.overlaps = self._model.overlaps and not ranks and in_front and every
         self.one_by_one = axes.problem
+        if axes.certain:
+            self._model.fits = None
         if not ranks:
             self.inputs = _inputs(self._raw_inputs, axes.reading)
         self.outputs = [

@@ -47,11 +47,15 @@ def generated(reading: Reading, specs: Sequence[TensorSpec], size: int | None, k
 
 
 def variants(reading: Reading, records: Sequence[Record]) -> list[Record]:
-    """Return three records with the values of real ones, which differ if they can: shuffled, no value is a new one."""
+    """Return three records like real ones, which differ if they can.
+
+    A model may refuse values that no client sends, such as an index beyond its table. So those of whole numbers and
+    texts are values of the first record.
+    """
     generator = np.random.default_rng(0)
     first = records[0]
     found = [first, *(record for record in records[1:] if not _equal(first, record))][:3]
-    found += [[_shuffled(generator, array) for array in first] for _ in range(3 - len(found))]
+    found += [[_like(generator, array) for array in first] for _ in range(3 - len(found))]
     # Tensors without the batch are those of the first record.
     kept = [place.axis is None for place in reading.places]
     return [[own if keep else array for keep, own, array in zip(kept, first, record, strict=True)] for record in found]
@@ -78,12 +82,10 @@ def _values(generator: np.random.Generator, spec: TensorSpec, shape: Sequence[in
     return values
 
 
-def _shuffled(generator: np.random.Generator, array: Array) -> Array:
-    """Return the elements of an array in another order."""
-    order = generator.permutation(array.size)
-    if array.size > 1 and (order == np.arange(array.size)).all():
-        order = order[::-1]
-    return array.reshape(-1)[order].reshape(array.shape)
+def _like(generator: np.random.Generator, array: Array) -> Array:
+    """Return an array of values of another one; other statistics than a shuffled one has tell more about a model."""
+    drawn = generator.choice(array.reshape(-1), array.shape) if array.size else array
+    return np.asarray(drawn * generator.uniform(0.5, 1.5), array.dtype) if array.dtype.kind in "fc" else drawn
 
 
 def _equal(one: Record, other: Record) -> bool:

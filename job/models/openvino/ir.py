@@ -5,7 +5,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from cluster_serving.job.models.base import ROUGH, Model, Started, TensorSpec, choose
+from cluster_serving.job.models.batched.axes import Place, Reading
+from cluster_serving.job.models.batched.records import NORMAL, generated
 from cluster_serving.job.models.detect import ModelFiles
 from cluster_serving.job.models.openvino.compiled import (
     MOST_WEIGHTS,
@@ -63,6 +67,9 @@ class OpenVINOModel(Model):
         small = sum(path.stat().st_size for path in files.paths) <= MOST_WEIGHTS
         compiled = singles(core, network.clone(), options.thread_per_model) if small and options.device == CPU else None
         self._loaded: Compiled | Singles = compiled or Compiled(core, network, options.thread_per_model, options.device)
+        if len(network.inputs) > 1:
+            # Kernels of recurrent layers read beyond a tensor that is too small.
+            self.fits = partial(self._fit, network)
         self.overlaps = isinstance(self._loaded, Singles) and self._loaded.overlaps
         if options.device == CPU and not self._loaded.is_exact:
             self.tolerance = ROUGH
@@ -80,6 +87,16 @@ class OpenVINOModel(Model):
         outputs = self._loaded.run(ordered)
         return [outputs[index] for index in self._output_indexes]
 
+    def _fit(self, network: Any, inputs: Sequence[Array]) -> bool:
+        """Return True if the network can have inputs of these shapes."""
+        sized = network.clone()
+        ports = zip(sized.inputs, self._positions, strict=True)
+        try:
+            sized.reshape({port: openvino.PartialShape(list(inputs[position].shape)) for port, position in ports})
+        except RuntimeError:
+            return False
+        return True
+
     def _outputs_of(self, record: Record) -> list[Array]:
         with self._failing():
             outputs = record.outputs()
@@ -87,11 +104,16 @@ class OpenVINOModel(Model):
 
 
 def _read(core: Any, files: ModelFiles) -> Any:
-    """Read the network, and free its first dimensions if all of them are of one size, or free already."""
+    """Read the network, and free its first dimensions if all of them are of one size, or free already.
+
+    A first dimension of 1 is a batch, and a larger one if the rows do not depend on each other.
+    """
     network = core.read_model(*files.paths)
-    limits = {_limit(port) for port in network.inputs} - {-1}
-    size = limits.pop() if len(limits) == 1 else None
-    if size is None:
+    limits = {_limit(port) for port in network.inputs}
+    size = max((limit or -1 for limit in limits), default=-1)
+    if None in limits or limits - {size} - ({-1} if size == 1 else set()) or size < 1:
+        return network
+    if size > 1 and not _is_batch(core, network.clone(), size):
         return network
     try:
         # A network may take another shape although its batch is fixed inside. Then its outputs do not follow the batch.
@@ -103,6 +125,23 @@ def _read(core: Any, files: ModelFiles) -> Any:
         network = core.read_model(*files.paths)
         network.reshape({port: _with_batch(port.partial_shape, size) for port in network.inputs})
     return network
+
+
+def _is_batch(core: Any, network: Any, size: int) -> bool:
+    """Return True if the first dimension of a network, of a size above 1, is that of its outputs, row by row."""
+    network.reshape({port: _with_batch(port.partial_shape, size) for port in network.inputs})
+    specs = [_spec(str(index), port) for index, port in enumerate(network.inputs)]
+    reading = Reading(tuple(Place(0, spec.record_shape or ()) for spec in specs))
+    try:
+        first, second, third = generated(reading, specs, 8, NORMAL)
+        compiled = Compiled(core, network, 1)
+        outputs = [compiled.run(reading.join([record, *[second] * (size - 1)])) for record in (first, third)]
+    except RuntimeError:
+        return True
+    return all(
+        one.shape[:1] == (size,) and np.allclose(one[1:], other[1:], ROUGH, ROUGH * np.abs(one).max(), equal_nan=True)
+        for one, other in zip(*outputs, strict=True)
+    )
 
 
 def _limit(port: Any) -> int | None:
