@@ -135,7 +135,8 @@ class Inference(SelfClosing, FlatMapFunction):
             opened.callback(self._predictor.close)
             if isinstance(self._predictor, HandlerPredictor) and not self._options.redis.shadow:
                 self._predictor.send_pieces(PieceWriter(client, self._options.redis))
-            reporter.ready(self._predictor.report())
+            self._reporter = reporter
+            self._report()
             self.close_with(opened.pop_all().close)
         metrics = runtime_context.get_metrics_group()
         self._batches = _Batches(self._options, self._predictor, client, metrics)
@@ -149,4 +150,12 @@ class Inference(SelfClosing, FlatMapFunction):
         flow = find_flow_control(value[0].flow_id) if self._overlaps else None
         if flow is not None:
             flow.overlaps = True
-        yield from map(self._batches.end, self._overlap.feed(value, flow))
+        for running in self._overlap.feed(value, flow):
+            yield self._batches.end(running)
+            # Requests may tell what could not be known before them: names of outputs, and whether records share a call.
+            if self._predictor.learned != self._reported:
+                self._report()
+
+    def _report(self) -> None:
+        self._reported = self._predictor.learned
+        self._reporter.ready(self._predictor.report())

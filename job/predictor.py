@@ -13,7 +13,7 @@ from cluster_serving.job.computation import Computation
 from cluster_serving.job.handlers.predictor import HandlerPredictor
 from cluster_serving.job.images import read_size
 from cluster_serving.job.models import HANDLER, check, load_model
-from cluster_serving.job.models.base import Model, Started
+from cluster_serving.job.models.base import Model, Started, TensorSpec
 from cluster_serving.job.models.location import locate
 from cluster_serving.job.options import JobOptions
 from cluster_serving.job.postprocessing import Encoder, make_encoder
@@ -67,6 +67,11 @@ class Predictor:
     def overlaps(self) -> bool:
         """True if `start` returns while the requests are being computed."""
         return self.model.overlaps and not self._already_batched
+
+    @property
+    def learned(self) -> tuple[str, list[TensorSpec]]:
+        """What requests may change in `report`."""
+        return self.model.one_by_one, self.model.outputs
 
     @property
     def exhausted(self) -> bool:
@@ -200,7 +205,7 @@ class Predictor:
         inputs = gather_records(records, batched) if self.model.padded else merge(records, self._memories, batched)
         model, count = self.model, len(records)
         outputs = model.predict(inputs, count) if isinstance(model, WatchedModel) else model.predict(inputs)
-        return split(outputs, rows, batched, fill=bool(self.model.padded))
+        return split(outputs, rows, batched, fill=bool(self.model.padded or not self.model.one_by_one))
 
     def _to_answer(self, request: Request, result: Arrays | ServingError) -> Answer:
         if isinstance(result, ServingError):

@@ -150,7 +150,7 @@ class WatchedModel(Model):
     def __init__(self, load: Callable[[], Model], timeout: float) -> None:
         self._watched = Watched(load, timeout)
         model = self._watched.loaded
-        self.engine, self.layout, self.one_by_one = model.engine, model.layout, model.one_by_one
+        self.engine, self.layout = model.engine, model.layout
         self.inputs, self.outputs, self.padded = model.inputs, model.outputs, model.padded
         self.device = model.device
 
@@ -159,10 +159,15 @@ class WatchedModel(Model):
         """See `Watched.exhausted`."""
         return self._watched.exhausted
 
+    @property
+    def one_by_one(self) -> str:
+        """See `Model.one_by_one`."""
+        return self._watched.loaded.one_by_one
+
     def predict(self, inputs: Sequence[Array], requests: int = 1) -> list[Array]:
         """See `Model.predict` and `Watched.call`."""
         outputs = self._watched.call(lambda model: model.predict(inputs), requests)
-        self.outputs, self.one_by_one = self._watched.loaded.outputs, self._watched.loaded.one_by_one
+        self.outputs = self._watched.loaded.outputs
         return outputs
 
     def close(self) -> None:

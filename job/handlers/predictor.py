@@ -58,6 +58,11 @@ class HandlerPredictor:
         return self._watched is None and self.handled.overlaps and not self._options.batch.input_already_batched
 
     @property
+    def learned(self) -> tuple[str, list[TensorSpec]]:
+        """What requests may change in `report`."""
+        return self.handled.one_by_one, self.handled.outputs
+
+    @property
     def exhausted(self) -> bool:
         """True if so many calls hang that this process has to be replaced."""
         return self._watched is not None and self._watched.exhausted

@@ -98,7 +98,7 @@ def served(engine: Model, files: ModelFiles, options: ModelOptions) -> Model:
     if problem := _contradiction(model, options.input_shapes):
         raise ModelError(f"the model {files.paths[0]} cannot be served: {problem}")
     found = with_text(model, files.folder, options)
-    found.device, found.one_by_one = engine.device, model.one_by_one
+    found.device = engine.device
     return found
 
 

@@ -56,7 +56,6 @@ class Model(ABC):
         padded: Names of the inputs whose records may differ in size. If there are any, `predict` also takes and returns
             object arrays (n,) with an array of each record (`job.batch.gather`).
         device: Device that computes, as `devices.Reported` names it; set by `load_model`.
-        one_by_one: Reason for computing one record a call; empty if records share calls.
     """
 
     layout: Layout = "CHW"
@@ -67,7 +66,6 @@ class Model(ABC):
     overlaps: bool = False
     padded: frozenset[str] = frozenset()
     device: str = CPU
-    one_by_one: str = ""
     engine: str
     inputs: list[TensorSpec]
     outputs: list[TensorSpec]
@@ -144,6 +142,11 @@ class Model(ABC):
     def guesses(self) -> bool:
         """True if `warm_up` guesses sizes or texts that a real request may not have."""
         return any(spec.dtype == "str" or None in (spec.record_shape or ()) for spec in self.inputs)
+
+    @property
+    def one_by_one(self) -> str:
+        """Reason for computing one record a call; empty if records share calls."""
+        return ""
 
     def describe(self) -> str:
         """Return one line about the inputs, for error messages."""

@@ -84,6 +84,11 @@ class PaddedModel(Model):
         order = np.argsort(np.concatenate(groups))
         return [np.concatenate(arrays)[order] for arrays in zip(*parts, strict=True)]
 
+    @property
+    def one_by_one(self) -> str:
+        """See `Model.one_by_one`."""
+        return self._model.one_by_one
+
     def close(self) -> None:
         """See `Model.close`."""
         self._model.close()

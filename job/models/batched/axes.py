@@ -1,11 +1,13 @@
 """Where the inputs and outputs of a model may have the batch, from its shapes and symbols alone."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, product
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -50,6 +52,11 @@ class Reading:
         """True if an input has a batch."""
         return any(place.axis is not None for place in self.places)
 
+    def of_sizes(self, shapes: Sequence[Shape]) -> Reading:
+        """Return the reading for records of these shapes."""
+        places = [Place(place.axis, shape) for place, shape in zip(self.places, shapes, strict=True)]
+        return Reading(tuple(places), self.fixed)
+
     def join(self, records: Sequence[Sequence[Array]]) -> list[Array]:
         """Return the model's inputs for records; a tensor without the batch is that of the first record."""
         if self.fixed is not None:
@@ -62,7 +69,9 @@ class Reading:
 
 def take(array: Array, position: int, axis: int) -> Array:
     """Return one record of an array with a batch; that of a list of texts is an array, too."""
-    return array[(*(slice(None),) * axis, position, ...)]
+    where: tuple[Any, ...] = (*[slice(None)] * axis, position, ...)
+    record: Array = array[where]
+    return record
 
 
 def of_record(shape: Shape) -> list[Place]:

@@ -38,9 +38,6 @@ class BatchedModel(Model):
 
     Args:
         model: Computes its own tensors. It is closed with this one.
-
-    Attributes:
-        one_by_one: Reason for computing one record a call; empty if records share calls, or before anything is known.
     """
 
     def __init__(self, model: Model) -> None:
@@ -55,8 +52,14 @@ class BatchedModel(Model):
         self._options = readings(model.inputs, model.symbols, shapes) if known else []
         # Records share calls, and the batch is the first axis of all tensors: most models are so.
         self._is_plain = False
+        self._problem = ""
         self.inputs = _inputs(model.inputs, self._options[0]) if known else list(model.inputs)
         self.outputs = list(model.outputs)
+
+    @property
+    def one_by_one(self) -> str:
+        """See `Model.one_by_one`."""
+        return self._problem
 
     def expect(self, inputs: Sequence[TensorSpec]) -> None:
         """Set dtypes and shapes of inputs, batch first, that the engine does not tell."""
@@ -131,23 +134,19 @@ class BatchedModel(Model):
         if not options:
             options = readings(specs, {}, {spec.name: shape for spec, shape in zip(specs, shapes, strict=True)})
         # Records of these sizes, where the model leaves sizes free.
-        options = [
-            replace(
-                reading, places=tuple(Place(at.axis, size) for at, size in zip(reading.places, shapes, strict=True))
-            )
-            for reading in options
-        ]
+        sized = [reading.of_sizes(shapes) for reading in options]
         rows = [[array[index, ...] for array in inputs] for index in range(min(len(inputs[0]), _MOST_ROWS))]
         draws = [
             lambda reading: variants(reading, rows),
             lambda reading: generated(reading, specs, None, ZEROS),
-            lambda reading: [rows[0]] * 3,
+            lambda reading: [rows[0]] * 4,
         ]
-        found = self._prove(options, draws=draws)
+        found = self._prove(sized, draws=draws)
         if found is None:
             # The likeliest reading has the error that a client can understand.
-            self._try(options[0].join(rows[:1]))
+            self._try(sized[0].join(rows[:1]))
             raise InferenceFailed(f"{self.engine} computes this record at times, and at times not")
+        found = replace(found, reading=options[sized.index(found.reading)])
         self._attempts += 1
         self._keep(ranks, found)
         return found
@@ -162,7 +161,7 @@ class BatchedModel(Model):
         every = None not in (*axes.outputs, *(place.axis for place in places))
         self._is_plain = not ranks and in_front and every and not (axes.problem or axes.squeezed or axes.reading.fixed)
         self.overlaps = self._model.overlaps and not ranks and in_front and every
-        self.one_by_one = axes.problem
+        self._problem = axes.problem
         if axes.certain:
             self._model.fits = None
         if not ranks:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 
 from cluster_serving.job.models.base import TensorSpec
-from cluster_serving.job.models.batched.axes import Reading, take
+from cluster_serving.job.models.batched.axes import Reading
+from cluster_serving.job.models.batched.comparison import Comparison, Seen, Together
 from cluster_serving.job.models.batched.records import NORMAL, WIDE, ZEROS, Record, generated, sizes
 from cluster_serving.protocol.errors import InferenceFailed
 from cluster_serving.protocol.inputs import Array
@@ -20,16 +19,13 @@ Compute = Callable[[Sequence[Array]], list[Array]]
 """Computes the model's own tensors, as `Model.predict`."""
 
 Draw = Callable[[Reading], list[Record]]
-"""Makes three records of a reading."""
+"""Makes four records of a reading, of which the last is unlike the others."""
 
-_TOGETHER = ((0, 1), (2, 0, 1))
-"""Records of each call in which they are together."""
+# Records of each call in which they are together. The last one differs from that before it in one record.
+_TOGETHER = ((0, 1), (2, 0, 1), (2, 0, 3))
 
 _BUDGET_S = 1.0
 """Seconds after which no more is tried than needed."""
-
-_NOISE = 2e-5
-"""Largest difference, relative to the largest output, that rounding in float32 explains."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,19 +47,6 @@ class Axes:
     certain: bool = True
 
 
-class _Seen(NamedTuple):
-    """Findings about one output, from one draw.
-
-    `axis` is None if the output does not follow the batch. `agrees` is None if the records' outputs do not differ.
-    """
-
-    axis: int | None
-    squeezed: bool
-    agrees: bool | None
-    shapes: frozenset[tuple[int, ...]]
-    is_float: bool
-
-
 class _Trial:
     """A reading of the inputs that is being tried."""
 
@@ -71,7 +54,7 @@ class _Trial:
         self.reading = reading
         self._compute = compute
         self._tolerance = tolerance
-        self.seen: list[list[_Seen]] = []
+        self.seen: list[list[Seen]] = []
         self.shares = True
         """False if the model computes a record alone, and refuses several."""
         self.is_random = False
@@ -80,21 +63,24 @@ class _Trial:
     def add(self, records: Sequence[Record]) -> bool:
         """Compute a draw; return False if the model refuses its records, which proves nothing."""
         try:
-            alone = [self._alone(record) for record in records]
+            alone = [self._alone(record) for record in records[:3]]
         except InferenceFailed:
             return False
-        together = self._together(records)
-        self.seen.append(
-            [
-                self._follow([outputs[index] for outputs in alone], [(order, row[index]) for order, row in together])
-                for index in range(len(alone[0]))
-            ]
-        )
-        if any(one.agrees is False for one in self.seen[-1]):
-            pairs = zip(alone[0], self._alone(records[0]), strict=True)
-            self.is_random = self.is_random or not all(
-                np.array_equal(*pair, equal_nan=pair[0].dtype.kind in "fc") for pair in pairs
+        calls = self._calls(records)
+        comparisons = [
+            Comparison(
+                [outputs[index] for outputs in alone],
+                [Together(order, outputs[index]) for order, outputs in calls],
+                self.reading.fixed,
+                self._tolerance,
             )
+            for index in range(len(alone[0]))
+        ]
+        found = [one.seen() if self.reading.is_batched else one.nowhere() for one in comparisons]
+        self.seen.append(found)
+        if any(one.agrees is False for one in found):
+            again = zip(alone[0], self._alone(records[0]), strict=True)
+            self.is_random |= not all(np.array_equal(*pair, equal_nan=pair[0].dtype.kind in "fc") for pair in again)
         return True
 
     def follows(self) -> bool:
@@ -128,63 +114,24 @@ class _Trial:
     def _alone(self, record: Record) -> list[Array]:
         return self._compute(self.reading.join([record]))
 
-    def _together(self, records: Sequence[Record]) -> list[tuple[Sequence[int], list[Array]]]:
+    def _calls(self, records: Sequence[Record]) -> list[tuple[tuple[int, ...], list[Array]]]:
+        """Compute records together; return the records of each call, by index, and its outputs."""
         fixed = self.reading.fixed
         if fixed == 1 or not self.reading.is_batched:
             return []
-        orders: Iterable[Sequence[int]] = _TOGETHER
+        orders: Sequence[tuple[int, ...]] = _TOGETHER
         if fixed is not None:
-            orders = [[(index + start) % 3 for index in range(fixed)] for start in (0, 2)]
-        try:
-            return [(order, self._compute(self.reading.join([records[index] for index in order]))) for order in orders]
-        except InferenceFailed:
-            self.shares = False
-            return []
-
-    def _follow(self, alone: Sequence[Array], together: Sequence[tuple[Sequence[int], Array]]) -> _Seen:
-        shapes = frozenset(array.shape for array in (*alone, *(array for _, array in together)))
-        seen = partial(_Seen, shapes=shapes, is_float=alone[0].dtype.kind in "fc")
-        nowhere = seen(None, False, None)
-        if len({array.shape for array in alone}) > 1 or not self.reading.is_batched:
-            return nowhere
-        shape = alone[0].shape
-        fixed = self.reading.fixed if together else 1
-        agrees = partial(self._agrees, alone, together)
-        if fixed is not None:
-            axes = [axis for axis, size in enumerate(shape) if size == fixed and (fixed > 1 or axis == 0)]
-            found = [seen(axis, False, agrees(axis, False)) for axis in axes]
-            return next((one for one in found if one.agrees is not False), found[0] if found else nowhere)
-        for squeezed in (False, True):
-            for axis in range(len(shape) + squeezed):
-                # The sizes without the batch.
-                others = shape if squeezed else (*shape[:axis], *shape[axis + 1 :])
-                if (squeezed or shape[axis] == 1) and all(
-                    array.shape == (*others[:axis], len(order), *others[axis:]) for order, array in together
-                ):
-                    return seen(axis, squeezed, agrees(axis, squeezed))
-        return nowhere
-
-    def _agrees(
-        self, alone: Sequence[Array], together: Sequence[tuple[Sequence[int], Array]], axis: int, squeezed: bool
-    ) -> bool | None:
-        own = [array if squeezed else take(array, 0, axis) for array in alone]
-        pairs = [
-            (own[record], take(array, position, axis))
-            for order, array in together
-            for position, record in enumerate(order)
-        ]
-        if own[0].dtype.kind not in "fc":
-            same = all(np.array_equal(one, other) for one, other in pairs)
-            differ = any(not np.array_equal(own[0], other) for other in own[1:])
-            return same if differ or not same else None
-        largest = max(map(_largest, own))
-        # Infinite if the records differ in which numbers are finite.
-        spread = max(_distance(own[0], other) for other in own[1:])
-        error = max((_distance(one, other) for one, other in pairs), default=0.0)
-        allowed = self._tolerance * spread if np.isfinite(spread) else 0.0
-        if error > max(allowed, _NOISE * largest, self._tolerance / 50 * largest):
-            return False
-        return True if spread > 3 * _NOISE * largest else None
+            first = [index % 3 for index in range(fixed)]
+            orders = (tuple(first), (*first[1:], first[0]), tuple(3 if index == 1 else index for index in first))
+        calls: list[tuple[tuple[int, ...], list[Array]]] = []
+        for order in orders:
+            try:
+                calls.append((order, self._compute(self.reading.join([records[index] for index in order]))))
+            except InferenceFailed:
+                if 3 not in order:
+                    self.shares = False
+                    return []
+        return calls
 
 
 def prove(
@@ -291,18 +238,3 @@ def without(axes: Axes, index: int, name: str) -> Axes:
     outputs = tuple(None if at == index else axis for at, axis in enumerate(axes.outputs))
     problem = f"output {name!r} does not follow the batch"
     return replace(axes, outputs=outputs, squeezed=axes.squeezed - {index}, problem=axes.problem or problem)
-
-
-def _largest(array: Array) -> float:
-    finite = np.abs(array[np.isfinite(array)])
-    return float(finite.max()) if finite.size else 0.0
-
-
-def _distance(one: Array, other: Array) -> float:
-    """Return the largest difference; infinite if values that are no numbers differ."""
-    if one.shape != other.shape:
-        return float("inf")
-    known, also = np.isfinite(one), np.isfinite(other)
-    if not np.array_equal(known, also) or not np.array_equal(one[~known], other[~also], equal_nan=True):
-        return float("inf")
-    return float(np.abs(one[known].astype(complex if one.dtype.kind == "c" else float) - other[known]).max(initial=0))

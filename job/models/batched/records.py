@@ -19,7 +19,7 @@ _SIZES = (8, 24, 64, 224, 1024, 16000)
 _IMAGE_SIZES = (64, 96, 224, 24, 640)
 _MOST_ELEMENTS = 2e6
 
-_TEXTS = (("a", "b c", "d"), ("1", "2", "3"), ("", "", ""))
+_TEXTS = (("a", "b c", "d", "e f g"), ("1", "2", "3", "10"), ("", "", "", ""))
 
 
 def sizes(reading: Reading) -> list[int | None]:
@@ -36,18 +36,21 @@ def sizes(reading: Reading) -> list[int | None]:
 
 
 def generated(reading: Reading, specs: Sequence[TensorSpec], size: int | None, kind: str) -> list[Record]:
-    """Return three records of one kind, which differ in each input that has a batch; `size` stands for free sizes."""
+    """Return four records of one kind, which differ in each input that has a batch; `size` stands for free sizes.
+
+    The numbers of the last one are larger: it changes what a model computes from all records at once.
+    """
     generator = np.random.default_rng(0)
     inputs = []
     for place, spec in zip(reading.places, specs, strict=True):
         shape = [(size or 1) if known is None else known for known in place.record]
-        values = [_values(generator, spec, shape, kind, index) for index in range(3)]
-        inputs.append(values if place.axis is not None else values[:1] * 3)
+        values = [_values(generator, spec, shape, kind, index) for index in range(4)]
+        inputs.append([*values[:3], _louder(values[3])] if place.axis is not None else values[:1] * 4)
     return [list(record) for record in zip(*inputs, strict=True)]
 
 
 def variants(reading: Reading, records: Sequence[Record]) -> list[Record]:
-    """Return three records like real ones, which differ if they can.
+    """Return four records like real ones, which differ if they can; the last one has larger numbers.
 
     A model may refuse values that no client sends, such as an index beyond its table. So those of whole numbers and
     texts are values of the first record.
@@ -55,7 +58,8 @@ def variants(reading: Reading, records: Sequence[Record]) -> list[Record]:
     generator = np.random.default_rng(0)
     first = records[0]
     found = [first, *(record for record in records[1:] if not _equal(first, record))][:3]
-    found += [[_like(generator, array) for array in first] for _ in range(3 - len(found))]
+    found += [[_like(generator, array) for array in first] for _ in range(4 - len(found))]
+    found[3] = [_louder(array) for array in found[3]]
     # Tensors without the batch are those of the first record.
     kept = [place.axis is None for place in reading.places]
     return [[own if keep else array for keep, own, array in zip(kept, first, record, strict=True)] for record in found]
@@ -80,6 +84,10 @@ def _values(generator: np.random.Generator, spec: TensorSpec, shape: Sequence[in
         if values.size:
             values.reshape(-1)[0] = (index + (kind == WIDE)) % most
     return values
+
+
+def _louder(array: Array) -> Array:
+    return np.asarray(array * 10, array.dtype) if array.dtype.kind in "fc" else array
 
 
 def _like(generator: np.random.Generator, array: Array) -> Array:

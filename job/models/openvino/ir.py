@@ -133,7 +133,7 @@ def _is_batch(core: Any, network: Any, size: int) -> bool:
     specs = [_spec(str(index), port) for index, port in enumerate(network.inputs)]
     reading = Reading(tuple(Place(0, spec.record_shape or ()) for spec in specs))
     try:
-        first, second, third = generated(reading, specs, 8, NORMAL)
+        first, second, _, third = generated(reading, specs, 8, NORMAL)
         compiled = Compiled(core, network, 1)
         outputs = [compiled.run(reading.join([record, *[second] * (size - 1)])) for record in (first, third)]
     except RuntimeError:

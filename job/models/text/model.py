@@ -78,6 +78,11 @@ class TextModel(Model):
             ]
         )
 
+    @property
+    def one_by_one(self) -> str:
+        """See `Model.one_by_one`."""
+        return self._model.one_by_one
+
     def close(self) -> None:
         """See `Model.close`."""
         self._model.close()

@@ -61,6 +61,11 @@ class EmbeddingModel(Model):
             return [_unit(pooled) if self._normalize else pooled]
         return [_unit(output) if index in self._fitting else output for index, output in enumerate(outputs)]
 
+    @property
+    def one_by_one(self) -> str:
+        """See `Model.one_by_one`."""
+        return self._model.one_by_one
+
     def close(self) -> None:
         """See `Model.close`."""
         self._model.close()

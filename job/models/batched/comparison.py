@@ -1,0 +1,148 @@
+"""Comparison of an output of records alone and together: where is the batch, and does a row depend on the others?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+
+from cluster_serving.job.models.batched.axes import take
+from cluster_serving.protocol.inputs import Array
+
+_ROUNDING = 1e-5
+"""Difference, relative to the largest number, that rounding explains."""
+
+_OF_SPREAD = 50
+_MOST_OF_SPREAD = 0.2
+
+
+class Together(NamedTuple):
+    """An output of a call: the records in it, by index, and the array."""
+
+    order: tuple[int, ...]
+    array: Array
+
+
+class Seen(NamedTuple):
+    """Findings about one output, from one draw of records.
+
+    Attributes:
+        axis: Axis of the batch; None if the output does not follow it.
+        squeezed: The output loses the axis in a batch of one.
+        agrees: The rows are those of the records alone, and do not depend on other records. None if the records'
+            outputs do not differ, so that nothing can be told.
+        shapes: All shapes of the output.
+        is_float: The output has numbers that are rounded.
+    """
+
+    axis: int | None
+    squeezed: bool
+    agrees: bool | None
+    shapes: frozenset[tuple[int, ...]]
+    is_float: bool
+
+
+class Comparison:
+    """Comparison of one output.
+
+    Args:
+        alone: Output of each record alone.
+        together: Output of calls with several records; empty if the model takes one record a call.
+        fixed: Size of the batch, if the model takes no other; a call with a record alone has copies of it then.
+        tolerance: See `Model.tolerance`.
+    """
+
+    def __init__(
+        self, alone: Sequence[Array], together: Sequence[Together], fixed: int | None, tolerance: float
+    ) -> None:
+        self._alone = alone
+        self._together = together
+        self._fixed = fixed if together else 1
+        self._tolerance = tolerance
+
+    def seen(self) -> Seen:
+        """Return the findings."""
+        found = [self._seen(axis, squeezed) for axis, squeezed in self._candidates()]
+        return next((one for one in found if one.agrees is not False), found[0] if found else self.nowhere())
+
+    def nowhere(self) -> Seen:
+        """Return the findings about an output that does not follow the batch."""
+        return self._seen(None, False)
+
+    def _seen(self, axis: int | None, squeezed: bool) -> Seen:
+        arrays = [*self._alone, *(one.array for one in self._together)]
+        agrees = None if axis is None else self._agrees(axis, squeezed)
+        shapes = frozenset(array.shape for array in arrays)
+        return Seen(axis, squeezed, agrees, shapes, self._alone[0].dtype.kind in "fc")
+
+    def _candidates(self) -> Iterator[tuple[int, bool]]:
+        """Yield the axes that may be the batch by their sizes, each with True if a batch of one lacks it."""
+        shape = self._alone[0].shape
+        if any(array.shape != shape for array in self._alone):
+            return
+        if self._fixed is not None:
+            for axis, size in enumerate(shape):
+                if size == self._fixed and (size > 1 or axis == 0):
+                    yield axis, False
+            return
+        for squeezed in (False, True):
+            for axis in range(len(shape) + squeezed):
+                others = shape if squeezed else (*shape[:axis], *shape[axis + 1 :])
+                if (squeezed or shape[axis] == 1) and all(
+                    one.array.shape == (*others[:axis], len(one.order), *others[axis:]) for one in self._together
+                ):
+                    yield axis, squeezed
+
+    def _agrees(self, axis: int, squeezed: bool) -> bool | None:
+        own = [array if squeezed else take(array, 0, axis) for array in self._alone]
+        # Records beyond those alone are only there for the others.
+        pairs = [
+            (own[record], take(array, position, axis))
+            for order, array in self._together
+            for position, record in enumerate(order)
+            if record < len(own)
+        ]
+        # The same record at the same place of calls of one size: all that differs is the other records.
+        beside = [
+            (take(one.array, position, axis), take(other.array, position, axis))
+            for one, other in combinations(self._together, 2)
+            if len(one.order) == len(other.order)
+            for position, record in enumerate(one.order)
+            if record == other.order[position]
+        ]
+        if own[0].dtype.kind not in "fc":
+            same = all(np.array_equal(*pair) for pair in (*pairs, *beside))
+            return None if same and all(np.array_equal(own[0], other) for other in own[1:]) else same
+        largest = max(map(_largest, own))
+        # Infinite if the records differ in which numbers are finite.
+        spread = max((_distance(own[0], other) for other in own[1:]), default=0.0)
+        scale = spread if np.isfinite(spread) else 0.0
+        rounding = _ROUNDING * largest
+        if _most(beside) > max(rounding, self._tolerance / 10 * scale):
+            return False
+        if spread <= 5 * rounding:
+            return None
+        # Kernels for batches of another size round in another way.
+        return _most(pairs) <= max(2 * rounding, min(_OF_SPREAD * self._tolerance, _MOST_OF_SPREAD) * scale)
+
+
+def _most(pairs: Sequence[tuple[Array, Array]]) -> float:
+    return max((_distance(one, other) for one, other in pairs), default=0.0)
+
+
+def _largest(array: Array) -> float:
+    finite = np.abs(array[np.isfinite(array)])
+    return float(finite.max()) if finite.size else 0.0
+
+
+def _distance(one: Array, other: Array) -> float:
+    """Return the largest difference; infinite if values that are no numbers differ."""
+    if one.shape != other.shape:
+        return float("inf")
+    known, also = np.isfinite(one), np.isfinite(other)
+    if not np.array_equal(known, also) or not np.array_equal(one[~known], other[~also], equal_nan=True):
+        return float("inf")
+    wide = complex if one.dtype.kind == "c" else float
+    return float(np.abs(one[known].astype(wide) - other[known].astype(wide)).max(initial=0))
