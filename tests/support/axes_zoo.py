@@ -190,6 +190,20 @@ def onnx_cases() -> dict[str, Case]:
         {"x": (None, (7, 3), "float32")}, {"y": None}, lambda: [node("ReduceMax", ["x"], ["y"], axes=[0], keepdims=0)],
         {"x": (f, ["points", 3])}, {"y": (f, [3])}, shares=False,
     )  # fmt: skip
+    found["frames"] = _onnx(
+        {"x": (None, (7, 4), "float32")}, {"y": None}, lambda: [node("Softmax", ["x"], ["y"], axis=0)],
+        {"x": (f, ["frames", 4])}, {"y": (f, ["frames", 4])}, shares=False,
+    )  # fmt: skip
+    found["a constant beside numbers"] = _onnx(
+        VECTOR, {"y": 0, "one": 0},
+        lambda: [
+            node("Sin", ["x"], ["y"]),
+            node("Slice", ["y", "from", "to", "to"], ["s"]),
+            node("Equal", ["s", "s"], ["one"]),
+        ],
+        {"x": (f, [None, 4])}, {"y": (f, [None, 4]), "one": ("BOOL", [None, 1])},
+        {"from": np.array([0]), "to": np.array([1])},
+    )  # fmt: skip
     found["rank 1"] = _onnx(
         {"x": (0, (), "float32")}, {"y": 0}, lambda: [node("Sin", ["x"], ["y"])], {"x": (f, ["n"])}, {"y": (f, ["n"])}
     )
@@ -207,7 +221,7 @@ def openvino_cases() -> dict[str, Case]:
     for name, case in onnx_cases().items():
         kind = name.removeprefix("ONNX, ")
         # Its Squeeze has no rank where the batch is free.
-        if kind == "squeezed" or kind.endswith(", symbols"):
+        if kind in ("squeezed", "frames") or kind.endswith(", symbols"):
             continue
         inputs = dict(case.inputs)
         found[f"OpenVINO, {kind}"] = Case(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice, product
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -18,6 +18,9 @@ Shape = tuple[int | None, ...]
 
 _BATCH = re.compile(r"(?i)n|b|bs|bsz|(.*[^a-z])?batch(_?size)?([^a-z].*)?")
 """Symbols that name the batch: `N`, `batch`, `batch_size`, `input_batch_1`."""
+
+_SEQUENCE = re.compile(r"(?i).*(seq|time|frame|step|token|point|node|len).*")
+"""Symbols that name a size of one record: `sequence_length`, `points`."""
 
 _MOST_READINGS = 24
 _MOST_COMBINATIONS = 4096
@@ -42,10 +45,12 @@ class Reading:
     Attributes:
         places: Place of each input.
         fixed: Size of the batch, if the model takes no other.
+        is_sequence: The symbol of the batch names a size of one record, so that it may be no batch.
     """
 
     places: tuple[Place, ...]
     fixed: int | None = None
+    is_sequence: bool = False
 
     @property
     def is_batched(self) -> bool:
@@ -55,7 +60,7 @@ class Reading:
     def of_sizes(self, shapes: Sequence[Shape]) -> Reading:
         """Return the reading for records of these shapes."""
         places = [Place(place.axis, shape) for place, shape in zip(self.places, shapes, strict=True)]
-        return Reading(tuple(places), self.fixed)
+        return replace(self, places=tuple(places))
 
     def join(self, records: Sequence[Sequence[Array]]) -> list[Array]:
         """Return the model's inputs for records; a tensor without the batch is that of the first record."""
@@ -127,16 +132,21 @@ def _free(
         else:
             options.append(of_record(anywhere[spec.name]) if spec.name in anywhere else [*_places(spec.shape or ())])
 
-    def doubt(places: Sequence[Place]) -> int:
-        used = {
+    def used(places: Sequence[Place]) -> set[str]:
+        return {
             symbols[spec.name][place.axis]
             for spec, place in zip(specs, places, strict=True)
             if place.axis is not None and spec.name in symbols
         }
-        # Axes of one size usually have one symbol; some converters give each axis its own.
-        return sum(map(_doubt, places)) + 2 * (len(used) > 1)
 
-    found = [Reading(places) for places in sorted(islice(product(*options), _MOST_COMBINATIONS), key=doubt)]
+    def doubt(places: Sequence[Place]) -> int:
+        # Axes of one size usually have one symbol; some converters give each axis its own.
+        return sum(map(_doubt, places)) + 2 * (len(used(places)) > 1)
+
+    found = [
+        Reading(places, is_sequence=any(map(_SEQUENCE.fullmatch, used(places))))
+        for places in sorted(islice(product(*options), _MOST_COMBINATIONS), key=doubt)
+    ]
     return [reading for reading in found if reading.is_batched][:_MOST_READINGS]
 
 

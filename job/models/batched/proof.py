@@ -191,8 +191,11 @@ def _try_random(
 
 
 def _is_one_record(trial: _Trial, outputs: Sequence[TensorSpec]) -> bool:
-    """Return True if what looks like a batch is a part of one record: outputs of known sizes do not follow it."""
-    if trial.reading.fixed is not None:
+    """Return True if what looks like a batch is a part of one record.
+
+    Its name says so and its rows depend on each other, or outputs of known sizes do not follow it.
+    """
+    if trial.reading.fixed is not None or (trial.reading.is_sequence and False in trial.agreements()):
         return True
     free = any(spec.shape is not None and None in spec.shape for spec in outputs)
     return trial.shares and not free and trial.is_constant()
@@ -204,7 +207,8 @@ def _axes(trial: _Trial, inputs: Sequence[TensorSpec], outputs: Sequence[TensorS
         # All inputs are of known sizes: an output of another size follows the data, and may be 1 by chance.
         axes = [None if spec.shape and spec.shape[0] != 1 else axis for axis, spec in zip(axes, outputs, strict=True)]
     problems = [*_problems(trial, axes, inputs, [spec.name for spec in outputs])]
-    unknown = not problems and None in trial.agreements()
+    # An output that is always the same, beside one that is proven, has the same rows for all.
+    unknown = not problems and True not in trial.agreements()
     if unknown:
         problems.append("no request has proven yet that records may share a call")
     return Axes(trial.reading, tuple(axes), trial.squeezed(), problems[0] if problems else "", not unknown)
