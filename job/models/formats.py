@@ -87,7 +87,7 @@ TENSORFLOW = (
         "Keras",
         _module("tensorflow.keras:KerasModel"),
         "tensorflow",
-        (("*.keras", "*.h5"),),
+        (("*.keras", "*.h5", "*.hdf5"),),
         devices=_OF_TENSORFLOW,
     ),
 )

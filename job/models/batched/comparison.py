@@ -35,6 +35,7 @@ class Seen(NamedTuple):
             outputs do not differ, so that nothing can be told.
         shapes: All shapes of the output.
         is_float: The output has numbers that are rounded.
+        constant: The row of every record, if all are the same.
     """
 
     axis: int | None
@@ -42,6 +43,7 @@ class Seen(NamedTuple):
     agrees: bool | None
     shapes: frozenset[tuple[int, ...]]
     is_float: bool
+    constant: Array | None = None
 
 
 class Comparison:
@@ -73,9 +75,14 @@ class Comparison:
 
     def _seen(self, axis: int | None, squeezed: bool) -> Seen:
         arrays = [*self._alone, *(one.array for one in self._together)]
-        agrees = None if axis is None else self._agrees(axis, squeezed)
         shapes = frozenset(array.shape for array in arrays)
-        return Seen(axis, squeezed, agrees, shapes, self._alone[0].dtype.kind in "fc")
+        is_float = self._alone[0].dtype.kind in "fc"
+        if axis is None:
+            return Seen(None, False, None, shapes, is_float)
+        own = [array if squeezed else take(array, 0, axis) for array in self._alone]
+        rows = [take(array, index, axis) for order, array in self._together for index in range(len(order))]
+        constant = own[0] if all(_equal((own[0], row)) for row in (*own, *rows)) else None
+        return Seen(axis, squeezed, self._agrees(own, axis), shapes, is_float, constant)
 
     def _candidates(self) -> Iterator[tuple[int, bool]]:
         """Yield the axes that may be the batch by their sizes, each with True if a batch of one lacks it."""
@@ -95,8 +102,7 @@ class Comparison:
                 ):
                     yield axis, squeezed
 
-    def _agrees(self, axis: int, squeezed: bool) -> bool | None:
-        own = [array if squeezed else take(array, 0, axis) for array in self._alone]
+    def _agrees(self, own: Sequence[Array], axis: int) -> bool | None:
         # Records beyond those alone are only there for the others.
         pairs = [
             (own[record], take(array, position, axis))
@@ -104,16 +110,16 @@ class Comparison:
             for position, record in enumerate(order)
             if record < len(own)
         ]
-        # The same record at the same place of calls of one size: all that differs is the other records.
-        beside = [
-            (take(one.array, position, axis), take(other.array, position, axis))
-            for one, other in combinations(self._together, 2)
-            if len(one.order) == len(other.order)
-            for position, record in enumerate(one.order)
-            if record == other.order[position]
-        ]
+        # Rows at the same place of calls of one size. Of the same record, all that differs is the other records.
+        beside: list[tuple[Array, Array]] = []
+        changed: list[tuple[Array, Array]] = []
+        for one, other in combinations(self._together, 2):
+            if len(one.order) == len(other.order):
+                for position, record in enumerate(one.order):
+                    rows = take(one.array, position, axis), take(other.array, position, axis)
+                    (beside if record == other.order[position] else changed).append(rows)
         if own[0].dtype.kind not in "fc":
-            same = all(np.array_equal(*pair) for pair in (*pairs, *beside))
+            same = all(map(_equal, (*pairs, *beside)))
             return None if same and all(np.array_equal(own[0], other) for other in own[1:]) else same
         largest = max(map(_largest, own))
         # Infinite if the records differ in which numbers are finite.
@@ -123,9 +129,15 @@ class Comparison:
         if _most(beside) > max(rounding, self._tolerance / 10 * scale):
             return False
         if spread <= 5 * rounding:
-            return None
+            # Differences may be as small as rounding. Then the rows tell that change with their own record alone.
+            tells = beside and all(map(_equal, beside)) and not all(map(_equal, changed))
+            return True if tells else None
         # Kernels for batches of another size round in another way.
         return _most(pairs) <= max(2 * rounding, min(_OF_SPREAD * self._tolerance, _MOST_OF_SPREAD) * scale)
+
+
+def _equal(pair: tuple[Array, Array]) -> bool:
+    return np.array_equal(*pair, equal_nan=pair[0].dtype.kind in "fc")
 
 
 def _most(pairs: Sequence[tuple[Array, Array]]) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from cluster_serving.job.batch import gather
 from cluster_serving.job.models.base import Model, Started, TensorSpec
 from cluster_serving.job.models.batched.axes import Place, Reading, readings, take
-from cluster_serving.job.models.batched.proof import Axes, prove, without
+from cluster_serving.job.models.batched.proof import UNPROVEN, Axes, prove, without
 from cluster_serving.job.models.batched.records import NORMAL, WIDE, ZEROS, Record, generated, variants
 from cluster_serving.job.options import CPU
 from cluster_serving.protocol.errors import InferenceFailed
@@ -86,6 +87,12 @@ class BatchedModel(Model):
                 return outputs
         ranks = () if self._options else tuple([array.ndim for array in inputs])
         axes = self._axes.get(ranks)
+        if axes is not None and axes.constants:
+            with suppress(_Disproved):
+                outputs = self._together(axes, inputs, count)
+                if _are_constant(outputs, axes.constants):
+                    return outputs
+            axes = replace(axes, constants=(), problem=UNPROVEN)
         if axes is None or not axes.certain:
             axes = self._learn(ranks, axes, inputs)
         if not axes.problem:
@@ -159,7 +166,12 @@ class BatchedModel(Model):
         places = axes.reading.places
         in_front = not any(place.axis for place in places) and not any(axes.outputs)
         every = None not in (*axes.outputs, *(place.axis for place in places))
-        self._is_plain = not ranks and in_front and every and not (axes.problem or axes.squeezed or axes.reading.fixed)
+        self._is_plain = (
+            not ranks
+            and in_front
+            and every
+            and not (axes.problem or axes.squeezed or axes.reading.fixed or axes.constants)
+        )
         self.overlaps = self._model.overlaps and not ranks and in_front and every
         self._problem = axes.problem
         if axes.certain:
@@ -225,6 +237,11 @@ class BatchedModel(Model):
             else:
                 axes = self._disprove(ranks, axes, index)
         return outputs
+
+
+def _are_constant(outputs: Sequence[Array], rows: Sequence[Array]) -> bool:
+    pairs = zip(outputs, rows, strict=True)
+    return all(output.shape[1:] == row.shape and bool((output == row).all()) for output, row in pairs)
 
 
 def _moved(array: Array, place: Place) -> Array:

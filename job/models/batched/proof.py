@@ -24,6 +24,9 @@ Draw = Callable[[Reading], list[Record]]
 # Records of each call in which they are together. The last one differs from that before it in one record.
 _TOGETHER = ((0, 1), (2, 0, 1), (2, 0, 3))
 
+UNPROVEN = "no request has proven yet that records may share a call"
+"""Problem of a model about which nothing is certain."""
+
 _BUDGET_S = 1.0
 """Seconds after which no more is tried than needed."""
 
@@ -38,6 +41,8 @@ class Axes:
         squeezed: Indices of outputs that lose the axis in a batch of one.
         problem: Reason for computing one record a call; empty if records share calls.
         certain: Further records cannot change the problem.
+        constants: The row of each output, where all records that were tried have the same. Then nothing tells them
+            apart, and sharing a call is right for as long as this is so.
     """
 
     reading: Reading
@@ -45,6 +50,7 @@ class Axes:
     squeezed: frozenset[int] = frozenset()
     problem: str = ""
     certain: bool = True
+    constants: tuple[Array, ...] = ()
 
 
 class _Trial:
@@ -105,6 +111,13 @@ class _Trial:
             allowed = 0 if row[0].is_float else (len(told) - 1) // 2
             found.append(told.count(False) <= allowed if told else None)
         return found
+
+    def constants(self) -> tuple[Array, ...]:
+        """Return the row of each output, if each has one and the same in all draws; else nothing."""
+        rows = [[one.constant for one in row] for row in zip(*self.seen, strict=True)]
+        first = [found[0] for found in rows if found[0] is not None]
+        same = all(np.array_equal(one, row) for one, found in zip(first, rows, strict=False) for row in found)
+        return tuple(first) if same and len(first) == len(rows) else ()
 
     def is_constant(self) -> bool:
         """Return True if the sizes of the outputs depend neither on the batch nor on the data."""
@@ -209,9 +222,10 @@ def _axes(trial: _Trial, inputs: Sequence[TensorSpec], outputs: Sequence[TensorS
     problems = [*_problems(trial, axes, inputs, [spec.name for spec in outputs])]
     # An output that is always the same, beside one that is proven, has the same rows for all.
     unknown = not problems and True not in trial.agreements()
-    if unknown:
-        problems.append("no request has proven yet that records may share a call")
-    return Axes(trial.reading, tuple(axes), trial.squeezed(), problems[0] if problems else "", not unknown)
+    constants = trial.constants() if unknown else ()
+    if unknown and not constants:
+        problems.append(UNPROVEN)
+    return Axes(trial.reading, tuple(axes), trial.squeezed(), problems[0] if problems else "", not unknown, constants)
 
 
 def _problems(

@@ -1,7 +1,9 @@
-"""Keras: a `*.keras`, or a `*.h5` of Keras 2, run as a TensorFlow graph by a session of its own."""
+"""Keras: a `*.keras`, `*.h5` or `*.hdf5`, of Keras 3 or 2, run as a TensorFlow graph by a session of its own."""
 
 import os
+import shutil
 import warnings
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,10 @@ from cluster_serving.protocol.errors import ModelError
 
 os.environ["KERAS_BACKEND"] = "tensorflow"  # a session cannot run another backend of the user's choice
 
+import h5py
 import keras
+
+from cluster_serving.job.models.tensorflow import keras2
 
 _EXPORT = "export it with model.export('folder') where it was trained, and serve that SavedModel"
 
@@ -49,7 +54,7 @@ def _convert(path: Path, folder: str) -> tuple[list[str], list[str]]:
         raise ModelError(f"Keras runs on {keras.backend.backend()} in this process; it has to be tensorflow")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about parts that only training needs, such as an optimizer
-        model = _load(path)
+        model = _load(path, Path(folder))
         structure = getattr(model, "_inputs_struct", model.inputs[0])
 
         def call(**tensors: Any) -> dict[str, Any]:
@@ -66,28 +71,50 @@ def _convert(path: Path, folder: str) -> tuple[list[str], list[str]]:
         return [tensor.name for tensor in model.inputs], _output_names(model)
 
 
-def _load(path: Path) -> Any:
+def _load(path: Path, scratch: Path) -> Any:
+    written = keras2.version(path)
     try:
-        model = keras.saving.load_model(path, compile=False, safe_mode=True)
+        model = keras.saving.load_model(_readable(path, scratch, written), compile=False, safe_mode=True)
     except Exception as error:
-        text = cause(error)
-        if "safe_mode" in text or "unsafe" in text:
-            raise ModelError(
-                f"{path} holds Python code (a Lambda layer), which is not loaded: write it as layers or keras.ops, or "
-                f"{_EXPORT}"
-            ) from error
-        if any(hint in text for hint in ("custom_objects", "Could not locate", "Unknown layer", "could not be deseri")):
-            raise ModelError(
-                f"{path} needs a class that is not part of Keras: {_EXPORT}. Keras says: {text}"
-            ) from error
-        if "No model config found" in text or "config.json" in text:
-            raise ModelError(
-                f"{path} holds weights without the model: save it with model.save('model.keras')"
-            ) from error
-        raise
+        raise _refusal(path, written, cause(error)) from error
     if not getattr(model, "built", False) or not getattr(model, "inputs", None):
         raise ModelError(f"{path} does not say what its inputs are: call it once before it is saved, or {_EXPORT}")
     return model
+
+
+def _readable(path: Path, scratch: Path, written: str) -> Path:
+    """Return the file, or a copy that Keras can read: it knows formats by suffixes, and not all keys of Keras 2."""
+    if written.startswith("2."):
+        return keras2.upgrade(path, scratch)
+    if path.suffix in (".keras", ".h5"):
+        return path
+    copy = scratch / f"model{'.keras' if zipfile.is_zipfile(path) else '.h5'}"
+    shutil.copyfile(path, copy)
+    return copy
+
+
+def _refusal(path: Path, written: str, text: str) -> ModelError:
+    """Return the error for a file that Keras cannot load, with the way to serve the model."""
+    if not (zipfile.is_zipfile(path) or h5py.is_hdf5(path)):
+        return ModelError(f"{path} is no file of Keras, or it is cut off: copy it again, or save the model again")
+    if "No model config found" in text or "config.json" in text:
+        return ModelError(f"{path} holds weights without the model: save it with model.save('model.keras')")
+    if "truncated" in text or "Unable to open file" in text or "unable to open" in text.lower():
+        return ModelError(f"{path} is cut off: copy it again, or save the model again")
+    if "safe_mode" in text or "unsafe" in text or "of a `Lambda` layer" in text or "passed to Lambda" in text:
+        return ModelError(
+            f"{path} holds Python code (a Lambda layer), which is not loaded: write it as layers or keras.ops, or "
+            f"{_EXPORT}"
+        )
+    if written.startswith("2."):
+        return ModelError(
+            f"{path} is written by Keras {written}, and Keras {keras.__version__} cannot read it: run "
+            f"tf.saved_model.save(model, 'folder') where it was trained, and serve that SavedModel. Keras says: {text}"
+        )
+    if any(hint in text for hint in ("custom_objects", "Could not locate", "Unknown layer", "could not be deseri")):
+        return ModelError(f"{path} needs a class that is not part of Keras: {_EXPORT}. Keras says: {text}")
+    newer = f", and this is Keras {keras.__version__}" if written else ""
+    return ModelError(f"Keras cannot load {path}, written by Keras {written or '(unknown)'}{newer}: {text}")
 
 
 def _output_names(model: Any) -> list[str]:
