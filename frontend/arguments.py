@@ -63,7 +63,7 @@ def _of_file(path: Path) -> tuple[Source, Source]:
     """Return the options of the file's section `http`, and those that the keys of the job imply."""
     section: dict[str, Given] = {}
     job: dict[str, Given] = {}
-    for name, (value, place) in yaml_file.read(path):
+    for name, (value, place, _) in yaml_file.read(path):
         if value is None:
             continue
         if option := _JOB_KEYS.get(name.lower()):

@@ -31,10 +31,14 @@ class SettingsError(Exception):
 
 
 class Given(NamedTuple):
-    """A value that a source has for a key, and its place for messages: file and line, environment variable, or flag."""
+    """A value that a source has for a key, and its place for messages: file and line, environment variable, or flag.
+
+    `written` is the text of a scalar, or the list of those of a list, before YAML made numbers or truth values of them.
+    """
 
     value: Any
     place: str
+    written: str | list[str] | None = None
 
 
 class Settings(BaseSettings):
@@ -75,7 +79,7 @@ class Source(PydanticBaseSettingsSource):
         """Return the values that no source before this one replaces."""
         return {
             key: value
-            for key, (value, _) in self.given.items()
+            for key, (value, *_) in self.given.items()
             if not self._replaced_by.get(key, frozenset()) & self.current_state.keys()
         }
 
@@ -122,7 +126,7 @@ def _problem(kind: type[Settings], name: str, message: str, sources: Sequence[So
     remedy = f"expected {words}" if words else f"{message[0].lower()}{message[1:]}"
     for source in sources:
         if key in source.given:
-            value, place = source.given[key]
+            value, place, _ = source.given[key]
             return f"{place}: {key} is {shown(key, field, value)}; {remedy}"
     return f"{default_place}: {key} is missing; {remedy}"
 

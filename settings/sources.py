@@ -52,11 +52,13 @@ def _typed(field: FieldInfo, text: str) -> Any:
     # Names, paths, addresses and secrets are text, whatever characters they have.
     if field.annotation is str or get_origin(field.annotation) is Literal or is_secret(field):
         return text
+    are_names = field.annotation == tuple[str, ...]
     try:
-        value = yaml.safe_load(text)
+        # Without types, as a name such as 559 is no number.
+        value = yaml.load(text, yaml.BaseLoader) if are_names else yaml.safe_load(text)  # noqa: S506
     except (yaml.YAMLError, ValueError):
         return text
-    return text if field.annotation == tuple[str, ...] and not isinstance(value, list) else value
+    return text if are_names and not isinstance(value, list) else value
 
 
 def add_options(parser: argparse.ArgumentParser, kind: type[Settings]) -> None:

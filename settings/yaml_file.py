@@ -62,7 +62,7 @@ class _Reader:
                 pairs = self._pairs(node)
                 entries += [(f"{FRONT_END}.{key}", Given(self._value(inner), line)) for key, inner, line in pairs]
             elif name not in _SECTIONS or (isinstance(node, yaml.ScalarNode) and node.value):
-                entries.append((name, Given(self._value(node), place)))
+                entries.append((name, Given(self._value(node), place, _written(node))))
             elif isinstance(node, yaml.MappingNode):
                 for key, inner, line in self._pairs(node):
                     names.add(f"{name}.{key}")
@@ -104,3 +104,12 @@ class _Reader:
 
     def _value(self, node: yaml.Node) -> Any:
         return self._loader.construct_object(node, deep=True)
+
+
+def _written(node: yaml.Node) -> str | list[str] | None:
+    """Return a scalar, or a list of scalars, as it is written in the file."""
+    if isinstance(node, yaml.ScalarNode):
+        return str(node.value)
+    if isinstance(node, yaml.SequenceNode) and all(isinstance(item, yaml.ScalarNode) for item in node.value):
+        return [str(item.value) for item in node.value]
+    return None

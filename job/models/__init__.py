@@ -105,10 +105,19 @@ def served(engine: Model, files: ModelFiles, options: ModelOptions) -> Model:
 def _problem(model: Model) -> str | None:
     if not model.inputs:
         return "it has no inputs"
-    for spec in model.inputs + model.outputs:
-        if spec.dtype not in {*DTYPES, "str", ""}:
-            return f"{spec.name!r} is of type {spec.dtype}, which has no counterpart in numpy"
+    for spec in model.inputs:
+        if not _has_counterpart(spec):
+            return f"input {spec.name!r} is of type {spec.dtype}, which has no counterpart in numpy"
+    others = [spec for spec in model.outputs if not _has_counterpart(spec)]
+    if others:
+        rest = ", ".join(spec.name for spec in model.outputs if _has_counterpart(spec))
+        remedy = f"; outputs: [{rest}] in config.yaml serves the rest" if rest else ""
+        return f"output {others[0].name!r} is of type {others[0].dtype}, which has no counterpart in numpy{remedy}"
     return None
+
+
+def _has_counterpart(spec: TensorSpec) -> bool:
+    return spec.dtype in {*DTYPES, "str", ""}
 
 
 def _contradiction(model: Model, shapes: Sequence[Sequence[int]]) -> str | None:

@@ -1,6 +1,7 @@
 """ONNX: a `*.onnx`, with external data beside it if it has any, run by ONNX Runtime."""
 
 import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,10 @@ import numpy as np
 import onnxruntime
 
 from cluster_serving.job.models import onnx_shapes_pb2
-from cluster_serving.job.models.base import Model, TensorSpec, choose, choose_inputs
+from cluster_serving.job.models.base import Model, TensorSpec, cause, choose, choose_inputs
 from cluster_serving.job.models.detect import ModelFiles
 from cluster_serving.job.models.devices import NO_GPU, Reported, cuda_driver_devices
+from cluster_serving.job.models.operators import Package, load_with
 from cluster_serving.job.options import CPU, ModelOptions
 from cluster_serving.protocol.errors import ModelError
 from cluster_serving.protocol.inputs import Array
@@ -35,6 +37,15 @@ _LABELS = "{}_labels"
 _EXTERNAL = re.compile(rb"\n\x08location\x12(.)", re.DOTALL)
 """Key of the protobuf map entry that names a file of external data, and the length of the name."""
 
+
+_EXTENSIONS = "onnxruntime_extensions"
+_PACKAGES = (Package(_EXTENSIONS, "onnxruntime-extensions", "ai\\.onnx\\.contrib:"),)
+_MISSING = r"(\S+:\w+)\(-?\d+\) is not a registered function/op"
+
+_NOISE = re.compile(
+    r"\[ONNXRuntimeError\] : \d+ : \w+ : |Load model from \S+ failed:|Fatal error: |/\S+\.(cc|h):\d+ .*?\) (?=[A-Z])"
+)
+"""What ONNX Runtime's errors have before their cause."""
 
 _CUDA = "CUDAExecutionProvider"
 
@@ -60,13 +71,20 @@ class OnnxModel(Model):
         settings.log_severity_level = 4  # no errors; they are raised
         # Threads that wait for work would otherwise spin on the cores of the other copies.
         settings.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        path, providers = files.paths[0], _providers(options.device)
         # ONNX Runtime reads the buffers while it makes the session, and does not keep them alive.
-        buffers = _add_external_data(settings, files.paths[0])
-        providers = _providers(options.device)
+        buffers = _add_external_data(settings, path)
         if options.device != CPU:
             # CUDA and cuDNN from PyPI are in no folder that the system looks into.
             onnxruntime.preload_dlls()
-        self._loaded = onnxruntime.InferenceSession(str(files.paths[0]), settings, providers=providers)
+        try:
+            self._loaded = load_with(
+                lambda: _session(path, settings, providers), _MISSING, _PACKAGES, path, self.engine
+            )
+        except ModelError:
+            raise
+        except Exception as error:
+            raise _refusal(path, cause(error)) from error
         del buffers
         if options.device != CPU and _CUDA not in self._loaded.get_providers():
             # ONNX Runtime goes on without a provider that cannot start, and writes the reason to standard error.
@@ -76,6 +94,10 @@ class OnnxModel(Model):
                 "'onnxruntime-gpu[cuda,cudnn]' where the TaskManagers run, or set device: cpu"
             )
         inputs = {port.name: port for port in self._loaded.get_inputs()}
+        # Inputs with a default value may be fed, too; old models list all weights as such inputs.
+        inputs |= {
+            port.name: port for port in self._loaded.get_overridable_initializers() if port.name in options.inputs
+        }
         # ONNX Runtime gives [] as the shape of a scalar, and as that of an input without one.
         empty = [name for name, port in inputs.items() if not port.shape]
         scalars = _scalars(files.paths[0]).intersection(empty) if empty else set()
@@ -107,6 +129,30 @@ class OnnxModel(Model):
                 keys = np.array(list(maps[0]), object if isinstance(next(iter(maps[0])), str) else np.int64)
                 named[labels] = np.tile(keys, (len(maps), 1))
         return [named[spec.name] for spec in self.outputs]
+
+
+def _session(path: Path, settings: Any, providers: list[Any]) -> Any:
+    # Importing a package of operators does not register them.
+    extensions = sys.modules.get(_EXTENSIONS)
+    if extensions is not None:
+        settings.register_custom_ops_library(extensions.get_library_path())
+    return onnxruntime.InferenceSession(str(path), settings, providers=providers)
+
+
+def _refusal(path: Path, text: str) -> ModelError:
+    """Return the error for a model that ONNX Runtime cannot load, without the signatures of its functions."""
+    version = f"ONNX Runtime {onnxruntime.__version__}"
+    remedy = "run pip install --upgrade onnxruntime where the TaskManagers run, or export the model for that version"
+    if found := re.search(r"Unsupported model IR version: (\d+), max supported IR version: (\d+)", text):
+        return ModelError(f"{path} is of ONNX IR version {found[1]}, and {version} takes at most {found[2]}: {remedy}")
+    if found := re.search(r"Opset (\d+) is under development.*?(?:for domain (\S+) )?is till opset (\d+)", text):
+        domain = f" of {found[2]}" if found[2] else ""
+        return ModelError(
+            f"{path} is of ONNX opset {found[1]}{domain}, and {version} takes at most {found[3]}: {remedy}"
+        )
+    if "INVALID_PROTOBUF" in text or "Protobuf parsing failed" in text:
+        return ModelError(f"{path} is no ONNX model, or it is cut off: copy it again, or save the model again")
+    return ModelError(f"{version} cannot load {path}: {_NOISE.sub('', text)}")
 
 
 def _providers(device: str) -> list[Any]:

@@ -75,7 +75,7 @@ def _checked_keys(entries: list[yaml_file.Entry], warn: Callable[[str], None]) -
         SettingsError: If a key is unknown, is given twice, or asks for what this product does not do.
     """
     given: dict[str, Given] = {}
-    for name, (value, place) in entries:
+    for name, (value, place, written) in entries:
         key = name.lower()
         if key.partition(".")[0] == yaml_file.FRONT_END:
             continue
@@ -88,6 +88,9 @@ def _checked_keys(entries: list[yaml_file.Entry], warn: Callable[[str], None]) -
             key = sources.key_of(Config, name, f"{place}: {name} is not a key of this file{nested}", {})
         if key in given:
             raise SettingsError(f"{place}: {name} is given a second time; first in {given[key].place}")
+        if not original and value is not None and keys(Config)[key].annotation == tuple[str, ...]:
+            # A name such as 559 or on is no number, and no truth value.
+            value = value if written is None else written
         given[key] = Given(value, place)
         if original:
             only = original_keys.WITHOUT_EFFECT[key]

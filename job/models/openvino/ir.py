@@ -1,5 +1,6 @@
 """OpenVINO IR: `*.xml` and `*.bin`, of any precision, quantized IR included."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -20,6 +21,7 @@ from cluster_serving.job.models.openvino.compiled import (
     plugin,
     singles,
 )
+from cluster_serving.job.models.operators import Package, load_with
 from cluster_serving.job.options import CPU, ModelOptions
 from cluster_serving.protocol.errors import ModelError
 from cluster_serving.protocol.inputs import Array
@@ -39,6 +41,10 @@ _PRECISIONS = {"float32": "f32"}
 """`inferencePrecision` → OpenVINO's name of the precision."""
 
 
+_MISSING = r"[Cc]annot create (\w+) layer|unsupported operation.*?(\w+)"
+_PACKAGES = (Package("openvino_tokenizers", "openvino-tokenizers"),)
+
+
 class OpenVINOModel(Model):
     """A compiled IR. A fixed batch dimension is freed if the network allows it.
 
@@ -53,7 +59,9 @@ class OpenVINOModel(Model):
         if options.inference_precision:
             hint = {"INFERENCE_PRECISION_HINT": _PRECISIONS[options.inference_precision]}
             core.set_property(plugin(core, options.device), hint)
-        network = _read(core, files)
+        network = load_with(
+            lambda: _read(core, files), _MISSING, _PACKAGES, files.paths[0], f"OpenVINO {openvino.__version__}"
+        )
         if options.device.startswith("npu"):
             network.reshape({port: _with_batch(port.partial_shape, 1) for port in network.inputs})
         indexes, self.inputs = _pick("input", options.inputs, network.inputs)
@@ -155,14 +163,27 @@ def _with_batch(shape: Any, batch: int) -> Any:
 
 
 def _pick(kind: str, wanted: Sequence[str], ports: Sequence[Any]) -> tuple[list[int], list[TensorSpec]]:
-    """Return positions and specs of the wanted inputs or outputs, by any of their names; of all if none is named."""
+    """Return positions and specs of the wanted inputs or outputs, by any of their names; of all if none is named.
+
+    A port without a name has that of its position. Its node's name, which earlier versions used, is taken, too.
+    """
     names = [
-        sorted(port.get_names() or {port.node.friendly_name}, key=lambda name: (len(name), name)) for port in ports
+        sorted(_given(port), key=lambda name: (len(name), name))
+        or [kind if len(ports) == 1 else f"{kind}_{index}", f"{kind}_{index}", port.node.friendly_name]
+        for index, port in enumerate(ports)
     ]
-    positions = {name: index for index, aliases in enumerate(names) for name in aliases}
+    positions: dict[str, int] = {}
+    for index, aliases in enumerate(names):
+        for name in aliases:
+            positions.setdefault(name, index)
     wanted = wanted or [aliases[0] for aliases in names]
     indexes = choose(kind, wanted, positions)
     return indexes, [_spec(name, ports[index]) for name, index in zip(wanted, indexes, strict=True)]
+
+
+def _given(port: Any) -> set[str]:
+    """Return the names of a port, except one that OpenVINO made of the kind and number of its node."""
+    return {name for name in port.get_names() if not re.fullmatch(rf"{port.node.get_type_name()}_\d+", name)}
 
 
 def _spec(name: str, port: Any) -> TensorSpec:

@@ -5,8 +5,16 @@ from pathlib import Path
 from typing import Any
 
 from cluster_serving.job.models.detect import ModelFiles
+from cluster_serving.job.models.operators import load_with
 from cluster_serving.job.models.tensorflow.frozen_graph import META_FILE, keys, read_meta
-from cluster_serving.job.models.tensorflow.session import SessionModel, has_tensor, tensor_name, tf
+from cluster_serving.job.models.tensorflow.session import (
+    MISSING_OPERATOR,
+    PACKAGES,
+    SessionModel,
+    has_tensor,
+    tensor_name,
+    tf,
+)
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import ModelError
 
@@ -24,7 +32,13 @@ class Checkpoint(SessionModel):
 
     def _build(self, session: Any, files: ModelFiles, options: ModelOptions) -> tuple[dict[str, str], dict[str, str]]:
         path = files.paths[0]
-        saver = tf.compat.v1.train.import_meta_graph(str(path), clear_devices=True)
+        saver = load_with(
+            lambda: tf.compat.v1.train.import_meta_graph(str(path), clear_devices=True),
+            MISSING_OPERATOR,
+            PACKAGES,
+            path,
+            f"TensorFlow {tf.__version__}",
+        )
         if saver is not None:
             saver.restore(session, str(path.with_suffix("")))
         # Tables are no variables. Files of their content have to be at the path that the graph holds.

@@ -7,7 +7,15 @@ from typing import Any
 
 from cluster_serving.job.models.base import cause
 from cluster_serving.job.models.detect import ModelFiles
-from cluster_serving.job.models.tensorflow.session import SessionModel, has_tensor, tensor_name, tf
+from cluster_serving.job.models.operators import load_with
+from cluster_serving.job.models.tensorflow.session import (
+    MISSING_OPERATOR,
+    PACKAGES,
+    SessionModel,
+    has_tensor,
+    tensor_name,
+    tf,
+)
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import ModelError
 
@@ -25,7 +33,13 @@ class FrozenGraph(SessionModel):
     def _build(self, session: Any, files: ModelFiles, options: ModelOptions) -> tuple[dict[str, str], dict[str, str]]:
         path, meta = files.paths
         graph = _read(path)
-        tf.graph_util.import_graph_def(graph, name="")
+        load_with(
+            lambda: tf.graph_util.import_graph_def(graph, name=""),
+            MISSING_OPERATOR,
+            PACKAGES,
+            path,
+            f"TensorFlow {tf.__version__}",
+        )
         inputs, outputs = read_meta(meta)
         for name in [*inputs.values(), *outputs.values()]:
             if not has_tensor(session.graph, name):

@@ -3,7 +3,8 @@
 from typing import Any
 
 from cluster_serving.job.models.detect import ModelFiles
-from cluster_serving.job.models.tensorflow.session import SessionModel, tf
+from cluster_serving.job.models.operators import load_with
+from cluster_serving.job.models.tensorflow.session import MISSING_OPERATOR, PACKAGES, SessionModel, tf
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import ModelError
 
@@ -11,16 +12,39 @@ _SIGNATURE = "serving_default"
 
 
 class SavedModel(SessionModel):
-    """Signature `serving_default` of a SavedModel. Inputs and outputs are in the alphabetical order of its keys."""
+    """A signature of a SavedModel: `serving_default`, or the only one.
+
+    Inputs and outputs are in the alphabetical order of its keys.
+    """
 
     def _build(self, session: Any, files: ModelFiles, options: ModelOptions) -> tuple[dict[str, str], dict[str, str]]:
-        meta = tf.compat.v1.saved_model.load(session, [tf.saved_model.SERVING], str(files.folder), clear_devices=True)
-        signatures = meta.signature_def
-        if _SIGNATURE not in signatures and not (options.inputs and options.outputs):
-            names = ", ".join(sorted(signatures)) or "none"
-            raise ModelError(f"the SavedModel has no signature {_SIGNATURE!r}; it has {names}")
-        signature = signatures[_SIGNATURE]  # a missing entry of this protobuf map is an empty signature
-        return (
-            {key: signature.inputs[key].name for key in sorted(signature.inputs)},
-            {key: signature.outputs[key].name for key in sorted(signature.outputs)},
+        folder = str(files.folder)
+        meta = load_with(
+            lambda: tf.compat.v1.saved_model.load(session, [tf.saved_model.SERVING], folder, clear_devices=True),
+            MISSING_OPERATOR,
+            PACKAGES,
+            files.folder,
+            f"TensorFlow {tf.__version__}",
         )
+        signatures = {name: found for name, found in meta.signature_def.items() if found.outputs and name[:2] != "__"}
+        name = next(iter(signatures)) if len(signatures) == 1 else _SIGNATURE
+        if name in signatures:
+            inputs, outputs = signatures[name].inputs, signatures[name].outputs
+            return {key: inputs[key].name for key in sorted(inputs)}, {
+                key: outputs[key].name for key in sorted(outputs)
+            }
+        if options.inputs and options.outputs:
+            return {}, {}
+        listed = "; ".join(
+            f"of {name} inputs: [{_tensors(found.inputs)}] and outputs: [{_tensors(found.outputs)}]"
+            for name, found in sorted(signatures.items())
+        )
+        raise ModelError(
+            f"{files.folder} has no signature {_SIGNATURE!r}"
+            + (f"; name the tensors of another one in config.yaml: {listed}" if listed else ", nor another one")
+        )
+
+
+def _tensors(tensors: Any) -> str:
+    """Return the tensors of a signature as config.yaml has them."""
+    return ", ".join(tensors[key].name for key in sorted(tensors))

@@ -10,6 +10,7 @@ import numpy as np
 from cluster_serving.job.models.base import Model, TensorSpec, choose
 from cluster_serving.job.models.detect import ModelFiles
 from cluster_serving.job.models.devices import NO_GPU, Reported, cuda_names
+from cluster_serving.job.models.operators import Package
 from cluster_serving.job.options import CPU, ModelOptions
 from cluster_serving.protocol.errors import ModelError
 from cluster_serving.protocol.inputs import Array
@@ -23,9 +24,26 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # errors only: at import Ten
 
 import tensorflow as tf
 
-__all__ = ["SessionModel", "has_tensor", "tensor_name", "tf"]  # import TensorFlow from here, as it is set up here
+__all__ = [
+    "MISSING_OPERATOR",
+    "PACKAGES",
+    "SessionModel",
+    "has_tensor",
+    "tensor_name",
+    "tf",
+]  # import TensorFlow from here, as it is set up here
 
 tf.get_logger().setLevel("ERROR")  # the session API warns that it is deprecated
+
+MISSING_OPERATOR = r"Op type not registered '(\w+)'"
+"""Pattern of TensorFlow's errors about an operator that nothing has registered."""
+
+PACKAGES = (
+    Package("tensorflow_text", "tensorflow-text"),
+    Package("tensorflow_decision_forests", "tensorflow-decision-forests"),
+    Package("tensorflow_io", "tensorflow-io"),
+)
+"""Packages with operators for TensorFlow, whose names do not tell where they are from."""
 
 
 def devices() -> Reported:

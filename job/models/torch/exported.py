@@ -12,7 +12,8 @@ from torch.utils import _pytree as pytree
 
 from cluster_serving.job.models.base import TensorSpec, choose, choose_inputs
 from cluster_serving.job.models.detect import ModelFiles
-from cluster_serving.job.models.torch.module import TorchModel
+from cluster_serving.job.models.operators import load_with
+from cluster_serving.job.models.torch.module import MISSING_OPERATOR, PACKAGES, TorchModel, check_whole
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import ModelError
 
@@ -22,7 +23,10 @@ class ExportedProgram(TorchModel):
 
     def __init__(self, files: ModelFiles, options: ModelOptions) -> None:
         super().__init__(files, options)
-        program = _load(files.paths[0], options.allow_pickle)
+        path = files.paths[0]
+        program = load_with(
+            lambda: _load(path, options.allow_pickle), MISSING_OPERATOR, PACKAGES, path, f"PyTorch {torch.__version__}"
+        )
         examples = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
         names = [str(name) for name in program.graph_signature.user_inputs]
         for name in names:
@@ -74,6 +78,7 @@ def _symbol(size: Any) -> str:
 
 
 def _load(path: Path, allow_pickle: bool) -> Any:
+    check_whole(path)
     content = path.read_bytes()
     if not zipfile.is_zipfile(path):
         raise ModelError(f"{path} is not an exported program: write it with torch.export.save")

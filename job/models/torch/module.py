@@ -3,22 +3,37 @@
 import itertools
 import logging
 import os
+import zipfile
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NoReturn
 
+import numpy as np
 import torch
 
-from cluster_serving.job.models.base import Model, TensorSpec, batch_shape, cause, choose, dummy_inputs, writable
+from cluster_serving.job.models.base import Model, TensorSpec, batch_shape, cause, choose, writable
 from cluster_serving.job.models.batched.axes import readings
 from cluster_serving.job.models.detect import ModelFiles
 from cluster_serving.job.models.devices import NO_GPU, Reported, cuda_names
+from cluster_serving.job.models.operators import Package
 from cluster_serving.job.options import CPU, ModelOptions
 from cluster_serving.protocol.errors import InferenceFailed, ModelError
 from cluster_serving.protocol.inputs import Array
 
 log = logging.getLogger(__name__)
+
+MISSING_OPERATOR = (
+    r"(?:Unknown builtin op: |Unknown custom op |operator |No such operator |torch\.ops\.)(\w+(?:::|\.)\w+)"
+)
+"""Pattern of PyTorch's errors about an operator that nothing has registered."""
+
+PACKAGES = (
+    Package("torchvision", "torchvision", "torchvision"),
+    Package("torchaudio", "torchaudio", "torchaudio"),
+)
+"""Packages with operators for PyTorch."""
 
 _MAX_PROBED_INPUTS = 4
 
@@ -84,19 +99,22 @@ class TorchModel(Model):
         """Set dtypes and shapes of the inputs, batch first: float32, or int64 if the model refuses float32."""
         if len(shapes) != len(self.inputs):
             raise ModelError(f"there are {len(shapes)} input shapes; {self.describe()}")
+        likely = [[spec.dtype] if spec.dtype else ["float32", "int64"] for spec in self.inputs]
         if len(shapes) <= _MAX_PROBED_INPUTS:
-            candidates = list(itertools.product(("float32", "int64"), repeat=len(shapes)))
+            candidates = list(itertools.product(*likely))
         else:
-            candidates = [("float32",) * len(shapes), ("int64",) * len(shapes)]
+            candidates = [tuple(dtypes[place % len(dtypes)] for dtypes in likely) for place in range(2)]
         names = [spec.name for spec in self.inputs]
         sizes = {name: batch_shape(shape)[1:] for name, shape in zip(names, shapes, strict=True)}
-        # Shapes of records do not tell where the module has the batch.
-        self.anywhere = frozenset(names)
-        options = readings(self.inputs, {}, sizes)
+        # Shapes of records do not tell where the module has the batch; plain numbers have none.
+        self.anywhere = frozenset(spec.name for spec in self.inputs if spec.shape is None)
+        options = readings(self.inputs, {}, {name: sizes[name] for name in self.anywhere})
         failures = []
         for reading, dtypes in itertools.product(options, candidates):
-            self.inputs = [TensorSpec(name, dtype, None) for name, dtype in zip(names, dtypes, strict=True)]
-            record = [array[0, ...] for array in dummy_inputs(self._sized(sizes), batch=1) or []]
+            self.inputs = [replace(spec, dtype=dtype) for spec, dtype in zip(self.inputs, dtypes, strict=True)]
+            record = [
+                np.zeros([size or 1 for size in sizes[name]], dtype) for name, dtype in zip(names, dtypes, strict=True)
+            ]
             try:
                 self.predict(reading.join([record]))
             except InferenceFailed as error:
@@ -107,7 +125,22 @@ class TorchModel(Model):
         raise ModelError(f"the model does not take inputs of the configured shapes: {failures[0]}")
 
     def _sized(self, sizes: Mapping[str, Sequence[int | None]]) -> list[TensorSpec]:
-        return [replace(spec, shape=(None, *sizes[spec.name])) for spec in self.inputs]
+        return [
+            replace(spec, shape=(None, *sizes[spec.name])) if spec.name in self.anywhere else spec
+            for spec in self.inputs
+        ]
+
+
+def check_whole(path: Path) -> None:
+    """Check that a file which begins as an archive is one.
+
+    Raises:
+        ModelError: If its end is missing.
+    """
+    with path.open("rb") as file:
+        begins = file.read(4) == b"PK\x03\x04"
+    if begins and not zipfile.is_zipfile(path):
+        raise ModelError(f"{path} is cut off: copy it again, or save the model again")
 
 
 def _is_lost(place: torch.device) -> bool:

@@ -2,6 +2,7 @@
 
 import warnings
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,17 +10,26 @@ import torch
 
 from cluster_serving.job.models.base import Model, TensorSpec, choose
 from cluster_serving.job.models.detect import ModelFiles
-from cluster_serving.job.models.torch.module import TorchModel
+from cluster_serving.job.models.operators import load_with
+from cluster_serving.job.models.torch.module import MISSING_OPERATOR, PACKAGES, TorchModel, check_whole
 from cluster_serving.job.models.torch.pickle import PickledModel
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import ModelError
+
+_NUMBERS = {"int": "int64", "float": "float64", "number": "float64", "Scalar": "float64", "bool": "bool"}
+"""Type of an argument that is no tensor → dtype of the input."""
+
+_TAKEN = {"Tensor", "Optional[Tensor]", *_NUMBERS}
 
 
 def load(files: ModelFiles, options: ModelOptions) -> Model:
     """Load TorchScript, or a pickle if the options allow it."""
     path = files.paths[0]
+    check_whole(path)
     if _is_torchscript(path):
-        return TorchScriptModel(files, options)
+        return load_with(
+            lambda: TorchScriptModel(files, options), MISSING_OPERATOR, PACKAGES, path, f"PyTorch {torch.__version__}"
+        )
     if options.allow_pickle:
         return PickledModel(files, options)
     raise ModelError(
@@ -32,8 +42,9 @@ def load(files: ModelFiles, options: ModelOptions) -> Model:
 class TorchScriptModel(TorchModel):
     """The method `forward` of a TorchScript module.
 
-    Inputs have the names of its arguments. TorchScript stores neither shapes nor dtypes of the inputs. If
-    `ModelOptions.input_shapes` is set, computing zeros finds the dtypes; otherwise both are unknown.
+    Inputs have the names of its arguments, which are tensors or plain numbers. TorchScript stores neither shapes nor
+    dtypes of tensors. If `ModelOptions.input_shapes` is set, computing zeros finds the dtypes; otherwise both are
+    unknown.
     """
 
     def __init__(self, files: ModelFiles, options: ModelOptions) -> None:
@@ -41,19 +52,27 @@ class TorchScriptModel(TorchModel):
         self._loaded = _load(files.paths[0], options.device)
         schema = self._loaded.forward.schema
         arguments = schema.arguments[1:]
-        possible = [a.name for a in arguments if str(a.type) in ("Tensor", "Optional[Tensor]")]
+        possible = [a.name for a in arguments if str(a.type) in _TAKEN]
         required = [a.name for a in arguments if not a.has_default_value()]
         for argument in arguments:
             if argument.name in required and argument.name not in possible:
-                raise ModelError(f"argument {argument.name!r} of forward is {argument.type}; it has to be a Tensor")
+                raise ModelError(
+                    f"argument {argument.name!r} of forward is {argument.type}; it has to be a Tensor or a number"
+                )
         self._choose_untyped(options.inputs, possible, required)
+        numbers = {a.name: _NUMBERS[str(a.type)] for a in arguments if str(a.type) in _NUMBERS}
+        self._numbers = [spec.name in numbers for spec in self.inputs]
+        self.inputs = [
+            replace(spec, dtype=numbers[spec.name], shape=()) if spec.name in numbers else spec for spec in self.inputs
+        ]
         names = _output_names(schema.returns[0].type)
         self.outputs = choose("output", options.outputs if names else (), {n: TensorSpec(n, "", None) for n in names})
         if options.input_shapes:
             self._find_types(options.input_shapes)
 
     def _call(self, tensors: list[torch.Tensor]) -> Any:
-        return self._loaded(**{spec.name: tensor for spec, tensor in zip(self.inputs, tensors, strict=True)})
+        given = zip(self.inputs, tensors, self._numbers, strict=True)
+        return self._loaded(**{spec.name: tensor.item() if number else tensor for spec, tensor, number in given})
 
 
 def _load(path: Path, device: str) -> Any:

@@ -63,7 +63,7 @@ def test_missing_external_data_is_refused(tmp_path):
     ports = {"x": ("FLOAT", ["n", 8])}, {"y": ("FLOAT", ["n", 8])}
     model_zoo.save_onnx(tmp_path, [node], *ports, {"w": np.eye(8, dtype=np.float32)}, external=True)
     (tmp_path / "model.onnx.data").unlink()
-    with pytest.raises(ModelError, match=r"ONNX Runtime cannot load .*model\.onnx: .*model\.onnx\.data"):
+    with pytest.raises(ModelError, match=r"ONNX Runtime .* cannot load .*model\.onnx: .*model\.onnx\.data"):
         load(tmp_path)
 
 
