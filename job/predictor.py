@@ -23,6 +23,7 @@ from cluster_serving.job.timeout import NotComputed, WatchedModel
 from cluster_serving.protocol import encryption
 from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, ModelError, ServingError
 from cluster_serving.protocol.inputs import Image
+from cluster_serving.protocol.results import decode_arrays, to_fields
 from cluster_serving.protocol.slots import SlotReport
 
 _MAX_BATCH_BYTES = 256 << 20
@@ -51,6 +52,7 @@ class Predictor:
         self._already_batched = options.batch.input_already_batched
         self._encode: Encoder = make_encoder(options.post_processing, locate(options.model.path))
         self._secret = secret
+        self._sent: tuple[TensorSpec, ...] = ()
         timeout = options.model.inference_timeout_s
         self.model: Model = WatchedModel(self._load, timeout) if timeout else self._load()
         # A copy of the model that may use several threads uses them to decode large images, too.
@@ -97,6 +99,7 @@ class Predictor:
             post_processing=self._options.post_processing,
             max_batch_size=self._options.batch.max_batch_size,
             one_by_one=self.model.one_by_one,
+            sent=self._sent,
         )
 
     def start(self, requests: Sequence[Request], alone: bool) -> Computation:
@@ -136,19 +139,31 @@ class Predictor:
             outputs = model.warm_up(batch=1)
         except InferenceFailed as error:
             raise ModelError(f"the model fails on a batch of zeros: {error}") from error
-        if outputs is not None and not model.guesses:
+        if outputs is not None and self._options.post_processing:
             self._try_filter(model, outputs)
         return model
 
     def _try_filter(self, model: Model, outputs: Arrays) -> None:
+        """Apply the filters to the outputs of zeros, and keep what clients get; guessed sizes prove no mistake."""
         (record,) = split(outputs, [1], self._already_batched)
         try:
-            self._encode(True, [spec.name for spec in model.outputs], record)
+            fields = self._encode(True, [spec.name for spec in model.outputs], record)
         except ServingError as error:
+            if model.guesses:
+                return
             raise ModelError(
                 f"postProcessing: {self._options.post_processing} does not fit the model: {error}; choose another "
                 "filter, or the outputs that it fits (outputs in config.yaml)"
             ) from error
+        arrays = decode_arrays(to_fields(fields))
+        self._sent = tuple(
+            TensorSpec(
+                name,
+                "str" if array.dtype == object else array.dtype.name,
+                (None, *(None for _ in array.shape[self._already_batched :])),
+            )
+            for name, array in arrays.items()
+        )
 
     def _is_batched(self, request: Request) -> bool:
         """Return True if the inputs of a request have a batch dimension of their own.

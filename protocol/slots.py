@@ -86,6 +86,8 @@ class SlotReport:
         in_pieces: The model makes pieces of its answers, for clients that ask for them.
         numbered: The version is that of the model's folder; otherwise it is the number of the update.
         one_by_one: Reason for computing one record a call; empty if records share calls.
+        sent: Outputs after `post_processing`, with the dtypes that clients get, and sizes that a record may change as
+            None. Empty if there is no filter, or nothing tells.
     """
 
     submission: str
@@ -106,6 +108,7 @@ class SlotReport:
     numbered: bool = False
     device: str = ""
     one_by_one: str = ""
+    sent: tuple[TensorSpec, ...] = ()
 
     @property
     def model(self) -> str:
@@ -131,7 +134,7 @@ class SlotReport:
         raw: dict[str, Any] = json.loads(text)
         # The job may be of a newer version and report more fields.
         values = {field.name: raw[field.name] for field in fields(cls) if field.name in raw}
-        return cls(**values | {key: tuple(map(_spec, raw.get(key, ()))) for key in ("inputs", "outputs")})
+        return cls(**values | {key: tuple(map(_spec, raw.get(key, ()))) for key in ("inputs", "outputs", "sent")})
 
 
 def read_reports(reports: Mapping[bytes, bytes] | Mapping[str, str], now: float | None = None) -> list[SlotReport]:

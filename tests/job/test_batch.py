@@ -125,3 +125,11 @@ def test_large_memory_is_given_back(monkeypatch):
     batch = memory.join(records(100), already_batched=False)
     np.testing.assert_array_equal(batch, np.stack(records(100)))
     assert len(memory._memory) == 0
+
+
+def test_rows_that_make_no_batch_are_refused():
+    output = gather([np.zeros((2, 4)), np.zeros((5, 4))])
+    with pytest.raises(InferenceFailed, match=r"shapes \[2, 4\], \[5, 4\], which make no batch"):
+        split([output], [2], already_batched=True)
+    (((filled,),)) = split([output], [2], already_batched=True, fill=True)
+    assert filled.shape == (2, 5, 4)

@@ -107,7 +107,7 @@ def _outputs(report: SlotReport) -> Sequence[TensorSpec]:
     kept = _KEPT.fullmatch(last)
     if kept is None:
         # Most filters change dtype and shape.
-        return [TensorSpec(spec.name, "", None) for spec in report.outputs]
+        return report.sent or [TensorSpec(spec.name, "", None) for spec in report.outputs]
     if kept[1] != "pickTopN":
         return [TensorSpec(spec.name, "str", (None, int(kept[2]))) for spec in report.outputs]
     return [

@@ -57,6 +57,10 @@ class Reading:
         """True if an input has a batch."""
         return any(place.axis is not None for place in self.places)
 
+    def has_ranks(self, shapes: Sequence[Shape]) -> bool:
+        """Return True if records of these shapes have as many dimensions as those of the reading."""
+        return all(len(place.record) == len(shape) for place, shape in zip(self.places, shapes, strict=True))
+
     def of_sizes(self, shapes: Sequence[Shape]) -> Reading:
         """Return the reading for records of these shapes."""
         places = [Place(place.axis, shape) for place, shape in zip(self.places, shapes, strict=True)]

@@ -54,7 +54,7 @@ class BatchedModel(Model):
         # Records share calls, and the batch is the first axis of all tensors: most models are so.
         self._is_plain = False
         self._problem = ""
-        self.inputs = _inputs(model.inputs, self._options[0]) if known else list(model.inputs)
+        self.inputs = _inputs(model.inputs, self._options[0]) if known else [_partly(spec) for spec in model.inputs]
         self.outputs = list(model.outputs)
 
     @property
@@ -141,7 +141,7 @@ class BatchedModel(Model):
         if not options:
             options = readings(specs, {}, {spec.name: shape for spec, shape in zip(specs, shapes, strict=True)})
         # Records of these sizes, where the model leaves sizes free.
-        sized = [reading.of_sizes(shapes) for reading in options]
+        sized = [reading.of_sizes(shapes) for reading in options if reading.has_ranks(shapes)]
         rows = [[array[index, ...] for array in inputs] for index in range(min(len(inputs[0]), _MOST_ROWS))]
         draws = [
             lambda reading: variants(reading, rows),
@@ -153,7 +153,7 @@ class BatchedModel(Model):
             # The likeliest reading has the error that a client can understand.
             self._try(sized[0].join(rows[:1]))
             raise InferenceFailed(f"{self.engine} computes this record at times, and at times not")
-        found = replace(found, reading=options[sized.index(found.reading)])
+        found = replace(found, reading=next(one for one in options if one.of_sizes(shapes) == found.reading))
         self._attempts += 1
         self._keep(ranks, found)
         return found
@@ -253,6 +253,13 @@ def _inputs(specs: Sequence[TensorSpec], reading: Reading) -> list[TensorSpec]:
     for spec, place in zip(specs, reading.places, strict=True):
         found.append(replace(spec, shape=(None if place.axis is None else reading.fixed, *place.record)))
     return found
+
+
+def _partly(spec: TensorSpec) -> TensorSpec:
+    """Return what is known of an input with the batch first, in a model with inputs of unknown shapes."""
+    if spec.shape is None or spec.shape[:1] == (None,):
+        return spec
+    return replace(spec, shape=None if spec.shape else (None,))
 
 
 def _output(spec: TensorSpec, axis: int | None, fixed: int | None) -> TensorSpec:

@@ -61,6 +61,7 @@ class _Trial:
         self._compute = compute
         self._tolerance = tolerance
         self.seen: list[list[Seen]] = []
+        self._differ: list[bool] = []
         self.shares = True
         """False if the model computes a record alone, and refuses several."""
         self.is_random = False
@@ -84,6 +85,7 @@ class _Trial:
         ]
         found = [one.seen() if self.reading.is_batched else one.nowhere() for one in comparisons]
         self.seen.append(found)
+        self._differ.append(any(not np.array_equal(*pair) for pair in zip(*records[:2], strict=True)))
         if any(one.agrees is False for one in found):
             again = zip(alone[0], self._alone(records[0]), strict=True)
             self.is_random |= not all(np.array_equal(*pair, equal_nan=pair[0].dtype.kind in "fc") for pair in again)
@@ -113,11 +115,14 @@ class _Trial:
         return found
 
     def constants(self) -> tuple[Array, ...]:
-        """Return the row of each output, if each has one and the same in all draws; else nothing."""
-        rows = [[one.constant for one in row] for row in zip(*self.seen, strict=True)]
-        first = [found[0] for found in rows if found[0] is not None]
-        same = all(np.array_equal(one, row) for one, found in zip(first, rows, strict=False) for row in found)
-        return tuple(first) if same and len(first) == len(rows) else ()
+        """Return the row of each output, if all records that differ have the same; else nothing."""
+        draws = [found for found, differ in zip(self.seen, self._differ, strict=True) if differ]
+        if not draws or any(one.constant is None for found in draws for one in found):
+            return ()
+        rows = [one.constant for one in draws[0] if one.constant is not None]
+        others = [one.constant for found in draws for one in found if one.constant is not None]
+        same = (np.array_equal(rows[index % len(rows)], row) for index, row in enumerate(others))
+        return tuple(rows) if all(same) else ()
 
     def is_constant(self) -> bool:
         """Return True if the sizes of the outputs depend neither on the batch nor on the data."""
@@ -173,7 +178,7 @@ def prove(
     began = time.monotonic()
     first: _Trial | None = None
     for reading in options:
-        if first is not None and not reading.is_batched and not _is_one_record(first, outputs()):
+        if not reading.is_batched and not _may_be_whole(first, options[0], outputs()):
             continue
         trial = _Trial(compute, reading, tolerance)
         if draws:
@@ -201,6 +206,14 @@ def _try_random(
         guesses += made > 0
         if guesses == 2 or (guesses and not has_time()):
             return
+
+
+def _may_be_whole(trial: _Trial | None, likeliest: Reading, outputs: Sequence[TensorSpec]) -> bool:
+    """Return True if a record may be whole tensors of the model, although these may have a batch."""
+    if trial is None:
+        # Records alone may be refused for their values; only a name can tell then.
+        return not likeliest.is_batched or likeliest.is_sequence
+    return _is_one_record(trial, outputs)
 
 
 def _is_one_record(trial: _Trial, outputs: Sequence[TensorSpec]) -> bool:

@@ -1,0 +1,159 @@
+"""A model whose batch is first, around functions that stand for engines."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from cluster_serving.job.models.base import Model, TensorSpec
+from cluster_serving.job.models.batched.model import BatchedModel
+from cluster_serving.protocol.errors import InferenceFailed
+
+
+class Raw(Model):
+    """A function of tensors; counts its calls."""
+
+    engine = "Fake"
+
+    def __init__(self, run, *shapes, outputs=(None,), dtype="float32"):
+        self.inputs = [TensorSpec(f"x{index}", dtype, shape) for index, shape in enumerate(shapes)]
+        self.outputs = [TensorSpec(f"y{index}", "", shape) for index, shape in enumerate(outputs)]
+        self._compute = run
+        self.calls = []
+
+    def _run(self, inputs):
+        self.calls.append(len(inputs[0]) if inputs[0].ndim else 0)
+        result = self._compute(*inputs)
+        return list(result) if isinstance(result, tuple) else [result]
+
+
+def batched(*args, **kwargs):
+    model = BatchedModel(Raw(*args, **kwargs))
+    model.prove()
+    return model
+
+
+def records(count, *shape):
+    return np.random.default_rng(5).normal(0, 1, (count, *shape)).astype(np.float32)
+
+
+def test_a_usual_model_computes_a_batch_in_one_call():
+    model = batched(np.sin, (None, 4))
+    raw, x = model._model, records(5, 4)
+    raw.calls.clear()
+    np.testing.assert_array_equal(model.predict([x])[0], np.sin(x))
+    assert raw.calls == [5]
+    assert model.one_by_one == ""
+
+
+def test_a_fixed_batch_is_cut_and_filled_up():
+    model = batched(np.sin, (4, 2))
+    raw, x = model._model, records(6, 2)
+    raw.calls.clear()
+    np.testing.assert_array_equal(model.predict([x])[0], np.sin(x))
+    assert raw.calls == [4, 4]
+
+
+def test_a_model_whose_rows_depend_on_each_other_computes_one_record_a_call():
+    model = batched(lambda x: x - x.mean(0), (None, 4))
+    x = records(3, 4)
+    np.testing.assert_array_equal(model.predict([x])[0], np.zeros_like(x))
+    assert model.one_by_one == "output 'y0' of a record depends on the others in its batch"
+
+
+def test_rounding_that_depends_on_the_size_of_the_batch_proves_nothing():
+    """As of kernels for other sizes, which a normalization without spread amplifies."""
+    model = batched(lambda x: x * np.float32(1 + 0.01 * len(x)), (None, 4))
+    assert model.one_by_one == ""
+
+
+def test_a_scale_of_the_whole_batch_is_a_dependence():
+    """As of dynamic quantization: small, and only if a record has larger numbers than the others."""
+    model = batched(lambda x: np.round(x / np.abs(x).max() * 127) / 127 * np.abs(x).max(), (None, 64))
+    assert "depends on the others" in model.one_by_one
+
+
+def test_each_record_has_its_own_scalar():
+    model = batched(lambda x, t: x * t, (None, 4), ())
+    x, t = records(3, 4), np.array([1, 2, 3], np.float32)
+    np.testing.assert_array_equal(model.predict([x, t])[0], x * t[:, np.newaxis])
+    assert model.one_by_one == "input 'x1' has no batch dimension"
+    assert list(map(str, model.inputs)) == ["x0: float32[?, 4]", "x1: float32[?]"]
+
+
+def test_rows_that_follow_the_data_belong_to_their_record():
+    model = batched(lambda x: np.argwhere(x > 0.5), (None, 4), outputs=((None, 2),))
+    x = np.array([[1, 0, 0, 0], [0, 0, 0, 0], [1, 1, 1, 1]], np.float32)
+    (found,) = model.predict([x])
+    assert [rows.tolist() for rows in found] == [[[0, 0]], [], [[0, 0], [0, 1], [0, 2], [0, 3]]]
+    assert str(model.outputs[0]) == "y0: any[?, ?, 2]"
+
+
+def test_what_random_records_did_not_show_is_noticed_later():
+    """One row for each record while numbers are small."""
+    model = batched(lambda x: np.concatenate([x, x[np.abs(x[:, 0]) > 1e5]]), (None, 2))
+    assert model.one_by_one == ""
+    x = np.array([[1, 2], [5e5, 3]], np.float32)
+    (found,) = model.predict([x])
+    assert [rows.tolist() for rows in found] == [[[1, 2]], [[5e5, 3], [5e5, 3]]]
+    assert model.one_by_one == "output 'y0' does not follow the batch"
+
+
+def refuse_large(ids):
+    if ids.max() >= 2 and not (ids == 7).any():
+        raise ValueError("index out of range")
+    if not (ids == 7).any():
+        raise ValueError("7 is missing")
+    return ids[:, :1] * np.float32(1.5)
+
+
+def test_what_nothing_proves_at_the_start_is_proven_by_requests():
+    model = batched(refuse_large, (None, 6), dtype="int64")
+    raw = model._model
+    garbage = np.zeros((1, 6), np.int64)
+    with pytest.raises(InferenceFailed, match="7 is missing"):
+        model.predict([garbage])
+    x = np.array([[7, 1, 2, 3, 4, 5], [6, 7, 2, 3, 4, 5], [3, 7, 2, 3, 4, 7]], np.int64)
+    np.testing.assert_array_equal(model.predict([x])[0], x[:, :1] * 1.5)
+    assert model.one_by_one == ""
+    raw.calls.clear()
+    model.predict([x])
+    assert raw.calls == [3]
+
+
+def test_shapes_that_only_requests_tell_are_learned_for_each_rank():
+    model = batched(lambda x: x * 2, None)
+    for x in (records(3), records(3, 4), records(3, 2, 2)):
+        np.testing.assert_array_equal(model.predict([x])[0], x * 2)
+
+
+def test_constant_outputs_share_calls_while_they_are_constant():
+    model = batched(lambda x: np.where(np.abs(x) > 1e6, x, np.float32(1)), (None, 2))
+    raw = model._model
+    raw.calls.clear()
+    model.predict([records(3, 2)])
+    assert raw.calls == [3]
+    x = np.array([[1, 2], [1e7, 3], [2e7, 5]], np.float32)
+    np.testing.assert_array_equal(model.predict([x])[0], [[1, 1], [1e7, 1], [2e7, 1]])
+
+
+def test_a_model_of_random_answers_says_so():
+    rng = np.random.default_rng(0)
+    model = batched(lambda x: x + rng.normal(0, 1, x.shape).astype("f4"), (None, 4))
+    assert model.one_by_one == "its outputs differ from call to call"
+
+
+def test_free_sizes_are_guessed_until_the_model_takes_one():
+    def least(x):
+        if x.shape[1] < 200:
+            raise ValueError("too short")
+        return x.mean(1)
+
+    model = batched(least, (None, None))
+    assert model.one_by_one == ""
+    np.testing.assert_allclose(model.predict([records(2, 300)])[0], records(2, 300).mean(1))
+
+
+def test_of_inputs_without_shapes_only_what_is_certain_is_told():
+    model = batched(lambda x, state, rate: (x * rate, state), None, (2, None, 8), ())
+    assert list(map(str, model.inputs)) == ["x0: float32[...]", "x1: float32[...]", "x2: float32[?]"]
