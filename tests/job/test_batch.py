@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_serving.job.batch import BatchMemory, group_by_shape, isolate, merge, split
+from cluster_serving.job.batch import BatchMemory, gather, group_by_shape, isolate, merge, split
 from cluster_serving.protocol.errors import InferenceFailed, InvalidInput
 
 
@@ -131,5 +131,5 @@ def test_rows_that_make_no_batch_are_refused():
     output = gather([np.zeros((2, 4)), np.zeros((5, 4))])
     with pytest.raises(InferenceFailed, match=r"shapes \[2, 4\], \[5, 4\], which make no batch"):
         split([output], [2], already_batched=True)
-    (((filled,),)) = split([output], [2], already_batched=True, fill=True)
+    ((filled,),) = split([output], [2], already_batched=True, fill=True)
     assert filled.shape == (2, 5, 4)

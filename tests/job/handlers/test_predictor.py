@@ -13,6 +13,7 @@ from cluster_serving.job.request import Request
 from cluster_serving.protocol.entry import NATIVE, PIECES, Entry
 from cluster_serving.protocol.errors import InferenceFailed, InferenceTimeout, InvalidInput, ModelError
 from cluster_serving.protocol.inputs import Image
+from tests.support import model_zoo
 from tests.support.handled import answers, load, results, vector, write
 from tests.support.predictor import save_doubling, save_overlapping
 
@@ -433,3 +434,40 @@ def test_rows_of_a_batch_have_equal_outputs(tmp_path):
     assert alike["a"].tolist() == [1, 2]
     assert alike["about"].item() == [{"x": 1.0}, {"x": 2.0}]
     assert "row 0 of the batch has the outputs a, about, row 1 a" in str(unlike.error)
+
+
+def test_a_handler_gets_what_the_model_gives_unchecked(tmp_path):
+    """Its tensors may have the batch anywhere, or nowhere; without `predict` the job finds out where."""
+    from onnx import helper
+
+    nodes = [
+        helper.make_node("Mul", ["state", "rate"], ["new"]),
+        helper.make_node("NonZero", ["state"], ["found"]),
+    ]
+    inputs = {"state": ("FLOAT", [2, "n", 3]), "rate": ("FLOAT", [])}
+    model_zoo.save_onnx(tmp_path, nodes, inputs, {"new": ("FLOAT", [2, "n", 3]), "found": ("INT64", [3, "k"])})
+    code = """
+        import numpy as np
+
+        class Handler:
+            def load(self, context):
+                self.model = context.load("model.onnx")
+
+            def predict(self, batch):
+                states = np.stack(list(batch["state"]), 1)
+                answer = self.model({"state": states, "rate": 2})
+                shape = str(answer["found"].shape)
+                return {"new": np.moveaxis(answer["new"], 1, 0), "shape": [shape] * states.shape[1]}
+    """
+    states = np.ones((2, 2, 3), np.float32)
+    found = results(load(write(tmp_path, code)), *({"state": state} for state in states))
+    assert [result["shape"] for result in found] == ["(3, 12)"] * 2
+    np.testing.assert_array_equal(found[0]["new"], 2 * states[0])
+
+    without_predict = "class Handler:\n    def postprocess(self, result):\n        return {'new': result['new']}\n"
+    served = load(write(tmp_path, without_predict))
+    rates = np.array([3, 5], np.float32)
+    found = results(served, *({"state": state, "rate": rate} for state, rate in zip(states, rates, strict=True)))
+    for result, state, rate in zip(found, states, rates, strict=True):
+        np.testing.assert_array_equal(result["new"], rate * state)
+    assert served.report().one_by_one == "input 'rate' has no batch dimension"

@@ -109,7 +109,10 @@ def test_a_stray_part_of_another_format_does_not_matter(tmp_path):
             ["a-1.meta", "a-1.index", "a-2.meta", "a-2.index"],
             "more than one model. Found: a-1.index, a-1.meta, a-2.ind",
         ),
-        (["a.keras", "a.h5"], "more than one model. Found: a.h5, a.keras. Expected one of: Keras: *.keras or *.h5."),
+        (
+            ["a.keras", "a.h5"],
+            "more than one model. Found: a.h5, a.keras. Expected one of: Keras: *.keras or *.h5 or *.hdf5.",
+        ),
         (["a.onnx", "b.onnx"], "more than one model. Found: a.onnx, b.onnx. Expected one of: ONNX Runtime: *.onnx."),
         (
             ["a.pt", "a.pt2"],

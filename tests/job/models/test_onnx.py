@@ -134,3 +134,61 @@ def test_shapes_that_are_not_those_of_the_model_are_refused(tmp_path, shapes, pr
     load(tmp_path, input_shapes=((-1,),))
     with pytest.raises(ModelError, match=problem):
         load(tmp_path, input_shapes=shapes)
+
+
+X = {"x": ("FLOAT", ["n", 4])}
+Y = {"y": ("FLOAT", ["n", 4])}
+RELU = helper.make_node("Relu", ["x"], ["y"])
+
+
+def test_an_input_with_a_default_is_fed_only_if_it_is_named(tmp_path):
+    nodes = [helper.make_node("Mul", ["x", "factor"], ["y"])]
+    inputs = X | {"factor": ("FLOAT", [1])}
+    model_zoo.save_onnx(tmp_path, nodes, inputs, Y, {"factor": np.array([2], np.float32)})
+    x = np.ones((3, 4), np.float32)
+    np.testing.assert_array_equal(load(tmp_path).predict([x])[0], 2 * x)
+    model = load(tmp_path, inputs=("x", "factor"))
+    factors = np.array([[1], [5], [7]], np.float32)
+    np.testing.assert_array_equal(model.predict([x, factors])[0], x * factors)
+
+
+def test_a_sequence_is_refused_with_the_outputs_that_can_be_served(tmp_path):
+    nodes = [RELU, helper.make_node("SplitToSequence", ["x"], ["parts"], axis=0)]
+    model_zoo.save_onnx(tmp_path, nodes, X, Y)
+    model = onnx.load(tmp_path / "model.onnx")
+    model.graph.output.append(helper.make_tensor_sequence_value_info("parts", onnx.TensorProto.FLOAT, None))
+    onnx.save(model, tmp_path / "model.onnx")
+    with pytest.raises(ModelError, match=r"'parts' is of type seq\(tensor\(float\)\), .*; outputs: \[y\] in config"):
+        load(tmp_path)
+    assert [spec.name for spec in load(tmp_path, outputs=("y",)).outputs] == ["y"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"ir_version": 99}, r"is of ONNX IR version 99, and ONNX Runtime \S+ takes at most \d+: run pip install"),
+        ({"opset": 99}, r"is of ONNX opset 99 of ai.onnx, and ONNX Runtime \S+ takes at most \d+: run pip install"),
+        ({"domain": "my.domain"}, r"uses the operator my.domain:Relu, which ONNX Runtime lacks: serve it by a handler"),
+        ({"domain": "ai.onnx.contrib"}, r"lacks: run pip install onnxruntime-extensions where the TaskManagers run"),
+    ],
+)
+def test_what_onnx_runtime_cannot_compute_is_told_with_the_remedy(tmp_path, change, message):
+    model_zoo.save_onnx(tmp_path, [RELU], X, Y)
+    model = onnx.load(tmp_path / "model.onnx")
+    model.ir_version = change.get("ir_version", model.ir_version)
+    model.opset_import[0].version = change.get("opset", 17)
+    if "domain" in change:
+        model.graph.node[0].domain = change["domain"]
+        model.opset_import.append(helper.make_opsetid(change["domain"], 1))
+    onnx.save(model, tmp_path / "model.onnx")
+    with pytest.raises(ModelError, match=message) as error:
+        load(tmp_path)
+    assert ".cc:" not in str(error.value)
+
+
+def test_a_file_that_is_cut_off_is_said_to_be(tmp_path):
+    model_zoo.save_onnx_digits(tmp_path)
+    path = tmp_path / "model.onnx"
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(ModelError, match="is no ONNX model, or it is cut off: copy it again"):
+        load(tmp_path)

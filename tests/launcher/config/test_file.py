@@ -422,3 +422,10 @@ def test_padding_is_a_mapping_of_numbers(read):
         SettingsError, match=r"padding is \{'ids': 'x'\} \(a mapping\); expected a mapping of inputs and"
     ):
         read("modelPath: m\npadding: {ids: x}")
+
+
+def test_names_are_taken_as_they_are_written(read, monkeypatch):
+    for text, names in (("[559, on]", ("559", "on")), ("559", ("559",)), ("on", ("on",)), ("1.10, no", ("1.10", "no"))):
+        assert read(f"modelPath: model\noutputs: {text}\n").outputs == names
+    monkeypatch.setenv("CLUSTER_SERVING_OUTPUTS", "[0559, yes]")
+    assert read("modelPath: model\n").outputs == ("0559", "yes")

@@ -131,6 +131,11 @@ def test_filtered_outputs_are_described_as_they_are(serve, report, job):
     }.items():
         report(("x", "float32", (None, 9, 4)), post_processing=text)
         wait_until(lambda: httpx.get(f"{front.url}/v2/models/{job}").json()["outputs"] == [expected])  # noqa: B023
+    # Of other filters the job reports what they have made of zeros.
+    sent = (TensorSpec("x", "int64", (None,)),)
+    report(("x", "float32", (None, 9)), post_processing="argmax", sent=sent)
+    expected = {"name": "x", "datatype": "INT64", "shape": [-1]}
+    wait_until(lambda: httpx.get(f"{front.url}/v2/models/{job}").json()["outputs"] == [expected])
 
 
 def test_statistics_are_those_of_the_job(client, job, db):

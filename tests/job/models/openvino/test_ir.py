@@ -176,3 +176,24 @@ def test_requests_that_cannot_be_written_to_are_not_overwritten_by_other_threads
 
     with ThreadPoolExecutor(4) as pool:
         assert [*pool.map(serve, range(4))] == [[]] * 4
+
+
+def test_tensors_without_names_have_those_of_their_positions(tmp_path, ops):
+    openvino = model_zoo.digits().openvino
+    x = ops.parameter([-1, 2], np.float32)
+    openvino.save_model(openvino.Model([ops.sin(x), ops.cos(x)], [x], "test"), tmp_path / "model.xml")
+    model = load(tmp_path)
+    assert [spec.name for spec in (*model.inputs, *model.outputs)] == ["input", "output_0", "output_1"]
+    # As earlier versions called it: by the node.
+    node = openvino.Core().read_model(tmp_path / "model.xml").outputs[1].node.friendly_name
+    np.testing.assert_array_equal(load(tmp_path, outputs=(node,)).predict([rows(2)])[0], model.predict([rows(2)])[1])
+
+
+def test_a_fixed_first_dimension_whose_rows_depend_on_each_other_is_a_part_of_the_record(tmp_path, ops):
+    x = ops.parameter([3, 2], np.float32)
+    model_zoo.save_openvino(tmp_path, {"x": x}, {"y": ops.softmax(x, 0)})
+    model = load(tmp_path)
+    assert str(model.inputs[0]) == "x: float32[?, 3, 2]"
+    x = rows(6).reshape(2, 3, 2)
+    odds = np.exp(x - x.max(1, keepdims=True))
+    np.testing.assert_allclose(model.predict([x])[0], odds / odds.sum(1, keepdims=True), atol=0.02)

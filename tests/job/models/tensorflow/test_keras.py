@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import shutil
 import warnings
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -103,3 +105,45 @@ def test_a_model_that_was_never_built_is_refused(tmp_path):
     model_zoo.save_keras(tmp_path, keras.Sequential([keras.layers.Dense(1)]))
     with pytest.raises(ModelError, match="does not say what its inputs are"):
         load(tmp_path)
+
+
+KERAS_2 = Path(__file__).parent / "golden-keras-2"
+"""Files that Keras 2.20 (tf_keras) has written, and what it answers."""
+
+
+@pytest.mark.parametrize("suffix", [".h5", ".keras", ".hdf5", ".H5"])
+@pytest.mark.parametrize("name", ["nested", "recurrent"])
+def test_files_of_keras_2_are_computed_as_it_did(tmp_path, name, suffix):
+    shutil.copy(KERAS_2 / f"{name}{'.keras' if suffix == '.keras' else '.h5'}", tmp_path / f"model{suffix}")
+    answers = np.load(KERAS_2 / "answers.npz")
+    model = load(tmp_path)
+    x = answers[f"{name}_x"].astype(model.inputs[0].dtype)
+    np.testing.assert_allclose(model.predict([x])[0], answers[f"{name}_y"], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("file", "message"),
+    [
+        ("attention.h5", r"written by Keras 2\.20\.1, and Keras 3\S+ cannot read it: run tf\.saved_model\.save"),
+        ("lambda.keras", r"holds Python code \(a Lambda layer\)"),
+    ],
+)
+def test_what_keras_3_cannot_read_says_how_to_convert_it(tmp_path, file, message):
+    shutil.copy(KERAS_2 / file, tmp_path)
+    with pytest.raises(ModelError, match=message):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("suffix", [".keras", ".h5"])
+def test_a_file_that_is_cut_off_is_said_to_be(tmp_path, suffix):
+    model_zoo.save_keras_digits(tmp_path, suffix)
+    path = tmp_path / f"model{suffix}"
+    path.write_bytes(path.read_bytes()[:-2000])
+    with pytest.raises(ModelError, match="cut off: copy it again"):
+        load(tmp_path)
+
+
+def test_suffixes_in_upper_case_are_those_of_keras(tmp_path):
+    model_zoo.save_keras_digits(tmp_path)
+    (tmp_path / "model.keras").rename(tmp_path / "MODEL.KERAS")
+    assert str(load(tmp_path).inputs[0]) == "x: float32[?, 64]"

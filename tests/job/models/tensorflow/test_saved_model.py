@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import shutil
 
 import numpy as np
@@ -117,12 +118,30 @@ def test_an_error_inside_the_graph_is_reported(tmp_path):
     assert model.predict([np.ones((1, 2), np.float32)])[0].tolist() == [[1, 1]]
 
 
-def test_a_model_without_the_serving_signature_is_refused(tmp_path):
+def save_signatures(folder, *names):
     module = tf.Module()
-    module.function = tf.function(lambda x: {"y": x}, input_signature=[tf.TensorSpec([None, 2], tf.float32, "x")])
-    tf.saved_model.save(module, str(tmp_path), signatures={"score": module.function})
-    with pytest.raises(ModelError, match=r"no signature 'serving_default'; it has .*score"):
+    for name in names:
+        spec = tf.TensorSpec([None, 2], tf.float32, "x")
+        setattr(module, name, tf.function(lambda x: {"y": x * 2}, input_signature=[spec]))
+    tf.saved_model.save(module, str(folder), signatures={name: getattr(module, name) for name in names})
+
+
+def test_the_only_signature_is_served_whatever_its_name(tmp_path):
+    save_signatures(tmp_path, "score")
+    model = load(tmp_path)
+    assert [str(spec) for spec in (*model.inputs, *model.outputs)] == ["x: float32[?, 2]", "y: float32[?, 2]"]
+    np.testing.assert_array_equal(model.predict([np.ones((3, 2), np.float32)])[0], np.full((3, 2), 2))
+
+
+def test_of_several_signatures_the_tensors_are_listed_as_the_configuration_takes_them(tmp_path):
+    save_signatures(tmp_path, "score", "rank")
+    with pytest.raises(
+        ModelError, match=r"no signature 'serving_default'; name .*of rank inputs: \[(\S+)\] and"
+    ) as error:
         load(tmp_path)
+    tensors = re.search(r"of score inputs: \[(\S+)\] and outputs: \[(\S+)\]", str(error.value))
+    model = load(tmp_path, inputs=(tensors[1],), outputs=(tensors[2],))
+    np.testing.assert_array_equal(model.predict([np.ones((3, 2), np.float32)])[0], np.full((3, 2), 2))
 
 
 def test_a_model_without_its_variables_is_refused(tmp_path, digit_folders):

@@ -177,3 +177,29 @@ def test_numbers_that_are_conjugated_when_read(tmp_path):
     conjugate, imaginary = load(tmp_path, input_shapes=((2,),)).predict([ONES])
     np.testing.assert_array_equal(conjugate, ONES - 1j * ONES)
     np.testing.assert_array_equal(imaginary, -ONES)
+
+
+class Scaled(torch.nn.Module):
+    def forward(self, x: torch.Tensor, rate: int, factor: float = 0.5) -> torch.Tensor:
+        return x * (rate * factor)
+
+
+@pytest.mark.parametrize("shapes", [(), ((2,), ())])
+def test_plain_numbers_are_inputs(tmp_path, shapes):
+    model_zoo.save_torchscript(tmp_path, Scaled())
+    model = load(tmp_path, input_shapes=shapes)
+    assert str(model.inputs[1]) == "rate: int64[?]"
+    rates = np.array([1, 10, 100])
+    np.testing.assert_array_equal(model.predict([ONES, rates])[0], ONES * rates[:, np.newaxis] * np.float32(0.5))
+    all_inputs = load(tmp_path, inputs=("x", "rate", "factor"))
+    factors = np.array([1.0, 2.0, 3.0])
+    answer = all_inputs.predict([ONES, rates, factors])[0]
+    np.testing.assert_array_equal(answer, ONES * (rates * factors)[:, np.newaxis].astype("f4"))
+
+
+def test_a_file_that_is_cut_off_is_said_to_be(tmp_path):
+    model_zoo.save_torchscript_digits(tmp_path)
+    path = tmp_path / "model.pt"
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(ModelError, match=r"model\.pt is cut off: copy it again"):
+        load(tmp_path)
