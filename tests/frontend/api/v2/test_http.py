@@ -12,7 +12,7 @@ import tritonclient.http.aio as triton_aio
 from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
 from cluster_serving.protocol.keys import native_result_key, slots_key, stats_key, streams_of
-from cluster_serving.protocol.slots import SlotReport
+from cluster_serving.protocol.slots import SlotReport, TensorSpec
 from cluster_serving.protocol.stats import ANSWERED, add_batch
 from tests.support.waiting import wait_until
 
