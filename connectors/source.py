@@ -32,7 +32,7 @@ from cluster_serving.connectors.worker import record_end
 from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.errors import PoisonRequest
 from cluster_serving.protocol.generations import CANARY, DIVIDED, Generations, is_in_trial
-from cluster_serving.protocol.keys import consumer, left_for
+from cluster_serving.protocol.keys import consumer, consumers_of, left_for
 from cluster_serving.protocol.versions import choose, not_served
 
 NAME = "Redis Streams source"
@@ -94,7 +94,10 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
         self._client: Any = connect(self._options)
         self._copier = Copier(self._client, self._options.job)
         name = consumer(self._options.job, self._options.generation, index)
-        self._reader = StreamReader(self._client, self._options.job, name, self._options.claim_idle_time_s * 1000)
+        peers = consumers_of(self._options.job, self._options.generation) if self._parallelism > 1 else None
+        self._reader = StreamReader(
+            self._client, self._options.job, name, self._options.claim_idle_time_s * 1000, peers
+        )
         self.close_with(self._copier.close, self._reader.close, self._client.close)
         self._generation = GenerationView(self._client, self._control)
         self._looks_for_left = False
@@ -218,6 +221,8 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
         return []
 
     def _read_new(self, patience: float, block_ms: int | None) -> list[Entry]:
+        if self._reader.take_over():
+            return []
         if self._parallelism > 1:
             if self._flow.take_back():
                 # In process mode the other slots are in other processes. A shadow computes its copies later.

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import redis
 from redis.exceptions import ResponseError
 
+from cluster_serving.connectors.peers import HEARTBEAT_S, Peers
 from cluster_serving.protocol.dedicated import DedicatedConnection
 from cluster_serving.protocol.entry import Entry, parse_entry
 from cluster_serving.protocol.errors import InvalidInput
@@ -95,9 +96,13 @@ class StreamReader:
         job: `jobName`.
         consumer: Stable name, so that its pending entries are still its own after a restart.
         claim_idle_ms: Milliseconds of silence after which another consumer counts as dead.
+        peers: What the consumers of the other slots begin with, whose requests are taken over much earlier; None for no
+            other slots.
     """
 
-    def __init__(self, client: redis.Redis, job: str, consumer: str, claim_idle_ms: int) -> None:
+    def __init__(
+        self, client: redis.Redis, job: str, consumer: str, claim_idle_ms: int, peers: str | None = None
+    ) -> None:
         # redis-py types its commands as if they might be awaitable.
         self._client: Any = client
         self._reading = DedicatedConnection(client)
@@ -113,6 +118,10 @@ class StreamReader:
         self._recovered: tuple[str, bytes] | None = None
         self._next_claim = 0.0
         self._next_heartbeat = 0.0
+        self._peers = None if peers is None else Peers(client, self._streams, consumer, peers)
+        self._heartbeat_s = claim_idle_ms / 1000 / _HEARTBEATS_PER_CLAIM
+        if peers is not None:
+            self._heartbeat_s = min(self._heartbeat_s, HEARTBEAT_S)
 
     def close(self) -> None:
         """Close the connection that is used for reading only."""
@@ -208,6 +217,17 @@ class StreamReader:
         replies = self._guarded(lambda: call(self._client, Call(TAKE, streams, arguments)))
         return list(zip(streams, replies, strict=False))
 
+    def take_over(self) -> bool:
+        """Take over requests of slots that have died; return True if there were any: the reader is `recovering` then.
+
+        Call it at least every 100 ms, too.
+        """
+        peers = self._peers
+        if peers is None or self.recovering or not any(self._guarded(lambda: [peers.take_over()])):
+            return False
+        self.start_over()
+        return True
+
     def longest_wait_ms(self) -> int:
         """Return for how many milliseconds the oldest request that no slot has read has waited; 0 if there is none."""
         _, oldest = call(self._client, Call(BACKLOG, [*self._streams], [GROUP]))
@@ -227,7 +247,7 @@ class StreamReader:
         """
         if time.monotonic() >= self._next_heartbeat:
             self._xreadgroup(dict.fromkeys(self._streams, _AFTER_ALL), 1, None)
-            self._next_heartbeat = time.monotonic() + self._claim_idle_ms / 1000 / _HEARTBEATS_PER_CLAIM
+            self._next_heartbeat = time.monotonic() + self._heartbeat_s
 
     def _read_all(self, count: int, block_ms: int | None) -> list[Entry]:
         """Read up to `count` entries of each stream, in one command."""

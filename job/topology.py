@@ -1,7 +1,7 @@
-"""The data path, top to bottom: source, key_by, window, inference, sink."""
+"""The data path, top to bottom: source, key, window, inference, sink."""
 
 from pyflink.common import Configuration, Types
-from pyflink.datastream import StreamExecutionEnvironment
+from pyflink.datastream import DataStream, KeyedStream, StreamExecutionEnvironment
 from pyflink.java_gateway import get_gateway
 
 from cluster_serving.connectors import sink
@@ -31,16 +31,35 @@ def build(env: StreamExecutionEnvironment, options: JobOptions, with_jar: bool =
     )
 
     requests = from_redis(env, source)
-    slots = requests.key_by(slot_key, key_type=Types.INT())
+    slots = _key_in_place(requests)
     # PyFlink chains the next three into one operator, so batches pass between them as Python objects, not as bytes.
     in_threads = options.execution_mode == "thread"
     gathering = BatchingWindow(options.batch, any_size=bool(options.model.padding), lingers=in_threads)
     batches = slots.process(gathering, output_type=Types.PICKLED_BYTE_ARRAY()).name(window.NAME)
+    # In one thread with the source, neither could work while the other waits.
+    batches.start_new_chain()
     answers = batches.flat_map(Inference(options), output_type=Types.PICKLED_BYTE_ARRAY()).name(inference.NAME)
     answers.flat_map(RedisHashSink(options.redis), output_type=Types.INT()).name(sink.NAME)
 
-    # PyFlink adds a map for `key_by`, which the Flink UI would show by an internal name.
+    # PyFlink adds a map for the key, which the Flink UI would show by an internal name.
     slots._j_data_stream.getTransformation().getInputs().get(0).setName("key_by")
+
+
+def _key_in_place(requests: DataStream) -> KeyedStream:
+    """Return the keyed stream of the slots, whose keys lead to the subtask that they come from (`SlotKeys`).
+
+    `key_by` alone would connect each source with each window, so that the end of one slot restarts all of them.
+    """
+    keyed = requests.key_by(slot_key, key_type=Types.INT())
+    jvm = get_gateway().jvm
+    api = jvm.org.apache.flink.streaming.api.datastream
+    mapped = api.DataStream(
+        requests._j_data_stream.getExecutionEnvironment(), keyed._j_data_stream.getTransformation().getInputs().get(0)
+    )
+    in_place = api.DataStreamUtils.reinterpretAsKeyedStream(
+        mapped, jvm.KeyByKeySelector(), Types.ROW([Types.INT()]).get_java_type_info()
+    )
+    return KeyedStream(in_place, keyed._original_data_type_info, requests)
 
 
 def _configuration(options: JobOptions, with_jar: bool) -> Configuration:

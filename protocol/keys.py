@@ -156,6 +156,11 @@ def consumer(job: str, generation: int, subtask: int) -> str:
     return f"{job}-{generation}-{subtask}"
 
 
+def consumers_of(job: str, generation: int) -> str:
+    """Return what the names of all slots of a generation in the consumer group begin with."""
+    return consumer(job, generation, 0).removesuffix("0")
+
+
 def generation_of(job: str, consumer: str) -> int | None:
     """Return the generation of a slot's consumer; None for other consumers."""
     generation, _, subtask = consumer.removeprefix(f"{job}-").rpartition("-")

@@ -1,9 +1,17 @@
 """The slots of a job over several TaskManagers, on a cluster of its own."""
 
+import os
+import signal
+from collections import Counter
+from threading import Event, Thread
+
 import httpx
 import numpy as np
+import pytest
 
+from tests.chaos.faults import kept_processes
 from tests.support.predictor import save_doubling
+from tests.support.waiting import wait_until
 
 
 def test_the_slots_of_a_job_are_spread_as_the_configuration_says(own_cluster, tmp_path):
@@ -20,3 +28,45 @@ def test_the_slots_of_a_job_are_spread_as_the_configuration_says(own_cluster, tm
             requests.enqueue(f"r{number}", x=np.full(3, number, "f4"))
         for number in range(40):
             assert results.query(f"r{number}", timeout=60).tolist() == [2 * number] * 3
+
+
+@pytest.mark.parametrize("fault", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_task_manager_that_dies_or_hangs_leaves_the_others_alone(own_cluster, tmp_path, fault):
+    model = tmp_path / "model"
+    model.mkdir()
+    save_doubling(model, 3)
+    done = own_cluster.start(jobName="apart", modelPath=model, modelParallelism=2, slotsPerTaskManager=1)
+    assert done.returncode == 0, done.stdout + done.stderr
+    job, outcomes, ended = own_cluster.job("apart"), Counter(), Event()
+
+    def client(number):
+        requests, _ = own_cluster.queues("apart")
+        with requests:
+            while not ended.is_set():
+                # An answer that took as long as Flink needs to notice would be an error.
+                answer = requests.predict({"x": np.full(3, number, "f4")}, timeout=20)
+                outcomes[bool((answer == 2 * number).all())] += 1
+
+    clients = [Thread(target=client, args=(number,)) for number in range(4)]
+    for one in clients:
+        one.start()
+    wait_until(lambda: outcomes[True] > 200, 60)
+    first, _ = kept_processes(own_cluster, "taskmanager")
+    os.kill(first, fault)
+    try:
+        before = outcomes[True]
+        wait_until(lambda: outcomes[True] > before + 2000, 60)
+        vertices = httpx.get(f"{own_cluster.rest}/jobs/{job['jid']}").json()["vertices"]
+        assert [vertex["tasks"]["RUNNING"] >= 1 for vertex in vertices] == [True, True]
+        assert own_cluster.state_of("apart") == "RUNNING"
+        before = outcomes[True]
+        wait_until(lambda: outcomes[True] > before + 500, 60)
+    finally:
+        ended.set()
+        for one in clients:
+            one.join()
+        if fault == signal.SIGSTOP:
+            os.kill(first, signal.SIGCONT)
+    assert outcomes[False] == 0
+    # Flink has restarted one slot: another job id, or a restart of all, would say so.
+    assert own_cluster.job("apart")["jid"] == job["jid"]

@@ -13,7 +13,7 @@ from cluster_serving.job.batch import gather
 from cluster_serving.job.models.base import Model, Started, TensorSpec
 from cluster_serving.job.models.batched.axes import Place, Reading, readings, take
 from cluster_serving.job.models.batched.proof import UNPROVEN, Axes, prove, without
-from cluster_serving.job.models.batched.records import NORMAL, WIDE, ZEROS, Record, generated, variants
+from cluster_serving.job.models.batched.records import KINDS, WIDE, ZEROS, Record, generated, variants
 from cluster_serving.job.options import CPU
 from cluster_serving.protocol.errors import InferenceFailed
 from cluster_serving.protocol.inputs import Array
@@ -73,7 +73,8 @@ class BatchedModel(Model):
         """Find the batch axes by computing random records, if the shapes of the inputs are known."""
         if not self._options:
             return
-        kinds = (NORMAL, ZEROS, WIDE) if self.device == CPU else (NORMAL, ZEROS)
+        # On a GPU, an index beyond a table would end the process.
+        kinds = [kind for kind in KINDS if self.device == CPU or kind != WIDE]
         found = self._prove(self._options, kinds=kinds)
         if found is not None:
             self._keep((), found)

@@ -11,7 +11,7 @@ import numpy as np
 from cluster_serving.job.models.base import TensorSpec
 from cluster_serving.job.models.batched.axes import Reading
 from cluster_serving.job.models.batched.comparison import Comparison, Seen, Together
-from cluster_serving.job.models.batched.records import NORMAL, WIDE, ZEROS, Record, generated, sizes
+from cluster_serving.job.models.batched.records import KINDS, SIGNED, Record, generated, sizes
 from cluster_serving.protocol.errors import InferenceFailed
 from cluster_serving.protocol.inputs import Array
 
@@ -95,6 +95,10 @@ class _Trial:
         """Return True if all outputs follow the batch, and no draw has refuted it."""
         return self.shares and all(axis is not None for axis in self.axes()) and False not in self.agreements()
 
+    def tells_all(self) -> bool:
+        """Return True if something is proven or refuted about each output."""
+        return None not in self.agreements()
+
     def axes(self) -> list[int | None]:
         """Return the axis of each output, which all draws have in common."""
         found = [{(one.axis, one.squeezed) for one in row} for row in zip(*self.seen, strict=True)]
@@ -158,7 +162,7 @@ def prove(
     inputs: Sequence[TensorSpec],
     outputs: Callable[[], Sequence[TensorSpec]],
     tolerance: float,
-    kinds: Sequence[str] = (NORMAL, ZEROS, WIDE),
+    kinds: Sequence[str] = KINDS,
     draws: Sequence[Draw] = (),
 ) -> Axes | None:
     """Find the batch axes of a model.
@@ -200,7 +204,9 @@ def _try_random(
     for size in sizes(trial.reading):
         made = 0
         for kind in kinds:
-            # Sizes that follow the data are others with zeros.
+            if kind == SIGNED and made and trial.tells_all():
+                continue
+            # Sizes that follow the data are others with other kinds.
             if not made or has_time():
                 made += trial.add(generated(trial.reading, inputs, size, kind))
         guesses += made > 0

@@ -11,15 +11,23 @@ from cluster_serving.protocol.inputs import Array
 
 Record = list[Array]
 
-NORMAL, WIDE, ZEROS = "normal", "wide", "zeros"
-"""Kinds of records: values around 0; positive numbers up to 255, and whole ones up to 9; zeros and empty texts."""
+SMALL, ZEROS, WIDE, SIGNED = KINDS = ("small", "zeros", "wide", "signed")
+"""Kinds of records: numbers from 0 to 1; zeros and empty texts; up to 255, whole ones up to 9; around 0.
+
+Models that take numbers often fail on negative ones, which a signed record may have.
+"""
 
 # Never 1, 2 or 3, which are the sizes of the batches.
 _SIZES = (8, 24, 64, 224, 1024, 16000)
 _IMAGE_SIZES = (64, 96, 224, 24, 640)
 _MOST_ELEMENTS = 2e6
 
-_TEXTS = (("a", "b c", "d", "e f g"), ("1", "2", "3", "10"), ("", "", "", ""))
+_TEXTS = {
+    SMALL: ("a", "b c", "d", "e f g"),
+    ZEROS: ("", "", "", ""),
+    WIDE: ("1", "2", "3", "10"),
+    SIGNED: ("-1", "0.5", "x", "-20"),
+}
 
 
 def sizes(reading: Reading) -> list[int | None]:
@@ -69,17 +77,18 @@ def _values(generator: np.random.Generator, spec: TensorSpec, shape: Sequence[in
     dtype = spec.numpy_dtype or np.dtype(np.float32)
     values: Array
     if spec.dtype == "str":
-        values = np.full(shape, _TEXTS[[NORMAL, WIDE, ZEROS].index(kind)][index], object)
+        values = np.full(shape, _TEXTS[kind][index], object)
     elif kind == ZEROS:
         values = np.zeros(shape, dtype)
     elif dtype.kind in "fc":
-        drawn = generator.standard_normal(shape) if kind == NORMAL else generator.uniform(0, 255, shape)
+        most = 255 if kind == WIDE else 1
+        drawn = generator.standard_normal(shape) if kind == SIGNED else generator.uniform(0, most, shape)
         values = np.asarray(drawn, dtype)
     elif dtype == np.uint8:
         values = generator.integers(0, 256, shape, dtype)
     else:
         # Whole numbers may be indices into a table, which may have two rows.
-        most = 2 if kind == NORMAL or dtype.kind == "b" else 10
+        most = 10 if kind == WIDE and dtype.kind != "b" else 2
         values = np.asarray(generator.integers(0, most, shape), dtype)
         if values.size:
             values.reshape(-1)[0] = (index + (kind == WIDE)) % most

@@ -10,7 +10,7 @@ import numpy as np
 
 from cluster_serving.job.models.base import ROUGH, Model, Started, TensorSpec, choose
 from cluster_serving.job.models.batched.axes import Place, Reading
-from cluster_serving.job.models.batched.records import NORMAL, generated
+from cluster_serving.job.models.batched.records import SMALL, generated
 from cluster_serving.job.models.detect import ModelFiles
 from cluster_serving.job.models.openvino.compiled import (
     MOST_WEIGHTS,
@@ -141,7 +141,7 @@ def _is_batch(core: Any, network: Any, size: int) -> bool:
     specs = [_spec(str(index), port) for index, port in enumerate(network.inputs)]
     reading = Reading(tuple(Place(0, spec.record_shape or ()) for spec in specs))
     try:
-        first, second, _, third = generated(reading, specs, 8, NORMAL)
+        first, second, _, third = generated(reading, specs, 8, SMALL)
         compiled = Compiled(core, network, 1)
         outputs = [compiled.run(reading.join([record, *[second] * (size - 1)])) for record in (first, third)]
     except RuntimeError:
