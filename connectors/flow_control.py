@@ -67,6 +67,7 @@ class SlotFlowControl:
         limit: As given.
         attached: True once the window has shown that it shares this process.
         overlaps: True if the model begins requests while it computes others, one by one. Then the source reads at once.
+        searches: True while requests wait behind new ones, which the next call for new ones goes on with.
         seconds_per_request: Duration of the latest batch divided by its size; 0 before the first batch.
         surplus: Requests of slots that are stalled.
     """
@@ -92,6 +93,7 @@ class SlotFlowControl:
         self._longest = 0.0
         self.attached = False
         self.overlaps = False
+        self.searches = False
         self.seconds_per_request = 0.0
         _flow_controls[self.id] = self
 
@@ -200,8 +202,8 @@ class SlotFlowControl:
         with self._changed:
             if not self.unanswered or time.monotonic() - self._began < max(_STALLED, 4 * self._longest):
                 return False
-            # A model that overlaps may have left the answers of one batch to the call for the next.
-            batches, kept = list(self._entries), 1 if self.overlaps else 0
+            # Requests may have been left to the call for the next batch.
+            batches, kept = list(self._entries), 1 if self.overlaps or self.searches else 0
             left = [entry for entries in batches[kept:] for entry in entries]
             # The window still takes as many times.
             self._entries = deque([*batches[:kept], *([()] * len(batches[kept:]))])

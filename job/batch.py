@@ -2,7 +2,8 @@
 
 import math
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -142,11 +143,25 @@ def group_by_shape(records: Sequence[Arrays]) -> list[list[int]]:
     return list(groups.values())
 
 
-def isolate(run: Callable[[Sequence[T]], list[R]], items: Sequence[T]) -> list[R | ServingError]:
-    """Run a batch; if it fails, halve it until only the items that cause the failure fail.
+class Suspect:
+    """An item of a call that failed as a whole: it, or another one, is the cause.
 
-    A batch that hangs is run again item by item, because each run that hangs costs the timeout and a copy of the model.
-    `run` returns one result per item, and may raise anything. An item that alone causes an error has it as its result.
+    Attributes:
+        error: The failure of the call.
+        item: The item for the next attempt.
+    """
+
+    __slots__ = ("error", "item")
+
+    def __init__(self, error: ServingError, item: Any) -> None:
+        self.error = error
+        self.item = item
+
+
+def attempt(run: Callable[[Sequence[T]], list[R]], items: Sequence[T]) -> list[R | ServingError | Suspect]:
+    """Run a batch once; of one that fails, the culprit has the error if it is known, and all others are suspects.
+
+    It is known if there is one item, or if the error has the `index` of an item.
 
     Raises:
         RedisError: As `run` does: no answer can be written then.
@@ -155,13 +170,57 @@ def isolate(run: Callable[[Sequence[T]], list[R]], items: Sequence[T]) -> list[R
         return list(run(items))
     except RedisError:
         raise
-    except InferenceTimeout as error:
-        return [error] if len(items) == 1 else [result for item in items for result in isolate(run, [item])]
     except ServingError as error:
         failure = error
     except Exception as error:
         failure = InferenceFailed(f"{type(error).__name__}: {error}")
-    if len(items) == 1:
-        return [failure]
-    middle = len(items) // 2
-    return isolate(run, items[:middle]) + isolate(run, items[middle:])
+    culprit = 0 if len(items) == 1 else getattr(failure, "index", None)
+    return [failure if index == culprit else Suspect(failure, item) for index, item in enumerate(items)]
+
+
+def search(run: Callable[[Sequence[T]], list[R]], items: Sequence[T]) -> Iterator[dict[int, R | ServingError] | None]:
+    """Run a batch; halve what fails until only the items that cause a failure fail.
+
+    A batch that hangs is run again item by item, because each run that hangs costs the timeout and a copy of the model.
+    If an error tells the culprit, the others are run together.
+
+    Args:
+        run: Returns one result per item: an error or a `Suspect` for one that fails alone or with others. It may raise
+            anything.
+        items: Items of the batch.
+
+    Yields:
+        Results by index, as soon as they are known; None after a run that has left suspects.
+
+    Raises:
+        RedisError: See `attempt`.
+    """
+    tried = list(items)
+    groups = deque([list(range(len(tried)))])
+    while groups:
+        group = groups.popleft()
+        results = attempt(run, [tried[index] for index in group])
+        done, suspects, failures = {}, [], set()
+        for index, result in zip(group, results, strict=True):
+            if isinstance(result, Suspect) and len(group) > 1:
+                tried[index] = result.item
+                suspects.append(index)
+                failures.add(result.error)
+            else:
+                done[index] = result.error if isinstance(result, Suspect) else result
+        if done:
+            yield done
+        if suspects:
+            hang = any(isinstance(error, InferenceTimeout) for error in failures)
+            known = any(isinstance(result, ServingError) for result in done.values())
+            size = 1 if hang else len(suspects) if known else -(-len(group) // 2)
+            groups += [suspects[start : start + size] for start in range(0, len(suspects), size)]
+            yield None
+
+
+def isolate(run: Callable[[Sequence[T]], list[R]], items: Sequence[T]) -> list[R | ServingError]:
+    """Return the results of `search` in the order of the items: an item that alone causes an error has it."""
+    found: dict[int, R | ServingError] = {}
+    for step in search(run, items):
+        found |= step or {}
+    return [found[index] for index in range(len(items))]

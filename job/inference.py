@@ -13,7 +13,7 @@ from pyflink.metrics import MetricGroup
 
 from cluster_serving.connectors.answer import Answer, AnsweredBatch, write_answers
 from cluster_serving.connectors.attempts import noted
-from cluster_serving.connectors.flow_control import find_flow_control
+from cluster_serving.connectors.flow_control import SlotFlowControl, find_flow_control
 from cluster_serving.connectors.pieces import PieceWriter
 from cluster_serving.connectors.redis import RedisClock, connect
 from cluster_serving.connectors.reporting import SlotReporter
@@ -27,6 +27,7 @@ from cluster_serving.job.overlap import Overlap
 from cluster_serving.job.predictor import Predictor, load_predictor
 from cluster_serving.job.request import Request
 from cluster_serving.job.secret import PATIENCE, wait_for_secret
+from cluster_serving.job.suspects import Suspects
 from cluster_serving.protocol.errors import ModelError, ServingError
 
 NAME = "Inference"
@@ -61,6 +62,7 @@ class _Batches:
         self._batch_size = metrics.distribution("batchSize")
         self._inference_ms = metrics.distribution("inferenceTimeMs")
         self._queue_wait_ms = metrics.distribution("queueWaitMs")
+        self._suspects = Suspects()
 
     def begin(self, value: Sequence[Request], alone: bool) -> _Running:
         """Start to compute a batch; see `Predictor.start`."""
@@ -72,21 +74,34 @@ class _Batches:
         with noted(self._options.redis.queue, (request.entry for request in requests)):
             return _Running(self._predictor.start(requests, alone), started, wait_us)
 
-    def end(self, running: _Running) -> AnsweredBatch:
-        """Wait for the answers of a batch."""
+    def end(self, running: _Running) -> Iterator[AnsweredBatch]:
+        """Wait for the answers of a batch; if it has failed, its suspects are left to `search`."""
         computation = running.computation
         with noted(self._options.redis.queue, (request.entry for request in computation.requests)):
-            answers = computation.answers()
+            answers = computation.ready()
+        seconds = time.monotonic() - running.started
+        self._suspects.add(computation, len(computation.requests) - len(answers), seconds)
+        self._batch_size.update(len(computation.requests))
+        self._inference_ms.update(round(1000 * seconds))
+        self._queue_wait_ms.update(round(running.wait_us / 1000))
+        yield from self._answered(answers, running.wait_us, seconds)
+
+    def search(self, flow: SlotFlowControl | None) -> Iterator[AnsweredBatch]:
+        """Search for the culprits of failed batches; leave the rest to the next call if new requests wait."""
+        while (suspect := self._suspects.next(flow)) is not None:
+            with noted(self._options.redis.queue, (request.entry for request in suspect.requests)):
+                answers, seconds = suspect.step()
+            self._suspects.took(suspect, len(answers), seconds)
+            yield from self._answered(answers, 0, seconds)
+
+    def _answered(self, answers: Sequence[Answer], wait_us: int, seconds: float) -> Iterator[AnsweredBatch]:
         if self._predictor.exhausted:
             self._end_process(answers)
-        inference_us = round(1e6 * (time.monotonic() - running.started))
-        self._batch_size.update(len(computation.requests))
-        self._inference_ms.update(round(inference_us / 1000))
-        self._queue_wait_ms.update(round(running.wait_us / 1000))
         failures = sum("code" in answer.fields for answer in answers)
         if failures:
             self._failures.inc(failures)
-        return AnsweredBatch(answers, running.wait_us, inference_us)
+        if answers:
+            yield AnsweredBatch(answers, wait_us, round(1e6 * seconds))
 
     def _end_process(self, answers: Sequence[Answer]) -> NoReturn:
         """Write the computed answers, then end this process, which Flink or its supervisor replaces.
@@ -146,15 +161,19 @@ class Inference(SelfClosing, FlatMapFunction):
         self._overlaps = at_once and self._predictor.overlaps
 
     def flat_map(self, value: list[Request]) -> Iterator[AnsweredBatch]:
-        """Answer one batch; if the next batch comes before this one is computed, the answers come with that one."""
+        """Answer one batch; if the next batch comes before this one is computed, the answers come with that one.
+
+        New batches go first: requests of one that has failed may be left to the calls for the next.
+        """
         flow = find_flow_control(value[0].flow_id) if self._overlaps else None
         if flow is not None:
             flow.overlaps = True
         for running in self._overlap.feed(value, flow):
-            yield self._batches.end(running)
+            yield from self._batches.end(running)
             # Requests may tell what could not be known before them: names of outputs, and whether records share a call.
             if self._predictor.learned != self._reported:
                 self._report()
+        yield from self._batches.search(find_flow_control(value[0].flow_id))
 
     def _report(self) -> None:
         self._reported = self._predictor.learned

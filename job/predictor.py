@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from cluster_serving.connectors.answer import Answer
-from cluster_serving.job.batch import Arrays, BatchMemory, gather_records, group_by_shape, isolate, merge, split
-from cluster_serving.job.computation import Computation
+from cluster_serving.job.batch import Arrays, BatchMemory, gather_records, group_by_shape, merge, search, split
+from cluster_serving.job.computation import Computation, Steps, begin
 from cluster_serving.job.handlers.predictor import HandlerPredictor
 from cluster_serving.job.images import read_size
 from cluster_serving.job.models import HANDLER, check, load_model
@@ -123,15 +123,16 @@ class Predictor:
                     size += array.nbytes
                 if size > _MAX_BATCH_BYTES:
                     # Sparse tensors and images of a few hundred bytes may become many megabytes.
-                    answers |= self._compute(requests, ready, batched)
+                    for step in self._compute(requests, ready, batched):
+                        answers |= step or {}
                     ready, size = {}, 0
             else:
                 try:
                     started[index] = self.model.start(prepared)
                 except ServingError as error:
                     answers[index] = requests[index].fail(error)
-        answers |= self._compute(requests, ready, batched)
-        return Computation(requests, answers, started, self._to_answer)
+        computed, search = begin(self._compute(requests, ready, batched))
+        return Computation(requests, answers | computed, started, self._to_answer, search)
 
     def _load(self) -> Model:
         model = load_model(self._options.model, *self._secret)
@@ -202,18 +203,21 @@ class Predictor:
         except Exception as error:
             return InvalidInput(f"the inputs cannot be prepared: {type(error).__name__}: {error}")
 
-    def _compute(self, requests: Sequence[Request], ready: Mapping[int, Arrays], batched: bool) -> dict[int, Answer]:
-        """Compute the requests whose inputs are ready; return their answers by index."""
+    def _compute(self, requests: Sequence[Request], ready: Mapping[int, Arrays], batched: bool) -> Steps:
+        """Compute the requests whose inputs are ready."""
         indices = list(ready)
-        answers = {}
         shared = self.model.padded and ready
         for group in [range(len(ready))] if shared else group_by_shape(list(ready.values())):
             members = [indices[position] for position in group]
-            results = isolate(partial(self._run, batched), [ready[index] for index in members])
-            for index, result in zip(members, results, strict=True):
-                if not isinstance(result, NotComputed):
-                    answers[index] = self._to_answer(requests[index], result)
-        return answers
+            for step in search(partial(self._run, batched), [ready[index] for index in members]):
+                if step is None:
+                    yield None
+                    continue
+                yield {
+                    members[position]: self._to_answer(requests[members[position]], result)
+                    for position, result in step.items()
+                    if not isinstance(result, NotComputed)
+                }
 
     def _run(self, batched: bool, records: Sequence[Arrays]) -> list[Arrays]:
         rows = [record[0].shape[0] if batched else 1 for record in records]

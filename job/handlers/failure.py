@@ -18,20 +18,38 @@ _OURS = str(Path(__file__).parent)
 _logged: dict[str, float] = {}
 
 
+class RecordFailed(InvalidInput):
+    """One record of a batch is wrong; a handler's `predict` raises it, so that the others need not be searched.
+
+    The client of the record gets the message, as that of any `InvalidInput`.
+
+    Args:
+        index: Position of the record in the batch.
+        message: What is wrong with it.
+    """
+
+    def __init__(self, index: int, message: str) -> None:
+        super().__init__(message)
+        self.index = index
+
+
 class HandlerFailed(InferenceFailed):
     """A handler raised an exception.
 
     Attributes:
         traceback: The stack from the handler's own frames on, for the operator.
+        index: Position of the record in its batch that caused the exception, if the exception tells it.
     """
 
     traceback: str = ""
+    index: int | None = None
 
     @classmethod
     def of(cls, error: Exception, step: str) -> "HandlerFailed":
         """Return the error of a method of a handler, which `step` names."""
         text = cause(error) if isinstance(error, InferenceFailed) else f"{type(error).__name__}: {cause(error)}"
         failed = cls(f"the handler failed in {step}: {text}")
+        failed.index = getattr(error, "index", None)
         failed.traceback = "".join(traceback.format_exception(type(error), error, own_frames(error.__traceback__)))
         return failed
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from cluster_serving.job.batch import BatchMemory, gather, isolate
+from cluster_serving.job.batch import BatchMemory, Suspect, attempt, gather
 from cluster_serving.job.handlers import declared
 from cluster_serving.job.handlers.engine import Engine
 from cluster_serving.job.handlers.failure import HandlerFailed, error_of
@@ -97,17 +97,24 @@ class HandledModel:
         """True if `start` can be used."""
         return self._only is not None and self._only.model.overlaps
 
-    def compute(self, records: Sequence[Record]) -> list[Record | ServingError]:
-        """Return the outputs of each record, or the error of one that fails."""
-        results: list[Record | ServingError] = [*records]
+    def compute(self, records: Sequence[Record]) -> list[Any]:
+        """Return for each record its outputs, its error, or a `Suspect`: its batch has failed.
+
+        Records of suspects are prepared already, and may be given again.
+        """
+        results: list[Any] = [*records]
         if self._preprocess is not None:
-            results = [self.preprocess(record) for record in records]
+            results = [dict(record) if type(record) is _Prepared else self.preprocess(record) for record in records]
         predict: Callable[[Sequence[Record]], list[Any]]
         predict = self._predict_whole if self.generates else self._predict
         for indices in groups(results, self._padded):
-            computed: list[Any] = isolate(predict, [cast(Record, results[index]) for index in indices])
+            computed: list[Any] = attempt(predict, [cast(Record, results[index]) for index in indices])
             for index, result in zip(indices, computed, strict=True):
-                results[index] = self.postprocess(result) if type(result) is dict and not self.generates else result
+                if type(result) is dict and not self.generates:
+                    result = self.postprocess(result)
+                elif isinstance(result, Suspect) and self._preprocess is not None:
+                    result = Suspect(result.error, _Prepared(result.item))
+                results[index] = result
         return results
 
     def generate(self, records: Sequence[Record]) -> Running:
@@ -257,14 +264,15 @@ class HandledModel:
         finally:
             running.close()
 
-    def _predict(self, records: Sequence[Record]) -> list[Record]:
+    def _predict(self, records: Sequence[Record]) -> list[Any]:
         batch = self._batch(records)
         if self._only is not None:
             return split(self._only(batch, checked=self.is_direct), len(records))
         try:
-            return split(self._predict_batch(batch), len(records))
+            results = split(self._predict_batch(batch), len(records))
         except Exception as error:
             raise error_of(error, "predict") from error
+        return [error_of(one, "predict") if isinstance(one, Exception) else one for one in results]
 
     def _predict_whole(self, records: Sequence[Record]) -> list[Record | ServingError]:
         return run(self.generate(records))
@@ -305,6 +313,10 @@ class HandledModel:
     def _close_engines(self) -> None:
         for engine in self._engines.values():
             engine.model.close()
+
+
+class _Prepared(dict[str, Any]):
+    """A record that `preprocess` has returned."""
 
 
 def _engine(model: Model, files: ModelFiles, options: ModelOptions) -> Engine:

@@ -7,8 +7,8 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from cluster_serving.connectors.answer import Answer
-from cluster_serving.job.batch import isolate
-from cluster_serving.job.computation import Computation
+from cluster_serving.job.batch import isolate, search
+from cluster_serving.job.computation import Computation, Steps, begin
 from cluster_serving.job.handlers.failure import HandlerFailed
 from cluster_serving.job.handlers.generated import Generated, Writer
 from cluster_serving.job.handlers.handled import HandledModel
@@ -114,10 +114,11 @@ class HandlerPredictor:
                     # Texts have no such attribute, and hardly take memory.
                     size += getattr(value, "nbytes", 0)
                 if size > _MAX_BATCH_BYTES:
-                    answers |= self._compute(requests, ready, batched)
+                    for step in self._compute(requests, ready, batched):
+                        answers |= step or {}
                     ready, size = {}, 0
-        answers |= self._compute(requests, ready, batched)
-        return Computation(requests, answers, started, self._finish)
+        computed, search = begin(self._compute(requests, ready, batched))
+        return Computation(requests, answers | computed, started, self._finish, search)
 
     def _preprocessors_of(self, inputs: Sequence[TensorSpec]) -> dict[bool, Preprocessor]:
         batch = self._options.batch
@@ -174,21 +175,26 @@ class HandlerPredictor:
             return {spec.name: array for spec, array in zip(specs, arrays, strict=True)}
         return {spec.name: _value(spec, array) for spec, array in zip(specs, arrays, strict=True)}
 
-    def _compute(self, requests: Sequence[Request], ready: Mapping[int, Record], batched: bool) -> dict[int, Answer]:
-        """Compute the requests whose records are ready; return their answers by index."""
-        if not ready:
-            return {}
+    def _compute(self, requests: Sequence[Request], ready: Mapping[int, Record], batched: bool) -> Steps:
+        """Compute the requests whose records are ready."""
         if batched:
-            return {index: answer for index in ready for answer in self._compute_rows(requests[index], ready[index])}
-        if self._generated is not None:
-            return dict(self._generate(requests, ready, self._generated))
-        answers = {}
-        for index, result in zip(ready, isolate(self._run, [*ready.values()]), strict=True):
+            yield {index: answer for index in ready for answer in self._compute_rows(requests[index], ready[index])}
+        elif self._generated is not None:
+            yield dict(self._generate(requests, ready, self._generated))
+        elif ready:
+            places = [*ready]
+            for step in search(self._run, [*ready.values()]):
+                yield None if step is None else dict(self._answered(requests, places, step))
+
+    def _answered(
+        self, requests: Sequence[Request], places: Sequence[int], results: Mapping[int, Any]
+    ) -> Iterator[tuple[int, Answer]]:
+        for position, result in results.items():
+            index = places[position]
             if type(result) is dict:
-                answers[index] = self._to_answer(requests[index], [result])
+                yield index, self._to_answer(requests[index], [result])
             elif not isinstance(result, NotComputed):
-                answers[index] = _failed(requests[index], result)
-        return answers
+                yield index, _failed(requests[index], result)
 
     def _generate(
         self, requests: Sequence[Request], ready: Mapping[int, Record], generated: Generated
@@ -222,7 +228,7 @@ class HandlerPredictor:
         return [] if isinstance(error, NotComputed) else [_failed(request, error)]
 
     def _run(self, records: Sequence[Record]) -> list[Any]:
-        """Return the outputs of each record, or its error; fail only as a whole, by a timeout."""
+        """Return the outputs of each record, its error, or a `Suspect`; fail only as a whole, by a timeout."""
         if self._watched is None:
             return self.handled.compute(records)
         return self._watched.call(lambda handled: handled.compute(records), len(records))

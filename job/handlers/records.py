@@ -18,7 +18,9 @@ _NUMERIC = (*PLAIN, np.ndarray)
 
 
 def split(outputs: Any, count: int, in_pieces: bool = False) -> list[Any]:
-    """Return the outputs of each record; `in_pieces`, a list may also have None and `END` in their places.
+    """Return the outputs of each record; a list may have the exception of a record in its place.
+
+    `in_pieces`, it may also have None and `END`.
 
     Raises:
         ValueError, TypeError: If `predict` returned something else.
@@ -41,12 +43,12 @@ def split(outputs: Any, count: int, in_pieces: bool = False) -> list[Any]:
     if (
         isinstance(outputs, list | tuple)
         and len(outputs) == count
-        and all(isinstance(one, Mapping) or any(one is other for other in others) for one in outputs)
+        and all(isinstance(one, Mapping | Exception) or any(one is other for other in others) for one in outputs)
     ):
         return [dict(one) if isinstance(one, Mapping) else one for one in outputs]
     raise TypeError(
         f"predict {verb} {kind(outputs)} for a batch of {count}; expected a dict of names and arrays, or a list "
-        "with a dict for each record"
+        "with a dict, or an exception, for each record"
     )
 
 

@@ -1,0 +1,77 @@
+"""Requests of failed batches, among which the culprits are searched behind new batches, at low weight."""
+
+import time
+from collections import deque
+from collections.abc import Sequence
+
+from cluster_serving.connectors.answer import Answer
+from cluster_serving.connectors.flow_control import SlotFlowControl
+from cluster_serving.job.computation import Computation, Steps
+from cluster_serving.job.request import Request
+
+_WEIGHT = 0.25
+"""Time for the search, as a part of the time that new batches take."""
+
+_MOST_CREDIT_S = 1.0
+# Of the requests that a slot may hold unanswered.
+_MOST_HELD = 0.5
+
+
+class Suspect:
+    """A batch that has failed, while its culprits are searched."""
+
+    def __init__(self, requests: Sequence[Request], steps: Steps) -> None:
+        self.requests = requests
+        self._steps = steps
+        self.ended = False
+
+    def step(self) -> tuple[list[Answer], float]:
+        """Go on with the search, by one call of the model at most; return its answers and its seconds."""
+        began = time.monotonic()
+        found: dict[int, Answer] | None = {}
+        try:
+            found = next(self._steps)
+        except StopIteration:
+            self.ended = True
+        answers = found or {}
+        return [answers[index] for index in sorted(answers)], time.monotonic() - began
+
+
+class Suspects:
+    """The failed batches of a slot.
+
+    While new requests wait, the search may take a quarter of the time that they take. Otherwise it goes on until new
+    ones come. If it holds half of the requests that the slot may hold, it no longer waits.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: deque[Suspect] = deque()
+        self._held = 0
+        self._credit = 0.0
+
+    def add(self, computation: Computation, count: int, seconds: float) -> None:
+        """Take note of a new batch, which took so many seconds, and of its `count` requests without an answer."""
+        self._credit = min(self._credit + _WEIGHT * seconds, _MOST_CREDIT_S)
+        if computation.search is not None:
+            self._waiting.append(Suspect(computation.requests, computation.search))
+            self._held += count
+
+    def next(self, flow: SlotFlowControl | None) -> Suspect | None:
+        """Return the batch whose search goes on; None if there is none, or new requests go first."""
+        waits = (
+            flow is not None
+            and bool(self._waiting)
+            and flow.more
+            and self._credit <= 0
+            and self._held < _MOST_HELD * flow.limit
+        )
+        if flow is not None:
+            flow.searches = waits
+        return None if waits or not self._waiting else self._waiting.popleft()
+
+    def took(self, suspect: Suspect, answered: int, seconds: float) -> None:
+        """Take note of a step of a search, and of the requests that it has answered."""
+        self._credit = max(self._credit - seconds, -_MOST_CREDIT_S)
+        self._held -= answered
+        if not suspect.ended:
+            self._waiting.append(suspect)
