@@ -19,9 +19,6 @@ Shape = tuple[int | None, ...]
 _BATCH = re.compile(r"(?i)n|b|bs|bsz|(.*[^a-z])?batch(_?size)?([^a-z].*)?")
 """Symbols that name the batch: `N`, `batch`, `batch_size`, `input_batch_1`."""
 
-_SEQUENCE = re.compile(r"(?i).*(seq|time|frame|step|token|point|node|len).*")
-"""Symbols that name a size of one record: `sequence_length`, `points`."""
-
 _MOST_READINGS = 24
 _MOST_COMBINATIONS = 4096
 
@@ -45,12 +42,12 @@ class Reading:
     Attributes:
         places: Place of each input.
         fixed: Size of the batch, if the model takes no other.
-        is_sequence: The symbol of the batch names a size of one record, so that it may be no batch.
+        is_named: The symbol of the batch says so, or the engine has no other place for it.
     """
 
     places: tuple[Place, ...]
     fixed: int | None = None
-    is_sequence: bool = False
+    is_named: bool = False
 
     @property
     def is_batched(self) -> bool:
@@ -105,7 +102,7 @@ def readings(
     named = {name: _named(symbols.get(name, ())) for name in tensors}
     if any(axis is not None for axis in named.values()):
         # A symbol named like a batch leaves no doubt; another symbol may be one that a converter has made up.
-        found = [Reading(tuple(_at(tensors[spec.name], named[spec.name]) for spec in specs))]
+        found = [Reading(tuple(_at(tensors[spec.name], named[spec.name]) for spec in specs), is_named=True)]
         found += _free(specs, symbols, anywhere, named)
     elif anywhere or any(shape and shape[0] is None for shape in tensors.values()):
         found = _free(specs, symbols, anywhere)
@@ -148,7 +145,7 @@ def _free(
         return sum(map(_doubt, places)) + 2 * (len(used(places)) > 1)
 
     found = [
-        Reading(places, is_sequence=any(map(_SEQUENCE.fullmatch, used(places))))
+        Reading(places, is_named=bool(anywhere) or any(axis is not None for axis in named.values()))
         for places in sorted(islice(product(*options), _MOST_COMBINATIONS), key=doubt)
     ]
     return [reading for reading in found if reading.is_batched][:_MOST_READINGS]

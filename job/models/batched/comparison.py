@@ -36,11 +36,15 @@ class Seen(NamedTuple):
         shapes: All shapes of the output.
         is_float: The output has numbers that are rounded.
         constant: The row of every record, if all are the same.
+        mixes: Other records beside the same one have changed its row.
+        differs: Rows together are not at all those alone; rounding, or a common scale, does not explain it.
     """
 
     axis: int | None
     squeezed: bool
     agrees: bool | None
+    mixes: bool
+    differs: bool
     shapes: frozenset[tuple[int, ...]]
     is_float: bool
     constant: Array | None = None
@@ -78,11 +82,11 @@ class Comparison:
         shapes = frozenset(array.shape for array in arrays)
         is_float = self._alone[0].dtype.kind in "fc"
         if axis is None:
-            return Seen(None, False, None, shapes, is_float)
+            return Seen(None, False, None, False, False, shapes, is_float)
         own = [array if squeezed else take(array, 0, axis) for array in self._alone]
         rows = [take(array, index, axis) for order, array in self._together for index in range(len(order))]
         constant = own[0] if all(_equal((own[0], row)) for row in (*own, *rows)) else None
-        return Seen(axis, squeezed, self._agrees(own, axis), shapes, is_float, constant)
+        return Seen(axis, squeezed, *self._agrees(own, axis), shapes, is_float, constant)
 
     def _candidates(self) -> Iterator[tuple[int, bool]]:
         """Yield the axes that may be the batch by their sizes, each with True if a batch of one lacks it."""
@@ -102,14 +106,14 @@ class Comparison:
                 ):
                     yield axis, squeezed
 
-    def _agrees(self, own: Sequence[Array], axis: int) -> bool | None:
+    def _agrees(self, own: Sequence[Array], axis: int) -> tuple[bool | None, bool, bool]:
+        """Return `Seen.agrees`, `Seen.mixes` and `Seen.differs`."""
         # Records beyond those alone are only there for the others.
-        pairs = [
-            (own[record], take(array, position, axis))
-            for order, array in self._together
-            for position, record in enumerate(order)
-            if record < len(own)
-        ]
+        pairs, quiet = [], []
+        for order, array in self._together:
+            found = [(own[at], take(array, place, axis)) for place, at in enumerate(order) if at < len(own)]
+            pairs += found
+            quiet += found if len(found) == len(order) else []
         # Rows at the same place of calls of one size. Of the same record, all that differs is the other records.
         beside: list[tuple[Array, Array]] = []
         changed: list[tuple[Array, Array]] = []
@@ -119,21 +123,34 @@ class Comparison:
                     rows = take(one.array, position, axis), take(other.array, position, axis)
                     (beside if record == other.order[position] else changed).append(rows)
         if own[0].dtype.kind not in "fc":
-            same = all(map(_equal, (*pairs, *beside)))
-            return None if same and all(np.array_equal(own[0], other) for other in own[1:]) else same
+            mixes = not all(map(_equal, beside))
+            same = not mixes and all(map(_equal, pairs))
+            agrees = None if same and all(_equal((own[0], other)) for other in own[1:]) else same
+            return agrees, mixes, 2 * sum(map(_equal, quiet)) < len(quiet)
         largest = max(map(_largest, own))
         # Infinite if the records differ in which numbers are finite.
         spread = max((_distance(own[0], other) for other in own[1:]), default=0.0)
         scale = spread if np.isfinite(spread) else 0.0
         rounding = _ROUNDING * largest
+        differs = _most(quiet) > max(_MOST_OF_SPREAD * scale, 5 * rounding)
         if _most(beside) > max(rounding, self._tolerance / 10 * scale):
-            return False
+            return False, True, differs
         if spread <= 5 * rounding:
             # Differences may be as small as rounding. Then the rows tell that change with their own record alone.
             tells = beside and all(map(_equal, beside)) and not all(map(_equal, changed))
-            return True if tells else None
+            return (True if tells else None), False, False
         # Kernels for batches of another size round in another way.
-        return _most(pairs) <= max(2 * rounding, min(_OF_SPREAD * self._tolerance, _MOST_OF_SPREAD) * scale)
+        allowed = max(2 * rounding, min(_OF_SPREAD * self._tolerance, _MOST_OF_SPREAD) * scale)
+        return _most(pairs) <= allowed, False, differs
+
+
+def alike(alone: Array, together: Array, tolerance: float) -> bool:
+    """Return True if two batches of rows are the same but for rounding."""
+    if alone.shape != together.shape:
+        return False
+    if alone.dtype.kind not in "fc":
+        return np.array_equal(alone, together)
+    return _distance(alone, together) <= max(2 * _ROUNDING, tolerance) * max(_largest(alone), _largest(together))
 
 
 def _equal(pair: tuple[Array, Array]) -> bool:

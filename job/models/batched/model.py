@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +11,8 @@ import numpy as np
 from cluster_serving.job.batch import gather
 from cluster_serving.job.models.base import Model, Started, TensorSpec
 from cluster_serving.job.models.batched.axes import Place, Reading, readings, take
-from cluster_serving.job.models.batched.proof import UNPROVEN, Axes, prove, without
+from cluster_serving.job.models.batched.comparison import alike
+from cluster_serving.job.models.batched.proof import Axes, prove, without
 from cluster_serving.job.models.batched.records import KINDS, WIDE, ZEROS, Record, generated, variants
 from cluster_serving.job.options import CPU
 from cluster_serving.protocol.errors import InferenceFailed
@@ -25,6 +25,7 @@ _MOST_ATTEMPTS = 16
 
 _MOST_RANKS = 16
 _MOST_ROWS = 8
+_MOST_SIZES = 1024
 
 
 class _Disproved(Exception):
@@ -53,6 +54,9 @@ class BatchedModel(Model):
         self._options = readings(model.inputs, model.symbols, shapes) if known else []
         # Records share calls, and the batch is the first axis of all tensors: most models are so.
         self._is_plain = False
+        self._varies = False
+        # Sizes of an input's records → sizes of the outputs' records.
+        self._sizes: dict[tuple[tuple[int, ...], ...], list[tuple[int, ...]]] = {}
         self._problem = ""
         self.inputs = _inputs(model.inputs, self._options[0]) if known else [_partly(spec) for spec in model.inputs]
         self.outputs = list(model.outputs)
@@ -73,35 +77,53 @@ class BatchedModel(Model):
         """Find the batch axes by computing random records, if the shapes of the inputs are known."""
         if not self._options:
             return
-        # On a GPU, an index beyond a table would end the process.
-        kinds = [kind for kind in KINDS if self.device == CPU or kind != WIDE]
-        found = self._prove(self._options, kinds=kinds)
+        # An index beyond a table would end the process, on a GPU or in some kernels.
+        careful = self.device != CPU or (self._model.careful and any(map(_has_indices, self._raw_inputs)))
+        found = self._prove(self._options, kinds=[kind for kind in KINDS if not (careful and kind == WIDE)])
         if found is not None:
             self._keep((), found)
+
+    def warm_up(self, batch: int | None) -> list[Array] | None:
+        """See `Model.warm_up`; zeros need not be a possible request, where others were computed."""
+        if () not in self._axes:
+            return super().warm_up(batch)
+        kept = dict(self._axes), dict(self._sizes)
+        try:
+            return super().warm_up(batch)
+        except InferenceFailed:
+            return None
+        finally:
+            # Guessed sizes tell nothing about those of requests.
+            self._axes, self._sizes = kept
+            self._keep((), self._axes[()])
 
     def predict(self, inputs: Sequence[Array]) -> list[Array]:
         """See `Model.predict`."""
         count = len(inputs[0])
         if self._is_plain:
             outputs = self._model.predict(inputs)
-            if all(array.ndim and len(array) == count for array in outputs):
+            has_batch = all(array.ndim and len(array) == count for array in outputs)
+            if has_batch and not (self._varies and self._other_size(inputs, outputs) is not None):
                 return outputs
         ranks = () if self._options else tuple([array.ndim for array in inputs])
         axes = self._axes.get(ranks)
-        if axes is not None and axes.constants:
-            with suppress(_Disproved):
-                outputs = self._together(axes, inputs, count)
-                if _are_constant(outputs, axes.constants):
-                    return outputs
-            axes = replace(axes, constants=(), problem=UNPROVEN)
         if axes is None or not axes.certain:
             axes = self._learn(ranks, axes, inputs)
-        if not axes.problem:
-            try:
-                return self._together(axes, inputs, count)
-            except _Disproved as disproved:
-                self._disprove(ranks, axes, disproved.args[0])
-        return self._alone(ranks, inputs, count)
+        if axes.problem:
+            return self._alone(ranks, inputs, count)
+        try:
+            outputs = self._together(axes, inputs, count)
+        except _Disproved as disproved:
+            self._disprove(ranks, axes, disproved.args[0])
+            return self._alone(ranks, inputs, count)
+        if self._varies and (index := self._other_size(inputs, outputs)) is not None:
+            name = self._model.outputs[index].name
+            self._doubt(ranks, replace(axes, problem=f"the sizes of output {name!r} follow the data", constants=()))
+            return self._alone(ranks, inputs, count)
+        changed = [
+            index for index, row in enumerate(axes.constants) if row is not None and (outputs[index] != row).any()
+        ]
+        return self._compare(ranks, axes, inputs, outputs, changed) if changed and count > 1 else outputs
 
     def start(self, record: Sequence[Array]) -> Started:
         """See `Model.start`."""
@@ -146,7 +168,7 @@ class BatchedModel(Model):
         rows = [[array[index, ...] for array in inputs] for index in range(min(len(inputs[0]), _MOST_ROWS))]
         draws = [
             lambda reading: variants(reading, rows),
-            lambda reading: generated(reading, specs, None, ZEROS),
+            lambda reading: generated(reading, specs, None, ZEROS, rows[0]),
             lambda reading: [rows[0]] * 4,
         ]
         found = self._prove(sized, draws=draws)
@@ -159,6 +181,38 @@ class BatchedModel(Model):
         self._keep(ranks, found)
         return found
 
+    def _compare(
+        self, ranks: tuple[int, ...], axes: Axes, inputs: Sequence[Array], outputs: list[Array], changed: Sequence[int]
+    ) -> list[Array]:
+        """Compare outputs that were constant until now with those of each record alone, which are returned."""
+        alone = self._alone(ranks, inputs, len(inputs[0]))
+        axes = self._axes[ranks]
+        wrong = [index for index in changed if not alike(alone[index], outputs[index], self._model.tolerance)]
+        if wrong:
+            name = self._model.outputs[wrong[0]].name
+            problem = f"output {name!r} of a record depends on the others in its batch"
+            self._doubt(ranks, replace(axes, problem=axes.problem or problem, constants=()))
+        else:
+            rows = tuple(None if index in changed else row for index, row in enumerate(axes.constants))
+            self._keep(ranks, replace(axes, constants=rows if any(row is not None for row in rows) else ()))
+        return alone
+
+    def _other_size(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> int | None:
+        """Return the index of an output whose records have another size than before, for inputs of the same sizes."""
+        key = tuple([array.shape[1:] for array in inputs])
+        shapes = [array.shape[1:] for array in outputs]
+        known = self._sizes.get(key)
+        if known is None:
+            if len(self._sizes) >= _MOST_SIZES:
+                self._sizes.clear()
+            self._sizes[key] = shapes
+            return None
+        return next((at for at, pair in enumerate(zip(known, shapes, strict=True)) if pair[0] != pair[1]), None)
+
+    def _doubt(self, ranks: tuple[int, ...], axes: Axes) -> None:
+        log.warning("%s: %s; from now on each record is computed alone", self.engine, axes.problem)
+        self._keep(ranks, axes)
+
     def _keep(self, ranks: tuple[int, ...], axes: Axes) -> None:
         """Remember axes, and describe inputs and outputs as they are with the batch first."""
         if ranks not in self._axes and len(self._axes) >= _MOST_RANKS:
@@ -167,6 +221,8 @@ class BatchedModel(Model):
         places = axes.reading.places
         in_front = not any(place.axis for place in places) and not any(axes.outputs)
         every = None not in (*axes.outputs, *(place.axis for place in places))
+        # Sizes that the model does not declare may follow the data.
+        self._varies = any(spec.shape is None or spec.shape.count(None) > 1 for spec in self._model.outputs)
         self._is_plain = (
             not ranks
             and in_front
@@ -187,8 +243,7 @@ class BatchedModel(Model):
     def _disprove(self, ranks: tuple[int, ...], axes: Axes, index: int) -> Axes:
         """Note that an output has not the batch where it had it before."""
         axes = without(axes, index, self._model.outputs[index].name)
-        log.warning("%s: %s; from now on each record is computed alone", self.engine, axes.problem)
-        self._keep(ranks, axes)
+        self._doubt(ranks, axes)
         return axes
 
     def _together(self, axes: Axes, inputs: Sequence[Array], count: int) -> list[Array]:
@@ -240,9 +295,8 @@ class BatchedModel(Model):
         return outputs
 
 
-def _are_constant(outputs: Sequence[Array], rows: Sequence[Array]) -> bool:
-    pairs = zip(outputs, rows, strict=True)
-    return all(output.shape[1:] == row.shape and bool((output == row).all()) for output, row in pairs)
+def _has_indices(spec: TensorSpec) -> bool:
+    return spec.dtype.startswith(("int", "uint")) and spec.dtype != "uint8"
 
 
 def _moved(array: Array, place: Place) -> Array:

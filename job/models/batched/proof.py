@@ -27,6 +27,12 @@ _TOGETHER = ((0, 1), (2, 0, 1), (2, 0, 3))
 UNPROVEN = "no request has proven yet that records may share a call"
 """Problem of a model about which nothing is certain."""
 
+_MOST_S = 3.0
+"""Seconds after which no further reading is tried."""
+
+_SURE = 3
+"""Number of draws that a model has to compute before a record is taken for whole tensors."""
+
 _BUDGET_S = 1.0
 """Seconds after which no more is tried than needed."""
 
@@ -41,8 +47,8 @@ class Axes:
         squeezed: Indices of outputs that lose the axis in a batch of one.
         problem: Reason for computing one record a call; empty if records share calls.
         certain: Further records cannot change the problem.
-        constants: The row of each output, where all records that were tried have the same. Then nothing tells them
-            apart, and sharing a call is right for as long as this is so.
+        constants: For each output, the row that all records have which were tried; None if it is proven. Nothing tells
+            such rows apart, and sharing a call is right for as long as this is so. Empty if all are proven.
     """
 
     reading: Reading
@@ -50,7 +56,7 @@ class Axes:
     squeezed: frozenset[int] = frozenset()
     problem: str = ""
     certain: bool = True
-    constants: tuple[Array, ...] = ()
+    constants: tuple[Array | None, ...] = ()
 
 
 class _Trial:
@@ -86,7 +92,7 @@ class _Trial:
         found = [one.seen() if self.reading.is_batched else one.nowhere() for one in comparisons]
         self.seen.append(found)
         self._differ.append(any(not np.array_equal(*pair) for pair in zip(*records[:2], strict=True)))
-        if any(one.agrees is False for one in found):
+        if len(self.seen) == 1 or any(one.agrees is False for one in found):
             again = zip(alone[0], self._alone(records[0]), strict=True)
             self.is_random |= not all(np.array_equal(*pair, equal_nan=pair[0].dtype.kind in "fc") for pair in again)
         return True
@@ -94,6 +100,11 @@ class _Trial:
     def follows(self) -> bool:
         """Return True if all outputs follow the batch, and no draw has refuted it."""
         return self.shares and all(axis is not None for axis in self.axes()) and False not in self.agreements()
+
+    def differs(self) -> bool:
+        """Return True if the rows of an output are others together than alone, in all draws that tell."""
+        rows = [[one for one in row if one.agrees is not None] for row in zip(*self.seen, strict=True)]
+        return not self.is_random and any(row and all(one.differs for one in row) for row in rows)
 
     def tells_all(self) -> bool:
         """Return True if something is proven or refuted about each output."""
@@ -113,20 +124,22 @@ class _Trial:
         found = []
         for row in zip(*self.seen, strict=True):
             told = [one.agrees for one in row if one.agrees is not None]
-            # Rounding may decide between labels that are nearly equal.
-            allowed = 0 if row[0].is_float else (len(told) - 1) // 2
+            # Between labels that are nearly equal, rounding may decide.
+            allowed = 0 if row[0].is_float or any(one.mixes for one in row) else (len(told) - 1) // 2
             found.append(told.count(False) <= allowed if told else None)
         return found
 
-    def constants(self) -> tuple[Array, ...]:
-        """Return the row of each output, if all records that differ have the same; else nothing."""
+    def constants(self) -> list[Array | None]:
+        """Return for each output the row that all records have, if they differ and it does not; else None."""
         draws = [found for found, differ in zip(self.seen, self._differ, strict=True) if differ]
-        if not draws or any(one.constant is None for found in draws for one in found):
-            return ()
-        rows = [one.constant for one in draws[0] if one.constant is not None]
-        others = [one.constant for found in draws for one in found if one.constant is not None]
-        same = (np.array_equal(rows[index % len(rows)], row) for index, row in enumerate(others))
-        return tuple(rows) if all(same) else ()
+        found: list[Array | None] = []
+        for row in zip(*draws, strict=True):
+            first = row[0].constant
+            same = first is not None and all(
+                one.constant is not None and np.array_equal(first, one.constant) for one in row
+            )
+            found.append(first if same else None)
+        return found or [None] * len(self.seen[0])
 
     def is_constant(self) -> bool:
         """Return True if the sizes of the outputs depend neither on the batch nor on the data."""
@@ -182,7 +195,9 @@ def prove(
     began = time.monotonic()
     first: _Trial | None = None
     for reading in options:
-        if not reading.is_batched and not _may_be_whole(first, options[0], outputs()):
+        if first is not None and time.monotonic() - began > _MOST_S:
+            break
+        if first is not None and not reading.is_batched and not _is_one_record(first, outputs()):
             continue
         trial = _Trial(compute, reading, tolerance)
         if draws:
@@ -190,10 +205,17 @@ def prove(
                 trial.add(draw(reading))
         else:
             _try_random(trial, inputs, kinds, lambda: time.monotonic() - began < _BUDGET_S)
-        if trial.seen:
-            if trial.follows() or reading.fixed == 1 or not reading.is_batched:
+        if not trial.seen:
+            continue
+        if reading.is_batched:
+            if trial.follows() or reading.fixed == 1:
                 return _axes(trial, inputs, outputs())
-            first = first or trial
+            # Without a proof, random sizes may fit a wrong reading only. Those of requests fit the right one.
+            if draws or reading == options[0]:
+                first = first or trial
+        elif first is not None or draws or len(trial.seen) >= _SURE:
+            # Some values alone may be refused for other reasons than their number of dimensions.
+            return _axes(trial, inputs, outputs())
     return None if first is None else _axes(first, inputs, outputs())
 
 
@@ -214,20 +236,12 @@ def _try_random(
             return
 
 
-def _may_be_whole(trial: _Trial | None, likeliest: Reading, outputs: Sequence[TensorSpec]) -> bool:
-    """Return True if a record may be whole tensors of the model, although these may have a batch."""
-    if trial is None:
-        # Records alone may be refused for their values; only a name can tell then.
-        return not likeliest.is_batched or likeliest.is_sequence
-    return _is_one_record(trial, outputs)
-
-
 def _is_one_record(trial: _Trial, outputs: Sequence[TensorSpec]) -> bool:
     """Return True if what looks like a batch is a part of one record.
 
-    Its name says so and its rows depend on each other, or outputs of known sizes do not follow it.
+    Its rows depend on each other, and no name says that it is a batch; or outputs of known sizes do not follow it.
     """
-    if trial.reading.fixed is not None or (trial.reading.is_sequence and False in trial.agreements()):
+    if trial.reading.fixed is not None or (not trial.reading.is_named and trial.differs()):
         return True
     free = any(spec.shape is not None and None in spec.shape for spec in outputs)
     return trial.shares and not free and trial.is_constant()
@@ -239,12 +253,14 @@ def _axes(trial: _Trial, inputs: Sequence[TensorSpec], outputs: Sequence[TensorS
         # All inputs are of known sizes: an output of another size follows the data, and may be 1 by chance.
         axes = [None if spec.shape and spec.shape[0] != 1 else axis for axis, spec in zip(axes, outputs, strict=True)]
     problems = [*_problems(trial, axes, inputs, [spec.name for spec in outputs])]
-    # An output that is always the same, beside one that is proven, has the same rows for all.
-    unknown = not problems and True not in trial.agreements()
-    constants = trial.constants() if unknown else ()
-    if unknown and not constants:
+    agreements = trial.agreements()
+    constants = [None if told else row for told, row in zip(agreements, trial.constants(), strict=True)]
+    pairs = zip(agreements, constants, strict=True)
+    unknown = not problems and any(told is None and row is None for told, row in pairs)
+    if unknown:
         problems.append(UNPROVEN)
-    return Axes(trial.reading, tuple(axes), trial.squeezed(), problems[0] if problems else "", not unknown, constants)
+    watched = () if problems or not any(row is not None for row in constants) else tuple(constants)
+    return Axes(trial.reading, tuple(axes), trial.squeezed(), problems[0] if problems else "", not unknown, watched)
 
 
 def _problems(
@@ -252,6 +268,8 @@ def _problems(
 ) -> Iterator[str]:
     """Yield the reasons for which records cannot share a call."""
     reading = trial.reading
+    if trial.is_random:
+        yield "its outputs differ from call to call: it draws random numbers, or keeps a state between calls"
     if not reading.is_batched:
         yield "its inputs have no batch dimension"
     for place, spec in zip(reading.places, inputs, strict=True):
@@ -261,8 +279,6 @@ def _problems(
         yield "its batch has a fixed size of 1"
     elif not trial.shares:
         yield "it refuses several records in a call"
-    if trial.is_random:
-        yield "its outputs differ from call to call"
     for axis, name, agrees in zip(axes, names, trial.agreements(), strict=True):
         if axis is None:
             yield f"output {name!r} does not follow the batch"

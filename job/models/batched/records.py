@@ -43,17 +43,32 @@ def sizes(reading: Reading) -> list[int | None]:
     ] or [_SIZES[0]]
 
 
-def generated(reading: Reading, specs: Sequence[TensorSpec], size: int | None, kind: str) -> list[Record]:
-    """Return four records of one kind, which differ in each input that has a batch; `size` stands for free sizes.
+def generated(
+    reading: Reading, specs: Sequence[TensorSpec], size: int | None, kind: str, whole: Record | None = None
+) -> list[Record]:
+    """Return four records of one kind, which differ in each input that has a batch.
 
     The numbers of the last one are larger: it changes what a model computes from all records at once.
+
+    Args:
+        reading: How the inputs are read.
+        specs: Inputs of the model.
+        size: Stands for the sizes that the records leave free.
+        kind: One of `KINDS`.
+        whole: Has the tensors without a batch. By default they are ones: parameters, such as a scale or a number of
+            results, are often refused if they are 0, and take much memory if they are large.
     """
     generator = np.random.default_rng(0)
     inputs = []
-    for place, spec in zip(reading.places, specs, strict=True):
+    for at, (place, spec) in enumerate(zip(reading.places, specs, strict=True)):
         shape = [(size or 1) if known is None else known for known in place.record]
-        values = [_values(generator, spec, shape, kind, index) for index in range(4)]
-        inputs.append([*values[:3], _louder(values[3])] if place.axis is not None else values[:1] * 4)
+        if place.axis is not None:
+            values = [_values(generator, spec, shape, kind, index) for index in range(4)]
+            inputs.append([*values[:3], _louder(values[3], kind)])
+        elif reading.is_batched:
+            inputs.append([_ones(spec, shape) if whole is None else whole[at]] * 4)
+        else:
+            inputs.append([_values(generator, spec, shape, kind, 0)] * 4)
     return [list(record) for record in zip(*inputs, strict=True)]
 
 
@@ -67,7 +82,7 @@ def variants(reading: Reading, records: Sequence[Record]) -> list[Record]:
     first = records[0]
     found = [first, *(record for record in records[1:] if not _equal(first, record))][:3]
     found += [[_like(generator, array) for array in first] for _ in range(4 - len(found))]
-    found[3] = [_louder(array) for array in found[3]]
+    found[3] = [_louder(array, SMALL) for array in found[3]]
     # Tensors without the batch are those of the first record.
     kept = [place.axis is None for place in reading.places]
     return [[own if keep else array for keep, own, array in zip(kept, first, record, strict=True)] for record in found]
@@ -85,7 +100,7 @@ def _values(generator: np.random.Generator, spec: TensorSpec, shape: Sequence[in
         drawn = generator.standard_normal(shape) if kind == SIGNED else generator.uniform(0, most, shape)
         values = np.asarray(drawn, dtype)
     elif dtype == np.uint8:
-        values = generator.integers(0, 256, shape, dtype)
+        values = generator.integers(0, 26, shape, dtype)
     else:
         # Whole numbers may be indices into a table, which may have two rows.
         most = 10 if kind == WIDE and dtype.kind != "b" else 2
@@ -95,8 +110,16 @@ def _values(generator: np.random.Generator, spec: TensorSpec, shape: Sequence[in
     return values
 
 
-def _louder(array: Array) -> Array:
-    return np.asarray(array * 10, array.dtype) if array.dtype.kind in "fc" else array
+def _ones(spec: TensorSpec, shape: Sequence[int]) -> Array:
+    return np.full(shape, "a", object) if spec.dtype == "str" else np.ones(shape, spec.dtype or "float32")
+
+
+def _louder(array: Array, kind: str) -> Array:
+    # Indices stay small where they are.
+    if array.dtype.kind in "fc" or array.dtype == np.uint8 or (kind == WIDE and array.dtype.kind in "iu"):
+        with np.errstate(over="ignore"):
+            return np.asarray(array * array.dtype.type(10), array.dtype)
+    return array
 
 
 def _like(generator: np.random.Generator, array: Array) -> Array:

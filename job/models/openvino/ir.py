@@ -51,6 +51,8 @@ class OpenVINOModel(Model):
     NPUs compile fixed shapes only, so the batch is 1 there.
     """
 
+    careful = True
+
     def __init__(self, files: ModelFiles, options: ModelOptions) -> None:
         self.engine = files.format.engine
         core = openvino.Core()
@@ -59,7 +61,7 @@ class OpenVINOModel(Model):
         if options.inference_precision:
             hint = {"INFERENCE_PRECISION_HINT": _PRECISIONS[options.inference_precision]}
             core.set_property(plugin(core, options.device), hint)
-        network = load_with(
+        network, freed = load_with(
             lambda: _read(core, files), _MISSING, _PACKAGES, files.paths[0], f"OpenVINO {openvino.__version__}"
         )
         if options.device.startswith("npu"):
@@ -67,6 +69,9 @@ class OpenVINOModel(Model):
         indexes, self.inputs = _pick("input", options.inputs, network.inputs)
         if options.device == CPU:
             self.inputs = [replace(spec, computed=_COMPUTED_ON_CPU.get(spec.dtype, "")) for spec in self.inputs]
+        if freed:
+            # A first dimension of one size is a batch by convention.
+            self.symbols = {spec.name: ["batch", *("" for _ in spec.record_shape or ())] for spec in self.inputs}
         if sorted(indexes) != list(range(len(network.inputs))):
             needed = ", ".join(str(spec) for spec in _pick("input", (), network.inputs)[1])
             raise ModelError(f"the model needs every one of its inputs, once: {needed}")
@@ -111,8 +116,10 @@ class OpenVINOModel(Model):
         return [outputs[index] for index in self._output_indexes]
 
 
-def _read(core: Any, files: ModelFiles) -> Any:
+def _read(core: Any, files: ModelFiles) -> tuple[Any, bool]:
     """Read the network, and free its first dimensions if all of them are of one size, or free already.
+
+    The second result is True if they were freed.
 
     A first dimension of 1 is a batch, and a larger one if the rows do not depend on each other.
     """
@@ -120,9 +127,9 @@ def _read(core: Any, files: ModelFiles) -> Any:
     limits = {_limit(port) for port in network.inputs}
     size = max((limit or -1 for limit in limits), default=-1)
     if None in limits or limits - {size} - ({-1} if size == 1 else set()) or size < 1:
-        return network
+        return network, False
     if size > 1 and not _is_batch(core, network.clone(), size):
-        return network
+        return network, False
     try:
         # A network may take another shape although its batch is fixed inside. Then its outputs do not follow the batch.
         for batch in (2, 3, -1):
@@ -131,8 +138,10 @@ def _read(core: Any, files: ModelFiles) -> Any:
                 raise ValueError("an output does not follow the batch")
     except (RuntimeError, ValueError, IndexError):
         network = core.read_model(*files.paths)
-        network.reshape({port: _with_batch(port.partial_shape, size) for port in network.inputs})
-    return network
+        if -1 not in limits:
+            network.reshape({port: _with_batch(port.partial_shape, size) for port in network.inputs})
+        return network, False
+    return network, True
 
 
 def _is_batch(core: Any, network: Any, size: int) -> bool:

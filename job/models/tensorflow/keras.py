@@ -37,6 +37,8 @@ class KerasModel(SessionModel):
             self._folder = str(folder)
             self._names = _convert(files.paths[0], self._folder)
             super().__init__(files, options)
+        # Keras has the batch in front.
+        self.symbols = {spec.name: ["batch", *("" for _ in (spec.shape or ())[1:])] for spec in self.inputs}
 
     def _build(self, session: Any, files: ModelFiles, options: ModelOptions) -> tuple[dict[str, str], dict[str, str]]:
         meta = tf.compat.v1.saved_model.load(session, [tf.saved_model.SERVING], self._folder, clear_devices=True)

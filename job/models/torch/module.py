@@ -110,10 +110,11 @@ class TorchModel(Model):
         self.anywhere = frozenset(spec.name for spec in self.inputs if spec.shape is None)
         options = readings(self.inputs, {}, {name: sizes[name] for name in self.anywhere})
         failures = []
-        for reading, dtypes in itertools.product(options, candidates):
+        for reading, dtypes, value in itertools.product(options, candidates, (0, 1)):
             self.inputs = [replace(spec, dtype=dtype) for spec, dtype in zip(self.inputs, dtypes, strict=True)]
             record = [
-                np.zeros([size or 1 for size in sizes[name]], dtype) for name, dtype in zip(names, dtypes, strict=True)
+                np.full([size or 1 for size in sizes[name]], value, dtype)
+                for name, dtype in zip(names, dtypes, strict=True)
             ]
             try:
                 self.predict(reading.join([record]))

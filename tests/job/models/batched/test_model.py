@@ -27,8 +27,11 @@ class Raw(Model):
         return list(result) if isinstance(result, tuple) else [result]
 
 
-def batched(*args, **kwargs):
-    model = BatchedModel(Raw(*args, **kwargs))
+def batched(*args, named=False, **kwargs):
+    raw = Raw(*args, **kwargs)
+    if named:
+        raw.symbols = {spec.name: ["batch", *("" for _ in spec.shape[1:])] for spec in raw.inputs}
+    model = BatchedModel(raw)
     model.prove()
     return model
 
@@ -55,10 +58,17 @@ def test_a_fixed_batch_is_cut_and_filled_up():
 
 
 def test_a_model_whose_rows_depend_on_each_other_computes_one_record_a_call():
-    model = batched(lambda x: x - x.mean(0), (None, 4))
+    model = batched(lambda x: x - x.mean(0), (None, 4), named=True)
     x = records(3, 4)
     np.testing.assert_array_equal(model.predict([x])[0], np.zeros_like(x))
     assert model.one_by_one == "output 'y0' of a record depends on the others in its batch"
+
+
+def test_rows_that_depend_on_each_other_are_a_record_where_no_name_says_otherwise():
+    model = batched(lambda x: np.cumsum(x, 0), (None, 4))
+    x = records(2, 7, 4)
+    np.testing.assert_array_equal(model.predict([x])[0], np.cumsum(x, 1))
+    assert str(model.inputs[0]) == "x0: float32[?, ?, 4]"
 
 
 def test_rounding_that_depends_on_the_size_of_the_batch_proves_nothing():
@@ -137,10 +147,50 @@ def test_constant_outputs_share_calls_while_they_are_constant():
     np.testing.assert_array_equal(model.predict([x])[0], [[1, 1], [1e7, 1], [2e7, 1]])
 
 
+def test_an_output_that_seldom_changes_is_checked_when_it_does():
+    """Beside one that is proven: a flag of the whole batch, and a label of each record."""
+    flagged = batched(lambda x: (x * 2, np.repeat(x.max() > 1e5, len(x))), (None, 4), outputs=(None, None))
+    labelled = batched(lambda x: (x * 2, x[:, 0] > 1e5), (None, 4), outputs=(None, None))
+    x = np.zeros((3, 4), np.float32)
+    x[1] = 1e6
+    for model in (flagged, labelled):
+        assert model.predict([x])[1].tolist() == [False, True, False]
+    assert "depends on the others" in flagged.one_by_one
+    assert labelled.one_by_one == ""
+    labelled._model.calls.clear()
+    labelled.predict([x])
+    assert labelled._model.calls == [3]
+
+
+def test_sizes_that_follow_the_data_are_noticed():
+    def trim(ids):
+        return ids[:, : int((ids != 299).sum(1).max())]
+
+    model = batched(trim, (None, 6), dtype="int64")
+    padded = np.array([[1, 2, 299, 299, 299, 299]])
+    assert model.predict([np.ones((2, 6), np.int64)])[0].shape == (2, 6)
+    assert model.predict([padded])[0].shape == (1, 2)
+    both = np.concatenate([padded, np.ones((1, 6), np.int64)])
+    assert [row.shape for row in model.predict([both])[0]] == [(2,), (6,)]
+
+
+def test_parameters_without_a_batch_are_tried_as_ones():
+    def resize(x, count):
+        if not 0 < count <= 3:
+            raise ValueError("count is out of range")
+        return x[:, : int(count)].sum(1)
+
+    model = batched(resize, (None, 4), ())
+    assert model.one_by_one == "input 'x1' has no batch dimension"
+    assert model.warm_up(1) is None
+
+
 def test_a_model_of_random_answers_says_so():
     rng = np.random.default_rng(0)
     model = batched(lambda x: x + rng.normal(0, 1, x.shape).astype("f4"), (None, 4))
-    assert model.one_by_one == "its outputs differ from call to call"
+    assert model.one_by_one.startswith(
+        "its outputs differ from call to call: it draws random numbers, or keeps a state"
+    )
 
 
 def test_free_sizes_are_guessed_until_the_model_takes_one():

@@ -61,3 +61,40 @@ def test_records_are_computed_while_others_wait(tmp_path, monkeypatch):
     with pytest.raises(InferenceFailed, match="OpenVINO failed"):
         model.start([records[0].astype("f8")])
     model.close()
+
+
+def crossing(folder):
+    """A network with free sizes that fails on odd ones: its halves do not fit together."""
+    ops = model_zoo.digits().ops
+    x = ops.parameter([-1, 1, -1, -1], np.float32)
+    half = ops.max_pool(x, [2, 2], [1, 1], [0, 0], [0, 0], [2, 2]).output(0)
+    whole = ops.interpolate(half, np.array([2, 2], "f4"), "nearest", "scales", axes=np.array([2, 3]))
+    model_zoo.save_openvino(folder, {"x": x}, {"y": ops.concat([x, whole.output(0)], 1)})
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_call_that_fails_has_no_answer_and_spoils_none(tmp_path, threads):
+    """With one thread, OpenVINO would give the outputs of the call before; and the next call would fail, too."""
+    crossing(tmp_path)
+    model = load_model(ModelOptions(str(tmp_path), thread_per_model=threads))
+    even, odd = np.full((1, 1, 4, 4), 7, np.float32), np.zeros((1, 1, 5, 5), np.float32)
+    for _ in range(2):
+        np.testing.assert_array_equal(model.predict([even])[0][:, :1], even)
+        with pytest.raises(InferenceFailed, match="OpenVINO failed: .*inconsistent"):
+            model.predict([odd])
+    np.testing.assert_array_equal(model.predict([even])[0][:, :1], even)
+
+
+def test_what_a_network_remembers_is_not_that_of_other_clients(tmp_path):
+    openvino = model_zoo.digits().openvino
+    ops = openvino.opset13
+    x = ops.parameter([-1, 4], np.float32, name="x")
+    before = ops.read_value(ops.constant(np.zeros((1, 4), "f4")), "sum", np.float32, openvino.PartialShape([-1, 4]))
+    total = ops.add(before, x)
+    keep = ops.assign(total, "sum")
+    x.output(0).set_names({"x"})
+    total.output(0).set_names({"y"})
+    openvino.save_model(openvino.Model([ops.result(total)], [keep], [x], "test"), tmp_path / "model.xml")
+    model = load_model(ModelOptions(str(tmp_path)))
+    for _ in range(2):
+        np.testing.assert_array_equal(model.predict([np.ones((1, 4), np.float32)])[0], np.ones((1, 4)))
