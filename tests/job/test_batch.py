@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_serving.job.batch import BatchMemory, gather, group_by_shape, isolate, merge, split
+from cluster_serving.job.batch import BatchMemory, Suspect, gather, group_by_shape, isolate, merge, search, split
 from cluster_serving.protocol.errors import InferenceFailed, InvalidInput
 
 
@@ -133,3 +133,68 @@ def test_rows_that_make_no_batch_are_refused():
         split([output], [2], already_batched=True)
     ((filled,),) = split([output], [2], already_batched=True, fill=True)
     assert filled.shape == (2, 5, 4)
+
+
+class Known(InferenceFailed):
+    """A failure that tells its culprit."""
+
+    def __init__(self, index):
+        super().__init__("wrong")
+        self.index = index
+
+
+def steps(run, count):
+    """The results of a search by item, and the sizes of its calls."""
+    sizes, found = [], {}
+
+    def counted(items):
+        sizes.append(len(items))
+        return run(items)
+
+    for step in search(counted, range(count)):
+        found |= step or {}
+    return found, sizes
+
+
+def test_parts_that_are_computed_come_before_the_search_ends():
+    def run(items):
+        if 13 in items:
+            raise ValueError("unlucky")
+        return list(items)
+
+    found, answered_after = {}, {}
+    for number, step in enumerate(search(run, range(16))):
+        answered_after |= dict.fromkeys((step or {}).keys() - found.keys(), number)
+        found |= step or {}
+    assert sorted(found) == [*range(16)]
+    assert isinstance(found[13], InferenceFailed)
+    # The first half is known after the second call.
+    assert answered_after[0] < answered_after[12]
+
+
+def test_a_failure_that_tells_its_culprit_costs_one_more_call():
+    def run(items):
+        for position, item in enumerate(items):
+            if item in (3, 7):
+                raise Known(position)
+        return list(items)
+
+    found, sizes = steps(run, 10)
+    assert sizes == [10, 9, 8]
+    assert [item for item, result in found.items() if isinstance(result, Known)] == [3, 7]
+
+
+def test_errors_in_the_place_of_results_cost_nothing():
+    found, sizes = steps(lambda items: [InvalidInput("bad") if item == 2 else item for item in items], 4)
+    assert sizes == [4]
+    assert isinstance(found[2], InvalidInput)
+
+
+def test_suspects_of_a_run_are_tried_again_as_it_left_them():
+    def run(items):
+        if len(items) > 1:
+            return [Suspect(InferenceFailed("together"), f"{item}, prepared") for item in items]
+        return list(items)
+
+    found, _ = steps(run, 2)
+    assert found == {0: "0, prepared", 1: "1, prepared"}

@@ -471,3 +471,37 @@ def test_a_handler_gets_what_the_model_gives_unchecked(tmp_path):
     for result, state, rate in zip(found, states, rates, strict=True):
         np.testing.assert_array_equal(result["new"], rate * state)
     assert served.report().one_by_one == "input 'rate' has no batch dimension"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "bad = [i for i, x in enumerate(batch['x']) if x < 0]\n        if bad: raise RecordFailed(bad[0], 'negative')",
+        "return [ValueError('negative') if x < 0 else {'y': x * 2} for x in batch['x']]",
+    ],
+)
+def test_a_handler_tells_which_record_is_wrong(tmp_path, code):
+    source = f"""from cluster_serving.job.handlers import RecordFailed
+
+class Handler:
+    inputs = {{"x": "float32"}}
+    calls = []
+
+    def preprocess(self, record):
+        self.calls.append("preprocess")
+        return record
+
+    def predict(self, batch):
+        self.calls.append(len(batch["x"]))
+        {code}
+        return {{"y": batch["x"] * 2}}
+"""
+    (tmp_path / "handler.py").write_text(source)
+    predictor = load(tmp_path)
+    calls = predictor.handled._predict_batch.__self__.calls
+    calls.clear()
+    found = results(predictor, *({"x": np.float32(value)} for value in (1, -1, 3, 4)))
+    assert [result["y"].item() for index, result in enumerate(found) if index != 1] == [2, 6, 8]
+    assert "negative" in str(found[1])
+    # No record is prepared a second time, and no batch is halved.
+    assert calls == ["preprocess"] * 4 + ([4, 3] if "RecordFailed(" in code else [4])
