@@ -18,8 +18,12 @@ _TOO_LARGE = HeadersTooLarge("the address and the headers of the request are too
 _MALFORMED = MalformedHttp("the request is not HTTP/1.1")
 _HOST = MalformedHttp("the request needs one header Host with the name of a host")
 _CODING = MalformedHttp("the header Transfer-Encoding is not 'chunked', or the request is HTTP/1.0")
+_UPGRADE = MalformedHttp("the request asks for another protocol (Upgrade or CONNECT) in a way that cannot be ignored")
 _FULL = Overloaded("the front end has no room for another connection (maxConnections)")
 _HOST_NAME = re.compile(rb"[A-Za-z0-9._~%!$&'()*+,;=:\[\]-]*")
+_UPGRADE_HEADER = re.compile(rb"(?i)(?<=\r\n)upgrade(?=[ \t]*:)")
+_IGNORED = b"x-ignored-upgrade"
+_END_OF_HEAD = b"\r\n\r\n"
 _REASONS = {400: b"Bad Request", 431: b"Request Header Fields Too Large"}
 
 
@@ -37,6 +41,7 @@ class _LimitedProtocol(HttpToolsProtocol):
     _progressed = False
     _in_headers = False
     _is_between = True
+    _is_refused = False
     _first = b""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -59,6 +64,9 @@ class _LimitedProtocol(HttpToolsProtocol):
                 return
             # A head that is known need not be remembered again.
             self._first = data if head is None else b""
+            data = _without_upgrade(data)
+        if self._is_refused:
+            return
         self._progressed = False
         super().data_received(data)
         # Bytes that complete no part and are no body belong to headers, to a trailer or to a chunk extension.
@@ -175,6 +183,10 @@ class _LimitedProtocol(HttpToolsProtocol):
                 hosts += 1 if _HOST_NAME.fullmatch(value) else 2
             elif name == b"transfer-encoding" and (value.lower() != b"chunked" or version == "1.0"):
                 return _CODING
+        if self.parser.should_upgrade():
+            # The parser takes nothing that follows for the body, so nothing that follows is read.
+            self._is_refused = True
+            return _UPGRADE
         # Headers that arrive in one piece are complete before their bytes are counted.
         if size > self.limits.max_header_bytes:
             return _TOO_LARGE
@@ -209,6 +221,14 @@ class _LimitedProtocol(HttpToolsProtocol):
             )
             self.transport.write(head % (error.http_status, _REASONS[error.http_status], len(body)) + body)
             self.transport.close()
+
+
+def _without_upgrade(data: bytes) -> bytes:
+    """Rename the header Upgrade in a head, since a server may ignore it (RFC 9110); the parser would skip the body."""
+    end = data.find(_END_OF_HEAD)
+    if end < 0 or not _UPGRADE_HEADER.search(data, 0, end):
+        return data
+    return _UPGRADE_HEADER.sub(_IGNORED, data[:end]) + data[end:]
 
 
 def _bytes_read(transport: asyncio.BaseTransport) -> tuple[int, int]:

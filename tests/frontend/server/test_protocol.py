@@ -194,3 +194,62 @@ def test_a_client_that_reads_slowly_gets_its_answer(large):
         part = connection.recv(1 << 20)
         assert part
         size += len(part)
+
+
+UPGRADES = [b"h2c", b"websocket", b"TLS/1.0, HTTP/1.1"]
+SMUGGLED = b"GET /models HTTP/1.1\r\nhost: a\r\n\r\n"
+
+
+def asking_for(upgrade, length, coding=b""):
+    """The head of a prediction that asks for another protocol, as Java's HttpClient does."""
+    size = b"transfer-encoding: chunked" if coding else b"content-length: %d" % length
+    head = b"POST /predict HTTP/1.1\r\nConnection: Upgrade, HTTP2-Settings\r\n%b\r\nHost: a\r\nHTTP2-Settings: AAEA\r\n"
+    return head % size + b"Upgrade: %b\r\nUser-Agent: Java-http-client/21\r\n\r\n" % upgrade
+
+
+@pytest.mark.usefixtures("echo", "vectors")
+@pytest.mark.parametrize("upgrade", UPGRADES)
+@pytest.mark.parametrize("chunked", [False, True])
+@pytest.mark.parametrize("pieces", [1, 2])
+def test_another_protocol_is_not_taken_up_and_the_body_belongs_to_its_request(serve, upgrade, chunked, pieces):
+    head = asking_for(upgrade, len(BODY), chunked)
+    body = b"%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY) if chunked else BODY
+    with connect(serve().url) as connection:
+        for _ in range(2):
+            if pieces == 1:
+                connection.sendall(head + body)
+            else:
+                connection.sendall(head)
+                time.sleep(0.1)
+                connection.sendall(body)
+            assert b" 200 " in connection.recv(1000)
+
+
+@pytest.mark.parametrize("upgrade", UPGRADES)
+@pytest.mark.parametrize("cut", [0, 30])
+def test_a_body_is_never_read_as_a_request(serve, upgrade, cut):
+    """Also if the head comes in pieces, so that the header cannot be ignored: then the connection ends."""
+    head = asking_for(upgrade, len(SMUGGLED))
+    with connect(serve().url) as connection:
+        connection.sendall(head[:cut])
+        time.sleep(0.1)
+        connection.sendall(head[cut:])
+        time.sleep(0.1)
+        connection.sendall(SMUGGLED)
+        answers = b""
+        while piece := connection.recv(4096):
+            answers += piece
+            if not cut:
+                break
+    assert answers.count(b"HTTP/1.1 ") == 1
+    assert (b" 400 " if cut else b" 404 ") in answers
+    assert b'"models"' not in answers
+
+
+def test_a_request_for_a_tunnel_is_refused(serve):
+    with connect(serve().url) as connection:
+        connection.sendall(b"CONNECT a:80 HTTP/1.1\r\nhost: a:80\r\n\r\n" + SMUGGLED)
+        answer = connection.recv(4096)
+        assert answer.count(b"HTTP/1.1 ") == 1
+        assert b" 400 " in answer
+        assert connection.recv(100) == b""
