@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, overload
 from redis.exceptions import RedisError
 
 from cluster_serving.client.cancel import cancel
-from cluster_serving.client.convert import inputs_of, to_inputs
+from cluster_serving.client.convert import inputs_of
 from cluster_serving.client.dispatcher import Dispatcher
 from cluster_serving.client.enqueue import RequestOptions, enqueue, split
 from cluster_serving.client.fetch import fetch, fetch_recent
@@ -24,6 +24,7 @@ from cluster_serving.client.places import recent_entries
 from cluster_serving.client.queues import RECONNECT_SECONDS, SCAN_COUNT, Reconnecting, batched, check_query, results_of
 from cluster_serving.client.result import Result, read_result
 from cluster_serving.client.subscription import AsyncSubscription, wait_for
+from cluster_serving.client.texts import TextInputs, converted
 from cluster_serving.protocol.connection import connect_async, result_timeout_async
 from cluster_serving.protocol.entry import PIECES
 from cluster_serving.protocol.keys import DEFAULT_JOB, NORMAL, result_key, result_pattern, uri_of
@@ -52,6 +53,7 @@ class _AsyncQueue(Reconnecting):
         self.db = connect_async(host or "localhost", port or 6379, url, name, **redis_options)
         super().__init__(self.db, name, reconnect)
         self._recent = recent_entries(self.db, name)
+        self._texts = TextInputs()
 
     async def __aenter__(self) -> Self:
         return self
@@ -151,7 +153,8 @@ class AsyncInputQueue(_AsyncQueue):
         """Queue a request and return its uri at once; see `InputQueue.enqueue`."""
         options, values = split(inputs, data)
         with self._using_redis(options.timeout):
-            place = await run_async(self.db, enqueue(self.name, uri, to_inputs(values), options, self._folders))
+            inputs = await converted(self.db, self.name, self._texts, values)
+            place = await run_async(self.db, enqueue(self.name, uri, inputs, options, self._folders))
         self._recent.remember(uri, place)
         return uri
 
@@ -168,7 +171,9 @@ class AsyncInputQueue(_AsyncQueue):
 
         If the coroutine is cancelled, the request is withdrawn, in the background.
         """
-        inputs = to_inputs(inputs_of(request_data))
+        values = inputs_of(request_data)
+        with self._using_redis(timeout):
+            inputs = await converted(self.db, self.name, self._texts, values)
         return read_result(await self._dispatcher.request(self.name, inputs, timeout, priority, version))
 
     def predict_many(
@@ -200,9 +205,10 @@ class AsyncInputQueue(_AsyncQueue):
         """
         options = RequestOptions.waiting(timeout, priority, version)
         answer = Answer(self.name, uuid.uuid4().hex if uri is None else uri)
-        inputs = to_inputs(inputs_of(request_data))
+        values = inputs_of(request_data)
 
         async def add() -> None:
+            inputs = await converted(self.db, self.name, self._texts, values)
             queued = enqueue(self.name, answer.uri, inputs, options, self._folders, reply_with=PIECES)
             answer.place = await run_async(self.db, queued)
             self._recent.remember(answer.uri, answer.place)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from os import PathLike
@@ -15,6 +16,13 @@ import numpy as np
 
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.inputs import Array, Image, Input, SparseTensor
+
+_IMAGE = re.compile(
+    rb"\xff\xd8\xff|\x89PNG|GIF8|BM|RIFF....WEBP|II\*\x00|MM\x00\*|P[1-7]\s|\x00\x00\x00\x0cjP|\xff\x4f\xff\x51|#\?RADIANCE"
+    rb"|v/1\x01|....ftyp(avif|heic|mif1)",
+    re.DOTALL,
+)
+"""Beginnings of the image files that the job may decode."""
 
 _ACCEPTED = (
     "an array of numpy, PyTorch, TensorFlow or JAX, a number, nested lists of numbers or of str, a path of an image "
@@ -66,7 +74,8 @@ def to_input(name: str, value: object) -> Input:
     | numpy or Python number                    | scalar of the same dtype (Python numbers: int64, float64)|
     | nested lists of numbers                   | tensor of int64, float64 or bool                         |
     | nested lists of str                       | string tensor                                            |
-    | str, Path, {"path": str}                  | the image file at that path, unchanged                   |
+    | str                                       | the image file at that path, unchanged; no other file    |
+    | Path, {"path": str}                       | the file at that path, unchanged                         |
     | bytes, {"b64": str}                       | an encoded image                                         |
     | PIL image                                 | an image, encoded as PNG                                 |
     | {"path": ndarray}                         | tensor of that dtype: pixels are not re-encoded          |
@@ -77,7 +86,9 @@ def to_input(name: str, value: object) -> Input:
     if isinstance(value, (SparseTensor, Image)):
         return value
     # Tested before numpy's values: elements of a numpy array of texts are both.
-    if isinstance(value, (str, PathLike)):
+    if isinstance(value, str):
+        return _image_of_text(name, value)
+    if isinstance(value, PathLike):
         return _read_image(name, value)
     if isinstance(value, (bytes, bytearray, memoryview)):
         return Image(bytes(value))
@@ -158,6 +169,17 @@ def _texts(name: str, kind: str, array: Array) -> Array:
         )
     objects.reshape(-1)[:] = flat
     return objects
+
+
+def _image_of_text(name: str, text: str) -> Image:
+    """Return the image file at a path that is a plain text; a text of somebody else must not give away another file."""
+    image = _read_image(name, text)
+    if not _IMAGE.match(image.data):
+        raise InvalidInput(
+            f"input {name!r} is the text {text[:200]!r}, a file that is no image; send a text as np.array(text), and a "
+            "file in another format, or an encrypted one, as Path(text)"
+        )
+    return image
 
 
 def _read_image(name: str, path: str | PathLike[str]) -> Image:

@@ -10,10 +10,11 @@ from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from typing import Any, TypeVar
 
-from cluster_serving.client.convert import inputs_of, to_inputs
+from cluster_serving.client.convert import inputs_of
 from cluster_serving.client.dispatcher import Dispatcher
 from cluster_serving.client.enqueue import RequestOptions, pauses
 from cluster_serving.client.result import Result, failed, read_result
+from cluster_serving.client.texts import TextInputs, converted
 from cluster_serving.protocol.errors import InvalidInput, QueueFull, ServingError
 
 IN_FLIGHT = 64
@@ -52,6 +53,7 @@ class Batch:
         self._dispatcher, self._job = dispatcher, job
         self._timeout, self._priority, self._raise_errors = timeout, priority, raise_errors
         self._version = version
+        self._texts = TextInputs()
         self._tasks: deque[asyncio.Task[Result]] = deque()
 
     async def results(self, items: Iterable[object] | AsyncIterable[object]) -> AsyncIterator[Result]:
@@ -93,7 +95,7 @@ class Batch:
         left = self._timeout
         pause = pauses()
         try:
-            inputs = to_inputs(inputs_of(item))
+            inputs = await converted(self._dispatcher.db, self._job, self._texts, inputs_of(item))
             while True:
                 try:
                     return read_result(

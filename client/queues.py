@@ -17,7 +17,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 from weakref import WeakSet
 
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
 from cluster_serving.client.cancel import cancel
 from cluster_serving.client.convert import inputs_of, to_inputs
@@ -29,6 +29,7 @@ from cluster_serving.client.pieces import PIECE_TIMEOUT, Answer, PieceOrRestart,
 from cluster_serving.client.places import RecentEntries, recent_entries
 from cluster_serving.client.result import Result, read_outcome, read_result
 from cluster_serving.client.subscription import Subscription
+from cluster_serving.client.texts import TextInputs
 from cluster_serving.protocol.connection import (
     Client,
     connect,
@@ -48,6 +49,7 @@ from cluster_serving.protocol.keys import (
     pieces_key,
     result_key,
     result_pattern,
+    slots_key,
     uri_of,
 )
 from cluster_serving.protocol.payload_files import PayloadFolders
@@ -127,6 +129,7 @@ class _Queue(Reconnecting):
         self._opened: WeakSet[Subscription | DedicatedConnection] = WeakSet()
         self._opening = threading.Lock()
         self._recent = recent_entries(self.db, name)
+        self._texts = TextInputs()
 
     def __enter__(self) -> Self:
         return self
@@ -305,9 +308,18 @@ class InputQueue(_Queue):
         """
         options, values = split(inputs, data)
         with self._using_redis(options.timeout):
-            queued = enqueue(self.name, uri, to_inputs(values), options, self._folders)
+            queued = enqueue(self.name, uri, self._inputs(values), options, self._folders)
             self._recent.remember(uri, run(self.db, queued))
         return uri
+
+    def _inputs(self, values: Mapping[str, object], timeout: float | None = None) -> dict[str, Input]:
+        """Convert inputs; the slots tell whether a plain text is one, or the path of an image."""
+        if self._texts.needs(values):
+            with self._using_redis(timeout), suppress(ResponseError):
+                # redis-py types its commands as if they might be awaitable.
+                reports: Any = self.db.hgetall(slots_key(self.name))
+                self._texts.learn(reports)
+        return to_inputs(self._texts.applied(values))
 
     def cancel(self, uri: str) -> bool:
         """Withdraw a request that is not being computed yet; its result is `RequestCancelled`.
@@ -355,7 +367,7 @@ class InputQueue(_Queue):
         options = RequestOptions.waiting(timeout, priority, version)
         deadline = time.monotonic() + timeout
         uri = uuid.uuid4().hex
-        inputs = to_inputs(inputs_of(request_data))
+        inputs = self._inputs(inputs_of(request_data), timeout)
         if not self._reached:
             with self._using_redis():
                 self._subscription.subscribe(self._subscription.reply_channel)
@@ -452,7 +464,7 @@ class InputQueue(_Queue):
         """
         options = RequestOptions.waiting(timeout, priority, version)
         answer = Answer(self.name, uuid.uuid4().hex if uri is None else uri)
-        inputs = to_inputs(inputs_of(request_data))
+        inputs = self._inputs(inputs_of(request_data), timeout)
         channel = pieces_key(self.name, answer.uri)
         with self._using_redis(timeout):
             is_new = self._subscription.subscribe(channel)

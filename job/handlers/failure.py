@@ -11,6 +11,9 @@ from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, Servi
 
 log = logging.getLogger(__name__)
 
+FAILURES = (Exception, SystemExit)
+"""What the code of a handler may raise; a library that exits fails its record, not the process."""
+
 _QUIET_S = 60.0
 _MAX_PLACES = 100
 _OURS = str(Path(__file__).parent)
@@ -45,7 +48,7 @@ class HandlerFailed(InferenceFailed):
     index: int | None = None
 
     @classmethod
-    def of(cls, error: Exception, step: str) -> "HandlerFailed":
+    def of(cls, error: BaseException, step: str) -> "HandlerFailed":
         """Return the error of a method of a handler, which `step` names."""
         text = cause(error) if isinstance(error, InferenceFailed) else f"{type(error).__name__}: {cause(error)}"
         failed = cls(f"the handler failed in {step}: {text}")
@@ -66,7 +69,7 @@ class HandlerFailed(InferenceFailed):
         log.error("%s (this place is logged once a minute)\n%s", self, self.traceback)
 
 
-def error_of(error: Exception, step: str) -> ServingError:
+def error_of(error: BaseException, step: str) -> ServingError:
     """Return the error for an exception of a method of a handler, which `step` names; `InvalidInput` is for clients."""
     return error if isinstance(error, InvalidInput) else HandlerFailed.of(error, step)
 

@@ -14,7 +14,7 @@ import numpy as np
 from cluster_serving.job.batch import BatchMemory, Suspect, attempt, gather
 from cluster_serving.job.handlers import declared
 from cluster_serving.job.handlers.engine import Engine
-from cluster_serving.job.handlers.failure import HandlerFailed, error_of
+from cluster_serving.job.handlers.failure import FAILURES, HandlerFailed, error_of
 from cluster_serving.job.handlers.handler import Context, method
 from cluster_serving.job.handlers.load import Code
 from cluster_serving.job.handlers.records import PLAIN, Record, groups, kind, split
@@ -145,7 +145,7 @@ class HandledModel:
         try:
             prepared = self._preprocess(record)
             return prepared if type(prepared) is dict else _checked(prepared, "preprocess")
-        except Exception as error:
+        except FAILURES as error:
             return error_of(error, "preprocess")
 
     def postprocess(self, result: Record) -> Record | ServingError:
@@ -155,7 +155,7 @@ class HandledModel:
         try:
             outputs = self._postprocess(result)
             return outputs if type(outputs) is dict else _checked(outputs, "postprocess")
-        except Exception as error:
+        except FAILURES as error:
             return error_of(error, "postprocess")
 
     def close(self) -> None:
@@ -181,7 +181,7 @@ class HandledModel:
                 handler.load(self._context)
         except ModelError:
             raise
-        except Exception as error:
+        except FAILURES as error:
             raise ModelError(f"the method load {where} failed: {type(error).__name__}: {error}") from error
         self._preprocess, self._predict_batch, self._postprocess, self._unload_handler = (
             getattr(handler, name) if method(kind, name) else None
@@ -270,7 +270,7 @@ class HandledModel:
             return split(self._only(batch, checked=self.is_direct), len(records))
         try:
             results = split(self._predict_batch(batch), len(records))
-        except Exception as error:
+        except FAILURES as error:
             raise error_of(error, "predict") from error
         return [error_of(one, "predict") if isinstance(one, Exception) else one for one in results]
 

@@ -177,11 +177,13 @@ class HandlerPredictor:
 
     def _compute(self, requests: Sequence[Request], ready: Mapping[int, Record], batched: bool) -> Steps:
         """Compute the requests whose records are ready."""
+        if not ready:
+            return
         if batched:
             yield {index: answer for index in ready for answer in self._compute_rows(requests[index], ready[index])}
         elif self._generated is not None:
             yield dict(self._generate(requests, ready, self._generated))
-        elif ready:
+        else:
             places = [*ready]
             for step in search(self._run, [*ready.values()]):
                 yield None if step is None else dict(self._answered(requests, places, step))

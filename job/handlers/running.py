@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from cluster_serving.job.handlers.failure import error_of
+from cluster_serving.job.handlers.failure import FAILURES, error_of
 from cluster_serving.job.handlers.handler import END
 from cluster_serving.job.handlers.records import PLAIN, Record, split
 from cluster_serving.protocol.errors import ServingError
@@ -47,18 +47,24 @@ class Running:
             except StopIteration as end:
                 self._returned = None if end.value is None else split(end.value, count)
                 return None
-            step = [self._convert(one) if type(one) is dict else one for one in split(made, count, in_pieces=True)]
-        except Exception as error:
+            step = [self._piece(one) for one in split(made, count, in_pieces=True)]
+        except FAILURES as error:
             raise error_of(error, "predict") from error
         for index, piece in enumerate(step):
             if type(piece) is dict and self.keeps[index]:
                 self._pieces[index].append(piece)
         return step
 
+    def _piece(self, one: Any) -> Any:
+        if isinstance(one, Exception):
+            return error_of(one, "predict")
+        return self._convert(one) if type(one) is dict else one
+
     def whole(self, index: int) -> Record | ServingError | None:
         """Return the whole outputs of a record; None if its pieces were not kept, and there is nothing else."""
         if self._returned is not None:
-            return self._convert(self._returned[index])
+            whole: Record | ServingError = self._piece(self._returned[index])
+            return whole
         return joined(self._pieces[index]) if self.keeps[index] else None
 
     def close(self) -> None:

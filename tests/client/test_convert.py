@@ -11,12 +11,22 @@ from cluster_serving.protocol.inputs import Image, SparseTensor
 
 
 def test_images_may_be_a_path_bytes_or_base64(tmp_path):
-    path = tmp_path / "a b.png"
-    path.write_bytes(b"image file")
-    text = base64.b64encode(b"image file").decode()
-    texts = np.array([str(path)])[0], np.array([b"image file"])[0]
-    for value in (str(path), path, {"path": str(path)}, b"image file", bytearray(b"image file"), {"b64": text}, *texts):
-        assert to_input("img", value) == Image(b"image file")
+    path, content = tmp_path / "a b.png", b"\x89PNG\r\n\x1a\nrest"
+    path.write_bytes(content)
+    text = base64.b64encode(content).decode()
+    texts = np.array([str(path)])[0], np.array([content])[0]
+    for value in (str(path), path, {"path": str(path)}, content, bytearray(content), {"b64": text}, *texts):
+        assert to_input("img", value) == Image(content)
+
+
+def test_a_text_gives_no_other_file_than_an_image_away(tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"root:x:0:0")
+    with pytest.raises(InvalidInput, match=r"'city' is the text '.*secret', a file that is no image; send a text as"):
+        to_input("city", str(secret))
+    # Whoever says that it is a path means it.
+    for value in (secret, {"path": str(secret)}):
+        assert to_input("img", value) == Image(b"root:x:0:0")
 
 
 def test_pixels_are_sent_as_they_are():

@@ -505,3 +505,17 @@ class Handler:
     assert "negative" in str(found[1])
     # No record is prepared a second time, and no batch is halved.
     assert calls == ["preprocess"] * 4 + ([4, 3] if "RecordFailed(" in code else [4])
+
+
+@pytest.mark.parametrize("step", ["preprocess", "predict", "postprocess"])
+def test_a_library_that_exits_fails_its_record_alone(tmp_path, step):
+    one = "def {}(self, record):\n        if record['x'] < 0: sys.exit('bad')\n        return record"
+    batch = "def predict(self, batch):\n        if (batch['x'] < 0).any(): sys.exit('bad')\n        return batch"
+    method = batch if step == "predict" else one.format(step)
+    rest = "" if step == "predict" else "\n    def predict(self, batch):\n        return batch\n"
+    (tmp_path / "handler.py").write_text(
+        f"import sys\n\nclass Handler:\n    inputs = {{'x': 'float32'}}\n\n    {method}\n{rest}"
+    )
+    good, bad, other = results(load(tmp_path), *({"x": np.float32(value)} for value in (1, -1, 2)))
+    assert (good["x"].item(), other["x"].item()) == (1, 2)
+    assert f"the handler failed in {step}: SystemExit: bad" in str(bad)

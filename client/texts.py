@@ -1,0 +1,62 @@
+"""Plain texts among inputs: texts for a model that takes texts, and else paths of images."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+from redis.exceptions import ResponseError
+
+from cluster_serving.client.convert import to_inputs
+from cluster_serving.protocol.inputs import Input
+from cluster_serving.protocol.keys import slots_key
+from cluster_serving.protocol.slots import TensorSpec, read_reports
+
+_KNOWN_S = 10.0
+"""Seconds for which it is known what the inputs of a job are."""
+
+
+class TextInputs:
+    """Knowledge about the inputs of a job, which is needed only for values that are a plain `str`.
+
+    The slots tell what the model takes. Read their reports if `needs` says so, and give them to `learn`.
+    """
+
+    def __init__(self) -> None:
+        self._specs: Sequence[TensorSpec] = ()
+        self._until = 0.0
+
+    def needs(self, values: Mapping[str, object]) -> bool:
+        """Return True if a value is a plain text, and too little is known about the inputs."""
+        return any(isinstance(value, str) for value in values.values()) and time.monotonic() >= self._until
+
+    def learn(self, reports: Mapping[Any, Any]) -> None:
+        """Take note of the reports of the slots, the content of the hash `slots_key`."""
+        specs = next((slot.inputs for slot in read_reports(reports) if slot.inputs), ())
+        self._specs = specs
+        # A job that does not run yet may do so soon.
+        self._until = time.monotonic() + _KNOWN_S if specs else 0.0
+
+    def applied(self, values: Mapping[str, object]) -> Mapping[str, object]:
+        """Return the values with arrays in place of the texts that are for inputs of texts."""
+        by_name = {spec.name: spec for spec in self._specs}
+        if not values.keys() & by_name.keys():
+            # As the job does: by position, if no name is the model's.
+            by_name = dict(zip(values, self._specs))
+        texts = {
+            name: np.array(value, object)
+            for name, value in values.items()
+            if isinstance(value, str) and name in by_name and by_name[name].dtype == "str"
+        }
+        return {**values, **texts} if texts else values
+
+
+async def converted(db: Any, job: str, texts: TextInputs, values: Mapping[str, object]) -> dict[str, Input]:
+    """Convert inputs, and read the reports of the slots for that if it is necessary; see `InputQueue`."""
+    if texts.needs(values):
+        with suppress(ResponseError):
+            texts.learn(await db.hgetall(slots_key(job)))
+    return to_inputs(texts.applied(values))
