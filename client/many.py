@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
 import weakref
@@ -139,7 +140,12 @@ def results_in_thread(make: Callable[[], Batch], items: Iterable[object]) -> Ite
     thread = threading.Thread(target=loop.run_forever, name="predict_many", daemon=True)
     thread.start()
 
+    process = os.getpid()
+
     def run(step: Coroutine[Any, Any, T]) -> T:
+        if os.getpid() != process:
+            step.close()
+            raise RuntimeError("this iterator belongs to another process: call predict_many in each process")
         return asyncio.run_coroutine_threadsafe(step, loop).result()
 
     async def begin() -> Batch:
@@ -172,4 +178,7 @@ def results_in_thread(make: Callable[[], Batch], items: Iterable[object]) -> Ite
         for _ in range(in_flight):
             yield run(batch.next())
     finally:
-        close()
+        if os.getpid() == process:
+            close()
+        else:
+            close.detach()

@@ -8,6 +8,7 @@ In addition, clients can wait for results, dtypes are kept, and a uri may hold a
 from __future__ import annotations
 
 import math
+import os
 import threading
 import time
 import uuid
@@ -125,9 +126,7 @@ class _Queue(Reconnecting):
         self._address = {"host": self.host, "port": self.port, "url": url, "job": name, **redis_options}
         self.db = connect(**self._address)
         super().__init__(self.db, name, reconnect)
-        self._threads = threading.local()
-        self._opened: WeakSet[Subscription | DedicatedConnection] = WeakSet()
-        self._opening = threading.Lock()
+        self._own_connections()
         self._recent = recent_entries(self.db, name)
         self._texts = TextInputs()
 
@@ -136,6 +135,17 @@ class _Queue(Reconnecting):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # In another process it makes connections of its own.
+        return _remade, (type(self), {**self._address, "reconnect": self._reconnect})
+
+    def _own_connections(self) -> None:
+        """Begin without connections: those of another process cannot be used."""
+        self._process = os.getpid()
+        self._threads = threading.local()
+        self._opened: WeakSet[Subscription | DedicatedConnection] = WeakSet()
+        self._opening = threading.Lock()
 
     def close(self) -> None:
         """Close the connections, those of other threads too; later calls open new ones.
@@ -150,7 +160,9 @@ class _Queue(Reconnecting):
 
     @property
     def _subscription(self) -> Subscription:
-        # A subscription connection cannot be shared, so each thread that waits has its own.
+        # A subscription connection cannot be shared, so each thread that waits has its own; after a fork, each process.
+        if self._process != os.getpid():
+            self._own_connections()
         if not hasattr(self._threads, "subscription"):
             self._threads.subscription = self._noted(Subscription(self.db, self.name))
         subscription: Subscription = self._threads.subscription
@@ -170,6 +182,12 @@ class _Queue(Reconnecting):
 
     def _fetch(self, uri: str, delete: bool) -> Fields | None:
         return run(self.db, fetch(self.name, uri, delete))
+
+
+def _remade(kind: type[_Queue], address: dict[str, Any]) -> _Queue:
+    """Return a queue that was pickled."""
+    address = dict(address)
+    return kind(address.pop("host"), address.pop("port"), address.pop("job"), **address)
 
 
 class OutputQueue(_Queue):
