@@ -53,8 +53,9 @@ _ASYNC_CONNECTIONS = 16
 _EXISTS_TIMEOUT = 1.0
 _give_up: ContextVar[float] = ContextVar("give_up", default=0.0)
 _SCRIPT_LINE = re.compile(r"^(Error running script \(call to \w+\): )?(@user_script: ?\d+: ?)*-?")
-# A full disk, too few replicas, or a cluster or a replica without its master. redis-py 5 has no classes for them.
-_UNWRITABLE = ("MISCONF", "NOREPLICAS", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN")
+# A full disk, too few replicas, a cluster or a replica without its master, or a replica. redis-py 5 has no classes for
+# some of them, and none for those that a script meets.
+_UNWRITABLE = ("MISCONF", "NOREPLICAS", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN", "READONLY")
 _UNWRITABLE_ERRORS = (ClusterDownError, ReadOnlyError, TryAgainError)
 
 

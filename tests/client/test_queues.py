@@ -26,6 +26,7 @@ from cluster_serving.client import (
 from cluster_serving.protocol.entry import parse_entry
 from cluster_serving.protocol.keys import GROUP, native_result_key, result_key, slots_key
 from cluster_serving.protocol.results import encode_error
+from tests.support.redis_server import free_port
 from tests.support.waiting import wait_until
 
 
@@ -300,6 +301,20 @@ def test_a_redis_that_takes_no_writes_is_unavailable(redis_server, job, db):
             requests.enqueue("a", x=np.ones(3))
     finally:
         db.config_set("min-replicas-to-write", 0)
+
+
+def test_a_redis_that_has_become_a_replica_is_unavailable(redis_server, job, db):
+    db.replicaof("127.0.0.1", free_port())
+    try:
+        with InputQueue(port=redis_server.port, name=job, reconnect=0) as requests:
+            for call in (
+                lambda: requests.enqueue("a", x=np.ones(3)),
+                lambda: requests.predict({"x": np.ones(3)}, timeout=2),
+            ):
+                with pytest.raises(RedisUnavailable, match="takes no writes: READONLY"):
+                    call()
+    finally:
+        db.replicaof("NO", "ONE")
 
 
 def test_a_timeout_of_a_job_that_has_run_does_not_doubt_its_name(queues, db, job):
