@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import io
 import json
 import re
@@ -14,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from cluster_serving.protocol import base64_text
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.inputs import Array, Image, Input, SparseTensor
 
@@ -205,7 +205,7 @@ def _from_mapping(name: str, value: Mapping[object, object]) -> Input:
         if not isinstance(text, (str, bytes)):
             raise InvalidInput(f"input {name!r}: 'b64' is of type {type(text).__name__}; expected base64 text")
         try:
-            return Image(base64.b64decode(text, validate=True))
+            return Image(base64_text.decode(text))
         except ValueError as error:
             raise InvalidInput(f"input {name!r}: 'b64' is not base64 text: {error}") from None
     raise InvalidInput(f"input {name!r} is a dict with the keys {list(value)}; expected 'path' or 'b64'")

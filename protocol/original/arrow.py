@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from cluster_serving.protocol import base64_text
 from cluster_serving.protocol.arrow import refuse_compression
 from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
 from cluster_serving.protocol.inputs import MAX_INPUTS, MAX_STRINGS, Array, Image, Input, SparseTensor
@@ -278,7 +279,7 @@ def decode_text(name: str, text: str) -> Input:
             raise RequestTooLarge(f"input {name!r} holds more than {MAX_STRINGS} strings")
         return np.array(text.split("|"), object)
     try:
-        return Image(base64.b64decode(text, validate=True))
+        return Image(base64_text.decode(text, lines_only=True))
     except ValueError:
         raise InvalidInput(
             f"input {name!r} is the text {text[:32]!r}, neither a base64 image nor a string tensor: the original "

@@ -8,7 +8,6 @@ Only the first instance is read, since that front end sends an entry per instanc
 
 from __future__ import annotations
 
-import base64
 import json
 import reprlib
 from collections.abc import Mapping
@@ -16,6 +15,7 @@ from contextlib import suppress
 
 import numpy as np
 
+from cluster_serving.protocol import base64_text
 from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
 from cluster_serving.protocol.inputs import MAX_DIMENSIONS, MAX_INPUTS, Array, Image, Input, SparseTensor
 from cluster_serving.protocol.lists import NUMBERS, first_parts, irregularity, leaf_types, shown
@@ -114,7 +114,7 @@ def _text(name: str, text: str, expected: TensorSpec | None) -> Input:
 
 def _image(name: str, text: str) -> Image:
     try:
-        return Image(base64.b64decode(text, validate=True))
+        return Image(base64_text.decode(text))
     except ValueError as error:
         raise InvalidInput(f"input {name!r}: 'b64' is not base64 text: {error}") from None
 

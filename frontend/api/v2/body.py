@@ -3,7 +3,6 @@
 A body that does not follow the protocol raises `InvalidInput`; one that holds too much, `RequestTooLarge`.
 """
 
-import base64
 import binascii
 import math
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -24,6 +23,7 @@ from cluster_serving.frontend.api.v2.service import (
     refuse_shared_memory,
 )
 from cluster_serving.frontend.server.offload import LARGE
+from cluster_serving.protocol import base64_text
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.inputs import MAX_INPUTS, Array
 
@@ -161,7 +161,7 @@ def _from_json(
     if options.get("content_type") != "base64":
         return datatypes.from_bytes(name, shape, [text.encode() for text in texts])
     try:
-        items = [base64.b64decode(text, validate=True) for text in texts]
+        items = [base64_text.decode(text) for text in texts]
     except (binascii.Error, ValueError) as error:
         raise InvalidInput(f"input {name!r} has data that is not base64: {error}") from None
     return datatypes.from_bytes(name, shape, items)
