@@ -123,7 +123,7 @@ class BatchedModel(Model):
         changed = [
             index for index, row in enumerate(axes.constants) if row is not None and (outputs[index] != row).any()
         ]
-        return self._compare(ranks, axes, inputs, outputs, changed) if changed and count > 1 else outputs
+        return self._compare(ranks, inputs, outputs, changed) if changed and count > 1 else outputs
 
     def start(self, record: Sequence[Array]) -> Started:
         """See `Model.start`."""
@@ -165,6 +165,8 @@ class BatchedModel(Model):
             options = readings(specs, {}, {spec.name: shape for spec, shape in zip(specs, shapes, strict=True)})
         # Records of these sizes, where the model leaves sizes free.
         sized = [reading.of_sizes(shapes) for reading in options if reading.has_ranks(shapes)]
+        if not sized:
+            raise InferenceFailed(f"the inputs have other numbers of dimensions; {self.describe()}")
         rows = [[array[index, ...] for array in inputs] for index in range(min(len(inputs[0]), _MOST_ROWS))]
         draws = [
             lambda reading: variants(reading, rows),
@@ -182,7 +184,7 @@ class BatchedModel(Model):
         return found
 
     def _compare(
-        self, ranks: tuple[int, ...], axes: Axes, inputs: Sequence[Array], outputs: list[Array], changed: Sequence[int]
+        self, ranks: tuple[int, ...], inputs: Sequence[Array], outputs: Sequence[Array], changed: Sequence[int]
     ) -> list[Array]:
         """Compare outputs that were constant until now with those of each record alone, which are returned."""
         alone = self._alone(ranks, inputs, len(inputs[0]))
