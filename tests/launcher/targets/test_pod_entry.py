@@ -46,7 +46,7 @@ def test_an_image_without_python(enter):
 
 def test_an_image_without_this_package(enter, tmp_path):
     python = tmp_path / "python"
-    python.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" -I -S "$@"\n')
     python.chmod(0o755)
     done = enter("opt/flink-python-2.3.0.jar", CLUSTER_SERVING_PYTHON=str(python))
     assert done.returncode == 1
