@@ -196,10 +196,14 @@ def search(run: Callable[[Sequence[T]], list[R]], items: Sequence[T]) -> Iterato
         RedisError: See `attempt`.
     """
     tried = list(items)
-    groups = deque([list(range(len(tried)))])
-    while groups:
-        group = groups.popleft()
-        results = attempt(run, [tried[index] for index in group])
+    group = list(range(len(tried)))
+    results = attempt(run, tried)
+    if not any([type(result) is Suspect for result in results]):
+        # Nearly all batches are so.
+        yield dict(zip(group, results, strict=True))  # type: ignore[arg-type]
+        return
+    groups: deque[list[int]] = deque()
+    while True:
         done, suspects, failures = {}, [], set()
         for index, result in zip(group, results, strict=True):
             if isinstance(result, Suspect) and len(group) > 1:
@@ -216,6 +220,10 @@ def search(run: Callable[[Sequence[T]], list[R]], items: Sequence[T]) -> Iterato
             size = 1 if hang else len(suspects) if known else -(-len(group) // 2)
             groups += [suspects[start : start + size] for start in range(0, len(suspects), size)]
             yield None
+        if not groups:
+            return
+        group = groups.popleft()
+        results = attempt(run, [tried[index] for index in group])
 
 
 def isolate(run: Callable[[Sequence[T]], list[R]], items: Sequence[T]) -> list[R | ServingError]:

@@ -102,9 +102,12 @@ class BatchedModel(Model):
         count = len(inputs[0])
         if self._is_plain:
             outputs = self._model.predict(inputs)
-            has_batch = all(array.ndim and len(array) == count for array in outputs)
-            if has_batch and not (self._varies and self._other_size(inputs, outputs) is not None):
-                return outputs
+            for array in outputs:
+                if not array.ndim or len(array) != count:
+                    break
+            else:
+                if not self._varies or self._other_size(inputs, outputs) is None:
+                    return outputs
         ranks = () if self._options else tuple([array.ndim for array in inputs])
         axes = self._axes.get(ranks)
         if axes is None or not axes.certain:
@@ -204,6 +207,8 @@ class BatchedModel(Model):
         key = tuple([array.shape[1:] for array in inputs])
         shapes = [array.shape[1:] for array in outputs]
         known = self._sizes.get(key)
+        if known == shapes:
+            return None
         if known is None:
             if len(self._sizes) >= _MOST_SIZES:
                 self._sizes.clear()
