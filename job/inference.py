@@ -86,6 +86,11 @@ class _Batches:
         self._queue_wait_ms.update(round(running.wait_us / 1000))
         yield from self._answered(answers, running.wait_us, seconds)
 
+    @property
+    def searches(self) -> bool:
+        """True if culprits of failed batches are searched."""
+        return bool(self._suspects)
+
     def search(self, flow: SlotFlowControl | None) -> Iterator[AnsweredBatch]:
         """Search for the culprits of failed batches; leave the rest to the next call if new requests wait."""
         while (suspect := self._suspects.next(flow)) is not None:
@@ -173,7 +178,8 @@ class Inference(SelfClosing, FlatMapFunction):
             # Requests may tell what could not be known before them: names of outputs, and whether records share a call.
             if self._predictor.learned != self._reported:
                 self._report()
-        yield from self._batches.search(find_flow_control(value[0].flow_id))
+        if self._batches.searches:
+            yield from self._batches.search(find_flow_control(value[0].flow_id))
 
     def _report(self) -> None:
         self._reported = self._predictor.learned

@@ -49,6 +49,9 @@ class Suspects:
         self._held = 0
         self._credit = 0.0
 
+    def __len__(self) -> int:
+        return len(self._waiting)
+
     def add(self, computation: Computation, count: int, seconds: float) -> None:
         """Take note of a new batch, which took so many seconds, and of its `count` requests without an answer."""
         self._credit = min(self._credit + _WEIGHT * seconds, _MOST_CREDIT_S)
