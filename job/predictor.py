@@ -72,7 +72,7 @@ class Predictor:
 
     @property
     def learned(self) -> tuple[str, list[TensorSpec]]:
-        """What requests may change in `report`."""
+        """The parts of `report` that requests may change."""
         return self.model.one_by_one, self.model.outputs
 
     @property

@@ -59,7 +59,7 @@ class HandlerPredictor:
 
     @property
     def learned(self) -> tuple[str, list[TensorSpec]]:
-        """What requests may change in `report`."""
+        """The parts of `report` that requests may change."""
         return self.handled.one_by_one, self.handled.outputs
 
     @property

@@ -5,16 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from cluster_serving.job.models.detect import ModelFiles
-from cluster_serving.job.models.operators import load_with
 from cluster_serving.job.models.tensorflow.frozen_graph import META_FILE, keys, read_meta
-from cluster_serving.job.models.tensorflow.session import (
-    MISSING_OPERATOR,
-    PACKAGES,
-    SessionModel,
-    has_tensor,
-    tensor_name,
-    tf,
-)
+from cluster_serving.job.models.tensorflow.session import SessionModel, has_tensor, tensor_name, tf, with_operators
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import ModelError
 
@@ -32,13 +24,7 @@ class Checkpoint(SessionModel):
 
     def _build(self, session: Any, files: ModelFiles, options: ModelOptions) -> tuple[dict[str, str], dict[str, str]]:
         path = files.paths[0]
-        saver = load_with(
-            lambda: tf.compat.v1.train.import_meta_graph(str(path), clear_devices=True),
-            MISSING_OPERATOR,
-            PACKAGES,
-            path,
-            f"TensorFlow {tf.__version__}",
-        )
+        saver = with_operators(lambda: tf.compat.v1.train.import_meta_graph(str(path), clear_devices=True), path)
         if saver is not None:
             saver.restore(session, str(path.with_suffix("")))
         # Tables are no variables. Files of their content have to be at the path that the graph holds.

@@ -7,15 +7,7 @@ from typing import Any
 
 from cluster_serving.job.models.base import cause
 from cluster_serving.job.models.detect import ModelFiles
-from cluster_serving.job.models.operators import load_with
-from cluster_serving.job.models.tensorflow.session import (
-    MISSING_OPERATOR,
-    PACKAGES,
-    SessionModel,
-    has_tensor,
-    tensor_name,
-    tf,
-)
+from cluster_serving.job.models.tensorflow.session import SessionModel, has_tensor, tensor_name, tf, with_operators
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import ModelError
 
@@ -33,13 +25,7 @@ class FrozenGraph(SessionModel):
     def _build(self, session: Any, files: ModelFiles, options: ModelOptions) -> tuple[dict[str, str], dict[str, str]]:
         path, meta = files.paths
         graph = _read(path)
-        load_with(
-            lambda: tf.graph_util.import_graph_def(graph, name=""),
-            MISSING_OPERATOR,
-            PACKAGES,
-            path,
-            f"TensorFlow {tf.__version__}",
-        )
+        with_operators(lambda: tf.graph_util.import_graph_def(graph, name=""), path)
         inputs, outputs = read_meta(meta)
         for name in [*inputs.values(), *outputs.values()]:
             if not has_tensor(session.graph, name):

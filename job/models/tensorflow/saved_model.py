@@ -3,8 +3,7 @@
 from typing import Any
 
 from cluster_serving.job.models.detect import ModelFiles
-from cluster_serving.job.models.operators import load_with
-from cluster_serving.job.models.tensorflow.session import MISSING_OPERATOR, PACKAGES, SessionModel, tf
+from cluster_serving.job.models.tensorflow.session import SessionModel, tf, with_operators
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import ModelError
 
@@ -19,12 +18,9 @@ class SavedModel(SessionModel):
 
     def _build(self, session: Any, files: ModelFiles, options: ModelOptions) -> tuple[dict[str, str], dict[str, str]]:
         folder = str(files.folder)
-        meta = load_with(
+        meta = with_operators(
             lambda: tf.compat.v1.saved_model.load(session, [tf.saved_model.SERVING], folder, clear_devices=True),
-            MISSING_OPERATOR,
-            PACKAGES,
             files.folder,
-            f"TensorFlow {tf.__version__}",
         )
         signatures = {name: found for name, found in meta.signature_def.items() if found.outputs and name[:2] != "__"}
         name = next(iter(signatures)) if len(signatures) == 1 else _SIGNATURE

@@ -2,15 +2,16 @@
 
 import os
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 
 from cluster_serving.job.models.base import Model, TensorSpec, choose
 from cluster_serving.job.models.detect import ModelFiles
 from cluster_serving.job.models.devices import NO_GPU, Reported, cuda_names
-from cluster_serving.job.models.operators import Package
+from cluster_serving.job.models.operators import Package, load_with
 from cluster_serving.job.options import CPU, ModelOptions
 from cluster_serving.protocol.errors import ModelError
 from cluster_serving.protocol.inputs import Array
@@ -25,8 +26,6 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # errors only: at import Ten
 import tensorflow as tf
 
 __all__ = [
-    "MISSING_OPERATOR",
-    "PACKAGES",
     "SessionModel",
     "has_tensor",
     "tensor_name",
@@ -35,15 +34,22 @@ __all__ = [
 
 tf.get_logger().setLevel("ERROR")  # the session API warns that it is deprecated
 
-MISSING_OPERATOR = r"Op type not registered '(\w+)'"
+T = TypeVar("T")
+
+_MISSING_OPERATOR = r"Op type not registered '(\w+)'"
 """Pattern of TensorFlow's errors about an operator that nothing has registered."""
 
-PACKAGES = (
+_PACKAGES = (
     Package("tensorflow_text", "tensorflow-text"),
     Package("tensorflow_decision_forests", "tensorflow-decision-forests"),
     Package("tensorflow_io", "tensorflow-io"),
 )
 """Packages with operators for TensorFlow, whose names do not tell where they are from."""
+
+
+def with_operators(load: Callable[[], T], path: Path) -> T:
+    """Load a model, with the packages that have its operators; see `operators.load_with`."""
+    return load_with(load, _MISSING_OPERATOR, _PACKAGES, path, f"TensorFlow {tf.__version__}")
 
 
 def devices() -> Reported:

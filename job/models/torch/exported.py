@@ -12,8 +12,7 @@ from torch.utils import _pytree as pytree
 
 from cluster_serving.job.models.base import TensorSpec, choose, choose_inputs
 from cluster_serving.job.models.detect import ModelFiles
-from cluster_serving.job.models.operators import load_with
-from cluster_serving.job.models.torch.module import MISSING_OPERATOR, PACKAGES, TorchModel, check_whole
+from cluster_serving.job.models.torch.module import TorchModel, check_whole, with_operators
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import ModelError
 
@@ -24,9 +23,7 @@ class ExportedProgram(TorchModel):
     def __init__(self, files: ModelFiles, options: ModelOptions) -> None:
         super().__init__(files, options)
         path = files.paths[0]
-        program = load_with(
-            lambda: _load(path, options.allow_pickle), MISSING_OPERATOR, PACKAGES, path, f"PyTorch {torch.__version__}"
-        )
+        program = with_operators(lambda: _load(path, options.allow_pickle), path)
         examples = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
         names = [str(name) for name in program.graph_signature.user_inputs]
         for name in names:

@@ -5,10 +5,10 @@ import logging
 import os
 import zipfile
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 import torch
@@ -17,19 +17,21 @@ from cluster_serving.job.models.base import Model, TensorSpec, batch_shape, caus
 from cluster_serving.job.models.batched.axes import readings
 from cluster_serving.job.models.detect import ModelFiles
 from cluster_serving.job.models.devices import NO_GPU, Reported, cuda_names
-from cluster_serving.job.models.operators import Package
+from cluster_serving.job.models.operators import Package, load_with
 from cluster_serving.job.options import CPU, ModelOptions
 from cluster_serving.protocol.errors import InferenceFailed, ModelError
 from cluster_serving.protocol.inputs import Array
 
 log = logging.getLogger(__name__)
 
-MISSING_OPERATOR = (
+T = TypeVar("T")
+
+_MISSING_OPERATOR = (
     r"(?:Unknown builtin op: |Unknown custom op |operator |No such operator |torch\.ops\.)(\w+(?:::|\.)\w+)"
 )
 """Pattern of PyTorch's errors about an operator that nothing has registered."""
 
-PACKAGES = (
+_PACKAGES = (
     Package("torchvision", "torchvision", "torchvision"),
     Package("torchaudio", "torchaudio", "torchaudio"),
 )
@@ -130,6 +132,11 @@ class TorchModel(Model):
             replace(spec, shape=(None, *sizes[spec.name])) if spec.name in self.anywhere else spec
             for spec in self.inputs
         ]
+
+
+def with_operators(load: Callable[[], T], path: Path) -> T:
+    """Load a model, with the packages that have its operators; see `operators.load_with`."""
+    return load_with(load, _MISSING_OPERATOR, _PACKAGES, path, f"PyTorch {torch.__version__}")
 
 
 def check_whole(path: Path) -> None:

@@ -10,8 +10,7 @@ import torch
 
 from cluster_serving.job.models.base import Model, TensorSpec, choose
 from cluster_serving.job.models.detect import ModelFiles
-from cluster_serving.job.models.operators import load_with
-from cluster_serving.job.models.torch.module import MISSING_OPERATOR, PACKAGES, TorchModel, check_whole
+from cluster_serving.job.models.torch.module import TorchModel, check_whole, with_operators
 from cluster_serving.job.models.torch.pickle import PickledModel
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import ModelError
@@ -27,9 +26,8 @@ def load(files: ModelFiles, options: ModelOptions) -> Model:
     path = files.paths[0]
     check_whole(path)
     if _is_torchscript(path):
-        return load_with(
-            lambda: TorchScriptModel(files, options), MISSING_OPERATOR, PACKAGES, path, f"PyTorch {torch.__version__}"
-        )
+        model: Model = with_operators(lambda: TorchScriptModel(files, options), path)
+        return model
     if options.allow_pickle:
         return PickledModel(files, options)
     raise ModelError(
