@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, overload
 
@@ -153,8 +153,8 @@ class AsyncInputQueue(_AsyncQueue):
         """Queue a request and return its uri at once; see `InputQueue.enqueue`."""
         options, values = split(inputs, data)
         with self._using_redis(options.timeout):
-            inputs = await converted(self.db, self.name, self._texts, values)
-            place = await run_async(self.db, enqueue(self.name, uri, inputs, options, self._folders))
+            converted_inputs = await run_async(self.db, converted(self.name, self._texts, values))
+            place = await run_async(self.db, enqueue(self.name, uri, converted_inputs, options, self._folders))
         self._recent.remember(uri, place)
         return uri
 
@@ -172,8 +172,9 @@ class AsyncInputQueue(_AsyncQueue):
         If the coroutine is cancelled, the request is withdrawn, in the background.
         """
         values = inputs_of(request_data)
-        with self._using_redis(timeout):
-            inputs = await converted(self.db, self.name, self._texts, values)
+        # Without a command nothing tells that Redis was reached.
+        with self._using_redis(timeout) if self._texts.needs(values) else nullcontext():
+            inputs = await run_async(self.db, converted(self.name, self._texts, values))
         return read_result(await self._dispatcher.request(self.name, inputs, timeout, priority, version))
 
     def predict_many(
@@ -208,7 +209,7 @@ class AsyncInputQueue(_AsyncQueue):
         values = inputs_of(request_data)
 
         async def add() -> None:
-            inputs = await converted(self.db, self.name, self._texts, values)
+            inputs = await run_async(self.db, converted(self.name, self._texts, values))
             queued = enqueue(self.name, answer.uri, inputs, options, self._folders, reply_with=PIECES)
             answer.place = await run_async(self.db, queued)
             self._recent.remember(answer.uri, answer.place)

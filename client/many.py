@@ -16,7 +16,9 @@ from cluster_serving.client.dispatcher import Dispatcher
 from cluster_serving.client.enqueue import RequestOptions, pauses
 from cluster_serving.client.result import Result, failed, read_result
 from cluster_serving.client.texts import TextInputs, converted
+from cluster_serving.protocol.connection import translated
 from cluster_serving.protocol.errors import InvalidInput, QueueFull, ServingError
+from cluster_serving.protocol.scripts import run_async
 
 IN_FLIGHT = 64
 """Default of the number of requests in flight."""
@@ -96,7 +98,8 @@ class Batch:
         left = self._timeout
         pause = pauses()
         try:
-            inputs = await converted(self._dispatcher.db, self._job, self._texts, inputs_of(item))
+            with translated(self._dispatcher.db):
+                inputs = await run_async(self._dispatcher.db, converted(self._job, self._texts, inputs_of(item)))
             while True:
                 try:
                     return read_result(

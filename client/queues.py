@@ -13,15 +13,15 @@ import threading
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 from weakref import WeakSet
 
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import RedisError
 
 from cluster_serving.client.cancel import cancel
-from cluster_serving.client.convert import inputs_of, to_inputs
+from cluster_serving.client.convert import inputs_of
 from cluster_serving.client.dispatcher import Dispatcher
 from cluster_serving.client.enqueue import RequestOptions, enqueue, split
 from cluster_serving.client.fetch import fetch, fetch_queued, fetch_recent
@@ -30,7 +30,7 @@ from cluster_serving.client.pieces import PIECE_TIMEOUT, Answer, PieceOrRestart,
 from cluster_serving.client.places import RecentEntries, recent_entries
 from cluster_serving.client.result import Result, read_outcome, read_result
 from cluster_serving.client.subscription import Subscription
-from cluster_serving.client.texts import TextInputs
+from cluster_serving.client.texts import TextInputs, converted
 from cluster_serving.protocol.connection import (
     Client,
     connect,
@@ -50,7 +50,6 @@ from cluster_serving.protocol.keys import (
     pieces_key,
     result_key,
     result_pattern,
-    slots_key,
     uri_of,
 )
 from cluster_serving.protocol.payload_files import PayloadFolders
@@ -332,12 +331,9 @@ class InputQueue(_Queue):
 
     def _inputs(self, values: Mapping[str, object], timeout: float | None = None) -> dict[str, Input]:
         """Convert inputs; the slots tell whether a plain text is one, or the path of an image."""
-        if self._texts.needs(values):
-            with self._using_redis(timeout), suppress(ResponseError):
-                # redis-py types its commands as if they might be awaitable.
-                reports: Any = self.db.hgetall(slots_key(self.name))
-                self._texts.learn(reports)
-        return to_inputs(self._texts.applied(values))
+        # Without a command nothing tells that Redis was reached.
+        with self._using_redis(timeout) if self._texts.needs(values) else nullcontext():
+            return run(self.db, converted(self.name, self._texts, values))
 
     def cancel(self, uri: str) -> bool:
         """Withdraw a request that is not being computed yet; its result is `RequestCancelled`.

@@ -8,11 +8,12 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
-from redis.exceptions import ResponseError
+from redis.exceptions import RedisError, ResponseError
 
 from cluster_serving.client.convert import to_inputs
 from cluster_serving.protocol.inputs import Input
 from cluster_serving.protocol.keys import slots_key
+from cluster_serving.protocol.scripts import Procedure, fetch_call, fields_of
 from cluster_serving.protocol.slots import TensorSpec, read_reports
 
 _KNOWN_S = 10.0
@@ -54,9 +55,12 @@ class TextInputs:
         return {**values, **texts} if texts else values
 
 
-async def converted(db: Any, job: str, texts: TextInputs, values: Mapping[str, object]) -> dict[str, Input]:
+def converted(job: str, texts: TextInputs, values: Mapping[str, object]) -> Procedure[dict[str, Input]]:
     """Convert inputs, and read the reports of the slots for that if it is necessary; see `InputQueue`."""
     if texts.needs(values):
+        # A client may lack the right to read them.
         with suppress(ResponseError):
-            texts.learn(await db.hgetall(slots_key(job)))
+            (reply,) = yield fetch_call([slots_key(job)])
+            if not isinstance(reply, RedisError):
+                texts.learn(fields_of(reply))
     return to_inputs(texts.applied(values))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+import numpy as np
 import pytest
 
 from cluster_serving.client import AsyncInputQueue, InputQueue
-from cluster_serving.protocol.errors import InvalidInput
+from cluster_serving.protocol.errors import InvalidInput, RedisUnavailable
 from cluster_serving.protocol.keys import slots_key
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
 
@@ -62,3 +63,28 @@ def test_a_file_is_not_sent_before_a_slot_has_told_what_the_model_takes(redis_se
     with InputQueue(url=redis_server.url, name=job) as queue, pytest.raises(InvalidInput, match="no image"):
         queue.enqueue("r", city=file)
     assert not db.exists(job)
+
+
+def test_a_hash_of_the_slots_that_is_none_tells_nothing(redis_server, db, job, file):
+    db.set(slots_key(job), "not a hash")
+    with InputQueue(url=redis_server.url, name=job) as queue, pytest.raises(InvalidInput, match="no image"):
+        queue.predict(file)
+
+
+def test_without_redis_texts_of_predict_many_fail_with_the_clients_own_error(file):
+    with InputQueue(port=1, name="j") as queue:
+        (result,) = queue.predict_many([file], timeout=1)
+    assert isinstance(result.error, RedisUnavailable)
+
+
+def test_a_redis_that_was_never_reached_is_not_waited_for():
+    """An attempt that sends no command about texts must not count as having reached it."""
+
+    async def ask():
+        async with AsyncInputQueue(port=1, name="j", reconnect=600) as queue:
+            with pytest.raises(RedisUnavailable):
+                await queue.predict({"x": np.ones(1)}, timeout=1)
+            with pytest.raises(RedisUnavailable):
+                await asyncio.wait_for(queue.enqueue("a", x=np.ones(1)), 60)
+
+    asyncio.run(ask())
