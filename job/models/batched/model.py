@@ -12,7 +12,7 @@ from cluster_serving.job.batch import gather
 from cluster_serving.job.models.base import Model, Started, TensorSpec
 from cluster_serving.job.models.batched.axes import Place, Reading, readings, take
 from cluster_serving.job.models.batched.comparison import alike
-from cluster_serving.job.models.batched.proof import Axes, prove, without
+from cluster_serving.job.models.batched.proof import Axes, Draw, prove, without
 from cluster_serving.job.models.batched.records import KINDS, WIDE, ZEROS, Record, generated, variants
 from cluster_serving.job.options import CPU
 from cluster_serving.protocol.errors import InferenceFailed
@@ -139,14 +139,11 @@ class BatchedModel(Model):
     def _run(self, inputs: Sequence[Array]) -> list[Array]:
         return self.predict(inputs)
 
-    def _prove(self, options: Sequence[Reading], **how: object) -> Axes | None:
+    def _prove(
+        self, options: Sequence[Reading], kinds: Sequence[str] = KINDS, draws: Sequence[Draw] = ()
+    ) -> Axes | None:
         return prove(
-            self._try,
-            options,
-            self._raw_inputs,
-            lambda: self._model.outputs,
-            self._model.tolerance,
-            **how,  # type: ignore[arg-type]
+            self._try, options, self._raw_inputs, lambda: self._model.outputs, self._model.tolerance, kinds, draws
         )
 
     def _try(self, inputs: Sequence[Array]) -> list[Array]:
@@ -311,10 +308,10 @@ def _moved(array: Array, place: Place) -> Array:
 
 
 def _inputs(specs: Sequence[TensorSpec], reading: Reading) -> list[TensorSpec]:
-    found = []
-    for spec, place in zip(specs, reading.places, strict=True):
-        found.append(replace(spec, shape=(None if place.axis is None else reading.fixed, *place.record)))
-    return found
+    return [
+        replace(spec, shape=(None if place.axis is None else reading.fixed, *place.record))
+        for spec, place in zip(specs, reading.places, strict=True)
+    ]
 
 
 def _partly(spec: TensorSpec) -> TensorSpec:
