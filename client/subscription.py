@@ -8,6 +8,7 @@ so a lost message costs time and never a result.
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
 import uuid
@@ -37,13 +38,18 @@ RECONNECT_PAUSE = 0.1
 _SUBSCRIBE_TIMEOUT = 5.0
 _CONFIRM_TIMEOUT = 1.0
 
+_PROCESS = uuid.uuid4().hex[:16]
+
 Handler = Callable[[Optional[bytes]], None]
 """Gets each message of a channel; None if messages may have been lost."""
 
 
 def new_channel(job: str) -> str:
-    """Return the name of a reply channel that no other client has."""
-    return f"cluster-serving_{job}|reply|{uuid.uuid4().hex}"
+    """Return the name of a reply channel that no other client has; those of a process have the same start.
+
+    `protocol.entry.Entry.client` reads the start.
+    """
+    return f"cluster-serving_{job}|reply|{_PROCESS}{os.getpid():x}.{uuid.uuid4().hex}"
 
 
 def uris_in(message: object) -> list[bytes]:

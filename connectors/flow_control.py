@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from weakref import WeakMethod, WeakValueDictionary
 
+from cluster_serving.connectors.failing_clients import FailingClients
 from cluster_serving.protocol.entry import Entry
 
 _STALLED = 0.5
@@ -70,6 +71,7 @@ class SlotFlowControl:
         searches: True while requests wait behind new ones, which the next call for new ones goes on with.
         seconds_per_request: Duration of the latest batch divided by its size; 0 before the first batch.
         surplus: Requests of slots that are stalled.
+        failing: Clients whose requests make batches fail.
     """
 
     def __init__(self, limit: int, pause: float = 0.005, generation: str = "", read: Read | None = None) -> None:
@@ -95,6 +97,7 @@ class SlotFlowControl:
         self.overlaps = False
         self.searches = False
         self.seconds_per_request = 0.0
+        self.failing = FailingClients()
         _flow_controls[self.id] = self
 
     @property

@@ -218,7 +218,8 @@ def search(run: Callable[[Sequence[T]], list[R]], items: Sequence[T]) -> Iterato
             hang = any(isinstance(error, InferenceTimeout) for error in failures)
             known = any(isinstance(result, ServingError) for result in done.values())
             size = 1 if hang else len(suspects) if known else -(-len(group) // 2)
-            groups += [suspects[start : start + size] for start in range(0, len(suspects), size)]
+            # Depth first: the first culprit is known after few runs, and what it tells helps with the others.
+            groups.extendleft([suspects[start : start + size] for start in reversed(range(0, len(suspects), size))])
             yield None
         if not groups:
             return

@@ -19,7 +19,7 @@ from cluster_serving.connectors.redis import RedisClock, connect
 from cluster_serving.connectors.reporting import SlotReporter
 from cluster_serving.connectors.runtime import SelfClosing, is_first_attempt, subtask_index
 from cluster_serving.connectors.worker import record_end
-from cluster_serving.job.computation import Computation
+from cluster_serving.job.computation import Computation, Steps
 from cluster_serving.job.deadline import Deadlines
 from cluster_serving.job.handlers.predictor import HandlerPredictor
 from cluster_serving.job.options import JobOptions
@@ -28,11 +28,21 @@ from cluster_serving.job.predictor import Predictor, load_predictor
 from cluster_serving.job.request import Request
 from cluster_serving.job.secret import PATIENCE, wait_for_secret
 from cluster_serving.job.suspects import Suspects
-from cluster_serving.protocol.errors import ModelError, ServingError
+from cluster_serving.protocol.errors import (
+    InferenceFailed,
+    InferenceTimeout,
+    InvalidInput,
+    ModelError,
+    QueueFull,
+    ServingError,
+)
 
 NAME = "Inference"
 
 log = logging.getLogger(__name__)
+
+# An `InvalidInput` with a search is that of a handler that names the record.
+_CULPRITS = {error.code for error in (InferenceFailed, InferenceTimeout, InvalidInput)}
 
 
 class _Running(NamedTuple):
@@ -74,17 +84,47 @@ class _Batches:
         with noted(self._options.redis.queue, (request.entry for request in requests)):
             return _Running(self._predictor.start(requests, alone), started, wait_us)
 
-    def end(self, running: _Running) -> Iterator[AnsweredBatch]:
+    def end(self, running: _Running, flow: SlotFlowControl | None) -> Iterator[AnsweredBatch]:
         """Wait for the answers of a batch; if it has failed, its suspects are left to `search`."""
         computation = running.computation
         with noted(self._options.redis.queue, (request.entry for request in computation.requests)):
             answers = computation.ready()
         seconds = time.monotonic() - running.started
         self._suspects.add(computation, len(computation.requests) - len(answers), seconds)
+        if computation.search is not None and flow is not None:
+            self._blame(flow, answers)
         self._batch_size.update(len(computation.requests))
         self._inference_ms.update(round(1000 * seconds))
         self._queue_wait_ms.update(round(running.wait_us / 1000))
         yield from self._answered(answers, running.wait_us, seconds)
+
+    def put_off(self, value: Sequence[Request], flow: SlotFlowControl) -> Iterator[AnsweredBatch]:
+        """Leave a batch of a client whose requests make batches fail to `search`.
+
+        If other clients would wait for so many of them, the rest is refused.
+        """
+        room = self._suspects.room(flow) if flow.failing.beside_others else len(value)
+        kept, refused = value[:room], value[room:]
+        alone = flow.failing.mostly_fails(value[0].entry.client)
+        for part in [[request] for request in kept] if alone else [kept]:
+            if part:
+                self._suspects.put_off(part, self._steps(part))
+        error = QueueFull(
+            "many requests of this client make the model fail, so they are computed slowly, and as many are waiting as "
+            "the job takes; send fewer, or mend those that fail"
+        )
+        yield from self._answered([request.fail(error) for request in refused], 0, 0.0)
+
+    def _steps(self, value: Sequence[Request]) -> Steps:
+        requests, expired = self._deadlines.check(value)
+        if expired:
+            self._expired.inc(expired)
+        computation = self._predictor.start(requests, False)
+        computation.ready()
+        yield computation.known
+        if computation.search is not None:
+            yield None
+            yield from computation.search
 
     @property
     def searches(self) -> bool:
@@ -97,7 +137,21 @@ class _Batches:
             with noted(self._options.redis.queue, (request.entry for request in suspect.requests)):
                 answers, seconds = suspect.step()
             self._suspects.took(suspect, len(answers), seconds)
+            if flow is not None:
+                self._blame(flow, answers)
             yield from self._answered(answers, 0, seconds)
+
+    def _blame(self, flow: SlotFlowControl, answers: Sequence[Answer]) -> None:
+        """Take note of the clients whose requests have made a batch fail."""
+        failing, learnt = flow.failing, False
+        for answer in answers:
+            if answer.fields.get("code") in _CULPRITS:
+                learnt |= failing.blame(answer.entry.client)
+        if learnt:
+            # Requests of others, which share failed batches with these, need not wait for the search.
+            self._suspects.regroup(
+                lambda request: request.entry.client if failing.is_apart(request.entry.client) else "", self._steps
+            )
 
     def _answered(self, answers: Sequence[Answer], wait_us: int, seconds: float) -> Iterator[AnsweredBatch]:
         if self._predictor.exhausted:
@@ -170,16 +224,20 @@ class Inference(SelfClosing, FlatMapFunction):
 
         New batches go first: requests of one that has failed may be left to the calls for the next.
         """
-        flow = find_flow_control(value[0].flow_id) if self._overlaps else None
-        if flow is not None:
-            flow.overlaps = True
-        for running in self._overlap.feed(value, flow):
-            yield from self._batches.end(running)
+        flow = find_flow_control(value[0].flow_id)
+        announced = flow if self._overlaps else None
+        if announced is not None:
+            announced.overlaps = True
+        if flow is not None and flow.failing and flow.failing.is_apart(value[0].entry.client):
+            yield from self._batches.put_off(value, flow)
+            value = []
+        for running in self._overlap.feed(value, announced):
+            yield from self._batches.end(running, flow)
             # Requests may tell what could not be known before them: names of outputs, and whether records share a call.
             if self._predictor.learned != self._reported:
                 self._report()
         if self._batches.searches:
-            yield from self._batches.search(find_flow_control(value[0].flow_id))
+            yield from self._batches.search(flow)
 
     def _report(self) -> None:
         self._reported = self._predictor.learned

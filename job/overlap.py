@@ -38,7 +38,8 @@ class Overlap(Generic[R]):
         """Start to compute a batch, and yield the batches to wait for, in order.
 
         If more requests are on their way, they may be started before the last batch is computed. The last batch is then
-        left to the call for these requests. Without a flow control, nothing is known of the next requests.
+        left to the call for these requests. Without a flow control, nothing is known of the next ones. Without
+        requests, nothing is started.
         """
         for part in self._parts(requests, flow):
             self._running.append(self._begin(part, not self._running))
@@ -49,6 +50,8 @@ class Overlap(Generic[R]):
 
     def _parts(self, requests: Sequence[Request], flow: SlotFlowControl | None) -> list[Sequence[Request]]:
         """Halve a batch that is all there is to do: clients of the first half go on while the second is computed."""
+        if not requests:
+            return []
         if flow is None or flow.more or self._running or len(requests) < 2 * self._threads:
             return [requests]
         middle = len(requests) // 2

@@ -1,8 +1,8 @@
-"""Requests of failed batches, among which the culprits are searched behind new batches, at low weight."""
+"""Requests that are computed behind new batches, at low weight: of failed batches, and of clients that send them."""
 
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from cluster_serving.connectors.answer import Answer
 from cluster_serving.connectors.flow_control import SlotFlowControl
@@ -15,15 +15,27 @@ _WEIGHT = 0.25
 _MOST_CREDIT_S = 1.0
 # Of the requests that a slot may hold unanswered.
 _MOST_HELD = 0.5
+_MOST_PUT_OFF = 0.25
 
 
 class Suspect:
-    """A batch that has failed, while its culprits are searched."""
+    """A batch whose culprits are searched, because it has failed or probably will.
+
+    Args:
+        requests: Requests of the batch.
+        steps: Steps that compute it.
+    """
 
     def __init__(self, requests: Sequence[Request], steps: Steps) -> None:
         self.requests = requests
         self._steps = steps
+        self._answered: set[int] = set()
         self.ended = False
+
+    @property
+    def left(self) -> list[Request]:
+        """The requests without an answer."""
+        return [request for index, request in enumerate(self.requests) if index not in self._answered]
 
     def step(self) -> tuple[list[Answer], float]:
         """Go on with the search, by one call of the model at most; return its answers and its seconds."""
@@ -34,11 +46,12 @@ class Suspect:
         except StopIteration:
             self.ended = True
         answers = found or {}
+        self._answered.update(answers)
         return [answers[index] for index in sorted(answers)], time.monotonic() - began
 
 
 class Suspects:
-    """The failed batches of a slot.
+    """The batches of a slot that have failed, and those of clients whose requests make batches fail.
 
     While new requests wait, the search may take a quarter of the time that they take. Otherwise it goes on until new
     ones come. If it holds half of the requests that the slot may hold, it no longer waits.
@@ -56,8 +69,24 @@ class Suspects:
         """Take note of a new batch, which took so many seconds, and of its `count` requests without an answer."""
         self._credit = min(self._credit + _WEIGHT * seconds, _MOST_CREDIT_S)
         if computation.search is not None:
-            self._waiting.append(Suspect(computation.requests, computation.search))
-            self._held += count
+            self._hold(Suspect(computation.requests, computation.search), count)
+
+    def put_off(self, requests: Sequence[Request], steps: Steps) -> None:
+        """Take a batch of a client whose requests make batches fail, which `steps` compute."""
+        self._hold(Suspect(requests, steps), len(requests))
+
+    def regroup(self, key: Callable[[Request], str], steps: Callable[[Sequence[Request]], Steps]) -> None:
+        """Search anew among the requests without an answer, those of one key together; those of the key "" go first."""
+        for _ in range(len(self._waiting)):
+            groups: dict[str, list[Request]] = {}
+            for request in self._waiting.popleft().left:
+                groups.setdefault(key(request), []).append(request)
+            for name in sorted(groups):
+                self._waiting.append(Suspect(groups[name], steps(groups[name])))
+
+    def room(self, flow: SlotFlowControl) -> int:
+        """Return how many more requests can be put off, so that the search for culprits still waits for new ones."""
+        return max(0 if self._held else 1, int(_MOST_PUT_OFF * flow.limit) - self._held)
 
     def next(self, flow: SlotFlowControl | None) -> Suspect | None:
         """Return the batch whose search goes on; None if there is none, or new requests go first."""
@@ -78,3 +107,7 @@ class Suspects:
         self._held -= answered
         if not suspect.ended:
             self._waiting.append(suspect)
+
+    def _hold(self, suspect: Suspect, count: int) -> None:
+        self._waiting.append(suspect)
+        self._held += count

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pyflink.datastream import KeyedProcessFunction, RuntimeContext
 
 from cluster_serving.connectors.entry_batch import EntryBatch
+from cluster_serving.connectors.failing_clients import FailingClients
 from cluster_serving.connectors.flow_control import SlotFlowControl, find_flow_control
 from cluster_serving.job.batcher import Batcher
 from cluster_serving.job.options import BatchOptions
@@ -27,6 +28,8 @@ class BatchingWindow(KeyedProcessFunction):
 
     The key leads to the slot of the source, so each slot has its window. Requests are held in memory, not in Flink
     state: until they are answered they are pending in Redis, which delivers them again after a failure.
+
+    Requests of a client whose requests make batches fail are batched apart.
 
     With `any_size`, requests that only differ in the sizes of their inputs share a batch (`padding`).
 
@@ -49,10 +52,10 @@ class BatchingWindow(KeyedProcessFunction):
         read = EntryBatch.from_bytes(value)
         flow = find_flow_control(read.flow_id)
         if flow is None:
-            yield from self._gather(read.entries or (), read.flow_id, read.more)
+            yield from self._gather(read.entries or (), read.flow_id, read.more, FailingClients())
         else:
             entries = flow.take() if read.entries is None else read.entries
-            yield from self._gather(entries, read.flow_id, flow.arrive(len(entries)) or read.more)
+            yield from self._gather(entries, flow.id, flow.arrive(len(entries)) or read.more, flow.failing)
             yield from self._linger(flow)
             flow.give_back()
         self._set_timer(ctx)
@@ -65,9 +68,11 @@ class BatchingWindow(KeyedProcessFunction):
             entries = flow.wait(min(left, _PATIENCE))
             if entries is None:
                 return
-            yield from self._gather(entries, flow.id, flow.arrive(len(entries)))
+            yield from self._gather(entries, flow.id, flow.arrive(len(entries)), flow.failing)
 
-    def _gather(self, entries: Sequence[Entry], flow_id: str, more: bool) -> Iterator[list[Request]]:
+    def _gather(
+        self, entries: Sequence[Entry], flow_id: str, more: bool, failing: FailingClients
+    ) -> Iterator[list[Request]]:
         for entry in entries:
             try:
                 signature, inputs = entry.decode()
@@ -76,7 +81,8 @@ class BatchingWindow(KeyedProcessFunction):
                 continue
             if self._any_size:
                 signature = any_size(signature)
-            full = self._batcher.add(signature, Request(entry, flow_id, inputs), time.time() * 1000)
+            apart = entry.client if failing and failing.sends_apart(entry.client) else None
+            full = self._batcher.add((signature, apart), Request(entry, flow_id, inputs), time.time() * 1000)
             if full is not None:
                 yield full
         if not more and self._options.greedy_batching:

@@ -39,6 +39,7 @@ IMAGE = b"image"
 """Value of `Entry.serde` for entries of the 0.7 and 0.8 clients, which lack the field (`original.image_stream`)."""
 
 _MAX_DEADLINE_DIGITS = 15
+_MAX_ORIGIN_BYTES = 64
 
 
 class Entry(NamedTuple):
@@ -57,6 +58,7 @@ class Entry(NamedTuple):
         path: Path of that file, once it is known to be in the folder of the job.
         version: Version of the model that is to answer; empty for any.
         shadow: Number of the shadow that computes a copy of the request, in digits; empty for none.
+        origin: Short name of the front end's caller that has sent the request; empty for none.
     """
 
     id: bytes
@@ -71,6 +73,7 @@ class Entry(NamedTuple):
     path: bytes = b""
     version: str = ""
     shadow: bytes = b""
+    origin: str = ""
 
     @property
     def size(self) -> int:
@@ -81,6 +84,11 @@ class Entry(NamedTuple):
     def native(self) -> bool:
         """True if request and result use our own encoding."""
         return self.serde == NATIVE
+
+    @property
+    def client(self) -> str:
+        """Name of the caller or process that has sent the request; original clients share the empty one."""
+        return self.origin or self.reply_to.rpartition("|")[2].partition(".")[0]
 
     @property
     def in_pieces(self) -> bool:
@@ -133,6 +141,7 @@ def request_fields(
     reply_with: bytes = b"",
     store: Callable[[Sequence[bytes | memoryview]], str | None] | None = None,
     version: str = "",
+    origin: str = "",
 ) -> dict[str, str | bytes]:
     """Return the fields of the stream entry of a request in our own encoding; see `Entry` for their meaning.
 
@@ -165,6 +174,8 @@ def request_fields(
         fields["deadline"] = str(deadline_ms)
     if version:
         fields["version"] = version
+    if origin:
+        fields["origin"] = origin
     return fields
 
 
@@ -191,4 +202,5 @@ def parse_entry(entry_id: bytes, fields: Mapping[bytes, bytes], priority: str = 
         fields.get(b"reply_with", b""),
         fields.get(b"data_file", b""),
         version=to_text(fields.get(b"version", b"")),
+        origin=to_text(fields.get(b"origin", b"")[:_MAX_ORIGIN_BYTES]),
     )

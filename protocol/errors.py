@@ -107,7 +107,11 @@ class RequestRestarted(ServingError):
 
 
 class QueueFull(ServingError):
-    """The job's queue holds `maxQueueLength` requests, or Redis has reached its memory limit; nothing was queued."""
+    """There is no room for the request, which was not computed; it may be sent again later.
+
+    The queue holds `maxQueueLength` requests, Redis has reached its memory limit, or so many requests of this client
+    make the model fail that other clients would wait for them.
+    """
 
     code, http_status, grpc_status = "QUEUE_FULL", 429, "RESOURCE_EXHAUSTED"
 

@@ -15,6 +15,7 @@ from cluster_serving.client.dispatcher import Dispatcher, Pending
 from cluster_serving.client.enqueue import RequestOptions
 from cluster_serving.client.pieces import Answer, PieceOrRestart, pieces_of
 from cluster_serving.client.places import Place
+from cluster_serving.frontend.caller import origin
 from cluster_serving.frontend.errors import ModelNotFound, without_errors
 from cluster_serving.frontend.server.admission import ConcurrencyLimit
 from cluster_serving.frontend.server.offload import Offload
@@ -96,7 +97,7 @@ class DeferredDispatcher(Dispatcher):
         pending = Pending(job, uri, asyncio.get_running_loop().create_future(), priority, kept=True)
         await self._find_folder(pending, inputs)
         wish = {"reply_with": PIECES} if in_pieces else {}
-        pending.compose(inputs, SUBMITTED_CHANNEL, version=version, **wish)
+        pending.compose(inputs, SUBMITTED_CHANNEL, version=version, origin=origin(), **wish)
         self._queue(uri.encode(), pending)
         await pending.result
         return pending.entry_id or b""
@@ -287,7 +288,7 @@ class Dispatch:
             waited = await self.limit.take(timeout)
             try:
                 seconds = max(timeout - (time.monotonic() - began), 0.001) if waited else timeout
-                fields = await self.dispatcher(job).request(job, record, seconds, priority, version or None)
+                fields = await self.dispatcher(job).request(job, record, seconds, priority, version or None, origin())
                 self.on_answer(job)
                 cost = results.cost(fields)
                 outputs = await self._offload.run(partial(results.decode_outputs, fields), holding_gil=cost)

@@ -14,6 +14,7 @@ from typing import Any
 
 import grpc
 
+from cluster_serving.frontend.caller import set_caller
 from cluster_serving.frontend.errors import BodyTimeout, Overloaded, StartError, unexpected
 from cluster_serving.frontend.options import HttpOptions
 from cluster_serving.frontend.proto import parse
@@ -252,6 +253,8 @@ class GrpcServer:
             # Metadata is read only where a key counts.
             key = _key(context) if self._admission.has_keys else ""
             client = self._admission.client(key, method.needs_key)
+            # A peer is such as `ipv4:10.0.0.7:51312`.
+            set_caller(client, context.peer().rpartition(":")[0])
             if method.limited:
                 await self._admission.wait_for_turn(client)
             with self._place(is_stranger=method.streams and self._admission.has_keys and not client):

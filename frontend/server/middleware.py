@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from cluster_serving.frontend.caller import set_caller
 from cluster_serving.frontend.server import direct
 from cluster_serving.frontend.server.access_log import AccessLog
 from cluster_serving.frontend.server.admission import Admission
@@ -104,6 +105,7 @@ class AccessMiddleware:
             try:
                 is_open = path in self._open_paths or path.startswith(self._open_folders)
                 labels.client = self._admission.client(_key(headers), needs_key=not is_open)
+                set_caller(labels.client, (scope.get("client") or ("",))[0])
                 if scope["method"] == "POST":
                     await self._admission.wait_for_turn(labels.client)
             except ServingError as error:

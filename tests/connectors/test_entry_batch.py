@@ -15,6 +15,7 @@ entries = st.builds(
     path=st.binary(),
     version=st.text(),
     shadow=st.binary(),
+    origin=st.text(),
 )
 
 

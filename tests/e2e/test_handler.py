@@ -1,5 +1,7 @@
 """A handler around a model: client, Redis, Flink, the user's code, and back."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import httpx
 import numpy as np
 import pytest
@@ -68,6 +70,42 @@ def test_a_handler_serves_a_model_and_a_changed_one_its_new_code(started, cluste
         assert restarted.returncode == 0, restarted.stdout + restarted.stderr
         three = np.flatnonzero(right == 3)[0]
         assert queue.predict({"pixels": pixels[three]}, timeout=30)["name"].item() == "drei"
+
+
+FAILING = """
+    class Handler:
+        inputs = {"x": "float32[2]"}
+        outputs = {"y": "float32[2]"}
+
+        def predict(self, inputs):
+            if (inputs["x"] < 0).any():
+                raise ValueError("negative")
+            return {"y": inputs["x"] * 2}
+    """
+
+
+@pytest.mark.parametrize("mode", ["thread", "process"])
+def test_requests_that_make_batches_fail_are_kept_from_those_of_other_callers(started, cluster, tmp_path, mode):
+    write(tmp_path, FAILING)
+    queue, _ = started(jobName=f"failing-{mode}", modelPath=tmp_path, executionMode=mode)
+    front = Running(
+        arguments.read([f"--redisUrl=redis://127.0.0.1:{cluster.redis_port}", "--port=0", "--grpcPort=0"], {})
+    )
+
+    def send(_):
+        body = {"instances": [{"x": [-1, -1]}]}
+        return httpx.post(f"{front.url}/models/failing-{mode}/predict", json=body, timeout=60)
+
+    try:
+        with ThreadPoolExecutor(8) as senders:
+            bad = senders.map(send, range(200))
+            # All wait behind a search for the others' culprits, but none fails with them.
+            good = list(queue.predict_many(({"x": np.full(2, at, "f4")} for at in range(2000)), in_flight=40))
+            np.testing.assert_array_equal([result["y"][0] for result in good], 2 * np.arange(2000))
+            for answer in bad:
+                assert (answer.status_code, answer.json()["code"]) in {(500, "INFERENCE_FAILED"), (429, "QUEUE_FULL")}
+    finally:
+        front.stop()
 
 
 def assert_http_answers(cluster, job, image, name):

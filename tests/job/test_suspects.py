@@ -61,3 +61,39 @@ def test_without_flow_control_nothing_is_left_waiting(suspects):
 def test_a_batch_without_failures_is_no_suspect(suspects):
     suspects.add(Computation([], {}, {}, lambda *_: None), 0, seconds=0.1)
     assert suspects.next(flow(more=False)) is None
+
+
+def request(uri):
+    return SimpleNamespace(uri=uri)
+
+
+def test_what_is_put_off_has_a_quarter_of_the_slot(suspects):
+    slot = flow(limit=16)
+    assert suspects.room(slot) == 4
+    suspects.put_off([request("a")] * 3, iter([]))
+    assert suspects.room(slot) == 1
+    suspects.put_off([request("a")], iter([]))
+    assert suspects.room(slot) == 0
+    # A slot of single requests has room for one.
+    assert Suspects().room(flow(limit=2)) == 1
+
+
+def test_requests_of_others_are_taken_out_of_a_search(suspects):
+    requests = [request(uri) for uri in ("bad1", "good1", "bad2", "good2")]
+    suspects.put_off(requests, iter([None, {3: "answer"}, None]))
+    searched = suspects.next(None)
+    for _ in range(2):
+        answers, seconds = searched.step()
+        suspects.took(searched, len(answers), seconds)
+        if not answers:
+            assert suspects.next(None) is searched
+    begun = []
+
+    def steps(group):
+        begun.append([each.uri for each in group])
+        return iter([])
+
+    suspects.regroup(lambda each: "bad" if each.uri.startswith("bad") else "", steps)
+    assert begun == [["good1"], ["bad1", "bad2"]]
+    assert [each.uri for each in suspects.next(None).requests] == ["good1"]
+    assert suspects.room(flow(limit=64)) == 16 - 3

@@ -33,6 +33,17 @@ def uris(batch):
     return [request.entry.uri for request in batch]
 
 
+def test_a_client_whose_requests_make_batches_fail_has_batches_of_its_own():
+    window, flow = opened(), SlotFlowControl(limit=8)
+    for _ in range(2):
+        flow.failing.blame("bad")
+    entries = [entry(uri)._replace(origin=uri.rstrip("0123456789")) for uri in ("good1", "bad1", "other1", "bad2")]
+    flow.announce(4)
+    flow.hand_over(entries)
+    batches = list(window.process_element(EntryBatch(0, False, flow.id, None).to_bytes(), None))
+    assert [uris(batch) for batch in batches] == [["good1", "other1"], ["bad1", "bad2"]]
+
+
 def test_a_window_takes_the_next_requests_from_the_source_itself():
     window, flow, records = opened(), SlotFlowControl(limit=4), []
     batches = window.process_element(announced(flow, "a"), None)

@@ -1,0 +1,22 @@
+"""The caller of the request that is being answered; the job batches callers apart whose requests make batches fail."""
+
+from contextvars import ContextVar
+from functools import lru_cache
+from hashlib import blake2b
+
+_caller: ContextVar[str] = ContextVar("caller", default="")
+
+
+def set_caller(client: str, host: str) -> None:
+    """Set the caller for what the current task does: the name of its API key, or its address if it has none."""
+    _caller.set(_short(client, host))
+
+
+def origin() -> str:
+    """Return a short name of the caller, which says neither key nor address; empty if there is none."""
+    return _caller.get()
+
+
+@lru_cache(10_000)
+def _short(client: str, host: str) -> str:
+    return blake2b(f"{client}\n{'' if client else host}".encode(), digest_size=6).hexdigest()
