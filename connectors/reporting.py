@@ -18,7 +18,7 @@ from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.redis import Backoff, RedisClock, write_hash
 from cluster_serving.connectors.ticks import Ticks
 from cluster_serving.protocol.errors import ServingError
-from cluster_serving.protocol.generations import LAST, SERVING, Generation
+from cluster_serving.protocol.generations import LAST, SERVING, Generation, Generations
 from cluster_serving.protocol.keys import (
     JOBS_KEY,
     MAX_QUEUE_LENGTH,
@@ -98,10 +98,18 @@ class SlotReporter:
         self._thread = threading.Thread(target=self._keep, name="reports", daemon=True)
 
     def loading(self) -> None:
-        """Report that the slot begins to load its model; the description of its last model stays."""
+        """Report that the slot begins to load its model.
+
+        The description of its last model stays, and so does the error of the attempt before.
+        """
         earlier = self._persist(lambda: self._client.hget(slots_key(self._job), self._subtask))
         report = SlotReport.from_json(earlier) if earlier else self._report
-        self._change(replace(report, state="loading", code=None, error=None))
+        if report.submission != self._report.submission:
+            report = replace(report, code=None, error=None)
+        elif earlier and report.attempt:
+            # The first report of a submission is the launcher's, which has no attempt.
+            self._report = replace(self._report, restarts=report.restarts + 1)
+        self._change(replace(report, state="loading"))
         self._persist(lambda: self._put("take"))
         self._thread.start()
 
@@ -130,6 +138,7 @@ class SlotReporter:
             time=time.time(),
             version=mine.version,
             numbered=mine.numbered,
+            restarts=mine.restarts,
         )
 
     def _put(self, how: str = "put") -> None:
@@ -177,7 +186,9 @@ class SlotReporter:
         """Keep a copy of the generations, and write it if Redis has lost them; publish the limits of a new one."""
         key, number = generations_key(self._job), self._options.generation
         found = self._client.hgetall(key)
-        if not found:
+        known = Generations.read(found)
+        if not (known.all or known.last):
+            # Counters may have made the hash anew.
             if self._options.shadow and not self._generations:
                 # The generation that serves writes them.
                 return

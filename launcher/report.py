@@ -60,7 +60,7 @@ def status(job: JobStatus, queued: Mapping[str, int]) -> Text:
     lines = {"job": f"{job.name} ({job.job_id})" if job.job_id else job.name}
     lines["state"] = f"{job.state} for {_age(job)}" if job.since else job.state
     if job.job_id:
-        lines |= {"state": f"{lines['state']}, {job.restarts} restarts", "slots": str(job.slots)}
+        lines |= {"state": f"{lines['state']}, {job.restarts} restarts", "slots": _slots(job)}
     lines |= {f"slot {report.index}": _slot(report) for report in job.reports}
     if len(job.generations) > 1:
         lines |= {f"generation {each.number}": _generation(each) for each in job.generations}
@@ -107,9 +107,15 @@ def _generation(generation: GenerationStatus) -> str:
 
 
 def _slot(report: SlotReport) -> str:
+    restarts = f", {report.restarts} restarts" if report.restarts else ""
     if report.state == "silent":
-        return "silent: its process has given no sign of life"
-    return report.summary if report.state == "ready" else report.error or report.state
+        return f"silent: its process has given no sign of life{restarts}"
+    return (report.summary if report.state == "ready" else report.error or report.state) + restarts
+
+
+def _slots(job: JobStatus) -> str:
+    ready = sum(report.state == "ready" for report in job.reports)
+    return str(job.slots) if ready >= job.slots else f"{job.slots}, {ready} of them ready"
 
 
 def _age(job: JobStatus) -> str:

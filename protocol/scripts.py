@@ -169,7 +169,7 @@ for at = 2, #ARGV, 2 do redis.call('HSET', KEYS[1], ARGV[at], ARGV[at + 1]) end
 # another attempt has the slot, or the generation has ended; -1 if no report is there and none is given.
 REPORT = Script("""
 local record = redis.call('HGET', KEYS[3], ARGV[1])
-if not record and redis.call('EXISTS', KEYS[3]) == 1 then return 0 end
+if not record and redis.call('HEXISTS', KEYS[3], 'last') == 1 then return 0 end
 local key = (not record or cjson.decode(record).role == 'serving') and KEYS[1] or KEYS[2]
 local stored = redis.call('HGET', key, ARGV[2])
 if stored and ARGV[4] ~= 'take' and not string.find(stored, ARGV[3], 1, true) then return 0 end

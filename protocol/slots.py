@@ -76,7 +76,7 @@ class SlotReport:
         already_batched: Requests carry a batch dimension (`inputAlreadyBatched`).
         post_processing: Filter of the results (`postProcessing`).
         max_batch_size: Limit of the number of records in a batch (`maxBatchSize`).
-        code: Code of the error that kept the model from loading.
+        code: Code of the error that kept the model from loading, now or in the attempt before.
         error: Message of that error.
         time: Time of the report in seconds since the epoch.
         index: Index of the slot, from 0.
@@ -88,6 +88,7 @@ class SlotReport:
         one_by_one: Reason for computing one record a call; empty if records share calls.
         sent: Outputs after `post_processing`, with the dtypes that clients get, and sizes that a record may change as
             None. Empty if there is no filter, or nothing tells.
+        restarts: Number of attempts of this submission before this one.
     """
 
     submission: str
@@ -109,6 +110,12 @@ class SlotReport:
     device: str = ""
     one_by_one: str = ""
     sent: tuple[TensorSpec, ...] = ()
+    restarts: int = 0
+
+    @property
+    def has_failed(self) -> bool:
+        """True if the last attempt that has ended could not load the model."""
+        return self.state != "ready" and self.error is not None
 
     @property
     def model(self) -> str:

@@ -37,6 +37,7 @@ _POLL_S = 0.1
 _SETTLED_S = 1.0
 """Seconds after which all slots have seen a new role."""
 _DRAIN_S = 120.0
+_FLINK_BACK_S = 60.0
 
 
 class NotBeside(LaunchError):
@@ -77,7 +78,7 @@ def update(config: Config, say: Say, warn: Say, canary: float = 0.0, shadow: flo
         ModelError: As for `lifecycle.start`.
     """
     config = lifecycle.checked(config, warn)
-    with _changing(config, say, warn) as (services, jobs):
+    with _changing(config, say, warn) as services:
         _refuse_in_trial(services, config.job_name)
         config = _with_slots_now(services, services.target.fitted(config))
         _check_beside(services, config)
@@ -85,7 +86,7 @@ def update(config: Config, say: Say, warn: Say, canary: float = 0.0, shadow: flo
         if shadow:
             options = replace(options, redis=replace(options.redis, shadow=True))
         role, share = (CANARY, canary) if canary else (SHADOW, shadow) if shadow else (SERVING, 0.0)
-        return _change(services, config, options, jobs, role, share)
+        return _change(services, config, options, role, share)
 
 
 def scale(config: Config, job: str, slots: int, say: Say, warn: Say) -> Changed:
@@ -94,10 +95,10 @@ def scale(config: Config, job: str, slots: int, say: Say, warn: Say) -> Changed:
     Raises:
         LaunchError: As for `update`; also if this machine does not know how the job was started.
     """
-    with _changing(_named(config, job), say, warn) as (services, jobs):
+    with _changing(_named(config, job), say, warn) as services:
         _refuse_in_trial(services, job)
         options = replace(_options_now(services, job), model_parallelism=slots)
-        return _change(services, *lifecycle.again(services, config, options), jobs, SERVING)
+        return _change(services, *lifecycle.again(services, config, options), SERVING)
 
 
 def promote(config: Config, job: str, say: Say, warn: Say) -> Changed:
@@ -108,7 +109,7 @@ def promote(config: Config, job: str, say: Say, warn: Say) -> Changed:
     Raises:
         LaunchError: As for `update`; also if the job has neither canary nor shadow.
     """
-    with _changing(_named(config, job), say, warn) as (services, jobs):
+    with _changing(_named(config, job), say, warn) as services:
         now = generations.read(services.client, job)
         trial = now.trial
         if trial is None:
@@ -117,13 +118,13 @@ def promote(config: Config, job: str, say: Say, warn: Say) -> Changed:
         if trial.role == SHADOW:
             options = _recall(services, job, trial)
             _tell_comparison(services, job, trial)
-            changed = _change(services, *lifecycle.again(services, config, options), jobs, SERVING)
-            _end_trial(services, config, trial, jobs)
+            changed = _change(services, *lifecycle.again(services, config, options), SERVING)
+            _end_trial(services, config, trial)
             return changed
         _keep_earlier(services, job, now.serving)
         _switch(services, job, trial, now.serving)
         if now.serving:
-            _retire(services, config, now.serving, jobs)
+            _retire(services, config, now.serving)
         started = _started(services, config, job, trial)
         return Changed(started, trial.number, SERVING, figures.end(services.client))
 
@@ -136,18 +137,18 @@ def rollback(config: Config, job: str, say: Say, warn: Say) -> Changed | None:
     Raises:
         LaunchError: As for `update`; also if this machine does not know the generation before.
     """
-    with _changing(_named(config, job), say, warn) as (services, jobs):
+    with _changing(_named(config, job), say, warn) as services:
         if trial := generations.read(services.client, job).trial:
             if trial.role == SHADOW:
                 _tell_comparison(services, job, trial)
-            _end_trial(services, config, trial, jobs)
+            _end_trial(services, config, trial)
             return None
         options = services.target.records.earlier(job)
         if options is None:
             raise LaunchError(
                 f"this machine knows no earlier generation of job {job}; edit the configuration, and update"
             )
-        return _change(services, *lifecycle.again(services, config, options), jobs, SERVING)
+        return _change(services, *lifecycle.again(services, config, options), SERVING)
 
 
 def settle(config: Config, say: Say, warn: Say) -> bool:
@@ -160,23 +161,21 @@ def settle(config: Config, say: Say, warn: Say) -> bool:
         if not left or lock.holder(client, config.job_name):
             return False
     with lifecycle.services(config, say, warn) as services:
-        return _settle(services, config, services.flink.jobs(config.job_name))
+        return _settle(services, config)
 
 
 @contextmanager
-def _changing(config: Config, say: Say, warn: Say) -> Iterator[tuple[Services, list[Job]]]:
-    """Provide Redis, Flink and the jobs of one name; refuse if another command works on the job."""
+def _changing(config: Config, say: Say, warn: Say) -> Iterator[Services]:
+    """Provide Redis and Flink for a job that runs; refuse if another command works on the job."""
     # A Redis that does not run is started below.
     with redis_server.connect(config) as client, suppress(ConnectionError):
         if holder := lock.holder(client, config.job_name):
             raise Busy(f"job {config.job_name} is being changed by {holder}; try again when it has ended")
     with lifecycle.services(config, say, warn) as services:
-        jobs = services.flink.jobs(config.job_name)
-        if not jobs:
+        if not services.flink.jobs(config.job_name):
             raise LaunchError(f"job {config.job_name} does not run on {services.flink.where}; cluster-serving-start")
-        if _settle(services, config, jobs):
-            jobs = services.flink.jobs(config.job_name)
-        yield services, jobs
+        _settle(services, config)
+        yield services
 
 
 def _named(config: Config, job: str) -> Config:
@@ -235,9 +234,7 @@ def _recall(services: Services, job: str, generation: Generation) -> JobOptions:
     return options
 
 
-def _change(
-    services: Services, config: Config, options: JobOptions, jobs: list[Job], role: str, share: float = 0.0
-) -> Changed:
+def _change(services: Services, config: Config, options: JobOptions, role: str, share: float = 0.0) -> Changed:
     """Start a new generation, and give it its role when it is ready."""
     client, job, number = services.client, config.job_name, options.redis.generation
     figures = Figures.begin(client, job)
@@ -268,7 +265,7 @@ def _change(
         _switch(services, job, candidate, before)
         record.note(client, job, "running", error="", log=services.target.log_of(job))
         if before:
-            _retire(services, config, before, jobs)
+            _retire(services, config, before)
     else:
         generations.put(client, job, replace(candidate, role=role, share=share))
         record.note_error(client, job, "")
@@ -294,35 +291,59 @@ def _tell_comparison(services: Services, job: str, shadow: Generation) -> None:
         services.say(f"Shadow, {topic}: {text}")
 
 
-def _end_trial(services: Services, config: Config, trial: Generation, jobs: list[Job]) -> None:
+def _end_trial(services: Services, config: Config, trial: Generation) -> None:
     generations.put(services.client, config.job_name, replace(trial, role=RETIRING))
-    _retire(services, config, trial, jobs)
+    _retire(services, config, trial)
 
 
-def _retire(services: Services, config: Config, generation: Generation, jobs: list[Job]) -> None:
+def _retire(services: Services, config: Config, generation: Generation) -> None:
     """Wait until a generation has answered what it has read, and end it."""
     client, job, number = services.client, config.job_name, generation.number
-    running = [each for each in jobs if each.submission == generation.submission]
     deadline, settled = time.monotonic() + _DRAIN_S, time.monotonic() + _SETTLED_S
     services.say(f"Generation {number} answers what it has read")
     if serving := generations.read(client, job).serving:
         generations.hand_over(client, job, number, serving.number)
     while time.monotonic() < deadline:
         # A generation whose processes have died answers nothing; the others take over as soon as it has ended.
-        if any(services.flink.state(each.id) != "RUNNING" for each in running):
+        if any(each.state != "RUNNING" for each in _running(services, job, generation)):
             break
         if time.monotonic() > settled and not generations.unanswered(client, job, number):
             break
         time.sleep(_POLL_S)
-    for each in running:
-        services.flink.cancel(each.id)
+    # A JobManager that is started again from now on leaves this generation out.
     services.target.records.forget(job, number)
+    _cancel(services, job, generation)
     generations.end(client, job, number)
     lifecycle.tidy(services)
     services.say(f"Generation {number} has ended")
 
 
-def _settle(services: Services, config: Config, jobs: list[Job]) -> bool:
+def _cancel(services: Services, job: str, generation: Generation) -> None:
+    deadline = time.monotonic() + _FLINK_BACK_S
+    while running := _running(services, job, generation):
+        try:
+            for each in running:
+                services.flink.cancel(each.id)
+        except LaunchError:
+            # The JobManager has died meanwhile.
+            if time.monotonic() > deadline:
+                raise
+
+
+def _running(services: Services, job: str, generation: Generation) -> list[Job]:
+    """Return the jobs of a generation that Flink has now, which are others after the death of its JobManager."""
+    deadline = time.monotonic() + _FLINK_BACK_S
+    while True:
+        try:
+            return [each for each in services.flink.jobs(job) if each.submission == generation.submission]
+        except LaunchError:
+            # The JobManager is being started again.
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_POLL_S)
+
+
+def _settle(services: Services, config: Config) -> bool:
     """End the generations that a killed command has left: candidates, and such as retire."""
     client, job = services.client, config.job_name
     now = generations.read(client, job)
@@ -330,9 +351,9 @@ def _settle(services: Services, config: Config, jobs: list[Job]) -> bool:
     left = [each for each in now.all.values() if _is_left(each)]
     for each in left:
         services.say(f"Ending generation {each.number} of job {job}, which a command that was killed has left")
-        _retire(services, config, each, jobs)
+        _retire(services, config, each)
     # Those that ended in Redis alone; a Redis that has lost all tells nothing.
-    strays = [each for each in jobs if each.submission not in known] if now.serving else []
+    strays = [each for each in services.flink.jobs(job) if each.submission not in known] if now.serving else []
     for stray in strays:
         services.flink.cancel(stray.id)
     return bool(left or strays)

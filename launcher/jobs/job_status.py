@@ -116,7 +116,7 @@ class JobStatus:
     @property
     def is_well(self) -> bool:
         """True if the job runs, and no slot reports that it has failed."""
-        return self.state == "RUNNING" and all(report.state != "failed" for report in self.reports)
+        return self.state == "RUNNING" and not any(report.has_failed for report in self.reports)
 
     def summary(self) -> dict[str, Any]:
         """Return all but the reports and the comparison, ready for JSON."""
@@ -135,6 +135,7 @@ class JobStatus:
                 "model": report.model,
                 "device": report.device,
                 "error": report.error or "",
+                "restarts": report.restarts,
             }
             for report in self.reports
         ]
@@ -213,7 +214,7 @@ def _read(config: Config, flink: Flink, name: str, jobs: list[Job], problem: str
             compared = comparison.read(client, name, shadow.number)
     serving = now.serving.submission if now.serving else ""
     job = next((job for job in jobs if job.submission == serving), jobs[0] if jobs else None)
-    failed = next((report.error for report in reports if report.state == "failed" and report.error), "")
+    failed = next((report.error for report in reports if report.has_failed and report.error), "")
     status = JobStatus(
         name=name,
         state=recorded.state.upper() or "STOPPED",

@@ -70,7 +70,10 @@ def wait_ready(
     say: Callable[[str], None],
     generation: int | None = None,
 ) -> SlotReport:
-    """Wait until all slots of a submission are ready and the job runs. Return the report of the first slot.
+    """Wait until all slots of a submission are ready and the job runs. Return the report of a slot that is ready.
+
+    The job also runs with the slots that could load the model, if the others have failed to: Flink tries them again.
+    A generation beside the one that serves needs all of its slots.
 
     Reports of earlier submissions do not count; `generation` is as for `read_slots`. The client of Redis has replies as
     text.
@@ -78,28 +81,31 @@ def wait_ready(
     Raises:
         LaunchError: If the model cannot be loaded, the job fails, or slots are not ready within `startTimeout`.
     """
+    needed = config.model_parallelism
 
     def good_slots() -> list[SlotReport]:
         try:
             slots = [s for s in read_slots(client, config.job_name, generation) if s.submission == submission]
         except (RedisError, OSError) as error:
             raise LaunchError(f"Redis stopped answering while the job started: {error}") from None
-        for slot in slots:
-            if slot.state == "failed":
-                raise LaunchError(slot.error or "a slot could not load the model")
+        failed = [slot for slot in slots if slot.has_failed]
+        if failed and (generation is not None or len(failed) >= needed):
+            raise LaunchError(failed[0].error or "a slot could not load the model")
         return slots
 
-    needed = config.model_parallelism
     deadline = time.monotonic() + config.start_timeout
     last_count, last_wait = -1, ""
     while True:
         slots = good_slots()
         ready = [slot for slot in slots if slot.state == "ready"]
+        failed = [slot for slot in slots if slot.has_failed]
         state = flink.state(job_id)
-        if len(ready) >= needed and state == "RUNNING":
+        if ready and len(ready) + len(failed) >= needed and state == "RUNNING":
+            for slot in failed:
+                say(f"Slot {slot.index} cannot load the model, and is tried again: {slot.error}")
             return ready[0]
         cause = flink.root_cause(job_id)
-        if cause or state in ENDED:
+        if (cause and not failed) or state in ENDED:
             # What a slot has reported since says more.
             good_slots()
             raise LaunchError(f"the job failed while it started: {cause or state}")

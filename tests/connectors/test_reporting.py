@@ -13,7 +13,8 @@ from cluster_serving.connectors.redis import RedisClock, write_hash
 from cluster_serving.connectors.reporting import SlotReporter, StatsWriter, publish_limits
 from cluster_serving.connectors.stream import StreamReader, create_group
 from cluster_serving.protocol.entry import Entry
-from cluster_serving.protocol.generations import SERVING, Generation
+from cluster_serving.protocol.errors import ModelError
+from cluster_serving.protocol.generations import CANARY, DIVIDED, SERVING, Generation, Generations
 from cluster_serving.protocol.keys import (
     JOBS_KEY,
     generations_key,
@@ -104,7 +105,7 @@ def test_a_slot_that_another_start_has_replaced_writes_no_more(db, job, monkeypa
     old.loading()
     wait_until(lambda: db.exists(generations_key(job)))
     record = Generation(2, SERVING).to_json()
-    write_hash(db, generations_key(job), {"2": record}, replace=True)
+    write_hash(db, generations_key(job), {"2": record, "last": "2"}, replace=True)
     db.delete(slots_key(job))
     old._thread.join(30)
     assert not old._thread.is_alive()
@@ -286,3 +287,53 @@ def test_totals_that_redis_does_not_take_are_written_later(writer, db, job):
     db.delete(stats_key(job), stats_key(job, 1))
     slot.add(batch(3), 0)
     wait_until(lambda: read(db, job).requests == 5)
+
+
+def test_counters_that_came_first_do_not_keep_lost_generations_away(db, job, monkeypatch):
+    monkeypatch.setattr(reporting, "HEARTBEAT_S", 0.05)
+    roles = {"4": Generation(4, SERVING, "start-1"), "5": Generation(5, CANARY, "start-2", share=20)}
+    fields = {number: each.to_json() for number, each in roles.items()} | {"last": "5"}
+    write_hash(db, generations_key(job), fields)
+    reporters = [SlotReporter(db, RedisOptions("", job, generation=n), f"start-{n - 3}", 0) for n in (4, 5)]
+    try:
+        for reporter in reporters:
+            reporter.loading()
+            reporter.ready(SlotReport("", "", engine="test"))
+        wait_until(lambda: all(reporter._generations for reporter in reporters))
+        db.delete(generations_key(job), slots_key(job), slots_key(job, 5))
+        # As the source does for each request during a canary.
+        db.hincrby(generations_key(job), DIVIDED, 1)
+        wait_until(lambda: Generations.read(db.hgetall(generations_key(job))).all == {4: roles["4"], 5: roles["5"]})
+        wait_until(lambda: db.hexists(slots_key(job), "0") and db.hexists(slots_key(job, 5), "0"))
+    finally:
+        for reporter in reporters:
+            reporter.close()
+        db.srem(JOBS_KEY, job)
+        db.delete(slots_key(job), slots_key(job, 5), limits_key(job), generations_key(job))
+
+
+def test_a_slot_counts_its_restarts_and_keeps_the_error_of_the_attempt_before(db, job):
+    def attempt(submission):
+        reporter = SlotReporter(db, RedisOptions("", job), submission, 0)
+        reporter.loading()
+        (report,) = read_reports(db.hgetall(slots_key(job)))
+        return reporter, report
+
+    try:
+        first, report = attempt("a")
+        assert (report.restarts, report.error) == (0, None)
+        first.failed(ModelError("no such file"))
+        second, report = attempt("a")
+        assert (report.restarts, report.state, report.error) == (1, "loading", "no such file")
+        assert report.has_failed
+        second.ready(SlotReport("", ""))
+        third, report = attempt("a")
+        assert (report.restarts, report.has_failed) == (2, False)
+        third.failed(ModelError("no such file"))
+        fourth, report = attempt("b")
+        assert (report.restarts, report.has_failed) == (0, False)
+        for reporter in (first, second, third, fourth):
+            reporter.close()
+    finally:
+        db.srem(JOBS_KEY, job)
+        db.delete(slots_key(job), limits_key(job), generations_key(job))

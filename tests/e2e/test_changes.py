@@ -1,17 +1,22 @@
 """Changes of a job under load: nothing is lost, each answer is right for the version that it names, and no gap."""
 
 import json
+import os
 import shutil
+import signal
 import threading
 import time
 from collections import Counter
 
 import numpy as np
 import pytest
+import redis
 
-from cluster_serving.client import InputQueue, ServingError, VersionNotFound
+from cluster_serving.client import InputQueue, RequestLost, ServingError, VersionNotFound
 from cluster_serving.protocol.generations import Generations
 from cluster_serving.protocol.keys import generations_key
+from cluster_serving.protocol.slots import HEARTBEAT_S
+from tests.chaos.faults import kept_processes
 from tests.support import model_zoo
 from tests.support.waiting import wait_until
 
@@ -165,3 +170,48 @@ def test_a_command_that_is_killed_in_the_middle_of_a_change_leaves_the_job_as_it
         wait_until(lambda: set(load.versions_of_next(10)) == {last})
     assert not load.problems
     cluster.stop(job)
+
+
+def test_a_change_outlives_the_death_of_the_job_manager(own_cluster, tmp_path):
+    """The new generation serves already, and both are other jobs of Flink from then on."""
+    job = "bereft"
+    save_factor(tmp_path / "model", 1)
+    done(own_cluster.start(jobName=job, modelPath=tmp_path / "model"))
+    save_factor(tmp_path / "model", 10)
+    with redis.Redis(port=own_cluster.redis_port) as db, Load(own_cluster, job) as load:
+        with own_cluster.running("cluster-serving-restart", own_cluster.folder / job) as restart:
+            wait_until(lambda: any(each.role == "retiring" for each in generations_of(db, job).all.values()), 60)
+            manager, *_ = kept_processes(own_cluster, "jobmanager")
+            os.kill(manager, signal.SIGKILL)
+            output, _ = restart.communicate(timeout=150)
+            assert restart.returncode == 0, output
+        now = generations_of(db, job)
+        assert [each.role for each in now.all.values()] == ["serving"]
+        assert set(load.versions_of_next(10)) == {now.serving.version}
+        wait_until(lambda: len(own_cluster.running_jobs(job)) == 1, 60)
+    assert not load.problems
+    assert {factor for _, factor in load.answers} == {1, 10}
+
+
+def test_generations_that_redis_has_lost_are_there_again(own_cluster, tmp_path):
+    job = "flushed"
+    save_factor(tmp_path / "model", 1)
+    done(own_cluster.start(jobName=job, modelPath=tmp_path / "model"))
+    save_factor(tmp_path / "model", 10)
+    folder = own_cluster.folder / job
+    with redis.Redis(port=own_cluster.redis_port) as db:
+        done(own_cluster.run("cluster-serving-cli", "update", "--canary", "50", cwd=folder))
+        before = generations_of(db, job)
+        with Load(own_cluster, job) as load:
+            load.versions_of_next(50)
+            # Until all slots have a copy.
+            time.sleep(2 * HEARTBEAT_S)
+            db.flushall()
+            wait_until(lambda: generations_of(db, job).all == before.all, 30)
+            assert len(load.versions_of_next(100)) == 2
+            manager, *_ = kept_processes(own_cluster, "taskmanager")
+            os.kill(manager, signal.SIGKILL)
+            assert len(load.versions_of_next(100)) == 2
+            done(own_cluster.run("cluster-serving-cli", "promote", cwd=folder))
+            assert set(load.versions_of_next(20)) == {before.trial.version}
+    assert not [problem for problem in load.problems if not isinstance(problem, RequestLost)]

@@ -4,10 +4,12 @@ import json
 import signal
 import time
 
+import numpy as np
 import psutil
 import pytest
 
 from tests.support import model_zoo
+from tests.support.handled import write
 from tests.support.waiting import wait_until
 
 
@@ -96,3 +98,43 @@ def test_a_start_that_is_ended_leaves_no_job(cluster, tmp_path, number, moment):
     # A start that has submitted nothing leaves no trace.
     nothing = None if moment == "submitted" else ()
     assert errors.get(name) in (nothing, ("FAILED", "the start was interrupted"))
+
+
+HALF = """
+    import os
+
+    class Handler:
+        inputs = {{"x": "float32[2]"}}
+        outputs = {{"y": "float32[2]"}}
+
+        def load(self, context):
+            if not os.path.exists({repaired!r}):
+                # The first slot only.
+                os.close(os.open({taken!r}, os.O_CREAT | os.O_EXCL))
+
+        def predict(self, inputs):
+            return {{"y": inputs["x"] * 2}}
+    """
+
+
+def test_a_slot_that_cannot_load_the_model_leaves_the_others_alone(cluster, started, tmp_path):
+    model, repaired = tmp_path / "model", tmp_path / "repaired"
+    model.mkdir()
+    write(model, HALF.format(repaired=str(repaired), taken=str(tmp_path / "taken")))
+    queue, _ = started(jobName="half", modelPath=model, modelParallelism=2)
+
+    def status(*options):
+        return cluster.run("cluster-serving-cli", "status", "half", *options, cwd=cluster.folder / "half").stdout
+
+    def slots():
+        return json.loads(status("--json"))["models"]
+
+    assert {slot["state"] for slot in slots()} - {"failed", "loading"} == {"ready"}
+    assert "2, 1 of them ready" in status() and "FileExistsError" in status()
+    assert "FileExistsError" in (cluster.folder / "half" / "cluster-serving.log").read_text()
+    for number in range(100):
+        assert queue.predict({"x": np.full(2, number, "f4")}, timeout=30)["y"].tolist() == [2 * number] * 2
+    repaired.touch()
+    wait_until(lambda: {slot["state"] for slot in slots()} == {"ready"}, 60)
+    assert sorted(slot["restarts"] > 0 for slot in slots()) == [False, True]
+    assert not any(slot["error"] for slot in slots())

@@ -129,6 +129,11 @@ class Cluster:
         except (httpx.TransportError, ValueError):
             return None
 
+    def running_jobs(self, name):
+        """Jobs of that name that run, as Flink's REST API describes them."""
+        listed = httpx.get(f"{self.rest}/jobs/overview").json()["jobs"]
+        return [job for job in listed if job["name"].startswith(f"{name} (") and job["state"] == "RUNNING"]
+
     def job(self, name):
         """Newest job of that name, as Flink's REST API describes it."""
         listed = httpx.get(f"{self.rest}/jobs/overview").json()["jobs"]

@@ -76,7 +76,9 @@ def test_what_a_slot_reports_counts_more_than_an_earlier_error(client, run, job)
     client.hset(slots_key(job), "0", SlotReport("start-1", "failed", code="MODEL_ERROR", error="no model").to_json())
     details = json.loads(run("status", "--json").stdout)
     assert details["error"] == "no model"
-    assert details["models"] == [{"slot": 0, "state": "failed", "model": "", "device": "", "error": "no model"}]
+    assert details["models"] == [
+        {"slot": 0, "state": "failed", "model": "", "device": "", "error": "no model", "restarts": 0}
+    ]
 
 
 def test_a_full_redis_takes_the_record(client, job):
