@@ -119,8 +119,8 @@ class SlotReporter:
         self._persist(self._put)
 
     def failed(self, error: ServingError) -> None:
-        """Report that the model cannot be loaded."""
-        self._change(SlotReport("", "failed", code=error.code, error=str(error)))
+        """Report that the model cannot be loaded; the description of the slot's last model stays."""
+        self._change(replace(self._report, state="failed", code=error.code, error=str(error)))
         self._persist(self._put)
 
     def close(self) -> None:

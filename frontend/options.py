@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 from urllib.parse import quote, urlsplit
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import SettingsConfigDict
 
 from cluster_serving.protocol.failover import is_cluster_url
@@ -33,7 +33,7 @@ class HttpOptions(Settings):
 
     replaced_by: ClassVar[Mapping[str, frozenset[str]]] = {"redisUrl": frozenset({"redisHost", "redisPort"})}
 
-    interface: str = _option("127.0.0.1", "Address to listen on; 0.0.0.0 for all of this machine.", min_length=1)
+    interface: str = _option("127.0.0.1", "Address to listen on; 0.0.0.0 or * for all of this machine.", min_length=1)
     port: int = _option(10020, "Port for HTTP; 0 for any free one.", ge=0, le=65535)
     plain_http_enabled: bool = _option(True, "false: listen for HTTPS alone.")
     https_enabled: bool = _option(False, "true: listen for HTTPS too, on securePort.")
@@ -47,7 +47,13 @@ class HttpOptions(Settings):
         False,
         "true: take compressed messages over gRPC. Trust the senders: maxBodyBytes counts too late.",
     )
-    grpc_port: int = _option(8980, "Port for gRPC, with TLS if httpsEnabled; 0 for any free one.", ge=0, le=65535)
+    grpc_port: int = _option(
+        8980,
+        "Port for gRPC, with TLS if httpsEnabled; 0 for any free one. If it is not set and 8980 is taken, it is any "
+        "free one.",
+        ge=0,
+        le=65535,
+    )
 
     grpc_connection_age: float = _option(
         30.0,
@@ -132,6 +138,11 @@ class HttpOptions(Settings):
     canary_interval: float = _option(2.0, "Seconds without an answer after which a request of zeros tests a job.", gt=0)
     canary_timeout: float = _option(5.0, "Seconds without an answer to it after which a job is not ready.", gt=0)
 
+    @field_validator("interface")
+    @classmethod
+    def _all_interfaces(cls, value: str) -> str:
+        return "0.0.0.0" if value == "*" else value  # noqa: S104 - as the option says
+
     @property
     def redis_address(self) -> str:
         """URL of Redis; it may hold a password."""
@@ -162,6 +173,26 @@ class HttpOptions(Settings):
     def url_host(self) -> str:
         """`interface` as the host of a URL: an IPv6 address has brackets."""
         return f"[{self.interface}]" if ":" in self.interface else self.interface
+
+    @property
+    def own_host(self) -> str:
+        """Host by which this machine reaches the front end."""
+        return "localhost" if self.interface in ("0.0.0.0", "::") else self.interface  # noqa: S104
+
+    @property
+    def wanted_ports(self) -> dict[str, int]:
+        """Ports that nothing else may have, by key. Without a port of its own, gRPC takes another if 8980 is taken."""
+        ports = {"port": self.port} if self.plain_http_enabled else {}
+        if self.https_enabled:
+            ports["securePort"] = self.secure_port
+        if self.grpc_enabled and self.has_own_grpc_port:
+            ports["grpcPort"] = self.grpc_port
+        return ports
+
+    @property
+    def has_own_grpc_port(self) -> bool:
+        """True if `grpcPort` names a port."""
+        return "grpc_port" in self.model_fields_set and self.grpc_port > 0
 
     @property
     def is_local(self) -> bool:

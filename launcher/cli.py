@@ -86,7 +86,7 @@ def _start(
     # Options of the original's command.
     given = {"model_parallelism": parallelism, "thread_per_model": omp}
     config = _read(config_path).model_copy(update={key: value for key, value in given.items() if value})
-    front_end.check(config_path, http)
+    front_end.check(config, config_path, http)
     if http and lifecycle.is_running(config):
         console.print(f"Job {config.job_name} runs already.")
     else:
@@ -104,10 +104,42 @@ def _stop(job: JobName = None, config_path: ConfigPath = _PATH) -> None:
         # It could start the job again.
         if controller.stop(config.redis_address, name):
             progress("Stopped its controller")
-        stopped = lifecycle.stop(config, name, progress, warn)
+        ran = lifecycle.stop(config, name, progress, warn)
+    if not ran:
+        console.print(f"Job {name} did not run; it counts as stopped now. {_remove_with(name)}")
+        return
     own_flink = config.target.endswith("-application")
     rest = "Redis goes on" if own_flink else "Redis and Flink go on"
-    console.print(f"Stopped job {stopped.name}. Its queued requests stay in Redis; {rest}.")
+    console.print(f"Stopped job {name}. Its queued requests stay in Redis; {rest}.")
+
+
+def _remove_with(job: str) -> str:
+    return f"cluster-serving-cli forget {job} removes it."
+
+
+def _forget(
+    job: JobName = None,
+    config_path: ConfigPath = _PATH,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask before requests are lost.")] = False,
+) -> None:
+    """Remove a job that does not run, with its queued requests and dead letters, from its Redis and from this machine.
+
+    Asks first if there are some.
+    """
+    config = _config(config_path)
+    name = job or _default_job(config, config_path)
+    redis_server.check(config)
+    with redis_server.connect(config, job=name) as client:
+        lost = job_status.waiting(client, name)
+    if lost and not yes:
+        if not sys.stdin.isatty():
+            raise LaunchError(f"job {name} was not removed, because this would be lost: {lost}. Use --yes to remove it")
+        typer.confirm(f"This would be lost: {lost}. Remove job {name}?", abort=True)
+    with Progress() as progress:
+        if controller.stop(config.redis_address, name):
+            progress("Stopped its controller")
+        lifecycle.forget(config, name, progress, warn)
+    console.print(f"Removed job {name}.")
 
 
 def _restart(
@@ -117,7 +149,7 @@ def _restart(
 ) -> None:
     """Let the job serve the model and the configuration as they are now, without a gap; start it if it does not run."""
     config = _read(config_path)
-    front_end.check(config_path, http)
+    front_end.check(config, config_path, http)
     if in_place or not lifecycle.is_running(config):
         _start_job(config, config_path, lifecycle.restart)
     else:
@@ -141,7 +173,7 @@ def _update(
 ) -> None:
     """Let a running job serve the model and the configuration as they are now, without a gap."""
     config = _read(config_path)
-    front_end.check(config_path, False)
+    front_end.check(config, config_path, False)
     if job not in (None, config.job_name):
         raise LaunchError(f"{config_path} is the configuration of job {config.job_name}, and not of {job}")
     for name, share in (("canary", canary), ("shadow", shadow)):
@@ -329,6 +361,8 @@ def _start_front_end(config: Config, config_path: Path, again: bool = False) -> 
     with Progress() as progress:
         url = front_end.ensure(config, config_path, progress, again)
     console.print(f"    HTTP  {url}/predict")
+    console.print(f"    page  {url}/ui")
+    console.print(f"     API  {url}/docs")
 
 
 def _read(path: Path) -> Config:
@@ -359,6 +393,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "init": _init,
     "start": _start,
     "stop": _stop,
+    "forget": _forget,
     "restart": _restart,
     "update": _update,
     "scale": _scale,
@@ -455,7 +490,7 @@ def cli() -> None:
     app.command("list")(_list)
     app.command("status")(_status)
     app.command("stop")(_stop)
-    for name in ("update", "scale", "promote", "rollback"):
+    for name in ("forget", "update", "scale", "promote", "rollback"):
         app.command(name)(_COMMANDS[name])
     app.command("try")(trial.try_)
     app.add_typer(dead_commands.commands(_config, _default_job), name="dead")

@@ -6,6 +6,8 @@ Two keys are shared by all jobs of a Redis.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 DEFAULT_JOB = "serving_stream"
 """`jobName` of a job whose configuration has none, as in the original."""
 
@@ -149,6 +151,15 @@ def shadow_keys(job: str, generation: int) -> list[str]:
         compared_key(job, generation),
         *(key(queue) for key in (answered_key, attempts_key, dead_letters_key)),
     ]
+
+
+def job_keys(job: str, generations: Iterable[int] = ()) -> list[str]:
+    """Return all keys of a job that do not expire, and those of some of its generations."""
+    own = (generations_key, slots_key, stats_key, record_key, limits_key, dead_letters_key, attempts_key, answered_key)
+    keys = [*streams_of(job), *(key(job) for key in (*own, controller_key, control_key))]
+    for number in generations:
+        keys += [slots_key(job, number), stats_key(job, number), *shadow_keys(job, number)]
+    return keys if secret_key(job) == MODEL_SECRET_KEY else [*keys, secret_key(job)]
 
 
 def consumer(job: str, generation: int, subtask: int) -> str:

@@ -68,7 +68,7 @@ class SlotReport:
         state: `loading`, `ready` or `failed`; `stopped` once the launcher has stopped its job. A reader that knows the
             time reads `silent` for `ready` if the attempt has given no heartbeat for `SILENT_AFTER_S`.
         engine: Name of the engine that runs the model; empty if no slot of this job has loaded one yet. While a slot is
-            loading or stopped, this and the following fields describe the model that it had before.
+            loading, failed or stopped, this and the following fields describe the model that it had before.
         device: Device that computes the model, such as `cpu` or `cuda:1`; several of a handler are separated by commas.
             Empty if the slot does not tell.
         inputs: Inputs of the loaded model.

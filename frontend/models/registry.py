@@ -110,8 +110,13 @@ class ServedModel:
 
     @property
     def is_wanted(self) -> bool:
-        """True if the model's job was started and not stopped since, whether it runs or not."""
-        return any(report.state not in _NOT_WANTED for report in self.reports)
+        """True if the model's job was started and not stopped since, whether it runs or not.
+
+        A job whose first start has failed does not count: it has never served.
+        """
+        return any(
+            report.state not in _NOT_WANTED and (report.state != "failed" or report.engine) for report in self.reports
+        )
 
     @property
     def state(self) -> str:
@@ -275,7 +280,7 @@ class ModelRegistry:
         names = list(self._latest)
         if self._default or DEFAULT_JOB in names:
             return self._default or DEFAULT_JOB
-        running = [name for name in names if self._latest[name].state not in (*_NOT_WANTED, "unknown")]
+        running = [name for name in names if self._latest[name].is_wanted]
         return next((only[0] for only in (names, running) if len(only) == 1), DEFAULT_JOB)
 
     async def _read_again(self) -> None:

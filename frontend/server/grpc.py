@@ -8,7 +8,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -128,8 +128,11 @@ class GrpcServer:
         self._strangers = 0
         self._most_strangers = min(_STRANGERS, -(-options.max_connections // 4))
 
-    async def start(self, beside: bool = False) -> None:
-        """Listen, or raise `StartError`. With `beside`, take the port over from a server that lets others share it."""
+    async def start(self, beside: bool = False, earlier: int = 0) -> None:
+        """Listen, or raise `StartError`.
+
+        With `beside`, take the port over from a server that lets others share it; `earlier` is its port.
+        """
         options = self._options
         self._server = grpc.aio.server(
             options=[
@@ -144,17 +147,15 @@ class GrpcServer:
             maximum_concurrent_rpcs=options.max_connections,
         )
         self._server.add_generic_rpc_handlers(tuple(map(self._handler, self._services)))
-        address = f"{options.url_host}:{options.grpc_port}"
-        try:
-            if self._credentials is None:
-                port = self._server.add_insecure_port(address)
-            else:
-                port = self._server.add_secure_port(address, self._credentials)
-        except RuntimeError:
+        # A second front end of this machine finds the port taken that nobody has chosen.
+        ports = [options.grpc_port] if options.has_own_grpc_port else [earlier or options.grpc_port, 0]
+        for wanted in ports:
+            with suppress(RuntimeError):
+                port = self._add_port(f"{options.url_host}:{wanted}")
+                break
+        else:
             await self._server.stop(None)
-            raise StartError(
-                f"cannot listen on {options.interface} port {options.grpc_port} for gRPC (grpcPort)"
-            ) from None
+            raise StartError(f"cannot listen on {options.interface} port {options.grpc_port} for gRPC (grpcPort)")
         await self._server.start()
         if beside:
             for sock in sockets.of_port(port):
@@ -163,6 +164,11 @@ class GrpcServer:
         self.port = port
         self._unread = asyncio.create_task(unread.hang_up_on_port(port, options.write_timeout, self._pending))
         self.url = f"{'grpc' if self._credentials is None else 'grpcs'}://{options.url_host}:{port}"
+
+    def _add_port(self, address: str) -> int:
+        if self._credentials is None:
+            return int(self._server.add_insecure_port(address))
+        return int(self._server.add_secure_port(address, self._credentials))
 
     @property
     def has_connections(self) -> bool:

@@ -79,7 +79,7 @@ class HttpServer(AppServer):
         if self._workers is not None:
             await self._workers.start()
         if self._grpc is not None:
-            await self._grpc.start(beside)
+            await self._grpc.start(beside, succession.earlier_grpc_port if succession else 0)
         await super().startup([])
         for (scheme, _), sock in zip(wanted, bound, strict=True):
             await self._listen(sock, self.tls if scheme == "https" else None)

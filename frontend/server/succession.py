@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import os
 import socket
+import struct
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -23,6 +24,7 @@ _TIMEOUT = 10.0
 _MOST_PORTS = 8
 _SERVING, _LEAVING = b"+", b"-"
 _TAKE_OVER, _TAKEN = b"?", b"!"
+_PORT = struct.Struct("!H")
 
 
 def environment(folder: Path, predecessor: int | None = None) -> dict[str, str]:
@@ -50,12 +52,16 @@ class Succession:
         folder: Folder of the Unix sockets.
         group: Process group of the supervisors of this front end.
         predecessor: Process group of those of its predecessor; None for none.
+
+    Attributes:
+        earlier_grpc_port: Port of the predecessor for gRPC; 0 for none, or if the predecessor does not say it.
     """
 
     def __init__(self, folder: Path, group: int, predecessor: int | None) -> None:
         self._folder = folder
         self._group = group
         self._predecessor = predecessor
+        self.earlier_grpc_port = 0
         self._to_predecessor: socket.socket | None = None
         self._inherited: list[socket.socket] = []
         self._successors = 0
@@ -91,10 +97,12 @@ class Succession:
             # One that leaves still shares its port for gRPC.
             connection.recv(1)
             connection.send(_TAKE_OVER)
-            text, descriptors, _, _ = socket.recv_fds(connection, 1, _MOST_PORTS)
+            text, descriptors, _, _ = socket.recv_fds(connection, len(_TAKEN) + _PORT.size, _MOST_PORTS)
             self._inherited = [socket.socket(fileno=descriptor) for descriptor in descriptors]
             # Open until this process ends, by which the predecessor knows that its successor lives.
             self._to_predecessor = connection if text else None
+            with contextlib.suppress(struct.error):
+                (self.earlier_grpc_port,) = _PORT.unpack(text[len(_TAKEN) :])
 
     def inherited(self, address: tuple[object, ...]) -> socket.socket | None:
         """Return the socket that listens at an address; None if the predecessor had none."""
@@ -158,7 +166,8 @@ class Succession:
             for sock in sockets.of_port(grpc_port) if grpc_port else ():
                 with sock:
                     sockets.share_port(sock)
-            socket.send_fds(connection, [_TAKEN], [sock.fileno() for sock in still])
+            port = _PORT.pack(grpc_port or 0)
+            socket.send_fds(connection, [_TAKEN + port], [sock.fileno() for sock in still])
             self._successors += 1
             try:
                 await loop.sock_recv(connection, 1)

@@ -2,7 +2,7 @@ import { call } from "./api.js";
 import { Chart } from "./chart.js";
 import { byId, setText } from "./dom.js";
 import { History } from "./history.js";
-import { idOf, linkOf, showList, showModel } from "./models.js";
+import { idOf, linkOf, showList, showModel, stateOf } from "./models.js";
 import { Tryout } from "./tryout.js";
 
 const INTERVAL = 1000;
@@ -23,7 +23,8 @@ const named = () => models.find((one) => linkOf(one, models) === location.hash.s
 const updated = () => models.find((one) => one.modelName === chosen?.split("\n")[0]);
 
 function show() {
-  const model = models.find((one) => idOf(one) === chosen) ?? updated() ?? named() ?? models[0];
+  const serving = models.find((one) => stateOf(one) === "ready");
+  const model = models.find((one) => idOf(one) === chosen) ?? updated() ?? named() ?? serving ?? models[0];
   chosen = model ? idOf(model) : chosen;
   showList(models, chosen, choose);
   byId("model").hidden = !model;

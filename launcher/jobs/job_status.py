@@ -31,6 +31,7 @@ from cluster_serving.protocol.keys import (
     answered_key,
     command_key,
     controller_key,
+    dead_letters_key,
     stats_key,
     stream_of,
     streams_of,
@@ -178,6 +179,13 @@ def queue(client: redis.Redis, job: str) -> dict[str, int]:
     """Return the number of queued requests by priority, and as `pending` the number of those being worked on."""
     lengths = {priority: cast("int", client.xlen(stream_of(job, priority))) for priority in PRIORITIES}
     return lengths | {"pending": sum(_pending(client, stream) for stream in streams_of(job))}
+
+
+def waiting(client: redis.Redis, job: str) -> str:
+    """Return in words what would be lost with the keys of a job; empty for nothing."""
+    requests = sum(cast("int", client.xlen(stream)) for stream in streams_of(job))
+    counts = {"waiting request": requests, "dead letter": cast("int", client.xlen(dead_letters_key(job)))}
+    return ", ".join(f"{count} {name}{'s' * (count != 1)}" for name, count in counts.items() if count)
 
 
 def _jobs(flink: Flink, name: str | None = None) -> tuple[list[Job], str]:

@@ -19,7 +19,7 @@ from cluster_serving.launcher.config.job_options import job_options, model_optio
 from cluster_serving.launcher.config.model import NO_FOLDER, Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs import capacity, generations, lock, model_copy, payload_folder, record, rehearsal
-from cluster_serving.launcher.jobs.readiness import announce, note_stopped, wait_ready
+from cluster_serving.launcher.jobs.readiness import announce, note_stopped, read_slots, wait_ready
 from cluster_serving.launcher.services import controller, flink_cluster, front_end, redis_server, state
 from cluster_serving.launcher.services.flink_rest import Job
 from cluster_serving.launcher.services.process import Process, wait_until
@@ -31,13 +31,16 @@ from cluster_serving.protocol.connection import translated
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.generations import SERVING
 from cluster_serving.protocol.keys import (
+    JOBS_KEY,
     PAYLOAD_FOLDER,
     SECRET_FIELDS,
     answered_key,
+    job_keys,
     limits_key,
     missing_secret,
     secret_key,
 )
+from cluster_serving.protocol.model_control import UNLOADED
 
 Say = Callable[[str], None]
 
@@ -135,25 +138,69 @@ def restart(config: Config, say: Say = _ignore, warn: Say = _ignore) -> Started:
             raise LaunchError(f"{error}; job {job} {outcome}") from None
 
 
-def stop(config: Config, job: str, say: Say = _ignore, warn: Say = _ignore) -> Job:
-    """Stop a job, and return it; its queued requests stay in Redis and wait for the next start.
+def stop(config: Config, job: str, say: Say = _ignore, warn: Say = _ignore) -> bool:
+    """Stop a job; its queued requests stay in Redis and wait for the next start.
 
-    `warn` receives a message if Redis does not take that the job is stopped.
+    Return False if the job did not run, as one whose start failed; from then on it counts as stopped. `warn` receives a
+    message if Redis does not take that the job is stopped.
 
     Raises:
-        LaunchError: If no such job runs.
+        LaunchError: If no such job runs, and none counts as started.
     """
     target = target_of(config, say)
-    with locked(config, job, say, warn), target.flink() as flink:
+    with locked(config, job, say, warn):
         # Even if it does not run: after a death of the JobManager it may be about to come back.
         target.records.forget(job)
-        active = flink.jobs(job)
+        with _jobs_of(target, job) as (active, flink):
+            if not active and not _counts_as_started(config, job):
+                names = ", ".join(other.name for other in flink.jobs()) or "none"
+                raise LaunchError(f"no job {job} is running on {flink.where}; running: {names}")
+            for running in active:
+                cancel(flink, running, config, warn)
         if not active:
-            names = ", ".join(other.name for other in flink.jobs()) or "none"
-            raise LaunchError(f"no job {job} is running on {flink.where}; running: {names}")
-        for running in active:
-            cancel(flink, running, config, warn)
-    return active[0]
+            _note_stopped(config, job, None, warn)
+    return bool(active)
+
+
+def forget(config: Config, job: str, say: Say = _ignore, warn: Say = _ignore) -> None:
+    """Remove all that Redis and this machine keep of a job that does not run; unread results expire by themselves.
+
+    Raises:
+        LaunchError: If the job runs.
+        RedisError: If Redis does not take the removal.
+    """
+    target = target_of(config, say)
+    with locked(config, job, say, warn), redis_server.connect(config, job=job) as client:
+        with _jobs_of(target, job) as (active, _):
+            if active:
+                raise LaunchError(f"job {job} is {active[0].state}; run cluster-serving-stop {job} before")
+        if any(report.state == "ready" for report in read_slots(client, job)):
+            raise LaunchError(f"job {job} answers requests, in another Flink than that of flinkRestUrl; stop it there")
+        target.records.forget(job)
+        target.records.forget_earlier(job)
+        model_copy.tidy(target.home.path, target.records.known())
+        payload_folder.remove(config.model_copy(update={"job_name": job}), _folder_of(client, job))
+        client.delete(*job_keys(job, generations.read(client, job).all))
+        # In a Redis Cluster this key may be on another node, and has no names then.
+        with suppress(RedisError):
+            client.srem(JOBS_KEY, job)
+
+
+@contextmanager
+def _jobs_of(target: Target, job: str) -> Iterator[tuple[list[Job], Flink]]:
+    """Provide the jobs of a name, and Flink; there are none while the Flink of this machine does not run."""
+    is_gone = target.config.target == "local" and not target.is_up()
+    with target.flink() as flink:
+        yield [] if is_gone else flink.jobs(job), flink
+
+
+def _counts_as_started(config: Config, job: str) -> bool:
+    """Return True if a job that this Flink does not have was started, by its Redis, and not stopped since."""
+    states: set[str] = set()
+    with suppress(RedisError, OSError), redis_server.connect(config, job=job) as client:
+        states = {record.read(client, job).state, *(report.state for report in read_slots(client, job))}
+    # Slots that give heartbeats run in another Flink.
+    return "ready" not in states and bool(states - {"", "stopped", UNLOADED})
 
 
 @contextmanager
@@ -254,7 +301,11 @@ def tidy(services: Services) -> None:
 
 def folder_now(services: Services, job: str) -> str:
     """Return the folder for large inputs that the job has, or has had when it ran; empty for none."""
-    return os.fsdecode(services.client.hget(limits_key(job), PAYLOAD_FOLDER) or b"")
+    return _folder_of(services.client, job)
+
+
+def _folder_of(client: Any, job: str) -> str:
+    return os.fsdecode(client.hget(limits_key(job), PAYLOAD_FOLDER) or b"")
 
 
 def _start(services: Services, config: Config, options: JobOptions) -> Started:
@@ -393,13 +444,14 @@ def cancel(flink: Flink, job: Job, config: Config, say: Say) -> None:
     _note_stopped(config, job.name, job.submission, say)
 
 
-def _note_stopped(config: Config, job: str, submission: str, say: Say, error: str | None = None) -> None:
+def _note_stopped(config: Config, job: str, submission: str | None, say: Say, error: str | None = None) -> None:
+    """Note in Redis that a submission of a job is stopped, or with None all of them, or why its start failed."""
     # The slots have ended, so they cannot write a later report.
     try:
         with redis_server.connect(config, job=job) as client:
-            note_stopped(client, job, submission)
+            note_stopped(client, job, submission, keep_failures=error is not None)
             for number, generation in generations.read(client, job).all.items():
-                if generation.submission == submission:
+                if submission in (None, generation.submission):
                     generations.end(client, job, number)
             record.note(client, job, "failed" if error else "stopped", error)
     except (ServingError, RedisError, OSError) as error:

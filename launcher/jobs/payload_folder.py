@@ -44,6 +44,12 @@ def ensure(config: Config, earlier: str = "") -> str:
     return str(folder)
 
 
+def remove(config: Config, folder: str) -> None:
+    """Remove the folder of a job that is forgotten; one that is not the job's stays."""
+    if _is_earlier(config, Path(folder)):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def stays(config: Config, earlier: str) -> bool:
     """Return True if `ensure` would return the folder of the job's last start."""
     parent = _parent(config)

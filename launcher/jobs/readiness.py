@@ -41,10 +41,11 @@ def announce(client: redis.Redis, job: str, submission: str, parallelism: int, g
     call(client, Call(PUT_FIELDS, [slots_key(job, generation)], ["all", *fields]))
 
 
-def note_stopped(client: redis.Redis, job: str, submission: str) -> None:
-    """Change the reports of a stopped job's slots to stopped, in one transaction; the cause of a failure stays.
+def note_stopped(client: redis.Redis, job: str, submission: str | None, keep_failures: bool = False) -> None:
+    """Change the reports of a stopped job's slots to stopped, in one transaction.
 
-    Reports of later submissions stay as they are. The client has replies as text.
+    Reports of other submissions stay as they are; None means all. With `keep_failures`, slots that could not load the
+    model go on to say why. The client has replies as text.
 
     Raises:
         redis.RedisError: If Redis does not take the change.
@@ -55,8 +56,9 @@ def note_stopped(client: redis.Redis, job: str, submission: str) -> None:
         reports = read_reports(cast("dict[str, str]", pipeline.hgetall(key)))
         pipeline.multi()
         for report in reports:
-            if report.submission == submission and report.state != "failed":
-                pipeline.hset(key, str(report.index), replace(report, state="stopped").to_json())
+            if submission in (None, report.submission) and not (keep_failures and report.state == "failed"):
+                stopped = replace(report, state="stopped", code=None, error=None)
+                pipeline.hset(key, str(report.index), stopped.to_json())
 
     client.transaction(change, key)
 

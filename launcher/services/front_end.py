@@ -1,9 +1,12 @@
 """The HTTP front end that is started on this machine, beside a job."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
@@ -20,6 +23,9 @@ from cluster_serving.launcher.services.process import (
 from cluster_serving.launcher.services.supervisor import python_command
 from cluster_serving.settings import yaml_file
 from cluster_serving.settings.addresses import Address
+
+if TYPE_CHECKING:
+    from cluster_serving.frontend.main import HttpOptions
 
 SERVICE = "http"
 """Name of the service in the state folder."""
@@ -38,18 +44,21 @@ _REDIS = "redis"
 _STOPPING = {"CLUSTER_SERVING_HTTP_DRAIN_SECONDS": "1", "CLUSTER_SERVING_HTTP_SHUTDOWN_TIMEOUT": "5"}
 
 
-def check(config_path: Path, starts: bool) -> None:
-    """Check the options of the front end: if it is to start, or if the file has some.
+def check(config: Config, config_path: Path, starts: bool) -> None:
+    """Check the options of the front end if the file has some; if it is to start, check also that its ports are free.
 
     Raises:
         SettingsError: If they cannot be used.
+        LaunchError: If a port is taken.
     """
     sections = {name.partition(".")[0].lower() for name, _ in yaml_file.read(config_path)}
     if starts or yaml_file.FRONT_END in sections:
         # As below.
         from cluster_serving.frontend import main
 
-        main.read_options(["-c", str(config_path)])
+        options = main.read_options(["-c", str(config_path)])
+        if starts:
+            _check_ports(options, config, config_path)
 
 
 def ensure(config: Config, config_path: Path, say: Callable[[str], None] = lambda _: None, again: bool = False) -> str:
@@ -68,29 +77,19 @@ def ensure(config: Config, config_path: Path, say: Callable[[str], None] = lambd
     from cluster_serving.frontend import main
 
     options = main.read_options(["-c", str(config_path)])
-    scheme, port = ("http", options.port) if options.plain_http_enabled else ("https", options.secure_port)
-    url = f"{scheme}://{Address(options.interface, port)}"
+    scheme, port = _first_port(options)
+    url = f"{scheme}://{Address(options.own_host, port)}"
     home = state.folder(SERVICE, Address("localhost", port))
     with locked(home):
         _complete(home, main.succession.is_serving)
         earlier = Process.read(home / _RECORD)
-        if earlier:
-            if not _serves(home, config.redis_address):
-                raise LaunchError(
-                    f"the front end on port {port} serves the jobs of Redis at {_redis_of(home)}, and not of "
-                    f"{config.redis_address}; set http.port in {config_path} to another port"
-                )
-            if not again:
-                return url
-            if not main.succession.is_serving(home, earlier.pid):
-                # It hangs, or its version knows no successors.
-                earlier.stop()
-                earlier = None
-        listening = Address("localhost" if options.interface == "0.0.0.0" else options.interface, port)  # noqa: S104
-        if port == 0 or (earlier is None and is_listening(listening)):
-            raise LaunchError(
-                f"port {port} cannot be used for the front end; set http.port in {config_path} to a free one"
-            )
+        if earlier and again and not main.succession.is_serving(home, earlier.pid):
+            # It hangs, or its version knows no successors.
+            earlier.stop()
+        _check_ports(options, config, config_path)
+        earlier = Process.read(home / _RECORD)
+        if earlier and not again:
+            return url
         _await_retired(home, options.patience + options.longest_answer + _CLOSING, say)
         home.mkdir(mode=0o700, exist_ok=True)
         (home / _REDIS).write_text(str(config.redis_address), "utf8")
@@ -113,6 +112,34 @@ def ensure(config: Config, config_path: Path, say: Callable[[str], None] = lambd
             # From now on, all requests meet the present options.
             wait_until(lambda: not main.succession.is_serving(home, earlier.pid), _CLOSING)
     return url
+
+
+def _first_port(options: HttpOptions) -> tuple[str, int]:
+    """Return scheme and number of the port by which the front end is known."""
+    return ("http", options.port) if options.plain_http_enabled else ("https", options.secure_port)
+
+
+def _check_ports(options: HttpOptions, config: Config, config_path: Path) -> None:
+    """Check that the ports of a front end are free, or have one of the same Redis.
+
+    Raises:
+        LaunchError: If they are not.
+    """
+    _, first = _first_port(options)
+    home = state.folder(SERVICE, Address("localhost", first))
+    if first and Process.read(home / _RECORD):
+        if not _serves(home, config.redis_address):
+            raise LaunchError(
+                f"the front end on port {first} serves the jobs of Redis at {_redis_of(home)}, and not of "
+                f"{config.redis_address}; set http.port in {config_path} to another port"
+            )
+        return
+    for key, port in options.wanted_ports.items():
+        if port == 0 or is_listening(Address(options.own_host, port)):
+            why = "is taken" if port else "cannot be found again"
+            raise LaunchError(
+                f"port {port} {why}, so the front end cannot use it; set http.{key} in {config_path} to a free one"
+            )
 
 
 def stop(address: Address, redis: Address | None = None) -> bool:

@@ -45,6 +45,10 @@ class JobRecords:
         """Keep the options of the generation that served before, in place of those of another one."""
         _write(self._earlier / f"{options.redis.job}.json", options)
 
+    def forget_earlier(self, job: str) -> None:
+        """Drop the options of the generation that served before."""
+        (self._earlier / f"{job}.json").unlink(missing_ok=True)
+
     def earlier(self, job: str) -> JobOptions | None:
         """Return the options of the generation that served before; None if this machine does not have them."""
         return _read(self._earlier / f"{job}.json")

@@ -39,7 +39,7 @@ def served(cluster):
     done = cluster.run("cluster-serving-start", "--http", cwd=folder)
     assert done.returncode == 0, done.stdout + done.stderr
     url = f"http://127.0.0.1:{port}"
-    assert f"HTTP  {url}/predict" in done.stdout
+    assert all(line in done.stdout for line in (f"HTTP  {url}/predict", f"page  {url}/ui", f"API  {url}/docs"))
     yield url
     cluster.stop("http-digits")
 

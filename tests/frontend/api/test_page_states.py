@@ -54,6 +54,17 @@ def test_a_state_is_followed_without_a_reload(chromium, serve, job, slot, db):
         expect(page.get_by_role("img", name="Queue: 1 waiting")).to_be_visible()
 
 
+def test_the_page_opens_on_a_model_that_serves(chromium, serve, job, slot, db):
+    failed = f"a-{job}"
+    db.sadd(JOBS_KEY, failed)
+    db.hset(slots_key(failed), "0", SlotReport("", "failed", error="no model").to_json())
+    slot(0, "ready", engine="Echo")
+    with browser.watched(chromium, serve(f"--models={failed},{job}").url) as page:
+        expect(page.locator("#model-name")).to_have_text(job)
+    db.srem(JOBS_KEY, failed)
+    db.delete(slots_key(failed))
+
+
 def test_a_server_that_is_away_is_said_to_be(chromium, serve, job, slot):
     slot(0, "ready", engine="Echo")
     front = serve(f"--models={job}")

@@ -124,3 +124,28 @@ def test_among_several_jobs_the_one_that_runs_is_the_default_and_those_that_run_
     assert asyncio.run(look()) == (DEFAULT_JOB, [])
     db.srem(JOBS_KEY, *names)
     db.delete(*map(slots_key, names))
+
+
+def test_a_job_whose_first_start_failed_is_in_nobodys_way(redis_server, db, job):
+    other = f"{job}-other"
+
+    def report(name, **fields):
+        db.sadd(JOBS_KEY, name)
+        db.hset(slots_key(name), "0", SlotReport("1", **fields).to_json())
+
+    async def look():
+        dispatch = Dispatch(redis_server.url)
+        registry = ModelRegistry(dispatch)
+        default, required = await registry.model(job), await registry.required()
+        by_no_name = await registry.described()
+        await dispatch.close()
+        return default.name, [model.name for model in required], by_no_name[""] is not None
+
+    report(job, state="ready", engine="Echo")
+    report(other, state="failed", error="no model")
+    assert asyncio.run(look()) == (job, [job], True)
+    # A model that has served before is missed.
+    report(other, state="failed", engine="Echo", error="no model")
+    assert asyncio.run(look()) == (job, [job, other], False)
+    db.srem(JOBS_KEY, job, other)
+    db.delete(slots_key(job), slots_key(other))

@@ -10,12 +10,13 @@ import httpx
 import psutil
 import pytest
 
+from cluster_serving.frontend import arguments
 from cluster_serving.frontend.api.v2.service import V2Service
 from cluster_serving.frontend.errors import StartError
 from cluster_serving.frontend.proto import inference
 from cluster_serving.frontend.server.keys import new_key
 from tests.chaos.proxy import Proxy
-from tests.support.front_end import connect
+from tests.support.front_end import Running, connect
 from tests.support.grpc_calls import caller, raw, typed
 from tests.support.waiting import wait_until
 
@@ -163,7 +164,6 @@ def test_deadlines_and_cancelled_calls_end_their_requests(serve, report, job, db
 def test_a_taken_port_is_said(front, serve):
     import asyncio
 
-    from cluster_serving.frontend import arguments
     from cluster_serving.frontend.server.access_log import AccessLog
     from cluster_serving.frontend.server.admission import Admission
     from cluster_serving.frontend.server.grpc import GrpcServer
@@ -303,3 +303,12 @@ def test_a_client_that_leaves_a_call_unread_is_hung_up_on(serve, job, path):
         with pytest.raises(grpc.RpcError) as raised:
             next(replies)
         assert raised.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+def test_a_second_front_end_takes_another_port_if_none_was_chosen(job):
+    words = [f"--redisInputQueue={job}", "--port=0", "--drainSeconds=0"]
+    fronts = [Running(arguments.read(words, {})) for _ in range(2)]
+    ports = [int(front.grpc.rpartition(":")[2]) for front in fronts]
+    for front in fronts:
+        front.stop()
+    assert ports[0] != ports[1] and all(ports)

@@ -194,3 +194,11 @@ def test_a_change_whose_command_died_is_completed_by_the_next_command(launched, 
     for ports in ([f"--port={launched.http}", "--grpcPort=0"], ["--port=0", f"--grpcPort={launched.grpc}"]):
         done = subprocess.run([*command, *ports], capture_output=True, text=True, timeout=60)
         assert (done.returncode, "cannot listen" in done.stderr) == (1, True), done.stderr
+
+
+def test_a_grpc_port_that_nobody_has_chosen_stays(launched):
+    for again in (False, True):
+        launched.ensure(again, grpcPort=0)
+    text = (launched.home / "http.log").read_text()
+    first, second = [line.rpartition(":")[2] for line in text.splitlines() if "answers at" in line]
+    assert first == second

@@ -9,7 +9,9 @@ import redis
 
 from cluster_serving.launcher.jobs import record
 from cluster_serving.launcher.jobs.lock import locked
-from cluster_serving.protocol.keys import JOBS_KEY, record_key, slots_key
+from cluster_serving.launcher.jobs.readiness import read_slots
+from cluster_serving.protocol.generations import SERVING, Generation
+from cluster_serving.protocol.keys import JOBS_KEY, dead_letters_key, generations_key, record_key, slots_key
 from cluster_serving.protocol.slots import SlotReport
 
 
@@ -88,3 +90,46 @@ def test_a_full_redis_takes_the_record(client, job):
     finally:
         client.config_set("maxmemory", 0)
     assert record.read(client, job).error == "no slots"
+
+
+@pytest.fixture
+def failed(client, job):
+    """A job whose first start has failed: Redis knows it, and Flink does not."""
+    client.sadd(JOBS_KEY, job)
+    record.note(client, job, "failed", error="no model")
+    reports = [SlotReport("start-1", "failed", error="no model"), SlotReport("start-1", "loading", index=1)]
+    client.hset(slots_key(job), mapping={str(report.index): report.to_json() for report in reports})
+    client.hset(generations_key(job), "1", Generation(1, SERVING, "start-1").to_json())
+    return job
+
+
+def test_a_job_whose_start_failed_can_be_stopped(client, run, failed):
+    stopped = run("stop", failed)
+    assert (stopped.returncode, stopped.stderr) == (0, "")
+    assert f"cluster-serving-cli forget {failed}" in stopped.stdout
+    assert {report.state for report in read_slots(client, failed)} == {"stopped"}
+    details = json.loads(run("status", "--json").stdout)
+    # The cause of the failure stays known.
+    assert (details["state"], details["error"]) == ("STOPPED", "no model")
+    assert run("stop", failed).returncode == 1
+
+
+def test_a_job_that_does_not_run_can_be_forgotten(client, run, failed):
+    client.xadd(failed, {"uri": "waits"})
+    client.xadd(dead_letters_key(failed), {"uri": "dead"})
+    refused = run("forget", failed)
+    assert refused.returncode == 1
+    assert "1 waiting request, 1 dead letter" in refused.stderr and "--yes" in refused.stderr
+    assert client.sismember(JOBS_KEY, failed)
+    removed = run("forget", failed, "--yes")
+    assert (removed.returncode, removed.stderr) == (0, "")
+    assert not client.sismember(JOBS_KEY, failed)
+    assert not client.keys(f"{failed}*")
+
+
+def test_a_job_that_answers_in_another_flink_is_left_alone(client, run, failed):
+    client.hset(slots_key(failed), "1", SlotReport("start-1", "ready", "Echo", index=1).to_json())
+    assert "flinkRestUrl" in run("stop", failed).stderr
+    assert "in another Flink" in run("forget", failed, "--yes").stderr
+    assert [report.state for report in read_slots(client, failed)] == ["failed", "ready"]
+    assert client.sismember(JOBS_KEY, failed)

@@ -1,11 +1,13 @@
 """The front end that is started beside a job."""
 
+import socket
 from contextlib import nullcontext
 
 import httpx
 import pytest
 
 from cluster_serving.launcher.config import file as config_file
+from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services import front_end
 from cluster_serving.settings.addresses import Address
@@ -56,4 +58,21 @@ def test_mistakes_in_its_section_are_found_before_anything_is_started(tmp_path, 
     file = tmp_path / "config.yaml"
     file.write_text(f"jobName: some\n{section}\n")
     with pytest.raises(SettingsError, match=message) if message else nullcontext():
-        front_end.check(file, starts=False)
+        front_end.check(Config(modelPath="m"), file, starts=False)
+
+
+def test_a_taken_port_is_found_before_anything_is_started(tmp_path, monkeypatch):
+    monkeypatch.setenv("CLUSTER_SERVING_HOME", str(tmp_path / "state"))
+    file, config = tmp_path / "config.yaml", Config(modelPath="m")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port, free = taken.getsockname()[1], free_port()
+        for section, key in (
+            (f"port: {port}", "port"),
+            (f"interface: '*', port: {port}", "port"),
+            (f"port: {free}, grpcPort: {port}", "grpcPort"),
+        ):
+            file.write_text(f"http: {{{section}}}\n")
+            with pytest.raises(LaunchError, match=rf"port {port} is taken.*; set http\.{key} in .*config\.yaml"):
+                front_end.check(config, file, starts=True)
+            # Nothing is said of a front end that is not to start.
+            front_end.check(config, file, starts=False)
