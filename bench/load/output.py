@@ -13,6 +13,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 
 from cluster_serving.bench.load.result import Result
+from cluster_serving.protocol import cgroup
 
 HEADS = (
     *("mode", "client", "in flight", "offered/s", "answered/s", "p50 ms", "p95 ms", "p99 ms", "max ms"),
@@ -27,7 +28,7 @@ def machine() -> dict[str, Any]:
     """Return facts about the machine and the installed packages."""
     return {
         "cpu": _cpu_model(),
-        "cores": len(os.sched_getaffinity(0)),
+        "cores": cgroup.cores(),
         "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),

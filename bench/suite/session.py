@@ -20,6 +20,7 @@ from cluster_serving.bench.load.result import Result
 from cluster_serving.bench.load.stats import ratio
 from cluster_serving.bench.load.target import Endpoint
 from cluster_serving.bench.suite.stack import Unavailable
+from cluster_serving.protocol import cgroup
 from cluster_serving.protocol.inputs import Array
 
 Report = Callable[[str], None]
@@ -93,7 +94,7 @@ class Session:
     @property
     def cores(self) -> int:
         """Number of cores that may be used."""
-        return len(os.sched_getaffinity(0))
+        return cgroup.cores()
 
     def run(self, name: str, row: Callable[[Session], Measurement]) -> None:
         """Measure a row, unless it was measured with these peers. A failure is reported and kept in the file."""

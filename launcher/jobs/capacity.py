@@ -10,6 +10,7 @@ from pathlib import Path
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services import machine
+from cluster_serving.protocol import cgroup
 
 # All of these are generous, so that nothing that works is refused.
 _TASK_MANAGER = 256 << 20
@@ -40,7 +41,7 @@ def check(config: Config, files: Iterable[Path]) -> None:
         f"least {_text(_TASK_MANAGER)}, and {slots} copies of the model of at least {_text(need.slot)} (its files "
         f"have {_text(need.files)}), need {_text(need.memory(slots))}; memory and swap have "
         f"{_text(machine.total_memory())}. {slots} idle slots need {math.ceil(slots / _SLOTS_PER_CORE)} cores; there "
-        f"are {machine.cores()}. "
+        f"are {cgroup.cores()}. "
         + (f"Set modelParallelism to {most} at most; one slot per core is usual" if most else "Not even one fits")
     )
 
@@ -76,7 +77,7 @@ class _Need:
         return self.managers(slots) * _TASK_MANAGER + slots * self.slot
 
     def fits(self, slots: int) -> bool:
-        return self.memory(slots) <= machine.total_memory() and slots <= machine.cores() * _SLOTS_PER_CORE
+        return self.memory(slots) <= machine.total_memory() and slots <= cgroup.cores() * _SLOTS_PER_CORE
 
     def most(self, slots: int) -> int:
         return next(filter(self.fits, range(slots, 0, -1)), 0)

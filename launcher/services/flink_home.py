@@ -19,6 +19,7 @@ from typing import Any
 import yaml
 
 from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.protocol import cgroup
 
 VERSION = "2.3"
 """Version of Flink that is needed."""
@@ -97,7 +98,7 @@ class FlinkHome:
             "PYTHONPATH": os.pathsep.join(map(self._without_spaces, python_path())),
         }
         # By default glibc keeps the memory of eight times as many arenas as there are cores, a part of it unused.
-        return {"MALLOC_ARENA_MAX": str(max(2, os.cpu_count() or 2))} | inherited | folders | own
+        return {"MALLOC_ARENA_MAX": str(max(2, cgroup.cores()))} | inherited | folders | own
 
     def _without_spaces(self, path: str) -> str:
         inside = Path(path).is_relative_to(sys.prefix)

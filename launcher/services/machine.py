@@ -1,10 +1,10 @@
-"""Memory and processors of this machine, and the sizes of files."""
+"""Memory of this machine, and the sizes of files."""
 
-import os
 from pathlib import Path
 
+from cluster_serving.protocol import cgroup
+
 _MEMINFO = Path("/proc/meminfo")
-_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
 
 def available_memory() -> int:
@@ -14,13 +14,7 @@ def available_memory() -> int:
 
 def total_memory() -> int:
     """Return the bytes of memory and swap of this machine, or of the container that this process is in."""
-    limits = [int(text) for path in _LIMITS if path.exists() and (text := path.read_text().strip()).isdecimal()]
-    return min([_meminfo("MemTotal"), *limits]) + _meminfo("SwapTotal")
-
-
-def cores() -> int:
-    """Return the number of processors that this process may use."""
-    return len(os.sched_getaffinity(0))
+    return int(min(_meminfo("MemTotal"), cgroup.memory_limit())) + _meminfo("SwapTotal")
 
 
 def size_of(path: Path) -> int:

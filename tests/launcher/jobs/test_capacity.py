@@ -6,13 +6,14 @@ from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs import capacity
 from cluster_serving.launcher.services import machine
+from cluster_serving.protocol import cgroup
 
 
 @pytest.fixture
 def check(tmp_path, monkeypatch):
     """Check a job with a model of 40 MiB, on a machine of 8 GiB and 2 cores."""
     monkeypatch.setattr(machine, "total_memory", lambda: 8 << 30)
-    monkeypatch.setattr(machine, "cores", lambda: 2)
+    monkeypatch.setattr(cgroup, "cores", lambda: 2)
     (tmp_path / "model.onnx").write_bytes(bytes(40 << 20))
 
     def check(slots, **keys):
@@ -48,5 +49,5 @@ def test_slots_that_would_use_the_cores_when_idle_are_refused(check, monkeypatch
 
 def test_this_machine_has_memory_and_cores():
     assert machine.total_memory() >= machine.available_memory() > 0
-    assert machine.cores() > 0
+    assert cgroup.cores() > 0
     assert machine.size_of(Path(__file__)) == Path(__file__).stat().st_size
