@@ -8,6 +8,7 @@ Standard input has JSON: the `options` of the job, the `inputs` as they were wri
 
 import json
 import logging
+import os
 import pprint
 import sys
 import time
@@ -92,7 +93,7 @@ def await_change(snapshots: Iterator[_Files], seen: _Files) -> None:
 
 def _value(name: str, text: str, expected: TensorSpec) -> Input:
     if text.startswith("@"):
-        path = Path(text[1:]).expanduser()
+        path = Path(os.path.expanduser(text[1:]))
         try:
             content = path.read_bytes()
         except OSError as error:

@@ -417,13 +417,14 @@ def _run(app: Callable[[], None]) -> None:
         fail(str(error))
         sys.exit(error.exit_code if isinstance(error, SettingsError) else 1)
     except Exception as error:
-        text, log = traceback.format_exc(), state.root() / "error.log"
+        text = traceback.format_exc()
         try:
+            log = state.root() / "error.log"
             log.parent.mkdir(parents=True, exist_ok=True)
             log.write_text(text, "utf8")
             place = f"see {log}"
-        except OSError as unwritten:
-            place = f"{log} cannot be written: {unwritten.strerror}"
+        except (LaunchError, OSError) as unwritten:
+            place = f"its stack trace cannot be written: {unwritten}"
         fail(f"unexpected {type(error).__name__}: {error} ({place})")
         sys.exit(1)
 

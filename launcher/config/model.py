@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any, Literal
 
@@ -529,5 +530,5 @@ class Config(Settings):
         """Return a copy whose `modelPath` and `payloadFolder` are absolute; a relative one starts at the folder."""
         keys = [] if is_url(self.model_path) else ["model_path"]
         keys += [] if self.payload_folder in ("", NO_FOLDER) else ["payload_folder"]
-        paths = {key: str((folder / Path(getattr(self, key)).expanduser()).absolute()) for key in keys}
+        paths = {key: str((folder / os.path.expanduser(getattr(self, key))).absolute()) for key in keys}
         return self.model_copy(update=paths)

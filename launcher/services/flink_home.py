@@ -19,6 +19,7 @@ from typing import Any
 import yaml
 
 from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.services import state
 from cluster_serving.protocol import cgroup
 
 VERSION = "2.3"
@@ -33,9 +34,13 @@ PACKAGES = Path(__file__).absolute().parents[3]
 
 @dataclass(frozen=True, slots=True)
 class FlinkHome:
-    """Folder of one cluster. Its path has no spaces, which Flink's scripts cannot take."""
+    """Folder of one cluster; its path is replaced by one without spaces, which Flink's scripts cannot take."""
 
     path: Path
+
+    def __post_init__(self) -> None:
+        # The dataclass is frozen.
+        object.__setattr__(self, "path", state.without_spaces(self.path))
 
     @property
     def logs(self) -> Path:
@@ -92,6 +97,8 @@ class FlinkHome:
         }
         own = {
             "FLINK_HOME": str(self.path),
+            # Otherwise the scripts take the real path of their folder, which may have spaces.
+            "_FLINK_HOME_DETERMINED": "true",
             "JAVA_HOME": str(self.path / "java"),
             "JVM_ARGS": f"-Djava.io.tmpdir={self.path / 'tmp'}",
             # The interpreter that Flink embeds reads no .pth files and knows no virtual environment.

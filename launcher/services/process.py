@@ -216,9 +216,16 @@ def locked(folder: Path, say: Callable[[str], None] = lambda _: None) -> Iterato
 
     `say` receives the command that this one waits for.
     """
-    folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    # Beside the folder: a lock in it would be gone when it is removed.
-    with folder.with_name(f"{folder.name}.lock").open("a+") as file:
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        # Beside the folder: a lock in it would be gone when it is removed.
+        lock = folder.with_name(f"{folder.name}.lock").open("a+")
+    except OSError as error:
+        raise LaunchError(
+            f"the state folder {folder.parent} cannot be used: {error.strerror}; set {state.HOME} to a folder that "
+            "this user can write"
+        ) from None
+    with lock as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

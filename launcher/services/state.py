@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from cluster_serving.launcher.errors import LaunchError
@@ -11,21 +11,50 @@ from cluster_serving.settings.addresses import Address
 HOME = "CLUSTER_SERVING_HOME"
 """Environment variable with the path of the state folder."""
 
+_LINKS = Path("/tmp")  # noqa: S108 - the links have no content, and their owner is checked
+
 
 def root() -> Path:
     """Return the state folder: $CLUSTER_SERVING_HOME, or ~/.cluster-serving.
 
-    Flink's scripts cannot take a path with spaces. A folder of this user under /tmp stands in for such a path.
+    Raises:
+        LaunchError: If the variable is not set, and this user has no home folder, as in some containers.
     """
-    chosen = Path(os.environ.get(HOME) or Path.home() / ".cluster-serving").absolute()
-    if not any(character.isspace() for character in str(chosen)):
-        return chosen
-    name = hashlib.sha256(os.fsencode(chosen)).hexdigest()[:12]
-    folder = Path(tempfile.gettempdir(), f"cluster-serving-{os.getuid()}-{name}")
-    folder.mkdir(mode=0o700, exist_ok=True)
-    if folder.stat().st_uid != os.getuid():
-        raise LaunchError(f"{folder} belongs to another user; set CLUSTER_SERVING_HOME to a folder without spaces")
-    return folder
+    if chosen := os.environ.get(HOME):
+        return Path(chosen).absolute()
+    try:
+        return Path.home() / ".cluster-serving"
+    except RuntimeError:
+        raise LaunchError(
+            f"user {os.getuid()} has no home folder for the state of the commands: set {HOME} to a folder that this "
+            "user can write"
+        ) from None
+
+
+def without_spaces(path: Path) -> Path:
+    """Return a path in the state folder as Flink's scripts can take it: by a link of this user if it has spaces.
+
+    Raises:
+        LaunchError: If the link cannot be made.
+    """
+    if not any(character.isspace() for character in str(path)):
+        return path
+    home = root()
+    name = hashlib.sha256(os.fsencode(home)).hexdigest()[:12]
+    link = _LINKS / f"cluster-serving-home-{os.getuid()}-{name}"
+    try:
+        home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with suppress(FileExistsError):
+            link.symlink_to(home)
+        if link.lstat().st_uid == os.getuid() and link.readlink() == home:
+            return link / path.relative_to(home)
+        problem = "it leads elsewhere"
+    except OSError as error:
+        problem = str(error.strerror)
+    raise LaunchError(
+        f"Flink takes no path with spaces such as {home}, and {link} cannot be a link to it: {problem}; set {HOME} to "
+        "a folder without spaces"
+    )
 
 
 def folder(service: str, address: Address) -> Path:

@@ -23,7 +23,7 @@ def folder() -> Path:
     """Return the folder of the archives, in the state folder; it is made if needed."""
     path = state.root() / "archives"
     path.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return path
+    return state.without_spaces(path)
 
 
 def path_of(kind: str, digest: str, suffix: str) -> Path:

@@ -67,7 +67,10 @@ class Hadoop:
     @property
     def user(self) -> str:
         """User that Hadoop knows this command by, without Kerberos."""
-        return os.environ.get(_USER) or getpass.getuser()
+        try:
+            return os.environ.get(_USER) or getpass.getuser()
+        except (KeyError, OSError):
+            raise LaunchError(f"user {os.getuid()} has no name: set {_USER} to a user that Hadoop knows") from None
 
     def get(self, key: str) -> str:
         """Return a value of the configuration, with what its variables stand for; empty if there is none."""

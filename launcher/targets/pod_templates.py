@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -92,7 +93,7 @@ def given(options: Mapping[str, Any], role: str) -> dict[str, Any]:
     if not path:
         return {}
     try:
-        template = yaml.safe_load(Path(str(path)).expanduser().read_text("utf8"))
+        template = yaml.safe_load(Path(os.path.expanduser(path)).read_text("utf8"))
     except (OSError, yaml.YAMLError) as error:
         raise LaunchError(f"flink.options: {OPTION}: {path} cannot be read: {error}") from None
     if not isinstance(template, dict) or template.get("kind") != "Pod":

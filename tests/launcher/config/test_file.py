@@ -127,6 +127,11 @@ def test_a_relative_model_path_starts_at_the_file(read, tmp_path):
     assert read("modelPath: some/model").model_path == str(tmp_path / "some/model")
 
 
+def test_the_home_of_a_user_whom_nobody_knows_is_a_name_like_any_other(read, tmp_path):
+    # So the message is that of any folder that does not exist.
+    assert read("modelPath: ~nouser/model").model_path == f"{tmp_path}/~nouser/model"
+
+
 def test_a_key_without_a_value_keeps_its_default(read):
     assert read("modelPath: m\njobName:\n").job_name == "serving_stream"
 
