@@ -2,14 +2,16 @@
 
 import asyncio
 import contextlib
+import ipaddress
 import logging
+import os
 from collections.abc import Coroutine, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
 
-from cluster_serving.frontend.errors import Forbidden
+from cluster_serving.frontend.errors import Forbidden, StartError
 from cluster_serving.protocol.errors import InvalidInput, ServingError
 
 log = logging.getLogger(__name__)
@@ -27,12 +29,15 @@ class Callbacks:
 
     Args:
         hosts: Allowed hosts, as `host` or `host:port`.
+
+    Raises:
+        StartError: If hosts are allowed, and the proxies of the environment cannot be used.
     """
 
     def __init__(self, hosts: Sequence[str]) -> None:
         self._hosts = frozenset(hosts)
         # httpx follows no redirects by default, and must not: a redirect may lead to any host.
-        self._client: httpx.AsyncClient | None = None
+        self._client = _client(hosts) if hosts else None
         self._tasks: set[asyncio.Task[None]] = set()
 
     def check(self, url: object) -> None:
@@ -78,8 +83,7 @@ class Callbacks:
         except ServingError as error:
             log.warning("a result was not posted to %s: %s", host, error)
             return
-        if self._client is None:
-            self._client = httpx.AsyncClient(timeout=_TIMEOUT)
+        assert self._client is not None  # noqa: S101 - for the type checker; `check` has allowed the host
         for pause in (*_PAUSES, None):
             try:
                 response = await self._client.post(url, content=body, headers={"content-type": "application/json"})
@@ -93,3 +97,24 @@ class Callbacks:
             if pause is not None:
                 await asyncio.sleep(pause)
         log.warning("a result was not posted to %s: %s", host, problem)
+
+
+def _client(hosts: Sequence[str]) -> httpx.AsyncClient:
+    """Return a client that uses the proxies of the environment, except for hosts that are this machine itself."""
+    names = {name for host in hosts for name in (host, host.rpartition(":")[0]) if _is_loopback(name)}
+    direct = {f"all://[{name}]" if ":" in name else f"all://{name}": None for name in names}
+    try:
+        return httpx.AsyncClient(timeout=_TIMEOUT, mounts=direct)
+    except (httpx.InvalidURL, ValueError, ImportError) as error:
+        variables = ", ".join(sorted(name for name in os.environ if name.lower().endswith("_proxy")))
+        raise StartError(
+            f"callbacks cannot use the proxies of the environment ({variables}): {error}; write such as "
+            "HTTPS_PROXY=http://host:3128 and NO_PROXY=localhost,::1, or unset the variable"
+        ) from None
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")

@@ -214,6 +214,30 @@ def test_a_callback_that_is_refused_is_said_without_its_address(serve, receiver,
     assert len(receiver.posts) == 1
 
 
+@pytest.mark.usefixtures("vectors", "echo")
+def test_a_callback_to_this_machine_goes_through_no_proxy(serve, receiver, monkeypatch):
+    receiver.statuses = [204]
+    place = f"127.0.0.1:{receiver.server_port}"
+    with monkeypatch.context() as environment:
+        for variable in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+            environment.setenv(variable, "http://127.0.0.1:1")
+        environment.setenv("NO_PROXY", "example.com")
+        front = serve(f"--callbackHosts={place}")
+    submit(front.url, callback=f"http://{place}/done")
+    wait_until(lambda: receiver.posts)
+
+
+@pytest.mark.parametrize(("variable", "value"), [("HTTPS_PROXY", "http://host:port"), ("NO_PROXY", "[::1")])
+def test_a_proxy_that_cannot_be_used_is_one_line_of_the_start(serve, monkeypatch, capsys, variable, value):
+    monkeypatch.setenv(variable, value)
+    # Nobody who has no callbacks is troubled.
+    serve().stop()
+    with pytest.raises(SystemExit):
+        main(["--callbackHosts=host", "--port=0", "--grpcPort=0"])
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: callbacks cannot use the proxies of the environment") and variable in line
+
+
 def test_the_command_logs_no_addresses_of_callbacks(monkeypatch):
     logger = logging.getLogger("httpx")
     monkeypatch.setattr(logger, "level", logging.NOTSET)
