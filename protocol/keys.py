@@ -34,6 +34,9 @@ MAX_QUEUE_LENGTH = "maxQueueLength"
 PAYLOAD_FOLDER = "payloadFolder"
 """Field of the limits: folder for large inputs of clients on the same machine; missing if there is none."""
 
+REFUSED_MODEL = "refused"
+"""Field of the controller: why it does not load the model whose files have changed; missing if there is none."""
+
 MODEL_SECRET_KEY = "model_secured"  # noqa: S105 - the name of a key
 """Hash with the secret and the salt of encrypted models; all jobs of a Redis share it, as in the original."""
 

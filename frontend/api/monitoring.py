@@ -7,6 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from cluster_serving.frontend.api.original.http import describe
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.models.registry import ServedModel
 from cluster_serving.frontend.server.metrics import JobLabels, as_json, as_text
@@ -48,7 +49,8 @@ class _Monitoring:
             # A canary shares the queue of its job, which counts once.
             queues = {_labels(model): length for model, length in zip(models, lengths, strict=True) if not model.canary}
         ready = {_labels(model): reached and front.health.is_ready(model) for model in registry.last_read()}
-        text = as_text(await front.total_metrics(), queues, ready)
+        refused = {_labels(model): bool(model.refused) for model in registry.last_read() if not model.canary}
+        text = as_text(await front.total_metrics(), queues, ready, refused)
         return Response(text, media_type=CONTENT_TYPE_LATEST)
 
     async def live(self, request: Request) -> Response:
@@ -58,10 +60,12 @@ class _Monitoring:
     async def ready(self, request: Request) -> Response:
         note(request, "health")
         problems = await self._front.health.problems()
-        if not problems:
-            return Json({"ready": True})
         # A probe has no key, and the reasons name models and files.
         known = client_of(request) or not self._front.admission.has_keys
+        if not problems:
+            models = self._front.registry.last_read() if known else ()
+            refused = {model.name: describe(self._front, model)["refusedModel"] for model in models if model.refused}
+            return Json({"ready": True, "refusedModels": refused} if refused else {"ready": True})
         error = "; ".join(problems) if known else "not ready; with an API key, the answer has the reasons"
         return Json({"ready": False, "error": error}, 503, {"retry-after": "1"})
 

@@ -66,14 +66,14 @@ async def _data(front: FrontEnd) -> dict[str, Any]:
         "apiDocs": "/docs",
         "flinkUrl": front.options.flink_address,
         "models": [
-            _described(model, queue, totals) for model, queue, totals in zip(models, queues, stats, strict=True)
+            _described(front, model, queue, totals) for model, queue, totals in zip(models, queues, stats, strict=True)
         ],
     }
 
 
-def _described(model: ServedModel, queue: int, stats: JobStats) -> dict[str, Any]:
+def _described(front: FrontEnd, model: ServedModel, queue: int, stats: JobStats) -> dict[str, Any]:
     return {
-        **describe(model),
+        **describe(front, model),
         "slotReports": [
             {
                 "index": slot.index,

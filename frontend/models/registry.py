@@ -22,11 +22,14 @@ from cluster_serving.protocol.generations import CANARY, Generations
 from cluster_serving.protocol.keys import (
     DEFAULT_JOB,
     JOBS_KEY,
+    REFUSED_MODEL,
+    controller_key,
     generations_key,
     secret_key,
     slots_key,
     stats_key,
     streams_of,
+    to_text,
 )
 from cluster_serving.protocol.model_control import UNLOADED
 from cluster_serving.protocol.slots import SILENT_AFTER_S, SlotReport, read_reports
@@ -73,6 +76,7 @@ class ServedModel:
         asked: Version that requests name in the queue; empty if they may be answered by any.
         generation: Number of the generation of the job, while it has a canary; otherwise None.
         canary: The model is that of the canary, which gets a share of the requests.
+        refused: Reason why a new model in the folder is not served (`watchModel`); empty if there is none.
     """
 
     name: str
@@ -83,6 +87,7 @@ class ServedModel:
     asked: str = ""
     generation: int | None = None
     canary: bool = False
+    refused: str = ""
 
     @classmethod
     def of(cls, servable: Servable, reports: Sequence[SlotReport] = ()) -> ServedModel:
@@ -296,8 +301,13 @@ class ModelRegistry:
             pipeline.time()
             pipeline.hgetall(generations_key(job))
 
-        answers = await self._dispatch.ask([servable.job for servable in servables], state)
-        states = {one: _state(one, answer) for one, answer in zip(servables, answers, strict=True)}
+        def refusal(pipeline: Any, job: str) -> None:
+            pipeline.hget(controller_key(job), REFUSED_MODEL)
+
+        jobs = [servable.job for servable in servables]
+        # Apart: an access list may forbid the key of the controller, and nothing else depends on it.
+        answers, refusals = await asyncio.gather(self._dispatch.ask(jobs, state), self._dispatch.ask(jobs, refusal))
+        states = {one: _state(one, *both) for one, *both in zip(servables, answers, refusals, strict=True)}
         read = {servable: model for servable, (model, _) in states.items()}
         problems = {servable.job: model for servable, model in read.items() if isinstance(model, ServingError)}
         if problems and all(isinstance(model, ServingError) for model in read.values()):
@@ -357,11 +367,13 @@ def _order(model: ServedModel) -> tuple[str, int, str]:
     return model.name, int(model.version) if model.version.isdecimal() else 0, model.version
 
 
-def _state(servable: Servable, answer: list[Any] | ServingError) -> tuple[ServedModel | ServingError, int | None]:
+def _state(
+    servable: Servable, answer: list[Any] | ServingError, refusal: list[Any] | ServingError | None = None
+) -> tuple[ServedModel | ServingError, int | None]:
     """Return the model of a job from the replies of Redis, or the error if they cannot be read.
 
     The replies are the reports of slots, the time, and perhaps the generations; of those, the number of the canary is
-    returned too, if there is one.
+    returned too, if there is one. `refusal` has the reply with the reason why a new model is not served.
     """
     if isinstance(answer, ServingError):
         return answer, None
@@ -371,6 +383,8 @@ def _state(servable: Servable, answer: list[Any] | ServingError) -> tuple[Served
         generations = Generations.read(*more) if more else Generations()
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         return ServingError(f"the reports of the slots of job {servable.job!r} cannot be read: {error!r}"), None
+    if isinstance(refusal, list) and refusal[0]:
+        model = replace(model, refused=to_text(refusal[0]))
     serving, canary = generations.serving, generations.of_role(CANARY)
     if serving is None or canary is None:
         return model, None

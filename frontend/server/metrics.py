@@ -124,18 +124,22 @@ def counted(part: Part) -> Part:
     return {"families": totals.counted(part["families"]), "timers": timers}
 
 
-def as_text(part: Part, queues: Mapping[JobLabels, int], ready: Mapping[JobLabels, bool]) -> bytes:
+def as_text(
+    part: Part, queues: Mapping[JobLabels, int], ready: Mapping[JobLabels, bool], refused: Mapping[JobLabels, bool]
+) -> bytes:
     """Return metrics in the text format of Prometheus.
 
     Args:
         part: Metrics of all processes of the front end.
         queues: Number of requests in the streams of each job.
         ready: True for each job that answers.
+        refused: True for each job with a new model that is not served (`watchModel`).
     """
     registry = CollectorRegistry()
     for name, text, values in (
         ("queue_length", "Requests in the streams of a job.", queues),
         ("ready", "1 if the job answers, else 0.", ready),
+        ("model_refused", "1 if a new model in the folder of the job is not served, else 0.", refused),
     ):
         gauge = Gauge(f"cluster_serving_{name}", text, _JOB, registry=registry)
         for labels, value in values.items():

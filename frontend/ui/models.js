@@ -61,7 +61,8 @@ export function showModel(model) {
 
   const failures = model.slotReports.filter((slot) => slot.error).map(({ code, error }) => [code, error]);
   const stopped = [["", "The job does not run. What is sent to it waits in its queue until it is started."]];
-  const problems = JSON.stringify(state === "stopped" ? stopped : failures);
+  const refused = model.refusedModel ? [["", model.refusedModel]] : [];
+  const problems = JSON.stringify([...(state === "stopped" ? stopped : failures), ...refused]);
   const place = byId("problem");
   if (place.dataset.shown !== problems) {
     place.dataset.shown = problems;

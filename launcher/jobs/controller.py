@@ -49,7 +49,7 @@ from cluster_serving.launcher.services import redis_server
 from cluster_serving.launcher.services.controller import Watched
 from cluster_serving.launcher.targets import target_of
 from cluster_serving.protocol.errors import ModelError, ServingError
-from cluster_serving.protocol.keys import controller_key
+from cluster_serving.protocol.keys import REFUSED_MODEL, controller_key
 from cluster_serving.protocol.model_control import LOAD, MODEL_CONTROL, ControlRequest
 from cluster_serving.protocol.scripts import PUT_CONTROLLER, Call, call, flat
 from cluster_serving.settings.model import SettingsError
@@ -82,7 +82,9 @@ class Controller:
         self._config = config_file.read(path)
         self._job = self._config.job_name
         self._client: redis.Redis = redis_server.connect(self._config)
-        self._watch = ModelWatch(*(service.recall(self._config) or Watched(self._look())))
+        watched = service.recall(self._config) or Watched(self._look())
+        self._watch = ModelWatch(watched.served, watched.refused)
+        self._refusal = watched.problem
         # Fingerprint of the folder when somebody began to change the job; None while nobody does.
         self._seen_before: str | None = None
         self._last_generation = generations.read(self._client, self._job).last
@@ -160,6 +162,7 @@ class Controller:
         is_due = watch.is_due(seen, time.monotonic())
         if refused and not watch.refused:
             record.note_error(self._client, self._job, "")
+            self._remember()
         if not is_due or record.read(self._client, self._job).state in ("", "stopped"):
             return
         problem = self._change("Loading the model, whose files have changed", self._serve)
@@ -168,8 +171,9 @@ class Controller:
         if problem is None or isinstance(problem, Busy):
             return
         watch.note(seen, is_served=False)
+        self._refusal = f"the new model is not served until its files change: {problem}"
         self._remember()
-        record.note_error(self._client, self._job, f"the new model is not served until its files change: {problem}")
+        record.note_error(self._client, self._job, self._refusal)
 
     def _serve(self, config: Config) -> None:
         if lifecycle.is_running(config):
@@ -184,7 +188,11 @@ class Controller:
             self._autoscaler.forget()
 
     def _remember(self) -> None:
-        service.remember(self._config, Watched(self._watch.served, self._watch.refused))
+        if not self._watch.refused:
+            self._refusal = ""
+        service.remember(self._config, Watched(self._watch.served, self._watch.refused, self._refusal))
+        with suppress(*_ERRORS):
+            self._report(self._client)
 
     # The number of slots
 
@@ -288,6 +296,8 @@ class Controller:
 
     def _report(self, client: redis.Redis) -> None:
         fields = {"tasks": ", ".join(service.tasks(self._config)), "host": socket.gethostname(), "event": self._event}
+        if self._refusal:
+            fields[REFUSED_MODEL] = self._refusal
         if self._config.model_control:
             fields[MODEL_CONTROL] = "true"
         state = [self._since, _EXPIRES_S, *flat(fields)]

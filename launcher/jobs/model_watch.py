@@ -3,6 +3,7 @@
 import hashlib
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
@@ -27,10 +28,11 @@ def look(config: Config) -> str:
 
 
 def fingerprint(folder: Path, version: str = "") -> str:
-    """Return a text that changes with the version, and with the name, size or time of any file of a model.
+    """Return a text that changes with the version, and with the name, inode, size or times of any file of a model.
 
-    Hidden files, configurations and the log of the commands do not count. It is empty if the folder has no files. One
-    look costs a call of `stat` for each file, of which there may be 1000; further ones do not count.
+    Links are followed, so a link that leads to other files is a change, as in a volume of a ConfigMap. Hidden files,
+    configurations and the log of the commands do not count. It is empty if the folder has no files. One look costs a
+    call of `stat` for each file, of which there may be 1000; further ones do not count.
     """
     lines = []
     for path in islice(_files(folder), _MOST_FILES):
@@ -38,14 +40,25 @@ def fingerprint(folder: Path, version: str = "") -> str:
             status = os.stat(path)
         except OSError:
             continue  # It was removed meanwhile.
-        lines.append(f"{os.path.relpath(path, folder)}\0{status.st_size}\0{status.st_mtime_ns}")
+        # The time of writing can be set back, the time of the last change cannot.
+        numbers = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        lines.append("\0".join(map(str, (os.path.relpath(path, folder), *numbers))))
     if not lines:
         return ""
     return hashlib.sha256("\n".join([version, *lines]).encode("utf8", "surrogateescape")).hexdigest()
 
 
 def _files(folder: Path) -> Iterator[str]:
-    for parent, folders, names in os.walk(folder):
+    seen: set[tuple[int, int]] = set()
+    for parent, folders, names in os.walk(folder, followlinks=True):
+        with suppress(OSError):
+            status = os.stat(parent)
+            place = (status.st_dev, status.st_ino)
+            if place in seen:
+                # A link leads back.
+                folders.clear()
+                continue
+            seen.add(place)
         # Python writes there when it loads a handler.
         folders[:] = sorted(name for name in folders if not name.startswith((".", "__pycache__")))
         for name in sorted(names):

@@ -23,10 +23,14 @@ _MODULE = "cluster_serving.launcher.jobs.controller"
 
 
 class Watched(NamedTuple):
-    """Fingerprints of the models that a controller does not load again (`jobs.model_watch`)."""
+    """Fingerprints of the models that a controller does not load again (`jobs.model_watch`).
+
+    `problem` is the reason why the second one was refused.
+    """
 
     served: str = ""
     refused: str = ""
+    problem: str = ""
 
 
 def tasks(config: Config) -> list[str]:

@@ -5,6 +5,7 @@ import re
 import shutil
 import threading
 
+import httpx
 import numpy as np
 import tritonclient.http as triton
 
@@ -46,6 +47,9 @@ def test_new_versions_are_served_and_clients_unload_and_load_the_model(started, 
         def versions():
             return [row["version"] for row in client.get_model_repository_index() if row["name"] == JOB]
 
+        def refused():
+            return httpx.get(f"http://127.0.0.1:{port}/models/{JOB}").json()[0]["refusedModel"]
+
         def answer():
             x = triton.InferInput("x", [1, 64], "FP32")
             x.set_data_from_numpy(np.zeros((1, 64), "f4"))
@@ -62,8 +66,10 @@ def test_new_versions_are_served_and_clients_unload_and_load_the_model(started, 
         wait_until(lambda: status(cluster)["error"], 120)
         assert re.search("is not served until its files change: .*3/digits.xml", status(cluster)["error"])
         assert (versions(), answer()) == (["2"], (1, 10))
+        wait_until(lambda: "3/digits.xml" in refused(), 60)
         shutil.rmtree(model / "3")
         wait_until(lambda: not status(cluster)["error"], 30 + SETTLED_S)
+        wait_until(lambda: not refused(), 60)
 
         client.unload_model(JOB)
         assert [row["state"] for row in client.get_model_repository_index() if row["name"] == JOB] == ["UNAVAILABLE"]

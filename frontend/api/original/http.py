@@ -51,7 +51,7 @@ def routes(front: FrontEnd) -> list[Route]:
     ]
 
 
-def describe(model: ServedModel) -> dict[str, Any]:
+def describe(front: FrontEnd, model: ServedModel) -> dict[str, Any]:
     """Return the description of a model for clients."""
     loaded = model.loaded
     states = [report.state for report in model.reports]
@@ -68,6 +68,7 @@ def describe(model: ServedModel) -> dict[str, Any]:
         "postProcessing": loaded.post_processing if loaded else "",
         "inputAlreadyBatched": loaded.already_batched if loaded else False,
         "maxBatchSize": loaded.max_batch_size if loaded else 1,
+        "refusedModel": model.refused and front.told(model.refused, "cluster-serving-cli status has the cause"),
     }
 
 
@@ -141,11 +142,11 @@ class _OriginalRoutes:
         if name:
             await self._front.registry.model(name)
         listed = await self._front.registry.versions()
-        return Json([describe(model) for model in listed if not name or model.name == name])
+        return Json([describe(self._front, model) for model in listed if not name or model.name == name])
 
     async def model(self, request: Request) -> Response:
         path = request.path_params
-        return Json(describe(await self._front.registry.model(path["name"], path["version"])))
+        return Json(describe(self._front, await self._front.registry.model(path["name"], path["version"])))
 
     async def model_secure(self, request: Request) -> Response:
         options = self._front.options

@@ -6,7 +6,9 @@ import httpx
 import pytest
 
 from cluster_serving.frontend import arguments
+from cluster_serving.protocol.keys import controller_key
 from tests.support.front_end import Running
+from tests.support.waiting import wait_until
 
 BODY = json.dumps({"instances": [{"x": [1, 2]}, {"x": [3, 4]}]})
 FIELDS = ["name", "count", "meanRate", "min", "max", "mean", "median", "stdDev"]
@@ -59,3 +61,21 @@ def test_a_model_that_is_served_without_redis_is_not_ready_for_prometheus():
     finally:
         running.stop()
     assert 'cluster_serving_ready{job="one",model="one",version="1"} 0.0' in text
+
+
+def test_a_new_model_that_is_not_served_is_seen_everywhere(serve, report, echo, job, db, tmp_path):
+    report(("x", "float32", (None, 2)))
+    front = serve()
+    plain = {"accept": "text/plain"}
+    refused = f'cluster_serving_model_refused{{job="{job}",model="{job}",version="1"}} '
+
+    def get(path, **headers):
+        return httpx.get(f"{front.url}{path}", headers=headers)
+
+    assert f"{refused}0.0" in get("/metrics", **plain).text
+    assert get(f"/models/{job}").json()[0]["refusedModel"] == ""
+    db.hset(controller_key(job), "refused", "no graph")
+    wait_until(lambda: f"{refused}1.0" in get("/metrics", **plain).text)
+    assert get(f"/models/{job}").json()[0]["refusedModel"] == "no graph"
+    assert get("/health/ready").json() == {"ready": True, "refusedModels": {job: "no graph"}}
+    db.delete(controller_key(job))

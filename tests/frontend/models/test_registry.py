@@ -10,7 +10,7 @@ from cluster_serving.frontend.errors import ModelNotFound
 from cluster_serving.frontend.models.dispatch import Dispatch
 from cluster_serving.frontend.models.registry import ModelRegistry
 from cluster_serving.protocol.errors import RedisUnavailable, ServingError
-from cluster_serving.protocol.keys import DEFAULT_JOB, JOBS_KEY, slots_key
+from cluster_serving.protocol.keys import DEFAULT_JOB, JOBS_KEY, generations_key, slots_key
 from cluster_serving.protocol.slots import SlotReport
 
 MANY = 300
@@ -149,3 +149,13 @@ def test_a_job_whose_first_start_failed_is_in_nobodys_way(redis_server, db, job)
     assert asyncio.run(look()) == (job, [job, other], False)
     db.srem(JOBS_KEY, job, other)
     db.delete(slots_key(job), slots_key(other))
+
+
+def test_a_front_end_that_may_not_read_the_controller_serves_all_the_same(redis_server, db, model):
+    keys = [JOBS_KEY, slots_key(model), generations_key(model)]
+    db.acl_setuser("front", enabled=True, nopass=True, commands=["+@all"], keys=keys)
+    try:
+        found, _ = ask(f"redis://front:any@127.0.0.1:{redis_server.port}", (model,))
+    finally:
+        db.acl_deluser("front")
+    assert found == [[model]] * MANY
