@@ -6,6 +6,7 @@ Standard input has JSON: the `options` of the job, the `inputs` as they were wri
 1 if the last run failed.
 """
 
+import io
 import json
 import logging
 import os
@@ -41,6 +42,9 @@ _Files = dict[Path, tuple[int, int]]
 def main() -> None:
     """Run the folder until the process is interrupted, or once."""
     given = json.load(sys.stdin)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A locale may lack a character of the output.
+        sys.stdout.reconfigure(errors="replace")
     options = JobOptions.from_json(given["options"])
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     # Printed here, each time.

@@ -1,5 +1,8 @@
 """Entry points of the commands; they run with the packages of the light client, and say what else is needed."""
 
+import codecs
+import io
+import os
 import platform
 import sys
 from importlib import import_module, metadata
@@ -8,6 +11,7 @@ from typing import Any, Callable
 
 _SERVER = "server,embedded,openvino"
 _PYTHON = (3, 10)
+_PLAIN = {"→": "->", "✓": "+", "✗": "x", "…": "..."}
 
 
 def load(module: str, name: str, extras: str) -> Any:
@@ -28,12 +32,36 @@ def load(module: str, name: str, extras: str) -> Any:
         )
 
 
+def _prepare_streams() -> None:
+    """Let output neither fail at a character that its encoding lacks, nor because a stream is closed (`>&-`)."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            # The next file or connection of this process would get the number.
+            os.dup2(os.open(os.devnull, os.O_RDWR), number)
+            os.set_inheritable(number, True)
+            opened = open(number, "w" if number else "r", encoding="utf8", closefd=False)  # noqa: SIM115
+            setattr(sys, name, opened)
+    codecs.register_error("cluster_serving.plain", _plain)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="cluster_serving.plain")
+
+
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    """Return what stands in for characters that an encoding lacks, and where the text goes on."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    missing = error.object[error.start : error.end]
+    return "".join(_PLAIN.get(character, "?") for character in missing), error.end
+
+
 def _command() -> str:
     return Path(sys.argv[0]).name
 
 
 def _entry_point(module: str, name: str, extras: str = _SERVER) -> Callable[[], None]:
     def run() -> None:
+        _prepare_streams()
         if "--version" in sys.argv[1:]:
             print(f"{_command()} {metadata.version('cluster-serving')}")
         elif sys.version_info < _PYTHON:

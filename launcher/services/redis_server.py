@@ -142,6 +142,12 @@ def check(config: Config) -> None:
         except (RedisError, OSError, ValueError) as error:
             if config.redis_has_failover:
                 raise LaunchError(f"Redis at {config.redis_shown} (redisUrl) cannot be used: {error}") from None
+            if is_ours(address):
+                raise LaunchError(
+                    f"Redis at {address}, which these commands started, does not answer ({error}); see "
+                    f"{folder(address) / _LOG}. If it hangs, end the process redis-server of port {address.port} with "
+                    "kill -KILL: it is started again with its data"
+                ) from None
             raise LaunchError(
                 f"port {address.port} on {address.host} is taken by something that does not answer as Redis ({error}); "
                 "set redisUrl to another port, or stop what uses this one"

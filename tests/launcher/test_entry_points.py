@@ -1,5 +1,6 @@
 """The commands as `pyproject.toml` declares them, also where nothing but the light client is installed."""
 
+import os
 import re
 import subprocess
 import sys
@@ -7,6 +8,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+
+from tests.support.predictor import save_doubling
 
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 SCRIPTS = dict(re.findall(r'^(cluster-serving[a-z-]*) = "([\w.]+:\w+)"$', PYPROJECT.read_text("utf8"), re.MULTILINE))
@@ -42,3 +45,28 @@ def test_each_command_tells_its_version_and_what_to_install(script):
 
 def test_all_commands_are_declared():
     assert len(SCRIPTS) == 9
+
+
+def run_in_shell(words, folder, **environment):
+    """Run a line of a shell in a folder, with the commands on its PATH."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    return subprocess.run(
+        ["sh", "-c", words], cwd=folder, env=os.environ | {"PATH": path} | environment, capture_output=True
+    )
+
+
+def test_an_encoding_without_an_arrow_does_not_fail_a_command(tmp_path):
+    save_doubling(tmp_path, 4)
+    print_arrow = "from cluster_serving.launcher import entry_points as e; e._prepare_streams(); print('x → y ✓ é ☃')"
+    ran = run_in_shell(f'"{sys.executable}" -c "{print_arrow}"', tmp_path, PYTHONIOENCODING="latin-1")
+    assert (ran.returncode, ran.stdout.decode("latin-1")) == (0, "x -> y + é ?\n")
+    ran = run_in_shell("cluster-serving-cli try . --once", tmp_path, PYTHONIOENCODING="latin-1")
+    assert ran.returncode == 0, ran.stderr
+    assert b"x: float32[?, 4]" in ran.stdout
+
+
+@pytest.mark.parametrize("closed", [">&-", "<&- >&- 2>&-"])
+def test_a_command_works_with_closed_streams(tmp_path, closed):
+    ran = run_in_shell(f"cluster-serving-init {closed}", tmp_path)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"", b"")
+    assert (tmp_path / "config.yaml").exists()

@@ -1,5 +1,6 @@
 import http.server
 import os
+import signal
 import socket
 import threading
 
@@ -12,6 +13,7 @@ from cluster_serving.launcher.services import redis_server
 from cluster_serving.launcher.services.process import Process, is_listening, spawn
 from cluster_serving.settings.addresses import LOOPBACK, Address
 from tests.support.redis_server import RedisServer
+from tests.support.supervised import kept
 
 
 @pytest.fixture
@@ -110,6 +112,18 @@ def test_a_redis_that_is_being_started_again_is_waited_for(config, own_cluster):
     supervisor, record = supervise(config(), "sh", "-c", command)
     assert ensure(config()) == []
     assert Process.read(record) == supervisor
+
+
+def test_an_own_redis_that_hangs_is_named_as_that(config):
+    ensure(config())
+    pid = kept(Process.read(redis_server.folder(config().redis_address) / "process.json").pid)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(LaunchError, match="which these commands started, does not answer.*kill -KILL") as caught:
+            redis_server.check(config(redisTimeout=200))
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert "stop what uses" not in str(caught.value)
 
 
 def test_a_redis_that_does_not_come_back_is_replaced(config):
