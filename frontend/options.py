@@ -12,6 +12,7 @@ from pydantic_settings import SettingsConfigDict
 
 from cluster_serving.protocol.failover import is_cluster_url
 from cluster_serving.protocol.keys import DEFAULT_JOB, result_key
+from cluster_serving.protocol.redis_url import HINT, check_login
 from cluster_serving.settings.addresses import LOOPBACK
 from cluster_serving.settings.model import Settings
 from cluster_serving.settings.values import Names
@@ -244,10 +245,15 @@ class HttpOptions(Settings):
             )
         if self.body_memory < self.max_body_bytes:
             return f"maxBodyMemory is {self.max_body_memory}, less than one body may have (maxBodyBytes)"
-        if urlsplit(self.redis_address).scheme not in _SCHEMES:
+        try:
+            check_login(self.redis_address)
+            scheme = urlsplit(self.redis_address).scheme
+        except ValueError:
+            scheme = ""
+        if scheme not in _SCHEMES:
             return (
-                "redisUrl is not an address such as redis://host:port/db, redis+sentinel://host:port/service or "
-                "redis+cluster://host:port"
+                "redisUrl is not an address such as redis://user:password@host:port/db, redis+sentinel://host:port/"
+                f"service or redis+cluster://host:port; {HINT}"
             )
         if is_cluster_url(self.redis_address) and not (
             self.models or self.redis_input_queue or self.servable_manager_conf_path

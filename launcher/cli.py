@@ -16,6 +16,7 @@ from cluster_serving.launcher import command_log, dead_commands, entry_points, r
 from cluster_serving.launcher.config import embedding
 from cluster_serving.launcher.config import file as config_file
 from cluster_serving.launcher.config.model import Config
+from cluster_serving.launcher.config.values import job_name
 from cluster_serving.launcher.dead_commands import AsJson, ConfigPath
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs import change, job_status, lifecycle, model_watch
@@ -28,7 +29,7 @@ from cluster_serving.launcher.shipping import cargo as shipping
 from cluster_serving.launcher.targets import target_of
 from cluster_serving.launcher.terminal import Progress, console, fail, warn
 from cluster_serving.protocol.errors import ServingError
-from cluster_serving.settings.model import SettingsError
+from cluster_serving.settings.model import SettingsError, expected, keys
 
 _PATH = Path(config_file.FILE_NAME)
 _NOT_RUNNING = 3
@@ -98,7 +99,7 @@ def _start(
 def _stop(job: JobName = None, config_path: ConfigPath = _PATH) -> None:
     """Stop a job; its queued requests stay in Redis."""
     config = _read(config_path) if config_path.exists() else _config(config_path)
-    name = job or _default_job(config, config_path)
+    name = _named(job, config, config_path)
     with Progress() as progress:
         progress(f"Stopping job {name}")
         # It could start the job again.
@@ -127,7 +128,7 @@ def _forget(
     Asks first if there are some.
     """
     config = _config(config_path)
-    name = job or _default_job(config, config_path)
+    name = _named(job, config, config_path)
     redis_server.check(config)
     with redis_server.connect(config, job=name) as client:
         lost = job_status.waiting(client, name)
@@ -203,21 +204,21 @@ def _scale(
             f"{' '.join(words)!r} is no [JOB] SLOTS; expected such as 4, or digits 4 (1 to {_MOST_SLOTS})"
         )
     config = _config(config_path)
-    name = names[0] if names else _default_job(config, config_path)
+    name = _named(names[0] if names else None, config, config_path)
     _change(config, config_path, lambda config, say, warn: change.scale(config, name, int(number), say, warn))
 
 
 def _promote(job: JobName = None, config_path: ConfigPath = _PATH) -> None:
     """Let the canary, or the shadow, of a job serve all requests."""
     config = _config(config_path)
-    name = job or _default_job(config, config_path)
+    name = _named(job, config, config_path)
     _change(config, config_path, lambda config, say, warn: change.promote(config, name, say, warn))
 
 
 def _rollback(job: JobName = None, config_path: ConfigPath = _PATH) -> None:
     """End the canary or shadow of a job; without one, serve again what the job served before, without a gap."""
     config = _config(config_path)
-    name = job or _default_job(config, config_path)
+    name = _named(job, config, config_path)
     _change(config, config_path, lambda config, say, warn: change.rollback(config, name, say, warn))
 
 
@@ -304,7 +305,7 @@ def _status(job: JobName = None, config_path: ConfigPath = _PATH, as_json: AsJso
     """
     config = _config(config_path)
     _warn_of_killed(config)
-    name = job or _default_job(config, config_path)
+    name = _named(job, config, config_path)
     with target_of(config).flink() as flink, redis_server.connect(config, job=name) as client:
         found = job_status.read(config, flink, name)
         redis_server.check(config)
@@ -376,6 +377,16 @@ def _read(path: Path) -> Config:
 def _config(path: Path) -> Config:
     """Return the file's configuration, or the defaults if no file was named and none is there."""
     return config_file.read(path, warn, missing_ok=path == _PATH)
+
+
+def _named(job: str | None, config: Config, path: Path) -> str:
+    """Return the job that a command names, or the one that it means without a name."""
+    if job is None:
+        return _default_job(config, path)
+    try:
+        return job_name(job)
+    except ValueError:
+        raise LaunchError(f"{job!r} cannot be a jobName; expected {expected(keys(Config)['jobName'])}") from None
 
 
 def _default_job(config: Config, path: Path) -> str:

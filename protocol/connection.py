@@ -43,6 +43,7 @@ from cluster_serving.protocol.errors import (
     ServingError,
 )
 from cluster_serving.protocol.keys import slots_key
+from cluster_serving.protocol.redis_url import HINT, check_login
 
 Client = Union[redis.Redis, redis.asyncio.Redis]
 
@@ -174,12 +175,13 @@ def _failover_settings(url: str, job: str, settings: dict[str, Any], asynchronou
 
 def _check_url(url: str) -> None:
     try:
+        check_login(url)
         redis.connection.parse_url(url)  # type: ignore[no-untyped-call]
     except ValueError:
         # The messages of the libraries may quote a part of a password.
         raise InvalidInput(
-            "the url is no address of a Redis; expected redis://user:password@host:6379/0, rediss://… or unix://…, "
-            "where characters such as @, / and # in a password are escaped (urllib.parse.quote)"
+            "the url is no address of a Redis; expected redis://user:password@host:6379/0, rediss://… or unix://…; "
+            f"{HINT} (urllib.parse.quote)"
         ) from None
 
 

@@ -27,6 +27,8 @@ from redis.exceptions import (
     TryAgainError,
 )
 
+from cluster_serving.protocol.redis_url import check_login
+
 Node = tuple[str, int]
 
 _SCHEME = re.compile(r"(rediss?)\+(sentinel|cluster)")
@@ -75,6 +77,7 @@ def is_cluster_url(url: str) -> bool:
 
 def parse(url: str) -> FailoverUrl:
     """Parse the URL of Sentinels or of a cluster, or raise a `ValueError`."""
+    check_login(url)
     parts = urlsplit(url)
     scheme = _SCHEME.fullmatch(parts.scheme)
     if not scheme or parts.fragment:

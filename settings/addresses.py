@@ -10,6 +10,7 @@ from urllib.parse import SplitResult, parse_qsl, urlsplit, urlunsplit
 from pydantic import AfterValidator
 
 from cluster_serving.protocol import failover
+from cluster_serving.protocol.redis_url import check_login
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 """Names that this machine has for itself; no other machine can connect to them."""
@@ -49,6 +50,7 @@ class Address:
 def redis_url(text: str) -> str:
     """Complete `host:port` to a URL that redis-py takes; raise `ValueError` if the text is no address of a Redis."""
     text = text.strip()
+    check_login(text)
     if failover.is_failover_url(text):
         _check_query(urlsplit(text).query, _TLS | _SENTINEL)
         failover.parse(text)
@@ -74,7 +76,7 @@ def flink_url(text: str) -> str:
 
 def redacted(url: str) -> str:
     """Return the URL with `***` in place of user and password, for messages and logs."""
-    scheme, separator, rest = url.rpartition("://")
+    scheme, separator, rest = url.partition("://") if "://" in url else ("", "", url)
     secret, at, host = rest.rpartition("@")
     return _SECRET.sub(r"\1***", f"{scheme}{separator}{'***@' if at and secret else ''}{host}")
 

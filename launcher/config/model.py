@@ -11,9 +11,10 @@ from pydantic_settings import SettingsConfigDict
 
 from cluster_serving.job.options import CPU
 from cluster_serving.job.remote.url import is_url
-from cluster_serving.launcher.config.values import LATEST, DeviceNames, ModelPath, ModelVersion
+from cluster_serving.launcher.config.values import LATEST, DeviceNames, JobName, ModelPath, ModelVersion
 from cluster_serving.protocol import failover, filters
 from cluster_serving.protocol.encryption import RecordKey
+from cluster_serving.protocol.redis_url import HINT
 from cluster_serving.settings.addresses import Address, FlinkUrl, RedisUrl, redacted
 from cluster_serving.settings.model import Settings
 from cluster_serving.settings.values import (
@@ -39,6 +40,7 @@ def _key(default: Any, expects: str, meaning: str, **constraints: Any) -> Any:
 NO_FOLDER = "none"
 """Value of `payloadFolder`: clients send all inputs through Redis."""
 
+_JOB_NAME = "letters, digits, '_', '-' and '.', or {such a name} in braces; up to 200 of them, and not . or .. alone"
 _COUNT = "a whole number of at least 1"
 _NAMES = "names separated by commas, or a list"
 _SWITCH = "true or false"
@@ -78,12 +80,11 @@ class Config(Settings):
         "true: clients of the HTTP front end may load the model again and unload it, which stops the job: /load and "
         "/unload of the v2 repository API (docs/kserve.md). Set apiKeysFile of the front end if others reach its port.",
     )
-    job_name: str = _key(
+    job_name: JobName = _key(
         "serving_stream",
-        "letters, digits, '_', '-' and '.', or {such a name} in braces",
+        _JOB_NAME,
         "Name of the job: its Redis stream, its result keys, and the name in the Flink UI. Clients name it in "
         "InputQueue(name=...). Jobs of different names share one Redis and one Flink.",
-        pattern=r"^([A-Za-z0-9_.-]+|\{[A-Za-z0-9_.-]+\})$",
     )
 
     model_parallelism: int = _key(
@@ -250,7 +251,7 @@ class Config(Settings):
     redis_url: RedisUrl = _key(
         "localhost:6379",
         "host:port, redis://user:password@host:port/db, rediss://... for TLS, redis+sentinel://host:port,.../service, "
-        "or redis+cluster://host:port,... with a jobName in braces, such as '{serving_stream}'",
+        f"or redis+cluster://host:port,... with a jobName in braces, such as '{{serving_stream}}'; {HINT}",
         "Redis for requests and results, 6.2 or later. On this machine it is started if nothing listens there.",
         repr=False,
     )

@@ -1,8 +1,9 @@
 """Types of the values of `config.yaml` that other settings do not have."""
 
+import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from cluster_serving.job.remote.url import ARCHIVES, ModelUrl, is_url
 
@@ -10,6 +11,7 @@ LATEST = "latest"
 """Value of `modelVersion`: the highest number."""
 
 _FILE = "file://"
+_JOB_NAME = re.compile(r"[A-Za-z0-9_.-]{1,200}|\{[A-Za-z0-9_.-]{1,198}\}")
 
 
 def _model_path(value: Any) -> Any:
@@ -28,10 +30,20 @@ def _version(value: Any) -> Any:
     return int(value) if isinstance(value, str) and value.isascii() and value.isdecimal() else value
 
 
+def job_name(value: str) -> str:
+    """Return a name that a job can have, also as a part of file names; raise a `ValueError` for others."""
+    if not _JOB_NAME.fullmatch(value) or value in (".", ".."):
+        raise ValueError("no name of a job")
+    return value
+
+
 def _devices(value: Any) -> Any:
     # OpenVINO writes GPU.1, and TensorFlow GPU:1.
     return "".join(value.lower().split()).replace(".", ":") if isinstance(value, str) else value
 
+
+JobName = Annotated[str, AfterValidator(job_name)]
+"""Name of a job."""
 
 ModelPath = Annotated[str, BeforeValidator(_model_path)]
 """Path of a folder, also written as file://path; or the address of a model in a store."""

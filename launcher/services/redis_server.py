@@ -28,6 +28,7 @@ from cluster_serving.launcher.services.process import (
     wait_until_serving,
 )
 from cluster_serving.protocol.connection import open_redis
+from cluster_serving.protocol.redis_url import HINT
 from cluster_serving.settings.addresses import Address
 
 MINIMUM_VERSION = (6, 2)
@@ -135,7 +136,9 @@ def check(config: Config) -> None:
             wait_until(lambda: _has_loaded(client), config.start_timeout)
             version = str(client.info("server")["redis_version"])
         except AuthenticationError as error:
-            raise LaunchError(f"Redis at {address} refuses the user and password in redisUrl: {error}") from None
+            raise LaunchError(
+                f"Redis at {address} refuses the user and password in redisUrl: {error}; {HINT}"
+            ) from None
         except ResponseError:
             # An access list may forbid INFO to this user; Redis can be used all the same.
             return

@@ -132,6 +132,14 @@ def test_the_home_of_a_user_whom_nobody_knows_is_a_name_like_any_other(read, tmp
     assert read("modelPath: ~nouser/model").model_path == f"{tmp_path}/~nouser/model"
 
 
+@pytest.mark.parametrize("name", [".", "..", "a/b", "", "n" * 201, "{" + "n" * 200 + "}", "{}"])
+def test_a_name_that_no_job_can_have_is_refused(read, name):
+    with pytest.raises(SettingsError, match=r"line 2: jobName is .*; expected letters, digits.* up to 200 of them"):
+        read(f"modelPath: m\njobName: '{name}'")
+    for possible in ("...", "n" * 200, "{n}", "a.b-c_1"):
+        assert read(f"modelPath: m\njobName: '{possible}'").job_name == possible
+
+
 def test_a_key_without_a_value_keeps_its_default(read):
     assert read("modelPath: m\njobName:\n").job_name == "serving_stream"
 
