@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 from urllib.parse import quote, urlsplit
@@ -34,7 +35,9 @@ class HttpOptions(Settings):
 
     replaced_by: ClassVar[Mapping[str, frozenset[str]]] = {"redisUrl": frozenset({"redisHost", "redisPort"})}
 
-    interface: str = _option("127.0.0.1", "Address to listen on; 0.0.0.0 or * for all of this machine.", min_length=1)
+    interface: str = _option(
+        "127.0.0.1", "Address to listen on; * for all of this machine, 0.0.0.0 for those of IPv4.", min_length=1
+    )
     port: int = _option(10020, "Port for HTTP; 0 for any free one.", ge=0, le=65535)
     plain_http_enabled: bool = _option(True, "false: listen for HTTPS alone.")
     https_enabled: bool = _option(False, "true: listen for HTTPS too, on securePort.")
@@ -142,7 +145,9 @@ class HttpOptions(Settings):
     @field_validator("interface")
     @classmethod
     def _all_interfaces(cls, value: str) -> str:
-        return "0.0.0.0" if value == "*" else value  # noqa: S104 - as the option says
+        if value != "*":
+            return value
+        return "::" if socket.has_dualstack_ipv6() else "0.0.0.0"  # noqa: S104 - as the option says
 
     @property
     def redis_address(self) -> str:

@@ -182,6 +182,9 @@ class HttpServer(AppServer):
                 return sock
             sock = socket.socket(family, socket.SOCK_STREAM)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6 and socket.has_dualstack_ipv6():
+                # As gRPC does: `::` has the addresses of IPv4, too.
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
             if succession is not None and succession.has_predecessor:
                 share_port(sock)
             sock.bind(address)

@@ -291,8 +291,10 @@ def _stop_all(records: Iterable[Path]) -> int:
 
 
 def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+    # A machine may have IPv6 alone; Flink listens on the same name.
+    family, _, _, _, address = socket.getaddrinfo("localhost", 0, type=socket.SOCK_STREAM)[0]
+    with socket.socket(family) as probe:
+        probe.bind(address)
         return int(probe.getsockname()[1])
 
 

@@ -229,8 +229,8 @@ def _start(config: Config, say: Callable[[str], None]) -> None:
 def _settings(config: Config, home: Path) -> str:
     password = urlsplit(config.redis_url).password
     settings: dict[str, object] = {
-        # "-": not an error on a machine without IPv6.
-        "bind": ("127.0.0.1", "-::1"),
+        # "-": not an error on a machine without IPv6, or with IPv6 alone.
+        "bind": ("-127.0.0.1", "-::1"),
         "port": config.redis_address.port,
         "protected-mode": "yes",
         # The queue survives a restart; a full memory refuses requests instead of forgetting some.

@@ -312,3 +312,13 @@ def test_a_second_front_end_takes_another_port_if_none_was_chosen(job):
     for front in fronts:
         front.stop()
     assert ports[0] != ports[1] and all(ports)
+
+
+@pytest.mark.parametrize("interface", ["*", "::"])
+def test_all_of_this_machine_means_the_same_for_http_and_grpc(serve, interface):
+    http, rpc = (url.rpartition(":")[2] for url in serve(f"--interface={interface}").urls)
+    for host in ("127.0.0.1", "[::1]", "localhost"):
+        assert httpx.get(f"http://{host}:{http}/health/live").status_code == 200
+        with grpc.insecure_channel(f"{host}:{rpc}") as channel:
+            call = channel.unary_unary("/inference.GRPCInferenceService/ServerLive", None, None)
+            assert call(b"", timeout=60) == b"\x08\x01"

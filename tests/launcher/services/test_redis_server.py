@@ -45,7 +45,7 @@ def test_a_redis_that_is_missing_is_started_once(config):
     assert settings["maxmemory-policy"] == "noeviction"
     assert settings["appendonly"] == "yes"
     assert settings["auto-aof-rewrite-min-size"] == str(256 << 20)
-    assert settings["bind"] == "127.0.0.1 -::1"
+    assert settings["bind"] == "-127.0.0.1 -::1"
 
 
 def test_a_redis_of_somebody_else_is_introduced_with_what_it_may_lose(config, tmp_path):
