@@ -26,6 +26,7 @@ from cluster_serving.settings.addresses import Address
 
 _INTERVAL = 0.1
 _CONNECT_TIMEOUT = 2.0
+_ENCODING = "PYTHONIOENCODING"
 
 # Popen warns when it is forgotten while its process lives, which here is the normal case.
 _started: list[subprocess.Popen[bytes]] = []
@@ -100,6 +101,8 @@ def spawn(
     """
     options = ["--after", ",".join(after)] if after else []
     options += ["--abrupt"] if abrupt else []
+    # A character that the log cannot have, as in the name of a file, must not end the supervisor or the process.
+    encoding = env.get(_ENCODING, "").partition(":")[0]
     # CONFIRM would end the supervisor if it came before the supervisor is ready for it.
     with log.open("ab") as output, _blocked(CONFIRM):
         child = subprocess.Popen(  # noqa: S603 - programs of Flink and Redis, no shell
@@ -109,7 +112,7 @@ def spawn(
             stderr=output,
             cwd=cwd,
             # The state folder may be given as a relative path.
-            env={**env, state.HOME: str(state.root())},
+            env={**env, state.HOME: str(state.root()), _ENCODING: f"{encoding}:replace"},
             start_new_session=True,
         )
     process = Process(child.pid, start_time(child.pid) or 0)

@@ -109,3 +109,12 @@ def test_a_supervisor_is_told_that_its_process_serves_before_it_is_ready_itself(
         assert wait_until(lambda: (tmp_path / "starts").exists() and len((tmp_path / "starts").read_text()) > 1, 20)
     finally:
         process.stop()
+
+
+def test_a_character_that_the_log_cannot_have_ends_nothing(tmp_path):
+    code = "print('x → \\udcff', flush=True); import time; time.sleep(60)"
+    environment = os.environ | {"PYTHONIOENCODING": "latin-1"}
+    log = tmp_path / "log"
+    process = spawn([sys.executable, "-c", code], tmp_path / "record", log, tmp_path, environment)
+    assert wait_until(lambda: b"x ? ?" in log.read_bytes(), 20)
+    process.stop()
