@@ -14,7 +14,8 @@ def cores() -> int:
     quotas = [_quota(text.split()) for text in _values("", "cpu.max")]
     periods = _values("cpu", "cpu.cfs_period_us")
     quotas += [_quota(pair) for pair in zip(_values("cpu", "cpu.cfs_quota_us"), periods)]
-    return max(1, math.ceil(min([float(len(os.sched_getaffinity(0))), *quotas])))
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, math.ceil(min([float(allowed), *quotas])))
 
 
 def memory_limit() -> float:
