@@ -26,6 +26,7 @@ from cluster_serving.job.models.base import TensorSpec, dummy_inputs
 from cluster_serving.job.models.location import locate
 from cluster_serving.job.options import JobOptions
 from cluster_serving.job.trial import Trial, convert
+from cluster_serving.protocol import utf8
 from cluster_serving.protocol.errors import InvalidInput, ModelError, ServingError
 from cluster_serving.protocol.inputs import Image, Input
 from cluster_serving.protocol.original.json import to_input
@@ -82,6 +83,10 @@ def read_inputs(texts: Sequence[str], specs: Sequence[TensorSpec]) -> dict[str, 
         name, mark, value = text.partition("=")
         if not (name and mark):
             raise InvalidInput(f"--input {text}: expected NAME=VALUE, such as x=[1,2,3], text=hello or photo=@cat.jpg")
+        if known and name not in known:
+            raise InvalidInput(
+                f"--input {text}: the model has no input {name!r}; it expects {', '.join(map(str, specs))}"
+            )
         inputs[name] = _value(name, value, known.get(name, _ANYTHING))
     return inputs
 
@@ -106,7 +111,9 @@ def _value(name: str, text: str, expected: TensorSpec) -> Input:
             return convert(np.load(path, allow_pickle=False))
         if path.suffix not in (".json", ".txt"):
             return Image(content)
-        text = content.decode()
+        if problem := utf8.fault(content):
+            raise InvalidInput(f"--input {name}: {path}: {problem}")
+        text = content.decode("utf-8-sig")
         if path.suffix == ".txt":
             return convert(text)
     try:

@@ -13,7 +13,7 @@ from cluster_serving.job.options import ImageOptions
 from cluster_serving.protocol.encryption import decrypt
 from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
 from cluster_serving.protocol.inputs import MAX_DIMENSIONS, Array, Image, Input, SparseTensor
-from cluster_serving.protocol.slots import TensorSpec, type_text
+from cluster_serving.protocol.slots import TensorSpec, filled, type_text
 
 MAX_DENSE_ELEMENTS = 1 << 24
 """Most elements of a sparse tensor that is made dense; a request of a few bytes may ask for 64 MiB of float32."""
@@ -107,7 +107,7 @@ class Preprocessor:
             return set()
         pairs = zip(self._rules, map(record.__getitem__, self._order(record)), strict=True)
         return {
-            len(value.shape) - rule.rank
+            len(filled(value.shape, rule.record_shape)) - rule.rank
             for rule, value in pairs
             if not isinstance(value, Image) and rule.rank is not None
         }
@@ -128,8 +128,7 @@ class _Rule:
 
     def __init__(self, spec: TensorSpec, layout: Layout, image: ImageOptions, already_batched: bool) -> None:
         self.name = spec.name
-        self._shape = spec.record_shape
-        self._image_shape = self._shape
+        self._shape = self.record_shape = spec.record_shape
         self._batched = already_batched
         self.rank = None if self._shape is None else len(self._shape)
         if already_batched and self._shape is not None:
@@ -138,7 +137,7 @@ class _Rule:
         self._computed = np.dtype(spec.computed) if spec.computed else None
         self._is_text = spec.dtype == "str"
         self._text = f"{spec.name}: {type_text(spec.dtype, self._shape)}"
-        self._layout: Layout = image.layout or _layout_of(self._image_shape) or layout
+        self._layout: Layout = image.layout or _layout_of(self.record_shape) or layout
         self._image = image
 
     def __str__(self) -> str:
@@ -159,10 +158,8 @@ class _Rule:
             array = self._decoded(name, value)
         elif isinstance(value, SparseTensor):
             array = self._dense(name, value)
-        elif _fits(value.shape, self._shape):
-            array = self._converted(name, value)
         else:
-            raise self._refused(name, value.dtype, value.shape)
+            array = self._tensor(name, value)
         if self._computed is not None and not _holds(array, self._computed):
             raise InvalidInput(
                 f"input {name!r} has values beyond those of {self._computed}, in which the engine computes {self}"
@@ -171,9 +168,18 @@ class _Rule:
             raise InvalidInput(f"input {name!r} of shape {list(array.shape)} has no batch dimension, or an empty one")
         return array
 
+    def _tensor(self, name: str, value: Array) -> Array:
+        shape = filled(value.shape, self.record_shape)
+        if not _fits(shape, self._shape):
+            if self._dtype is not None and value.dtype.kind in "biuf" and value.dtype != self._dtype:
+                # The dtype is not the reason: it would be converted.
+                raise InvalidInput(f"input {name!r} has shape {list(value.shape)}, but the model expects {self}")
+            raise self._refused(name, value.dtype, value.shape)
+        return self._converted(name, value if shape == value.shape else value.reshape(shape))
+
     def _decoded(self, name: str, value: Image) -> Array:
         dtype = self._dtype or (None if self._is_text else np.dtype(np.float32))
-        expected = (None, None, None) if self._image_shape is None else self._image_shape
+        expected = (None, None, None) if self.record_shape is None else self.record_shape
         if dtype is None or not np.can_cast(np.uint8, dtype) or len(expected) != 3:
             raise InvalidInput(f"input {name!r} is an image, but the model expects {self}")
         if self._image.record_key is not None:

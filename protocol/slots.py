@@ -53,6 +53,16 @@ class TensorSpec:
         return f"{self.name}: {type_text(self.dtype, self.shape)}"
 
 
+def filled(shape: Sequence[int], expected: Sequence[int | None] | None) -> tuple[int, ...]:
+    """Return the shape of a record with the dimensions of size 1 that a single value lacks.
+
+    A number or a text, of shape [], is one of [1] where the model expects that; values of all clients follow this rule.
+    """
+    if expected is None or len(shape) >= len(expected) or any(size not in (1, None) for size in (*shape, *expected)):
+        return tuple(shape)
+    return (1,) * len(expected)
+
+
 def type_text(dtype: str, shape: Sequence[int | None] | None) -> str:
     """Return a dtype and a shape as text: `float32[?, 64]`, or `any[...]` if both are unknown."""
     sizes = "..." if shape is None else ", ".join("?" if size is None else str(size) for size in shape)

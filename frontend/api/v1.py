@@ -20,6 +20,7 @@ from cluster_serving.frontend.server.cycle import header
 from cluster_serving.frontend.server.disconnect import unless_disconnected
 from cluster_serving.frontend.server.middleware import note, note_version
 from cluster_serving.frontend.server.responses import Json, Written, dumps, read_body
+from cluster_serving.protocol import utf8
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.inputs import MAX_DIMENSIONS, Image
 from cluster_serving.protocol.lists import shown
@@ -113,7 +114,7 @@ def read(body: bytes, most: int, report: SlotReport) -> tuple[bool, list[Encoded
         raise InvalidInput(f"the body has {'both' if by_column else 'none'} of 'instances' and 'inputs'; expected one")
     rows = _rows(content["inputs"], report.inputs) if by_column else content["instances"]
     named = [_named(index, row, report) for index, row in enumerate(instances.instances_of({"instances": rows}, most))]
-    return by_column, without_errors(instances.to_records(named, report))
+    return by_column, without_errors(instances.to_records(named, report, report.already_batched))
 
 
 def write(answers: Sequence[Outputs], by_column: bool, batched: bool) -> bytes:
@@ -150,14 +151,7 @@ def _named(index: int, row: Any, report: SlotReport) -> dict[str, Any]:
     if not isinstance(row, dict) or _is_b64(row):
         row = {_only(report.inputs, f"instances[{index}]"): row}
     texts = {spec.name for spec in report.inputs if spec.dtype == "str"}
-    values = {name: _texts(name, value) if name in texts else value for name, value in row.items()}
-    if not report.already_batched:
-        return values
-    # A record holds one image, which has no batch dimension.
-    return {
-        name: value if name not in texts and isinstance(value, (str, dict)) else [value]
-        for name, value in values.items()
-    }
+    return {name: _texts(name, value) if name in texts else value for name, value in row.items()}
 
 
 def _only(specs: Sequence[TensorSpec], place: str) -> str:
@@ -177,10 +171,11 @@ def _texts(name: str, value: Any, depth: int = MAX_DIMENSIONS) -> Any:
     if not _is_b64(value):
         return value
     image = to_input(name, value)
-    try:
-        return image.data.decode() if isinstance(image, Image) else value
-    except UnicodeDecodeError:
-        raise InvalidInput(f"input {name!r} takes text, but the content of a 'b64' is not UTF-8") from None
+    if not isinstance(image, Image):
+        return value
+    if problem := utf8.fault(image.data):
+        raise InvalidInput(f"input {name!r} takes text, and the content of a 'b64' is none: {problem}")
+    return image.data.decode()
 
 
 def _model(request: Request) -> tuple[str, str]:

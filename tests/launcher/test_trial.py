@@ -99,7 +99,8 @@ def test_inputs_are_json_texts_or_files(tmp_path):
     (tmp_path / "j.json").write_text("[[1, 2]]")
     (tmp_path / "i.png").write_bytes(cv2.imencode(".png", np.zeros((1, 1, 3), "u1"))[1].tobytes())
     texts = ["n=1", "a=@{}/a.npy", "t=@{}/t.txt", "j=@{}/j.json", "i=@{}/i.png", "s=hello", 'q="1"', 'l=["a", "b"]']
-    found = read_inputs([text.format(tmp_path) for text in texts], [TensorSpec("j", "int64", None)])
+    specs = [TensorSpec(name, "int64" if name == "j" else "", None) for name in "natjisql"]
+    found = read_inputs([text.format(tmp_path) for text in texts], specs)
     assert found["n"].tolist() == [1]
     assert found["a"].tolist() == [0, 1, 2]
     assert found["t"].item() == "two\nlines"
@@ -111,3 +112,13 @@ def test_inputs_are_json_texts_or_files(tmp_path):
             read_inputs([wrong], [])
     with pytest.raises(InvalidInput, match="are not known"):
         read_inputs([], [])
+    with pytest.raises(InvalidInput, match=r"--input y=1: the model has no input 'y'; it expects x: float32\[\?, 1\]"):
+        read_inputs(["y=1"], [TensorSpec("x", "float32", (None, 1))])
+
+
+def test_a_file_that_is_no_utf8_is_named_with_the_place(tmp_path):
+    (tmp_path / "t.txt").write_bytes("Zürich".encode("latin1"))
+    with pytest.raises(InvalidInput, match=r"t\.txt: byte 1 \(0xfc\) is not UTF-8; expected a text in UTF-8"):
+        read_inputs([f"t=@{tmp_path}/t.txt"], [])
+    (tmp_path / "j.json").write_bytes(b"\xef\xbb\xbf[1]")
+    assert read_inputs([f"j=@{tmp_path}/j.json"], [])["j"].tolist() == [1]

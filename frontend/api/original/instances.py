@@ -1,8 +1,9 @@
-"""The JSON body `{"instances": […]}`, and its conversion to requests of a job.
+"""The JSON body `{"instances": […]}`, or the list alone, and its conversion to requests of a job.
 
 A body of another form raises `InvalidInput`; one with too many values or instances, `RequestTooLarge`.
 """
 
+import codecs
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -10,6 +11,7 @@ import numpy as np
 import orjson
 
 from cluster_serving.frontend.server.offload import LARGE
+from cluster_serving.protocol import utf8
 from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
 from cluster_serving.protocol.inputs import Input
 from cluster_serving.protocol.lists import shown
@@ -53,13 +55,21 @@ def cost(text: bytes) -> int:
 
 def parse(body: bytes) -> dict[str, Any]:
     """Read a JSON object."""
+    return _object(loads(body))
+
+
+def loads(body: bytes) -> Any:
+    """Read JSON."""
     if not body:
         raise InvalidInput("the body is empty; expected a JSON object")
     check_size(body)
     try:
-        content = orjson.loads(body)
+        return orjson.loads(body.removeprefix(codecs.BOM_UTF8))
     except orjson.JSONDecodeError as error:
-        raise InvalidInput(f"the body is not JSON: {error}") from None
+        raise InvalidInput(f"the body is not JSON: {utf8.fault(body) or error}") from None
+
+
+def _object(content: Any) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise InvalidInput(f"the body is {_kind(content)}; expected a JSON object")
     return content
@@ -81,8 +91,11 @@ def instances_of(content: Mapping[str, Any], most: int) -> list[Any]:
 
 
 def read(body: bytes, most: int, model: SlotReport | None) -> list[Encoded | InvalidInput]:
-    """Read the requests of a body."""
-    return to_records(instances_of(parse(body), most), model)
+    """Read the requests of a body; it may be the list of instances."""
+    content = loads(body)
+    return to_records(
+        instances_of({"instances": content} if isinstance(content, list) else _object(content), most), model
+    )
 
 
 class Submission(NamedTuple):
@@ -123,31 +136,49 @@ def read_submission(body: bytes, most: int, models: Mapping[str, SlotReport | No
     return Submission(name, str(version), callback, stream, to_records(instances, models.get(name)))
 
 
-def to_records(instances: Sequence[Any], model: SlotReport | None) -> list[Encoded | InvalidInput]:
+def to_records(
+    instances: Sequence[Any], model: SlotReport | None, batched: bool = False
+) -> list[Encoded | InvalidInput]:
     """Convert each instance to a request of its own, or to its error; without `model`, its inputs are unknown.
 
-    The requests are encoded, since a process passes bytes on at a fraction of the cost of arrays.
+    The requests are encoded, since a process passes bytes on at a fraction of the cost of arrays. If they are to be
+    `batched`, each tensor gets a batch dimension of 1.
     """
     specs = model.inputs if model is not None else ()
-    return [_record(index, instance, specs) for index, instance in enumerate(instances)]
+    return [_record(index, instance, specs, batched) for index, instance in enumerate(instances)]
 
 
-def _record(index: int, instance: Any, specs: Sequence[TensorSpec]) -> Encoded | InvalidInput:
-    if not isinstance(instance, dict) or not instance:
-        return InvalidInput(f'instances[{index}] is {_kind(instance)}; expected {{"name": value, …}}')
-    expected = _expected(instance, specs)
-    if all(spec.dtype in _FLOATS for spec in expected.values()) and (encoded := encode_floats(instance)) is not None:
-        return Encoded(encoded)
+def _record(index: int, instance: Any, specs: Sequence[TensorSpec], batched: bool) -> Encoded | InvalidInput:
+    try:
+        row = _named(index, instance, specs)
+    except InvalidInput as error:
+        return error
+    expected = _expected(row, specs)
+    if all(spec.dtype in _FLOATS for spec in expected.values()):
+        lists = {name: [value] for name, value in row.items() if isinstance(value, list)} if batched else row
+        if len(lists) == len(row) and (encoded := encode_floats(lists)) is not None:
+            return Encoded(encoded)
     record: dict[str, Input] = {}
-    for name, value in instance.items():
+    for name, value in row.items():
         try:
-            record[name] = to_input(name, value, expected.get(name, _ANYTHING))
+            read = to_input(name, value, expected.get(name, _ANYTHING))
+            record[name] = read[np.newaxis] if batched and isinstance(read, np.ndarray) else read
         except InvalidInput as error:
             return type(error)(f"instances[{index}].{name}: {error}")
     try:
         return Encoded(encode(record))
     except InvalidInput as error:
         return type(error)(f"instances[{index}]: {error}")
+
+
+def _named(index: int, instance: Any, specs: Sequence[TensorSpec]) -> dict[str, Any]:
+    """Return an instance with the name of its input, which it may lack if the model has one."""
+    if isinstance(instance, dict) and instance:
+        return instance
+    if isinstance(instance, list | str | int | float) and len(specs) == 1:
+        return {specs[0].name: instance}
+    of_model = f"; the model expects {', '.join(map(str, specs))}" if specs else ""
+    raise InvalidInput(f'instances[{index}] is {_kind(instance)}; expected {{"name": value, …}}{of_model}')
 
 
 def _expected(instance: Mapping[str, Any], specs: Sequence[TensorSpec]) -> dict[str, TensorSpec]:

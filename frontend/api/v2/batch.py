@@ -11,7 +11,7 @@ from cluster_serving.frontend.server.responses import dumps
 from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, RequestTooLarge, ServingError
 from cluster_serving.protocol.inputs import Array, Image, Input
 from cluster_serving.protocol.results import Outputs
-from cluster_serving.protocol.slots import SlotReport, TensorSpec
+from cluster_serving.protocol.slots import SlotReport, TensorSpec, filled
 from cluster_serving.protocol.tensors import Encoded, Inputs, encode_parts
 
 
@@ -85,6 +85,7 @@ def to_records(inputs: Mapping[str, Array], report: SlotReport, max_records: int
             f"the request has the inputs {shown}; the model expects {', '.join(map(str, report.inputs))}"
         )
     images = {name for name, array in inputs.items() if array.dtype == object and specs[name].dtype != "str"}
+    inputs = {name: array if name in images else _filled(specs[name], array) for name, array in inputs.items()}
     for name, array in inputs.items():
         _check_shape(specs[name], array, name in images)
     sizes = {name: len(array) for name, array in inputs.items()}
@@ -121,6 +122,16 @@ def succeeded(answers: Sequence[Outputs | ServingError]) -> list[Outputs]:
             raise error
         good.append(answer)
     return good
+
+
+def _filled(spec: TensorSpec, array: Array) -> Array:
+    """Return a batch of single values, such as [3] for [-1, 1], with the dimensions of its records.
+
+    [3] for [-1, -1] more likely lacks the batch.
+    """
+    if array.ndim != 1 or None in (spec.record_shape or ()):
+        return array
+    return array.reshape(len(array), *filled((), spec.record_shape))
 
 
 def _check_shape(spec: TensorSpec, array: Array, is_image: bool) -> None:

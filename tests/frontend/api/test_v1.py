@@ -43,12 +43,17 @@ def test_rows_and_columns_of_several_inputs_are_answered_by_name(ask, report, jo
         "outputs": {name: [row[name] for row in expected] for name in rows[0]}
     }
     nameless = ask.post(path, json={"instances": [[1, 2]]})
-    assert (nameless.status_code, "has no names; the model expects x: int64" in nameless.json()["error"]) == (400, True)
+    assert (nameless.status_code, "the model expects x: int64" in nameless.json()["error"]) == (400, True)
 
 
-def test_scalars_and_rankings_are_values(ask, report, job):
-    report(("x", "float32", (None,)))
-    assert ask.post(f"/v1/models/{job}:predict", json={"instances": [1, 2.5]}).json() == {"predictions": [1, 2.5]}
+@pytest.mark.parametrize("batched", [False, True])
+@pytest.mark.parametrize(("shape", "answer"), [((None,), [1, 2.5]), ((None, 1), [[1], [2.5]])])
+def test_single_values_are_records(ask, report, job, batched, shape, answer):
+    report(("x", "float32", shape), already_batched=batched)
+    assert ask.post(f"/v1/models/{job}:predict", json={"instances": [1, 2.5]}).json() == {"predictions": answer}
+
+
+def test_rankings_are_values():
     assert v1.write([[[(3, 0.5)]]], False, False) == b'{"predictions":[[{"class":3,"prob":0.5}]]}'
 
 

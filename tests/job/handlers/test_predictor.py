@@ -40,7 +40,7 @@ def test_code_before_and_after_a_model_is_five_lines(tmp_path):
     )
     assert (high["label"].item(), high["sum"]) == ("high", 30)
     assert low["label"].item() == "low"
-    assert "cannot be called: input 'x' is float64[1, 4], but the model expects x: float32[?, 3]" in str(wrong.error)
+    assert "cannot be called: input 'x' has shape [1, 4], but the model expects x: float32[?, 3]" in str(wrong.error)
     assert predictor.report().engine == "Python handler (handler:Handler)"
 
 

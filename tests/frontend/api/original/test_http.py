@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cluster_serving.client import InvalidInput, original
-from cluster_serving.frontend.api.original.predictions import written
+from cluster_serving.frontend.api.original.predictions import body, written
 from cluster_serving.protocol.keys import MODEL_SECRET_KEY
 
 MIXED = {
@@ -118,6 +118,39 @@ def test_texts_are_those_of_the_original_to_the_character(outputs, filter_text, 
     assert written(outputs, "bigdl", filter_text) == bigdl
 
 
+@pytest.mark.parametrize("body", ['{"instances": [[1, 2.5], [3]]}', "[[1, 2.5], [3]]", '\ufeff[{"x": [1, 2.5]}, [3]]'])
+def test_rows_of_the_only_input_need_no_name(ask, report, body):
+    report(("x", "float32", (None, None)))
+    predictions = ask.post("/predict", content=body.encode()).json()["predictions"]
+    assert predictions == [{"value": [1, 2.5]}, {"value": [3]}]
+
+
+@pytest.mark.parametrize(
+    ("array", "value"),
+    [
+        (np.array(0.1, "f4"), b"0.1"),
+        (np.full((2, 3), 0.1, "f4").T[:1], b"[[0.1,0.1]]"),
+        (np.array([0.1 + 0.2j], "c8"), b"[[0.1,0.2]]"),
+        (np.array([0.1], ">f4"), b"[0.1]"),
+        (np.array([0.5], "f2"), b"[0.5]"),
+        (np.array(7), b"7"),
+        (np.array("text", object), b'"text"'),
+    ],
+)
+def test_numbers_have_their_own_digits(array, value):
+    assert body([{"y": array}], "json") == b'{"predictions":[{"value":' + value + b"}]}"
+
+
+def test_rows_of_several_inputs_need_names(ask, report):
+    report(("x", "float32", (None, 1)), ("y", "float32", (None, 1)))
+    answer = ask.post("/predict", json={"instances": [[1, 2]]})
+    assert (answer.status_code, answer.json()["error"]) == (
+        400,
+        'instances[0] is a list ([1, 2]); expected {"name": value, …}; the model expects x: float32[?, 1], '
+        "y: float32[?, 1]",
+    )
+
+
 def test_our_form_of_the_original_client_is_answered(ask):
     body = '{"instances": [{"x": [1, 2.5]}]}'
     base = str(ask.base_url)
@@ -131,18 +164,19 @@ def test_our_form_of_the_original_client_is_answered(ask):
     [
         (b"", "empty"),
         (b"{", "not JSON.*line 1 column 2"),
-        (b"[1]", "a list"),
+        (b"1", "a value"),
         (b"{}", "no 'instances'"),
         (b'{"instances": 3}', "'instances'"),
         (b'{"instances": []}', "is empty"),
-        (b'{"instances": [3]}', r"instances\[0\] is a value \(3\)"),
+        (b'{"instances": [null]}', r"instances\[0\] is a value \(null\)"),
         (b'{"instances": [{"x": [1]}, {"x": [[1], [1, 2]]}]}', r"instances\[1\]\.x: input 'x' is not a tensor"),
         (b'{"instances": [{"x": [1]}, {"x": null}]}', r"instances\[1\]\.x"),
         (b'{"instances": [{"x": "no image"}]}', r"instances\[0\]\.x: .*no base64"),
         (b'{"instances": [{"x": ' + b"[" * 900 + b"]" * 900 + b"}]}", "nested|empty list"),
         # The id of a test is in its environment, whose size limits that of a process.
         pytest.param(b'{"instances": [{"x": ' + b"[" * 90_000 + b"]" * 90_000 + b"}]}", "not JSON", id="deep"),
-        (b"\xff\xfe", "not JSON"),
+        (b"\xff\xfe", "not JSON: the text is UTF-16; expected a text in UTF-8"),
+        ('{"instances": ["é"]}'.encode("latin1"), r"not JSON: byte 16 \(0xe9\) is not UTF-8; expected a text in UTF-8"),
     ],
 )
 def test_a_mistake_is_400_and_its_place(ask, body, message):
@@ -187,12 +221,12 @@ def test_the_secret_of_encrypted_models_reaches_redis_and_no_message(ask, db):
     page = ask.post("/model-secure", content="secret=a&salt=b", headers={"Origin": "https://evil.example"})
     assert page.status_code == 403
     assert "another origin" in page.json()["error"]
-    for body, status in (
+    for form, status in (
         ("secret=hidden", 400),
         ("secret=hidden&salt=b" + "&a=b" * 16, 400),
         ("a=" + "b" * 65536, 413),
     ):
-        wrong = ask.post("/model-secure", content=body)
+        wrong = ask.post("/model-secure", content=form)
         assert wrong.status_code == status
         assert "hidden" not in wrong.text
     db.delete(MODEL_SECRET_KEY)

@@ -34,6 +34,13 @@ def test_a_batch_is_split_into_records_of_the_models_shape():
     assert [record["words"].item() for record in batch.records] == ["ä", ""]
 
 
+@pytest.mark.parametrize("batched", [False, True])
+def test_single_values_need_not_have_the_dimensions_of_their_records(batched):
+    column = TensorSpec("n", "int64", (None, 1))
+    batch = to_records({"n": np.array([5, 6])}, report(column, already_batched=batched), 10)
+    assert [record["n"].tolist() for record in batch.records] == ([[[5], [6]]] if batched else [[5], [6]])
+
+
 @pytest.mark.parametrize("shape", [(2,), (2, 1)])
 def test_bytes_for_numbers_are_images(shape):
     files = from_bytes("image", shape, [b"\xff\xd8first", b"\xff\xd8second"])
