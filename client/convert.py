@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from cluster_serving.protocol import base64_text
+from cluster_serving.protocol import base64_text, utf8
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.inputs import Array, Image, Input, SparseTensor
+from cluster_serving.protocol.number_lists import exact
 
 _IMAGE = re.compile(
     rb"\xff\xd8\xff|\x89PNG|GIF8|BM|RIFF....WEBP|II\*\x00|MM\x00\*|P[1-7]\s|\x00\x00\x00\x0cjP|\xff\x4f\xff\x51|#\?RADIANCE"
@@ -49,18 +50,20 @@ def inputs_of(value: object) -> Mapping[str, object]:
         return value
     if isinstance(value, str):
         try:
-            parsed = json.loads(value)
+            parsed = json.loads(value.removeprefix("\ufeff"))
         except ValueError:
             return {"t": value}
-        instances = parsed.get("instances") if isinstance(parsed, dict) else None
-        if not (isinstance(instances, list) and instances and isinstance(instances[0], dict)):
+        if not isinstance(parsed, (dict, list)):
+            return {"t": value}
+        instances = parsed.get("instances") if isinstance(parsed, dict) else parsed
+        if not (isinstance(instances, list) and instances):
             raise InvalidInput(
                 f'the JSON text {value[:64]!r} has no instance; expected {{"instances": [{{"name": numbers, …}}]}}'
             )
+        # A row may lack the name, if the model has one input.
+        row = instances[0] if isinstance(instances[0], dict) else {"t": instances[0]}
         # A str in JSON is no path. Lists of different lengths are named by `to_inputs`.
-        return {
-            name: item if isinstance(item, (list, dict)) else np.asarray(item) for name, item in instances[0].items()
-        }
+        return {name: item if isinstance(item, (list, dict)) else np.asarray(item) for name, item in row.items()}
     return {"t": value}
 
 
@@ -156,10 +159,10 @@ def _on_cpu(tensor: Any) -> Any:
 def _texts(name: str, kind: str, array: Array) -> Array:
     """Return an array of str as objects. Bytes, which TensorFlow's arrays hold, are read as UTF-8."""
     objects = array.astype(object)
-    try:
-        flat = [item.decode() if isinstance(item, bytes) else item for item in objects.ravel()]
-    except UnicodeDecodeError:
-        raise InvalidInput(f"input {name!r} ({kind}) holds bytes that are no UTF-8 text") from None
+    for index, item in np.ndenumerate(objects):
+        if isinstance(item, bytes) and (problem := utf8.fault(item)):
+            raise InvalidInput(f"input {name!r} ({kind}): element {list(index)} is bytes, and no text: {problem}")
+    flat = [item.decode() if isinstance(item, bytes) else item for item in objects.ravel()]
     others = [item for item in flat if not isinstance(item, str)]
     if others:
         types = ", ".join(sorted({type(item).__name__ for item in others}))
@@ -228,7 +231,7 @@ def _from_list(name: str, value: Sequence[Any]) -> Input:
     if len(value) and hasattr(value[0], "__array__") and not isinstance(value[0], np.generic):
         value = [_to_array(f"{name}[{index}]", item) for index, item in enumerate(value)]
     try:
-        array = np.asarray(value)
+        array = exact(name, value)
     except (ValueError, OverflowError) as error:
         raise InvalidInput(f"input {name!r} (list of {len(value)}) is no tensor: {error}") from None
     if not array.size:

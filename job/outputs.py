@@ -8,6 +8,10 @@ import numpy as np
 
 from cluster_serving.protocol.errors import InferenceFailed
 from cluster_serving.protocol.inputs import Array
+from cluster_serving.protocol.number_lists import own_digits
+
+_SHORT = {"float32": "f4", "float16": "f2", "bfloat16": "f4"}
+"""Dtypes of floating-point numbers that have fewer digits than Python's, of numpy and PyTorch → numpy's."""
 
 
 def pack(outputs: Mapping[str, Any]) -> tuple[dict[str, Array], list[str]]:
@@ -34,5 +38,7 @@ def pack(outputs: Mapping[str, Any]) -> tuple[dict[str, Array], list[str]]:
 def _plain(value: Any) -> Any:
     """Return a value within a JSON document that Python's own encoder does not know."""
     if hasattr(value, "tolist"):
-        return value.tolist()
+        # Tensors of PyTorch have such a method, too.
+        dtype = _SHORT.get(str(getattr(value, "dtype", "")).rpartition(".")[2])
+        return own_digits(np.asarray(value.tolist(), dtype)) if dtype else value.tolist()
     raise TypeError(f"a {type(value).__name__} cannot be sent as JSON")

@@ -110,7 +110,7 @@ def make_threshold(argument: str, folder: Path) -> Step:
 def make_labels(argument: str, folder: Path) -> Step:
     """Return the filter `labels(file)`; the file, in the model folder, has a label per line."""
     path = folder / argument
-    return partial(_labelled, path.name, path.read_text("utf8").splitlines())
+    return partial(_labelled, path.name, path.read_text("utf-8-sig").splitlines())
 
 
 def top_n(name: str, output: Array, count: int | None = None, kind: str = "topN") -> Ranking:
@@ -178,7 +178,8 @@ def _labelled(file: str, labels: Sequence[str], name: str, output: Any) -> Any:
         return labels[index]
 
     if isinstance(output, Ranking):
-        return [{"class": index, "label": label(index), "prob": value} for index, value in output]
+        # As `ranking_of` reads the values of a ranking.
+        return [{"class": index, "label": label(index), "prob": np.float32(value)} for index, value in output]
     if not isinstance(output, np.ndarray) or output.dtype.kind not in "iu":
         raise _unfit("labels", "whole numbers, as of argmax, or a ranking, as of topN(n)", name, output)
     texts = np.empty(output.shape, object)

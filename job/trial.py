@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from cluster_serving.connectors.answer import Answer
 from cluster_serving.job.handlers.predictor import HandlerPredictor
 from cluster_serving.job.options import JobOptions, ModelOptions, RedisOptions
@@ -17,6 +15,7 @@ from cluster_serving.job.request import Request
 from cluster_serving.protocol.entry import NATIVE, PIECES, Entry
 from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, ServingError
 from cluster_serving.protocol.inputs import Image, Input, SparseTensor
+from cluster_serving.protocol.number_lists import exact
 from cluster_serving.protocol.results import decode_outputs, to_fields
 from cluster_serving.protocol.slots import SlotReport
 
@@ -56,7 +55,7 @@ class Trial:
             InvalidInput: If the inputs are refused.
             InferenceFailed: If the model or the handler fails; the message has the stack of the handler.
         """
-        outcome, stack = self.compute({name: convert(value) for name, value in inputs.items()})
+        outcome, stack = self.compute({name: convert(value, name) for name, value in inputs.items()})
         if isinstance(outcome, ServingError):
             raise InferenceFailed(f"{outcome}\n{stack}") if stack else outcome
         return outcome
@@ -64,7 +63,7 @@ class Trial:
     def pieces(self, **inputs: object) -> list[dict[str, Any]]:
         """Compute one record as for a client that asks for pieces, and return them; see `__call__`."""
         pieces: list[dict[str, Any]] = []
-        outcome, stack = self.compute({name: convert(value) for name, value in inputs.items()}, pieces.append)
+        outcome, stack = self.compute({name: convert(value, name) for name, value in inputs.items()}, pieces.append)
         if isinstance(outcome, ServingError):
             raise InferenceFailed(f"{outcome}\n{stack}") if stack else outcome
         return pieces or [outcome]
@@ -122,7 +121,7 @@ def _outputs(fields: Mapping[str, str | bytes]) -> dict[str, Any]:
     return {name: array if array.ndim or array.dtype != object else array.item() for name, array in outputs.items()}
 
 
-def convert(value: object) -> Input:
+def convert(value: Any, name: str = "value") -> Input:
     """Return an input: an array or nested list of numbers or texts, a number, a text, bytes or a `Path` of an image."""
     if isinstance(value, Image | SparseTensor):
         return value
@@ -130,5 +129,5 @@ def convert(value: object) -> Input:
         return Image(value.read_bytes())
     if isinstance(value, bytes):
         return Image(value)
-    array = np.asarray(value)
+    array = exact(name, value)
     return array.astype(object) if array.dtype.kind == "U" else array

@@ -13,6 +13,7 @@ from cluster_serving.client.convert import to_input
 from cluster_serving.client.result import Result
 from cluster_serving.protocol.errors import InvalidInput, ServingError
 from cluster_serving.protocol.inputs import Array, Image, Input, SparseTensor
+from cluster_serving.protocol.number_lists import float32_if_exact
 from cluster_serving.protocol.original.arrow import ERROR_VALUE
 
 MISSING = "[]"
@@ -56,10 +57,11 @@ def _with_integers(value: object) -> object:
 def _as_float32(array: Array) -> Array:
     if array.dtype.kind not in "biuf" or array.dtype == np.float32:
         return array
+    if array.dtype.kind != "f":
+        # Large integers change as float32. The original sent them so; here a model of integers gets them unchanged.
+        return float32_if_exact(array)
     with np.errstate(over="ignore"):
-        numbers = array.astype("f4")
-    # Large integers change as float32. The original sent them so; here a model of integers gets them unchanged.
-    return numbers if array.dtype.kind == "f" or np.array_equal(numbers, array) else array
+        return array.astype("f4")
 
 
 def as_original(result: Result | None) -> OriginalResult:

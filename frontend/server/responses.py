@@ -17,6 +17,7 @@ from cluster_serving.frontend.server.body_memory import Share
 from cluster_serving.frontend.server.compression import decompressed
 from cluster_serving.protocol.compat import timeout
 from cluster_serving.protocol.errors import RequestTooLarge, ServingError
+from cluster_serving.protocol.number_lists import own_digits
 
 _SIMPLE = (str, int, float, type(None))
 _RETRY_AFTER = {"QUEUE_FULL": 1, "OVERLOADED": 1, "REDIS_UNAVAILABLE": 1, "MODEL_NOT_READY": 1, "REQUEST_LOST": 1}
@@ -151,5 +152,5 @@ def _plain(content: Any) -> Any:
 def _as_list(value: Any) -> Any:
     # orjson writes arrays by itself, except those of dtypes that it does not know.
     if hasattr(value, "tolist"):
-        return value.tolist()
+        return own_digits(value)
     raise TypeError(f"{type(value).__name__} has no JSON form")

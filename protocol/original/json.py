@@ -19,14 +19,14 @@ from cluster_serving.protocol import base64_text
 from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
 from cluster_serving.protocol.inputs import MAX_DIMENSIONS, MAX_INPUTS, Array, Image, Input, SparseTensor
 from cluster_serving.protocol.lists import NUMBERS, first_parts, irregularity, leaf_types, shown
+from cluster_serving.protocol.number_lists import WHOLE, float32_if_exact, is_whole, whole_numbers
 from cluster_serving.protocol.original import arrow as original_arrow
-from cluster_serving.protocol.slots import TensorSpec
+from cluster_serving.protocol.slots import TensorSpec, filled
 
 _LIMITS = ((b",", 2, 1 << 22, "values"), (b"[{", 2, 1 << 20, "lists"), (b":", 5, 1 << 16, "names"))
 """Limits of a body: characters of which each costs far more to parse than others, the bytes that JSON has at least for
 each of them (as in `1,`, `[]` and `"":1,`), the most of them, and what they stand for."""
 
-_TEXTS = frozenset({str})
 _EXPECTED = 'expected {"instances": [{"name": value, …}]}'
 _SPARSE = ("shape", "data", "indices")
 
@@ -76,7 +76,8 @@ def to_input(name: str, value: object, expected: TensorSpec | None = None) -> In
     | object of b64                    | image (base64)                                         |
 
     If the model's input is known (`expected`), numbers keep the precision of its dtype. A text is then a string if
-    `expected` is of strings, and a single value is a scalar if `expected` is a scalar.
+    `expected` is of strings, and a single value has as many dimensions as `expected`. Without a dtype, whole numbers
+    that float32 cannot hold stay integers.
 
     The indices of a sparse tensor have a row per dimension or a row per value. The original Python client sends the
     former, the HTTP example of the original's guides the latter.
@@ -88,14 +89,15 @@ def to_input(name: str, value: object, expected: TensorSpec | None = None) -> In
         return _tensor(name, value, expected)
     if isinstance(value, Mapping):
         if set(value) != {"b64"}:
-            return _sparse(name, value)
+            return _sparse(name, value, expected)
         if not isinstance(value["b64"], str):
             raise InvalidInput(f"input {name!r}: 'b64' is {shown(value['b64'])}; expected the base64 text of an image")
         return _image(name, value["b64"])
     if isinstance(value, str) and (expected is None or expected.dtype != "str"):
         return _text(name, value, expected)
     array = _tensor(name, [value], expected)
-    return array.reshape(()) if expected is not None and expected.record_shape == () else array
+    shape = None if expected is None else expected.record_shape
+    return array if shape is None else array.reshape(filled((), shape))
 
 
 def _text(name: str, text: str, expected: TensorSpec | None) -> Input:
@@ -127,22 +129,38 @@ def _tensor(name: str, value: list[object], expected: TensorSpec | None = None) 
         raise InvalidInput(f"input {name!r} is nested {depth} lists deep; at most {MAX_DIMENSIONS} are taken")
     if not isinstance(sample, (str, int, float)):
         raise InvalidInput(f"input {name!r} holds {shown(sample)}; expected numbers, texts or lists of them")
-    text = isinstance(sample, str)
-    array = None
-    if text or leaf_types(value) <= NUMBERS:
-        with suppress(ValueError):
-            array = np.array(value, object if text else None)
-    if array is not None and array.ndim == depth:
-        if text and all(isinstance(item, str) for item in array.flat):
+    if not isinstance(sample, str):
+        return _numbers(name, value, expected)
+    with suppress(ValueError):
+        array = np.array(value, object)
+        if array.ndim == depth and all(isinstance(item, str) for item in array.flat):
             return array
-        # numpy makes integers of more than 64 bits objects.
-        if not text and array.dtype.kind in "biuf":
-            keeps = expected is not None and expected.dtype not in ("", "float32", "float16", "str")
-            return array if keeps else _float32(name, array)
-    leaves, expected_leaf = (_TEXTS, "a text") if text else (NUMBERS, "a number")
-    problem = irregularity(value, name, lambda leaf: type(leaf) in leaves, expected_leaf)
-    problem = problem or "it holds a whole number of more than 64 bits"
+    problem = irregularity(value, name, lambda leaf: isinstance(leaf, str), "a text")
     raise InvalidInput(f"input {name!r} is not a tensor: {problem}")
+
+
+def _numbers(name: str, value: list[object], expected: TensorSpec | None) -> Array:
+    """Return numbers with the precision of the model's dtype, or as float32 if that is unknown and holds them."""
+    dtype = expected.dtype if expected is not None and expected.dtype != "str" else ""
+    takes_integers = bool(dtype) and np.dtype(dtype).kind in "iu"
+    types = leaf_types(value)
+    array = None
+    if types <= NUMBERS:
+        with suppress(ValueError):
+            read = whole_numbers if takes_integers or not (dtype or float in types) else np.array
+            array = read(value)
+    # numpy makes integers of more than 64 bits objects.
+    if array is None or array.dtype.kind not in "biuf":
+        fits, leaf = (is_whole, WHOLE) if takes_integers else (_is_number, "a number of at most 64 bits")
+        problem = irregularity(value, name, fits, leaf) or "its whole numbers are beyond int64, and some are negative"
+        raise InvalidInput(f"input {name!r} is not a tensor: {problem}")
+    if dtype in ("", "float32", "float16"):
+        return float32_if_exact(array) if not dtype and array.dtype.kind in "iu" else _float32(name, array)
+    return array
+
+
+def _is_number(leaf: object) -> bool:
+    return isinstance(leaf, float) or is_whole(leaf)
 
 
 def _float32(name: str, array: Array) -> Array:
@@ -153,13 +171,14 @@ def _float32(name: str, array: Array) -> Array:
         raise InvalidInput(f"input {name!r} holds numbers too large for float32") from None
 
 
-def _sparse(name: str, value: Mapping[str, object]) -> SparseTensor:
+def _sparse(name: str, value: Mapping[str, object], expected: TensorSpec | None) -> SparseTensor:
     if set(value) != set(_SPARSE):
         raise InvalidInput(
             f"input {name!r} is an object with {list(value)[:8]}; expected {', '.join(_SPARSE)} of a sparse tensor, or "
             "b64 alone, of an image"
         )
-    shape, data, indices = (_numbers(f"{name}.{key}", value[key]) for key in _SPARSE)
+    shape, indices = (_integers(f"{name}.{key}", value[key]) for key in ("shape", "indices"))
+    data = _numbers(f"{name}.data", _list(f"{name}.data", value["data"]), expected)
     if shape.ndim != 1 or data.ndim != 1 or indices.ndim != 2 or (shape < 0).any():
         raise InvalidInput(
             f"input {name!r} is sparse with a shape of {shape.ndim}, data of {data.ndim} and indices of {indices.ndim} "
@@ -169,19 +188,25 @@ def _sparse(name: str, value: Mapping[str, object]) -> SparseTensor:
         if numbers.dtype.kind not in "iu":
             raise InvalidInput(f"input {name!r} is sparse and its {part!r} are not whole numbers")
     rows = _row_per_dimension(name, indices.astype("i8"), shape.astype("i8"), data.size)
-    return SparseTensor(rows, _float32(name, data), tuple(int(size) for size in shape))
+    return SparseTensor(rows, data, tuple(int(size) for size in shape))
 
 
-def _numbers(name: str, value: object) -> Array:
-    if value == []:
-        return np.zeros(0, "i8")
-    array = np.array(None)
+def _integers(name: str, value: object) -> Array:
+    """Return whole numbers; lists that are none as another array."""
+    try:
+        return np.array(_list(name, value), None if value else "i8")
+    except ValueError:
+        raise _no_list(name, value) from None
+
+
+def _list(name: str, value: object) -> list[object]:
     if isinstance(value, list) and leaf_types(value) <= NUMBERS:
-        with suppress(ValueError):
-            array = np.array(value)
-    if array.dtype.kind not in "iuf":
-        raise InvalidInput(f"{name!r} is {reprlib.repr(value)}; expected a list of numbers")
-    return array
+        return value
+    raise _no_list(name, value)
+
+
+def _no_list(name: str, value: object) -> InvalidInput:
+    return InvalidInput(f"{name!r} is {reprlib.repr(value)}; expected a list of numbers")
 
 
 def _row_per_dimension(name: str, indices: Array, shape: Array, count: int) -> Array:

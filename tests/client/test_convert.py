@@ -1,11 +1,12 @@
 """What `enqueue` accepts."""
 
 import base64
+import re
 
 import numpy as np
 import pytest
 
-from cluster_serving.client.convert import to_input
+from cluster_serving.client.convert import inputs_of, to_input, to_inputs
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.inputs import Image, SparseTensor
 
@@ -45,6 +46,11 @@ def test_lists_of_strings_and_numbers():
         ([True], "?"),
         (range(3), "i8"),
         ([2**63], "u8"),
+        ([2**63, 2**53 + 1], "u8"),
+        ([2**53 + 2, 1.0], "f8"),
+        ([np.uint64(2**63), np.int64(2**53 + 1)], "u8"),
+        ([np.array([2**63], "u8"), np.array([2**53 + 1])], "u8"),
+        ([1e300, 2], "f8"),
     ):
         converted = to_input("n", value)
         assert converted.dtype == np.dtype(dtype)
@@ -53,6 +59,25 @@ def test_lists_of_strings_and_numbers():
     assert to_input("s", [["one", "two"], ["zwölf", ""]]).tolist() == [["one", "two"], ["zwölf", ""]]
     assert to_input("s", np.array(["one", "zwölf"])).tolist() == ["one", "zwölf"]
     assert to_input("s", np.array([b"one"])).tolist() == ["one"]
+
+
+def test_a_whole_number_that_floats_beside_it_would_change_is_refused_with_its_place():
+    for value, place in {
+        (2**53 + 1, 1.0): "x[0]",
+        ((1, 2), (0.5, -(2**53) - 1)): "x[1][1]",
+        (-1, 2**63 + 1): "x[1]",
+    }.items():
+        with pytest.raises(InvalidInput, match=re.escape(f"input 'x': {place} is ")):
+            to_input("x", value)
+
+
+@pytest.mark.parametrize("text", ['{"instances": [[[1, 2]]]}', "[[[1, 2]]]", '\ufeff{"instances": [{"t": [[1, 2]]}]}'])
+def test_a_row_of_json_need_not_have_a_name(text):
+    assert to_inputs(inputs_of(text))["t"].tolist() == [[1, 2]]
+
+
+def test_a_text_that_is_json_but_no_request_is_a_text():
+    assert inputs_of("12") == {"t": "12"}
 
 
 def test_three_arrays_are_a_sparse_tensor():
@@ -75,7 +100,10 @@ def test_three_arrays_are_a_sparse_tensor():
         ([[1, None]], r"'x' \(list of shape \[1, 2\]\) holds items of type NoneType, int"),
         ([2**70], "holds items of type int; expected numbers of 64 bits at most, or str"),
         (np.array([[1], [2, 3]], object), r"'x' \(ndarray, dtype object, shape \(2,\)\) holds items of type list"),
-        (np.array([b"\xff"]), r"'x' \(ndarray, dtype \|S1, shape \(1,\)\) holds bytes that are no UTF-8 text"),
+        (
+            np.array([b"\xff"]),
+            r"'x' \(ndarray, dtype \|S1, shape \(1,\)\): element \[0\] is bytes, .* byte 0 \(0xff\) is not UTF-8",
+        ),
         (np.ma.masked_array([1, 2], [True, False]), "'x' .MaskedArray, .* a mask cannot be sent"),
         ({1, 2}, "'x' is of type set; expected an array of numpy, PyTorch"),
         ([np.zeros((1, 2)), np.zeros(2), np.zeros(1)], "expected integers"),

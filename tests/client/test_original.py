@@ -148,6 +148,7 @@ def test_numbers_are_float32_unless_that_would_change_them(queues, echo):
         assert answer.dtype == np.float32
         np.testing.assert_array_equal(answer, np.array(value, "f4"))
     assert values.as_sent({"x": np.array([2**24 + 1])})["x"].tolist() == [2**24 + 1]
+    assert values.as_sent({"x": np.array([2**53 + 1])})["x"].tolist() == [2**53 + 1]
 
 
 @pytest.mark.parametrize("indices", [[[0, 1, 5], [3, 4, 6]], [[0, 3], [1, 4], [5, 6]]])

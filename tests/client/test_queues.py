@@ -138,7 +138,7 @@ def test_predict_waits_and_leaves_nothing_behind(queues, db, job, data, expected
     assert db.xpending(job, GROUP)["pending"] == 0
 
 
-@pytest.mark.parametrize("text", ['{"instances": []}', "[1]", '{"instances": [3]}'])
+@pytest.mark.parametrize("text", ['{"instances": []}', "[]", '{"instances": 3}', '{"x": [1]}'])
 def test_predict_refuses_json_it_cannot_read(queues, text):
     with pytest.raises(InvalidInput, match=r"the JSON text .* has no instance; expected \{"):
         queues[0].predict(text)

@@ -68,7 +68,7 @@ def filtered(text, *output, folder=Path()):
 
 
 def test_filters_compute_one_after_the_other(tmp_path):
-    (tmp_path / "labels.txt").write_text("cat\ndog\nzebra\n")
+    (tmp_path / "labels.txt").write_text("cat\ndog\nzebra\n", "utf-8-sig")
     logits = np.array([1.0, 3.0, 2.0], "f4")
     odds = filtered("softmax", logits)
     assert odds.dtype == np.float32
@@ -84,6 +84,9 @@ def test_filters_compute_one_after_the_other(tmp_path):
     assert (two["y0"].item(), two["y1"].item()) == ("dog", "cat")
     ranked = filtered("softmax | topN(2) | labels(labels.txt)", logits, folder=tmp_path).value.item()
     assert [(row["class"], row["label"]) for row in ranked] == [(1, "dog"), (2, "zebra")]
+    assert (
+        filtered("topN(1) | labels(labels.txt)", np.array([0.1], "f4"), folder=tmp_path).value.item()[0]["prob"] == 0.1
+    )
 
 
 def test_a_filter_that_does_not_fit_says_what_it_needs(tmp_path):

@@ -13,6 +13,7 @@ from cluster_serving.frontend.options import ResponseFormat
 from cluster_serving.frontend.server.responses import dumps
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.inputs import Array
+from cluster_serving.protocol.number_lists import own_digits
 from cluster_serving.protocol.original.arrow import ERROR_VALUE
 from cluster_serving.protocol.results import Outputs, ranking_text, rows_text
 
@@ -97,12 +98,13 @@ def _as_json(outputs: Outputs | ServingError) -> dict[str, Any]:
 
 
 def _plain(array: Array) -> Any:
-    """Return a value that orjson can write: contiguous arrays of most dtypes as they are, others as lists."""
-    if array.ndim and array.dtype.isnative and array.dtype.kind in "biuf" and array.flags.c_contiguous:
-        return array
+    """Return a value that orjson can write: arrays of numbers as they are, others as lists."""
     if array.dtype.kind == "c":
-        return np.stack([array.real, array.imag], -1).tolist()
-    return array.tolist()
+        array = np.stack([array.real, array.imag], -1)
+    if not array.ndim or array.dtype.kind not in "biuf":
+        return own_digits(array)
+    dtype = np.dtype(np.float32) if array.dtype == np.float16 else array.dtype.newbyteorder("=")
+    return np.ascontiguousarray(array, dtype)
 
 
 def _list(array: Array) -> str:

@@ -19,6 +19,7 @@ import numpy as np
 from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, RequestTooLarge
 from cluster_serving.protocol.inputs import MAX_DIMENSIONS, MAX_STRINGS, Array
 from cluster_serving.protocol.lists import NUMBERS, irregularity, leaf_types
+from cluster_serving.protocol.number_lists import WHOLE, is_whole, whole_numbers
 from cluster_serving.protocol.tensors import pack_floats
 
 BYTES = "BYTES"
@@ -168,21 +169,6 @@ def _from_lists(name: str, datatype: str, values: list[Any]) -> Array:
     raise InvalidInput(f"input {name!r} is not a tensor of {datatype}: {problem}")
 
 
-def _whole_numbers(values: list[Any]) -> Array:
-    array = np.array(values)
-    if array.dtype.kind in "biu" or not array.size:
-        return array
-    # Some are written as 1.0, or need 64 bits without a sign or more, which numpy would convert to floating point.
-    array = np.array(values, object)
-    if not all(map(_is_whole, array.flat)):
-        raise ValueError
-    return np.array([int(leaf) for leaf in array.flat], object).reshape(array.shape)
-
-
-def _is_whole(leaf: Any) -> bool:
-    return type(leaf) in NUMBERS and (type(leaf) is not float or leaf.is_integer())
-
-
 class _Leaves(NamedTuple):
     """What JSON has for numbers of one kind.
 
@@ -200,7 +186,7 @@ class _Leaves(NamedTuple):
 
 
 _BOOLS, _FLOATS = frozenset({bool}), NUMBERS | {type(None)}
-_INTEGERS = _Leaves(NUMBERS, _is_whole, "a whole number", _whole_numbers)
+_INTEGERS = _Leaves(NUMBERS, is_whole, WHOLE, whole_numbers)
 _LEAVES = {
     "b": _Leaves(_BOOLS, lambda leaf: type(leaf) in _BOOLS, "true or false", partial(np.array, dtype=bool)),
     "i": _INTEGERS,

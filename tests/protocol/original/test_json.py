@@ -14,6 +14,7 @@ from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.inputs import Image, SparseTensor
 from cluster_serving.protocol.original import json as original_json
+from cluster_serving.protocol.slots import TensorSpec
 
 
 def decode(**instance):
@@ -77,6 +78,51 @@ def test_a_sparse_tensor_that_contradicts_itself_is_refused(changes, message):
         sparse(**changes)
 
 
+def test_sparse_values_have_the_dtype_of_the_model():
+    tensor = {"shape": [4], "data": [2**53 + 1, -1], "indices": [[1, 2]]}
+    assert original_json.to_input("sp", tensor, TensorSpec("sp", "int64", None)).values.tolist() == [2**53 + 1, -1]
+    tensor["data"] = [0.1]
+    tensor["indices"] = [[1]]
+    assert original_json.to_input("sp", tensor, TensorSpec("sp", "float64", None)).values.tolist() == [0.1]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "read"),
+    [
+        ("uint64", [2**63, 2**53 + 1], "u8"),
+        ("int64", [2**53 + 1, 1.0], "i8"),
+        ("int64", -(2**63), "i8"),
+        ("int32", [[1, True]], "i8"),
+        ("", [2**24 + 1, 1], "i8"),
+        ("", [2**53 + 1], "i8"),
+        ("", [2**63, 2**24 + 1], "u8"),
+        ("", [2**24, 1], "f4"),
+        ("", [1, 2.5], "f4"),
+        ("float32", [1, 2], "f4"),
+    ],
+)
+def test_whole_numbers_are_not_changed(dtype, value, read):
+    array = original_json.to_input("x", value, TensorSpec("x", dtype, None))
+    assert array.dtype == read
+    assert array.ravel().tolist() == np.array(value, object).ravel().tolist()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "message"),
+    [
+        ("int64", -(2**63) - 1, r"x\[0\] is -9223372036854775809; expected a whole number of at most 64 bits"),
+        # What orjson makes of that number.
+        ("int64", [1, -float(2**63)], r"x\[1\] is -9.22.*e\+18; expected a whole number of at most 64 bits, in digits"),
+        ("int64", [[1], [1.5]], r"x\[1\]\[0\] is 1.5; expected a whole number"),
+        ("uint64", [2**63, -1], "beyond int64, and some are negative"),
+        ("", 2**64, r"x\[0\] is 18446744073709551616; expected a number of at most 64 bits"),
+    ],
+)
+def test_a_whole_number_that_would_change_is_refused_with_its_place(dtype, value, message):
+    with pytest.raises(InvalidInput, match=message):
+        original_json.to_input("x", value, TensorSpec("x", dtype, None))
+
+
 @pytest.mark.parametrize(
     ("value", "message"),
     [
@@ -87,7 +133,7 @@ def test_a_sparse_tensor_that_contradicts_itself_is_refused(changes, message):
         ([[1, [2]], [3, 4]], r"wrong\[0\]\[1\] is \[2\]; expected a number"),
         ([1, "2"], r"wrong\[1\] is '2'; expected a number"),
         (["1", 2], r"wrong\[1\] is 2; expected a text"),
-        ([1, 2**70], "a whole number of more than 64 bits"),
+        ([1, 2**70], r"wrong\[1\] is 1180591620717411303424; expected a number of at most 64 bits"),
         ([], "empty list"),
         ([1, 1e300], "too large for float32"),
         (None, "holds null"),
@@ -146,7 +192,7 @@ def test_any_json_is_read_or_refused(value):
 @pytest.mark.parametrize("values", [[1, "x" * 100_000, *[""] * 1000], [[1.5], ["x" * 100_000], *[[""]] * 1000]])
 def test_a_long_text_among_numbers_costs_no_more_than_itself(values):
     tracemalloc.start()
-    with pytest.raises(InvalidInput, match="expected a number$"):
+    with pytest.raises(InvalidInput, match="expected a number of at most 64 bits$"):
         original_json.to_input("x", values)
     with pytest.raises(InvalidInput, match="expected a list of numbers"):
         original_json.to_input("x", {"shape": values, "data": values, "indices": values})
