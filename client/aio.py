@@ -5,12 +5,14 @@ All coroutines of a queue share a few connections, so thousands of requests may 
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, overload
 
+import redis.asyncio
 from redis.exceptions import RedisError
 
 from cluster_serving.client.cancel import cancel
@@ -38,7 +40,10 @@ if TYPE_CHECKING:
 
 
 class _AsyncQueue(Reconnecting):
-    """Base of both queues: the job's name and a client of its Redis."""
+    """Base of both queues: the job's name and a client of its Redis.
+
+    Connections belong to the event loop that uses the queue first. If that one is closed, the next one gets new ones.
+    """
 
     def __init__(
         self,
@@ -50,10 +55,48 @@ class _AsyncQueue(Reconnecting):
         reconnect: float = RECONNECT_SECONDS,
         **redis_options: Any,
     ) -> None:
-        self.db = connect_async(host or "localhost", port or 6379, url, name, **redis_options)
-        super().__init__(self.db, name, reconnect)
-        self._recent = recent_entries(self.db, name)
+        self._address = {"host": host or "localhost", "port": port or 6379, "url": url, "job": name, **redis_options}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._open()
+        super().__init__(self._db, name, reconnect)
+        self._recent = recent_entries(self._db, name)
         self._texts = TextInputs()
+
+    @property
+    def db(self) -> redis.asyncio.Redis:
+        """Client of Redis for the running event loop."""
+        self._use_loop()
+        return self._db
+
+    @property
+    def _subscription(self) -> AsyncSubscription:
+        self._use_loop()
+        return self._subscribed
+
+    def _open(self) -> None:
+        self._client = self._db = connect_async(**self._address)
+        self._subscribed = AsyncSubscription(self._db)
+
+    def _use_loop(self) -> None:
+        """Open connections for the running event loop, if those that are open are of one that is closed.
+
+        Raises:
+            RuntimeError: If the queue is used in another event loop, which is not closed.
+        """
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        if loop is self._loop:
+            return
+        if self._loop is not None:
+            if not self._loop.is_closed():
+                raise RuntimeError(
+                    "this queue was used in another event loop: make one in each event loop (asyncio.run begins one), "
+                    "or close it before"
+                )
+            self._open()
+        self._loop = loop
 
     async def __aenter__(self) -> Self:
         return self
@@ -63,20 +106,13 @@ class _AsyncQueue(Reconnecting):
 
     async def close(self) -> None:
         """Close the connections."""
+        await self._subscription.close()
         await self.db.aclose()
+        self._loop = None
 
 
 class AsyncOutputQueue(_AsyncQueue):
     """Reads the results of one job; see `client.queues.OutputQueue` for arguments and errors."""
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._subscription = AsyncSubscription(self.db)
-
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._subscription.close()
-        await super().close()
 
     async def query(self, uri: str, delete: bool = False, timeout: float | None = None) -> Result | None:
         """Return the result of a request; see `OutputQueue.query`."""
@@ -121,16 +157,28 @@ class AsyncOutputQueue(_AsyncQueue):
 class AsyncInputQueue(_AsyncQueue):
     """Queues requests for one job; see `client.queues.InputQueue` for arguments and errors."""
 
+    _dispatching: Dispatcher | None = None
+
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._dispatcher = Dispatcher(self.db, self.name, patience=self._patience)
         self._folders = PayloadFolders()
-        self._subscription = AsyncSubscription(self.db)
+
+    @property
+    def _dispatcher(self) -> Dispatcher:
+        db = self.db
+        if self._dispatching is None:
+            self._dispatching = Dispatcher(db, self.name, patience=self._patience)
+        return self._dispatching
+
+    def _open(self) -> None:
+        super()._open()
+        self._dispatching = None
 
     async def close(self) -> None:
         """Close the connections, once the requests of cancelled coroutines are withdrawn."""
         await self._subscription.close()
         await self._dispatcher.close()
+        self._loop = None
 
     @overload
     async def enqueue(

@@ -210,9 +210,7 @@ class AsyncSubscription:
 
         Raises:
             RedisUnavailable: If Redis cannot be reached, or does not confirm.
-            RuntimeError: If it was used in another event loop, and not closed there.
         """
-        self._check_loop()
         key = to_bytes(channel)
         self._handlers.setdefault(key, set()).add(handle)
         confirmed = self._confirmed.get(key)
@@ -249,12 +247,7 @@ class AsyncSubscription:
             await self.subscribe(channel, handle)
 
     def is_confirmed(self, channels: Iterable[bytes]) -> bool:
-        """Return True if Redis has confirmed the subscriptions to all these channels, and none is lost.
-
-        Raises:
-            RuntimeError: See `subscribe`.
-        """
-        self._check_loop()
+        """Return True if Redis has confirmed the subscriptions to all these channels, and none is lost."""
         if self._reader is None or self._reader.done():
             return False
         for channel in channels:
@@ -262,13 +255,6 @@ class AsyncSubscription:
             if confirmed is None or not confirmed.is_set():
                 return False
         return True
-
-    def _check_loop(self) -> None:
-        if self._reader is not None and self._reader.get_loop() is not asyncio.get_running_loop():
-            raise RuntimeError(
-                "this queue was used in another event loop: make one in each event loop (asyncio.run begins one), or "
-                "close it before"
-            )
 
     async def unsubscribe(self, channel: str, handle: Handler) -> None:
         """End what `subscribe` began, and unsubscribe from a channel that has no other handler."""

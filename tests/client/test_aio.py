@@ -1,6 +1,7 @@
 """The asyncio client, on a real Redis with an echoing consumer."""
 
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -171,3 +172,36 @@ def test_a_queue_that_was_not_closed_in_its_event_loop_says_so_in_another(redis_
         asyncio.run(predict(close=False))
     assert first.run_until_complete(predict(close=True)) == 1
     first.close()
+
+
+@pytest.mark.usefixtures("echo")
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_queues_work_in_the_next_event_loop_if_theirs_is_gone(redis_server, job):
+    requests, results = (kind(port=redis_server.port, name=job) for kind in (AsyncInputQueue, AsyncOutputQueue))
+
+    async def predict():
+        return (await requests.predict({"x": np.ones(1)}, timeout=30)).item()
+
+    async def predict_many():
+        return sum([result.item() async for result in requests.predict_many([{"x": np.ones(1)}])])
+
+    async def stream():
+        return sum([piece.item() async for piece in requests.stream({"x": np.ones(1)}, timeout=30)])
+
+    async def enqueue():
+        await requests.enqueue("one", x=np.ones(1))
+        return (await results.query("one", timeout=30)).item()
+
+    async def dequeue():
+        return (await results.dequeue())["one"].item()
+
+    async def cancel():
+        return 1 - await requests.cancel("one")
+
+    # Each twice: a broken connection of an earlier loop would be replaced by the second call at the latest.
+    for call in (predict, enqueue, dequeue, cancel, predict_many, stream, predict, cancel, stream):
+        assert asyncio.run(call()) == 1
+    for queue in (requests, results):
+        asyncio.run(queue.close())
+    # Python warns of the connections that were not closed.
+    gc.collect()
