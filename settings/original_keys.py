@@ -11,11 +11,16 @@ SECTIONS = frozenset({"model", "data", "params", "redis", "flink", "secure", SPA
 
 
 def implied(names: Collection[str]) -> dict[str, str]:
-    """Return the values that 0.7 and 0.8 implied: the one stream that their clients write to, and the best class.
+    """Return the values that 0.7 and 0.8 implied: the one stream of their clients, the size of images, the best class.
 
     `names` are the nested keys of the file: those of 0.8 have `data.filter`.
     """
-    return {"jobName": "image_stream", "postProcessing": "topN(1)" if "data.filter" in names else "top_n(1)"}
+    return {
+        "jobName": "image_stream",
+        # Their clients scaled images to it; ours for 0.7 sends files as they are.
+        "imageResize": "224,224",
+        "postProcessing": "topN(1)" if "data.filter" in names else "top_n(1)",
+    }
 
 
 WITHOUT_EFFECT: dict[str, object] = {

@@ -24,7 +24,8 @@ Entry = tuple[str, Given]
 def read(path: Path, text: str | None = None, warn: Callable[[str], None] = lambda _: None) -> list[Entry]:
     """Return the keys of a file and their values; nested keys of early versions get their present names.
 
-    With a `text`, the content is that text, and the file is not read. `warn` receives the present names of nested keys.
+    With a `text`, the content is that text, and the file is not read. `warn` receives the present names of nested keys,
+    and those without effect.
 
     Raises:
         SettingsError: If the file cannot be read, is not valid YAML, or does not hold keys and values.
@@ -66,7 +67,7 @@ class _Reader:
             elif isinstance(node, yaml.MappingNode):
                 for key, inner, line in self._pairs(node):
                     names.add(f"{name}.{key}")
-                    self._translate(f"{name}.{key}", Given(self._value(inner), line), entries, renamed)
+                    self._translate(f"{name}.{key}", Given(self._value(inner), line), entries, renamed, warn)
         if spark:
             known = {key.lower() for key, given in entries if given.value}
             implied = {key: value for key, value in original_keys.implied(names).items() if key.lower() not in known}
@@ -77,7 +78,9 @@ class _Reader:
             warn(f"{self._path} has nested keys of an early version; write instead: {', '.join(renamed)}")
         return entries
 
-    def _translate(self, name: str, nested: Given, entries: list[Entry], renamed: list[str]) -> None:
+    def _translate(
+        self, name: str, nested: Given, entries: list[Entry], renamed: list[str], warn: Callable[[str], None]
+    ) -> None:
         try:
             present = original_keys.translate(name, nested.value)
         except KeyError:
@@ -91,6 +94,8 @@ class _Reader:
             entries.append((key, Given(value, nested.place)))
             written = redacted(value) if key == "redisUrl" and isinstance(value, str) else value
             renamed.append(f"{key}: {written} (was {name})")
+        elif nested.value is not None:
+            warn(f"{nested.place}: {name} has no effect")
 
     def _pairs(self, node: yaml.Node | None) -> list[tuple[str, yaml.Node, str]]:
         if node is None:

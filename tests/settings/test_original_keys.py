@@ -35,7 +35,7 @@ def read(tmp_path, text):
 
 
 def test_nested_keys_are_read_with_one_warning_that_shows_todays(tmp_path):
-    config, (warning,) = read(tmp_path, OLD)
+    config, (*_, warning) = read(tmp_path, OLD)
     assert (config.model_path, config.job_name) == ("/opt/work/model", "my_job")
     assert (config.redis_address.port, config.flink_address.port) == (6380, 8082)
     assert config.image_resize == (100, 200)
@@ -44,6 +44,28 @@ def test_nested_keys_are_read_with_one_warning_that_shows_todays(tmp_path):
     assert config.redis_max_memory == 2 << 30
     assert "modelPath: /opt/work/model (was model.path)" in warning
     assert "redisUrl: localhost:6380 (was data.src)" in warning
+
+
+def test_nested_keys_without_effect_are_warned_of_one_by_one(tmp_path):
+    without = {
+        "model": {"mode": "single"},
+        "data": {"data_type": "tensor", "tensor_shape": "[1,2]", "image_shape": "[224,224]", "resize": "false"},
+        "params": {"performance_mode": "ON", "engine_type": ""},
+        "spark": {"master": "local[*]"},
+    }
+    lines = [
+        f"{name}:\n" + "".join(f"  {key}: {value}\n" for key, value in keys.items()) for name, keys in without.items()
+    ]
+    _, warnings = read(tmp_path, "modelPath: m\n" + "".join(lines))
+    assert [warning.partition(", ")[2] for warning in warnings[:-1]] == [
+        "line 3: model.mode has no effect",
+        "line 5: data.data_type has no effect",
+        "line 6: data.tensor_shape has no effect",
+        "line 7: data.image_shape has no effect",
+        "line 8: data.resize has no effect",
+        "line 10: params.performance_mode has no effect",
+        "line 13: spark.master has no effect",
+    ]
 
 
 def test_the_earliest_version_counts_classes(tmp_path):
@@ -62,11 +84,12 @@ def test_the_earliest_version_counts_classes(tmp_path):
     ],
 )
 def test_values_that_the_earliest_versions_implied_apply(tmp_path, top, implied):
-    config, (warning,) = read(tmp_path, f"spark:\n  master: local[*]\nmodel:\n  path: m\n{top}")
+    config, (_, warning) = read(tmp_path, f"spark:\n  master: local[*]\nmodel:\n  path: m\n{top}")
     assert (config.job_name, config.post_processing) == ("image_stream", implied)
+    assert config.image_resize == (224, 224)
     assert "jobName: image_stream (implied by spark)" in warning
     config, _ = read(tmp_path, "model:\n  path: m\ndata:\n  filter:\n")
-    assert (config.job_name, config.post_processing) == ("serving_stream", "")
+    assert (config.job_name, config.post_processing, config.image_resize) == ("serving_stream", "", None)
 
 
 @pytest.mark.parametrize(
