@@ -42,6 +42,8 @@ _IN_PLACE = "Stop the job first, for a machine without the memory for two genera
 _MOST_SLOTS = 4096
 
 _EPILOG = "--version prints the version."
+# Subcommands inherit it.
+_HELP = {"help_option_names": ["-h", "--help"]}
 JobName = Annotated[
     str | None, typer.Argument(help="jobName; default: that of the configuration file, or the only job.")
 ]
@@ -450,7 +452,7 @@ def _end(number: int, _: object) -> None:
 def _entry_point(command: Callable[..., None]) -> Callable[[], None]:
     def run() -> None:
         app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        app.command(epilog=_EPILOG)(command)
+        app.command(epilog=_EPILOG, context_settings=_HELP)(command)
         _run(app)
 
     return run
@@ -477,9 +479,19 @@ def _bench(context: typer.Context) -> None:
     entry_points.load("bench.load.main", "main", "bench")(context.args)
 
 
+def _group() -> typer.Typer:
+    return typer.Typer(
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        no_args_is_help=True,
+        epilog=_EPILOG,
+        context_settings=_HELP,
+    )
+
+
 def umbrella() -> None:
     """Run `cluster-serving`, which has the other commands as subcommands."""
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True, epilog=_EPILOG)
+    app = _group()
     app.callback()(_about)
     for name, command in _COMMANDS.items():
         app.command(name)(command)
@@ -498,7 +510,7 @@ def _about() -> None:
 
 def cli() -> None:
     """Run `cluster-serving-cli`."""
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True, epilog=_EPILOG)
+    app = _group()
     app.command("list")(_list)
     app.command("status")(_status)
     app.command("stop")(_stop)

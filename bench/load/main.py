@@ -34,7 +34,7 @@ _out = Console(highlight=False, soft_wrap=True)
 _err = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
 
 
-@app.command(epilog="--version prints the version.")
+@app.command(epilog="--version prints the version.", context_settings={"help_option_names": ["-h", "--help"]})
 def bench(
     job: Annotated[str, typer.Option(help="jobName of a running job.")] = DEFAULT_JOB,
     redis_url: Annotated[str, typer.Option(help="Redis of the job: redis://host:port/db.")] = "redis://localhost:6379",

@@ -11,11 +11,16 @@ from pathlib import Path
 
 from cluster_serving.client import original
 
+_USAGE = "usage: python -m cluster_serving.client.original program.py [argument …]"
+
 
 def main() -> None:
     """Run the program that the command line names."""
     if len(sys.argv) < 2:
-        raise SystemExit("usage: python -m cluster_serving.client.original program.py [argument …]")
+        raise SystemExit(_USAGE)
+    if sys.argv[1] in ("-h", "--help"):
+        print(_USAGE)
+        return
     program = Path(sys.argv[1])
     if not program.is_file():
         raise SystemExit(f"there is no program {str(program)!r}; give the path of a Python file")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.cluster import BIN
 from tests.support.predictor import save_doubling
 
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
@@ -29,6 +30,27 @@ def run_in_light_client(script, *arguments):
     return subprocess.run(
         [sys.executable, "-c", RUN, f"/venv/bin/{script}", module, function, *arguments], capture_output=True, text=True
     )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *([script] for script in SCRIPTS),
+        ["cluster-serving", "start"],
+        ["cluster-serving", "http"],
+        ["cluster-serving", "bench"],
+        ["cluster-serving-cli", "try"],
+        ["cluster-serving-cli", "dead"],
+        ["cluster-serving-cli", "dead", "list"],
+    ],
+    ids=" ".join,
+)
+def test_each_command_has_help_in_a_word_and_in_a_letter(words):
+    shown = [
+        subprocess.run([BIN / words[0], *words[1:], option], capture_output=True, text=True, check=True).stdout
+        for option in ("--help", "-h")
+    ]
+    assert shown[0] == shown[1] != ""
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
