@@ -56,7 +56,7 @@ class FrontEnd:
         self.dispatch = Dispatch(
             url,
             [servable.job for servable in servables] or options.models or (default,),
-            ConcurrencyLimit(options.places, options.parallelism),
+            ConcurrencyLimit(options.places, options.most_waiting),
             self.offload,
             window=options.time_window / 1000,
             window_count=options.count_window or sys.maxsize,

@@ -23,6 +23,9 @@ ResponseFormat = Literal["json", "bigdl", "zoo-0.9"]
 
 _SCHEMES = tuple(f"{scheme}{kind}" for scheme in ("redis", "rediss") for kind in ("", "+sentinel", "+cluster"))
 
+_MOST_WAITING = 1000
+"""Instances that may wait whatever `parallelism` is: the original queues all of them, for as long as they may wait."""
+
 
 def _option(default: Any, meaning: str, **constraints: Any) -> Any:
     return Field(default, description=meaning, **constraints)
@@ -102,7 +105,7 @@ class HttpOptions(Settings):
         ge=1,
         le=256,
     )
-    parallelism: int = _option(1000, "Most instances in flight; further ones wait.", ge=1)
+    parallelism: int = _option(1000, "Most instances in flight; as many more, at least 1000, wait.", ge=1)
     time_window: int = _option(0, "Milliseconds for which instances are gathered, to be sent together.", ge=0)
     count_window: int = _option(
         56, "Most instances that are gathered, 0 for any number; none are with a timeWindow of 0.", ge=0
@@ -216,6 +219,11 @@ class HttpOptions(Settings):
         return _share(self.parallelism, self.workers)
 
     @property
+    def most_waiting(self) -> int:
+        """Most instances that wait for a place, in each process; a small `parallelism` queues more than it computes."""
+        return max(self.parallelism, _MOST_WAITING)
+
+    @property
     def connections_each(self) -> int:
         """Most connections over HTTP of each process."""
         return _share(self.max_connections, self.workers)
@@ -228,7 +236,7 @@ class HttpOptions(Settings):
     @property
     def most_records(self) -> int:
         """Most instances of a request that is not asynchronous: those that can be in flight, and those that wait."""
-        return min(self.max_instances, self.places + self.parallelism)
+        return min(self.max_instances, self.places + self.most_waiting)
 
     def to_json(self) -> str:
         """Return the options that were set, the secret ones as well, for another process of the same front end."""

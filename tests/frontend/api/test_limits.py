@@ -13,8 +13,8 @@ def test_too_many_instances_are_413(serve):
 
 @pytest.mark.usefixtures("echo", "vectors")
 def test_more_instances_than_can_be_in_flight_or_wait_are_413(serve, job):
-    url = serve("--parallelism=2").url
-    for count, status in ((4, 200), (5, 413)):
+    url = serve("--parallelism=2", "--maxInstances=2000").url
+    for count, status in ((1002, 200), (1003, 413)):
         instances = {"instances": [{"x": [1]}] * count}
         tensor = {"name": "x", "datatype": "FP32", "shape": [count, 1], "data": [1] * count}
         assert httpx.post(f"{url}/predict", json=instances, timeout=30).status_code == status

@@ -40,14 +40,26 @@ def test_a_bucket_holds_a_second_of_tokens_and_makes_the_next_wait():
 def test_further_instances_wait_for_a_place_and_are_refused_if_none_comes(serve, db, job):
     front = serve("--parallelism=1")
     limit = front.front.dispatch.limit
+    many = json.dumps({"instances": [{"x": [1, 2]}] * 1000}).encode()
     with connect(front.url) as first, connect(front.url) as second:
-        for connection in (first, second):
-            connection.sendall(b"POST /predict HTTP/1.1\r\nhost: a\r\ncontent-length: %d\r\n\r\n%b" % (len(BODY), BODY))
-        wait_until(lambda: (limit.count, limit.waiting) == (1, 1))
+        for connection, body in ((first, BODY), (second, many)):
+            connection.sendall(b"POST /predict HTTP/1.1\r\nhost: a\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
+        wait_until(lambda: (limit.count, limit.waiting) == (1, 1000))
         refused = httpx.post(f"{front.url}/predict", content=BODY, timeout=30)
     assert refused.json()["code"] == "OVERLOADED"
     assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
     wait_until(lambda: db.xlen(job) == 0)
+
+
+@pytest.mark.usefixtures("echo", "vectors")
+def test_a_parallelism_of_1_queues_what_it_does_not_compute(serve):
+    url = serve("--parallelism=1").url
+
+    async def main():
+        async with httpx.AsyncClient(timeout=60) as client:
+            return await asyncio.gather(*(client.post(f"{url}/predict", content=BODY) for _ in range(40)))
+
+    assert {answer.status_code for answer in asyncio.run(main())} == {200}
 
 
 def test_a_place_is_given_to_whoever_waits_for_it():
