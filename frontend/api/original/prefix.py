@@ -1,18 +1,23 @@
-"""Addresses that contain the form of predictions, for clients that can only be given an address.
+"""The form of predictions by the address, for clients that can only be given an address, and by the client.
 
 `/zoo-0.9/models/m/versions/1/predict` is `/models/m/versions/1/predict` with predictions in the form `zoo-0.9`.
 """
 
+import re
 from typing import cast, get_args
 
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from cluster_serving.frontend.options import ResponseFormat
+from cluster_serving.frontend.server.cycle import header
 
 FORMATS: tuple[str, ...] = get_args(ResponseFormat)
 
 _KEY = "response_format"
+
+_EARLY_HTTPX = re.compile(r"python-httpx/0\.(\d|1[0-4])\.")
+"""The only releases with which the original's Python clients reach a front end."""
 
 
 class FormatPrefix:
@@ -31,5 +36,17 @@ class FormatPrefix:
 
 
 def format_of(request: Request, default: ResponseFormat) -> ResponseFormat:
-    """Return the form in the address of a request, or the default."""
-    return cast("ResponseFormat", request.scope.get(_KEY, default))
+    """Return the form in the address of a request; else the default, or the text that an original client expects."""
+    named = request.scope.get(_KEY)
+    if named is None and default == "json" and _is_of_original(request):
+        return "bigdl"
+    return cast("ResponseFormat", named or default)
+
+
+def _is_of_original(request: Request) -> bool:
+    """Return True for a request of the original's Python client, whose `predict` can read nothing but a text.
+
+    It sends a text by an httpx of 2020, without a content type.
+    """
+    agent = header(request, b"user-agent")
+    return agent is not None and bool(_EARLY_HTTPX.match(agent)) and header(request, b"content-type") is None

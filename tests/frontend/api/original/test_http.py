@@ -118,6 +118,25 @@ def test_texts_are_those_of_the_original_to_the_character(outputs, filter_text, 
     assert written(outputs, "bigdl", filter_text) == bigdl
 
 
+@pytest.mark.parametrize(
+    ("agent", "path", "kind", "is_text"),
+    [
+        ("python-httpx/0.13.3", "/predict", None, True),
+        ("python-httpx/0.9.0", "/predict", None, True),
+        ("python-httpx/0.13.3", "/predict", "application/json", False),
+        ("python-httpx/0.13.3", "/json/predict", None, False),
+        ("python-httpx/0.13.3", "/predict?responseFormat=json", None, False),
+        ("python-httpx/0.15.0", "/predict", None, False),
+        ("python-httpx/0.28.1", "/predict", None, False),
+    ],
+)
+def test_the_original_client_gets_text_from_the_plain_address_and_others_json(ask, agent, path, kind, is_text):
+    headers = {"user-agent": agent} | ({"content-type": kind} if kind else {})
+    answer = ask.post(path, content='{"instances": [{"x": [1, 2.5]}]}', headers=headers)
+    (prediction,) = answer.json()["predictions"]
+    assert prediction == ('{"value":"{\\"data\\":[1.0,2.5],\\"shape\\":[2]}"}' if is_text else {"value": [1, 2.5]})
+
+
 @pytest.mark.parametrize("body", ['{"instances": [[1, 2.5], [3]]}', "[[1, 2.5], [3]]", '\ufeff[{"x": [1, 2.5]}, [3]]'])
 def test_rows_of_the_only_input_need_no_name(ask, report, body):
     report(("x", "float32", (None, None)))
