@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -14,15 +13,17 @@ from cluster_serving.protocol.inputs import Array
 WHOLE = "a whole number of at most 64 bits, in digits"
 """Leaves that `is_whole` takes, in words."""
 
+_INTEGERS = (int, np.integer)
+_LEAST, _MOST = -(1 << 63), (1 << 64) - 1
 _EXACT = 1 << 53
-"""Largest whole number up to which a float64 holds all; JSON parsers make floats of integers of more than 64 bits."""
+"""Below it, a float64 is the whole number that was written. JSON parsers make floats of integers beyond 64 bits."""
 
 
 def is_whole(leaf: object) -> bool:
     """Return True for an integer of 64 bits, or a float that surely is the whole number that was written."""
     if isinstance(leaf, float):
-        return abs(leaf) <= _EXACT and leaf.is_integer()
-    return isinstance(leaf, Integral) and -(1 << 63) <= int(leaf) < 1 << 64
+        return abs(leaf) < _EXACT and leaf.is_integer()
+    return isinstance(leaf, _INTEGERS) and _LEAST <= int(leaf) <= _MOST
 
 
 def whole_numbers(values: list[Any]) -> Array:
@@ -34,15 +35,22 @@ def whole_numbers(values: list[Any]) -> Array:
     array = np.array(values)
     if array.dtype.kind in "biu" or not array.size:
         return array
-    # numpy would convert them to floating point, if some need 64 bits without a sign.
+    if array.dtype.kind == "f" and (np.abs(array) < _EXACT).all():
+        if (np.trunc(array) != array).any():
+            raise ValueError
+        return array.astype(np.int64)
+    # numpy has converted them to floating point, since some need 64 bits without a sign.
     array = np.array(values, object)
-    if not all(map(is_whole, array.flat)):
+    leaves = array.ravel().tolist()
+    if set(map(type, leaves)) != {int}:
+        if not all(map(is_whole, leaves)):
+            raise ValueError
+        leaves = list(map(int, leaves))
+    low, high = min(leaves), max(leaves)
+    if low < _LEAST or high > _MOST:
         raise ValueError
-    integers = np.array([int(leaf) for leaf in array.flat], object).reshape(array.shape)
-    for dtype in (np.int64, np.uint64):
-        if np.iinfo(dtype).min <= integers.min() and integers.max() <= np.iinfo(dtype).max:
-            return integers.astype(dtype)
-    return integers
+    dtype = np.int64 if high < 1 << 63 else np.uint64 if low >= 0 else object
+    return np.array(leaves, dtype).reshape(array.shape)
 
 
 def exact(name: str, values: Sequence[Any]) -> Array:
@@ -56,12 +64,12 @@ def exact(name: str, values: Sequence[Any]) -> Array:
     if array.dtype.kind not in "fc" or not (np.abs(array) >= _EXACT).any():
         return array
     leaves = np.array(values, object)
-    if all(isinstance(leaf, Integral) for leaf in leaves.flat):
+    if all(isinstance(leaf, _INTEGERS) for leaf in leaves.flat):
         integers = whole_numbers(leaves.tolist())
         if integers.dtype != object:
             return integers
     for index, leaf in np.ndenumerate(leaves):
-        if isinstance(leaf, Integral) and int(array[index].real) != int(leaf):
+        if isinstance(leaf, _INTEGERS) and int(array[index].real) != int(leaf):
             place = f"{name}{''.join(f'[{i}]' for i in index)}"
             raise InvalidInput(
                 f"input {name!r}: {place} is {leaf}, which {array.dtype} does not hold, the type of all numbers with "

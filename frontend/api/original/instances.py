@@ -156,7 +156,8 @@ def _record(index: int, instance: Any, specs: Sequence[TensorSpec], batched: boo
     expected = _expected(row, specs)
     if all(spec.dtype in _FLOATS for spec in expected.values()):
         lists = {name: [value] for name, value in row.items() if isinstance(value, list)} if batched else row
-        if len(lists) == len(row) and (encoded := encode_floats(lists)) is not None:
+        known = bool(expected) and all(spec.dtype for spec in expected.values())
+        if len(lists) == len(row) and (encoded := encode_floats(lists, exact=not known)) is not None:
             return Encoded(encoded)
     record: dict[str, Input] = {}
     for name, value in row.items():

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from cluster_serving.client import InvalidInput, original
+from cluster_serving.frontend.api.original import instances
 from cluster_serving.frontend.api.original.predictions import body, written
 from cluster_serving.protocol.keys import MODEL_SECRET_KEY
+from cluster_serving.protocol.tensors import decode
 
 MIXED = {
     "intScalar": 12345,
@@ -158,6 +160,17 @@ def test_rows_of_the_only_input_need_no_name(ask, report, body):
 )
 def test_numbers_have_their_own_digits(array, value):
     assert body([{"y": array}], "json") == b'{"predictions":[{"value":' + value + b"}]}"
+
+
+@pytest.mark.parametrize(
+    ("numbers", "dtype"),
+    [("[16777217, 1]", "i8"), ("[16777216, -1]", "f4"), ("[9223372036854775809]", "u8"), ("[16777217, 0.5]", "f4")],
+)
+def test_whole_numbers_of_an_input_of_unknown_dtype_are_not_changed(numbers, dtype):
+    (record,) = instances.read(f'{{"instances": [{{"x": {numbers}}}]}}'.encode(), 1, None)
+    array = decode(record.data)[1]["x"]
+    assert array.dtype == dtype
+    assert array.tolist() == np.array(json.loads(numbers), dtype).tolist()
 
 
 def test_rows_of_several_inputs_need_names(ask, report):
