@@ -361,8 +361,8 @@ class InputQueue(_Queue):
 
         Args:
             request_data: A dict of inputs by name (`client.convert.to_input` lists the types); or JSON text
-                `{"instances": [{name: numbers}]}`, of which the first instance is used; or one input, which is sent
-                under the name `t`.
+                `{"instances": [{name: numbers}]}`, of which the first instance is used, and may lack the name; or one
+                input, which is sent under the name `t`.
             priority: `high`, `normal` or `low`.
             timeout: Seconds to wait; also the request's deadline, so that no abandoned request is computed.
             version: Number of the version of the model that is to answer; None for the one that is served.
