@@ -160,13 +160,14 @@ class Dispatcher:
         priority: str = NORMAL,
         version: str | int | None = None,
         origin: str = "",
+        records: int = 0,
     ) -> Fields:
         """Queue a request, wait for its result and delete it from Redis.
 
         If the coroutine is cancelled or times out, the request is withdrawn, in the background. The timeout, in
-        seconds, is also the request's deadline. `protocol.entry.Entry` explains `origin`. `client.convert.to_inputs`
-        makes the inputs, and `client.result.read_result` reads the result. The errors are those of
-        `client.queues.InputQueue.predict`.
+        seconds, is also the request's deadline. `protocol.entry.Entry` explains `origin` and `records`.
+        `client.convert.to_inputs` makes the inputs, and `client.result.read_result` reads the result. The errors are
+        those of `client.queues.InputQueue.predict`.
         """
         options = _waiting(timeout, priority, version)
         loop = asyncio.get_running_loop()
@@ -187,6 +188,7 @@ class Dispatcher:
                 reply_with=RESULT,
                 version=options.version_text,
                 origin=origin,
+                records=records,
             )
             # A timer costs a third of a block with a time limit.
             timer = loop.call_at(deadline, pending.expire)

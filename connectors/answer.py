@@ -3,10 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from cluster_serving.protocol.columns import EACH
 from cluster_serving.protocol.dead_letters import DeadLetter
 from cluster_serving.protocol.dedicated import Commands
 from cluster_serving.protocol.entry import RESULT, Entry
 from cluster_serving.protocol.errors import ServingError
+from cluster_serving.protocol.inputs import Array
 from cluster_serving.protocol.keys import (
     GROUP,
     answered_key,
@@ -38,12 +40,21 @@ class Answer(NamedTuple):
         flow_id: Id of the `SlotFlowControl` that the request came through; empty for none.
         fields: Fields of the result hash.
         letter: Dead letter, if the request is given up.
+        part: Index of the record of an entry that has several; -1 for the whole entry.
+        outputs: Names and values of the outputs of such a record, if they take the place of `fields`.
     """
 
     entry: Entry
     flow_id: str
     fields: Mapping[str, str | bytes]
     letter: DeadLetter | None = None
+    part: int = -1
+    outputs: tuple[Sequence[str], Sequence[Array]] | None = None
+
+    @property
+    def failures(self) -> int:
+        """Number of the records of the entry that have failed."""
+        return self.entry.record_count if "code" in self.fields else int(self.fields.get(EACH, 0))
 
 
 class AnsweredBatch(NamedTuple):
@@ -80,7 +91,7 @@ def write_answers(client: Commands, job: str, ttl_s: int, answers: Sequence[Answ
     arguments: list[Argument] = [GROUP, ttl_s, MAX_DEAD_LETTERS]
     versions: list[Argument] = [VERSION, version.encode()] if version else []
     end: list[Argument] = [END, ""]
-    for entry, _, fields, letter in answers:
+    for entry, _, fields, letter, *_ in answers:
         if image_stream.sent(job, entry):
             fields = image_stream.result_fields(fields)
         uri = to_bytes(entry.uri)
@@ -94,7 +105,8 @@ def write_answers(client: Commands, job: str, ttl_s: int, answers: Sequence[Answ
             key = channel = to_bytes(pieces_key(job, entry.uri))
             announcement, parts = "pieces", end + parts
         keys += [stream_of(job, entry.priority), key]
-        arguments += [entry.id, channel, uri, announcement, len(parts), len(letter_parts), *parts, *letter_parts]
+        sizes = len(parts), len(letter_parts), entry.record_count
+        arguments += [entry.id, channel, uri, announcement, *sizes, *parts, *letter_parts]
     written = int(call(client, Call(ANSWER, keys, arguments)))
     for entry, *_ in answers:
         # A request that is not pending is computed later if its group was lost; then it is still in the stream.

@@ -75,7 +75,9 @@ class Attempts:
     def note(self, entries: Iterable[Entry], error: str = "") -> None:
         """Note that this process begins to compute requests, or the traceback of the error that interrupts them."""
         note = Attempt(socket.gethostname(), os.getpid(), time.time(), error[-_MAX_TRACEBACK:], self._end)
-        notes = {_field(entry): json.dumps(asdict(replace(note, stops=self.last(entry).stops))) for entry in entries}
+        # Records of one entry may be many.
+        each = {_field(entry): entry for entry in entries}
+        notes = {key: json.dumps(asdict(replace(note, stops=self.last(entry).stops))) for key, entry in each.items()}
         # A full Redis takes notes too: without a note a request is not tried, yet each delivery counts as an attempt.
         write_hash(self._client, self._key, notes)
         self._client.expire(self._key, _KEEP_S)

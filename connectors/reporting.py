@@ -230,11 +230,11 @@ class StatsWriter:
 
     def add(self, batch: AnsweredBatch, write_us: int) -> None:
         """Count a batch; see `protocol.stats.add_batch`."""
-        failures = sum("code" in answer.fields for answer in batch.answers)
+        failures = sum(answer.failures for answer in batch.answers)
         with self._lock:
             add_batch(
                 self._totals,
-                len(batch.answers),
+                sum(answer.entry.record_count for answer in batch.answers),
                 failures,
                 wait_us=batch.wait_us,
                 inference_us=batch.inference_us,

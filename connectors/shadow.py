@@ -124,7 +124,7 @@ class Keeper:
         self._backlog.close()
 
     def _kept(self, batch: AnsweredBatch, latency_us: int) -> Iterator[_Kept]:
-        for entry, _, fields, _ in batch.answers:
+        for entry, _, fields, *_ in batch.answers:
             if entry.shadow:
                 until = time.monotonic() + _COPY_PATIENCE_S
                 yield _Kept(int(entry.shadow), _name(entry), fields, latency_us, until)

@@ -24,6 +24,7 @@ from cluster_serving.job.deadline import Deadlines
 from cluster_serving.job.handlers.predictor import HandlerPredictor
 from cluster_serving.job.options import JobOptions
 from cluster_serving.job.overlap import Overlap
+from cluster_serving.job.parts import Parts
 from cluster_serving.job.predictor import Predictor, load_predictor
 from cluster_serving.job.request import Request
 from cluster_serving.job.secret import PATIENCE, wait_for_secret
@@ -73,6 +74,7 @@ class _Batches:
         self._inference_ms = metrics.distribution("inferenceTimeMs")
         self._queue_wait_ms = metrics.distribution("queueWaitMs")
         self._suspects = Suspects()
+        self._parts = Parts()
 
     def begin(self, value: Sequence[Request], alone: bool) -> _Running:
         """Start to compute a batch; see `Predictor.start`."""
@@ -155,12 +157,12 @@ class _Batches:
 
     def _answered(self, answers: Sequence[Answer], wait_us: int, seconds: float) -> Iterator[AnsweredBatch]:
         if self._predictor.exhausted:
-            self._end_process(answers)
+            self._end_process(self._parts.whole(answers))
         failures = sum("code" in answer.fields for answer in answers)
         if failures:
             self._failures.inc(failures)
-        if answers:
-            yield AnsweredBatch(answers, wait_us, round(1e6 * seconds))
+        if whole := self._parts.whole(answers):
+            yield AnsweredBatch(whole, wait_us, round(1e6 * seconds))
 
     def _end_process(self, answers: Sequence[Answer]) -> NoReturn:
         """Write the computed answers, then end this process, which Flink or its supervisor replaces.

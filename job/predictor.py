@@ -23,7 +23,7 @@ from cluster_serving.job.timeout import NotComputed, WatchedModel
 from cluster_serving.protocol import encryption
 from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, ModelError, ServingError
 from cluster_serving.protocol.inputs import Image
-from cluster_serving.protocol.results import decode_arrays, to_fields
+from cluster_serving.protocol.results import decode_arrays, encode_result, to_fields
 from cluster_serving.protocol.slots import SlotReport
 
 _MAX_BATCH_BYTES = 256 << 20
@@ -100,6 +100,7 @@ class Predictor:
             max_batch_size=self._options.batch.max_batch_size,
             one_by_one=self.model.one_by_one,
             sent=self._sent,
+            columns=not self._already_batched,
         )
 
     def start(self, requests: Sequence[Request], alone: bool) -> Computation:
@@ -232,6 +233,8 @@ class Predictor:
         try:
             # Names are read after the call: some models name their outputs at the first call only.
             names = [spec.name for spec in self.model.outputs]
+            if request.part >= 0 and self._encode is encode_result:
+                return request.part_answer(names, result)
             return request.answer(self._encode(request.entry.native, names, result))
         except ServingError as error:
             return request.fail(error)

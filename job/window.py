@@ -12,6 +12,7 @@ from cluster_serving.connectors.flow_control import SlotFlowControl, find_flow_c
 from cluster_serving.job.batcher import Batcher
 from cluster_serving.job.options import BatchOptions
 from cluster_serving.job.request import Request
+from cluster_serving.protocol import columns
 from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.signature import any_size
@@ -76,15 +77,21 @@ class BatchingWindow(KeyedProcessFunction):
         for entry in entries:
             try:
                 signature, inputs = entry.decode()
+                requests = [Request(entry, flow_id, inputs)]
+                if entry.records:
+                    signature, parts = columns.parts(signature, inputs, entry.record_count)
+                    requests = [Request(entry, flow_id, part, part=index) for index, part in enumerate(parts)]
             except ServingError as error:
                 yield [Request(entry, flow_id, {}, error)]
                 continue
             if self._any_size:
                 signature = any_size(signature)
             apart = entry.client if failing and failing.sends_apart(entry.client) else None
-            full = self._batcher.add((signature, apart), Request(entry, flow_id, inputs), time.time() * 1000)
-            if full is not None:
-                yield full
+            now = time.time() * 1000
+            for request in requests:
+                full = self._batcher.add((signature, apart), request, now)
+                if full is not None:
+                    yield full
         if not more and self._options.greedy_batching:
             yield from self._batcher.flush()
 

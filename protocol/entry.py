@@ -40,6 +40,7 @@ IMAGE = b"image"
 
 _MAX_DEADLINE_DIGITS = 15
 _MAX_ORIGIN_BYTES = 64
+_MAX_RECORDS_DIGITS = 5
 
 
 class Entry(NamedTuple):
@@ -58,6 +59,7 @@ class Entry(NamedTuple):
         path: Path of that file, once it is known to be in the folder of the job.
         version: Version of the model that is to answer; empty for any.
         shadow: Number of the shadow that computes a copy of the request, in digits; empty for none.
+        records: Number of the records in the inputs, in digits (`protocol.columns`); empty for one without a column.
         origin: Short name of the front end's caller that has sent the request; empty for none.
     """
 
@@ -74,6 +76,7 @@ class Entry(NamedTuple):
     version: str = ""
     shadow: bytes = b""
     origin: str = ""
+    records: bytes = b""
 
     @property
     def size(self) -> int:
@@ -84,6 +87,11 @@ class Entry(NamedTuple):
     def native(self) -> bool:
         """True if request and result use our own encoding."""
         return self.serde == NATIVE
+
+    @property
+    def record_count(self) -> int:
+        """Number of records."""
+        return int(self.records) if self.records.isdigit() else 1
 
     @property
     def client(self) -> str:
@@ -109,6 +117,8 @@ class Entry(NamedTuple):
             raise InvalidInput(
                 f"field 'deadline' is {self.deadline[:32]!r}; expected milliseconds, in at most 15 digits"
             )
+        if self.records:
+            self._check_records()
         if not self.data:
             raise InvalidInput("field 'data' is missing or empty; expected an Arrow IPC stream")
         try:
@@ -118,6 +128,12 @@ class Entry(NamedTuple):
         except Exception as error:
             # Any other error of Arrow or numpy is also caused by this payload, so only its sender gets an error.
             raise InvalidInput(f"the payload cannot be read: {type(error).__name__}: {error}") from error
+
+    def _check_records(self) -> None:
+        if not (self.records.isdigit() and len(self.records) <= _MAX_RECORDS_DIGITS and int(self.records)):
+            raise InvalidInput(f"field 'records' is {self.records[:32]!r}; expected a number from 1 to 99999")
+        if not self.native or self.in_pieces:
+            raise InvalidInput("field 'records' is for requests with serde 'arrow', and without 'reply_with' 'pieces'")
 
     def _decode(self) -> tuple[Signature, dict[str, Input]]:
         if self.native:
@@ -142,6 +158,7 @@ def request_fields(
     store: Callable[[Sequence[bytes | memoryview]], str | None] | None = None,
     version: str = "",
     origin: str = "",
+    records: int = 0,
 ) -> dict[str, str | bytes]:
     """Return the fields of the stream entry of a request in our own encoding; see `Entry` for their meaning.
 
@@ -176,6 +193,8 @@ def request_fields(
         fields["version"] = version
     if origin:
         fields["origin"] = origin
+    if records:
+        fields["records"] = str(records)
     return fields
 
 
@@ -203,4 +222,5 @@ def parse_entry(entry_id: bytes, fields: Mapping[bytes, bytes], priority: str = 
         fields.get(b"data_file", b""),
         version=to_text(fields.get(b"version", b"")),
         origin=to_text(fields.get(b"origin", b"")[:_MAX_ORIGIN_BYTES]),
+        records=fields.get(b"records", b"")[: _MAX_RECORDS_DIGITS + 1],
     )

@@ -291,12 +291,12 @@ PUT_MEMBER = Script("redis.call('SREM', KEYS[1], ARGV[1]) redis.call('SADD', KEY
 # refuses a MULTI as a whole, while a script may go on once it has deleted something; and only answering makes room.
 # KEYS: dead letters, counter, then per answer stream and result. ARGV: group, seconds to keep results, most dead
 # letters, then per answer entry id, channel, uri, kind of announcement (line, result or uri; or pieces, of which the
-# answer is the last one), number of fields and values of the result, number of those of the dead letter, and both.
-# Reply: number of requests that were pending.
+# answer is the last one), number of fields and values of the result, number of those of the dead letter, number of
+# records, and both lists. Reply: number of requests that were pending.
 ANSWER = Script(
     _AFTER_PIECES
     + """
-local written = 0
+local written, records = 0, 0
 local done, lines, arrays = {}, {}, {}
 local at = 4
 local function list_of(lists, name)
@@ -313,8 +313,8 @@ end
 local array, bulk = headers('*'), headers('$')
 for i = 3, #KEYS, 2 do
   local stream, key = KEYS[i], KEYS[i + 1]
-  local id, channel, uri, kind, fields, letter = unpack(ARGV, at, at + 5)
-  fields, letter, at = tonumber(fields), tonumber(letter), at + 6
+  local id, channel, uri, kind, fields, letter, count = unpack(ARGV, at, at + 6)
+  fields, letter, at = tonumber(fields), tonumber(letter), at + 7
   if redis.call('XACK', stream, ARGV[1], id) == 1 then
     table.insert(list_of(done, stream), id)
     if kind == 'pieces' then
@@ -339,7 +339,7 @@ for i = 3, #KEYS, 2 do
         list[n + 2], list[n + 3], list[n + 4] = bulk[#ARGV[j]], ARGV[j], '\\r\\n'
       end
     end
-    written = written + 1
+    written, records = written + 1, records + count
   end
   at = at + fields + letter
 end
@@ -347,7 +347,7 @@ end
 for stream, ids in pairs(done) do
   for i = 1, #ids, 1000 do redis.call('XDEL', stream, unpack(ids, i, math.min(i + 999, #ids))) end
 end
-if written > 0 then redis.call('INCRBY', KEYS[2], written) end
+if written > 0 then redis.call('INCRBY', KEYS[2], records) end
 for channel, uris in pairs(lines) do redis.call('PUBLISH', channel, table.concat(uris, '\\n')) end
 for channel, answers in pairs(arrays) do redis.call('PUBLISH', channel, table.concat(answers)) end
 return written

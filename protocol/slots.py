@@ -98,6 +98,7 @@ class SlotReport:
         one_by_one: Reason for computing one record a call; empty if records share calls.
         sent: Outputs after `post_processing`, with the dtypes that clients get, and sizes that a record may change as
             None. Empty if there is no filter, or nothing tells.
+        columns: Requests may hold several records, up to `max_batch_size` (`protocol.columns`).
         restarts: Number of attempts of this submission before this one.
     """
 
@@ -121,6 +122,12 @@ class SlotReport:
     one_by_one: str = ""
     sent: tuple[TensorSpec, ...] = ()
     restarts: int = 0
+    columns: bool = False
+
+    @property
+    def together(self) -> int:
+        """Most records of a request."""
+        return self.max_batch_size if self.columns else 1
 
     @property
     def has_failed(self) -> bool:

@@ -85,7 +85,7 @@ class _V1Routes:
         )
         front.metrics.asked("kserve_v1", model.name, len(records))
         seconds = front.timeout(header(request, b"x-timeout-ms"))
-        work = front.dispatch.predict(model.job, records, seconds, priority_of(request), model.asked)
+        work = front.dispatch.predict(model.job, records, seconds, priority_of(request), model.asked, model.together)
         outcomes, answered_by = await unless_disconnected(request, work)
         note_version(request, answered_by)
         answers = succeeded(outcomes)

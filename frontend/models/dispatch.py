@@ -19,10 +19,10 @@ from cluster_serving.frontend.caller import origin
 from cluster_serving.frontend.errors import ModelNotFound, without_errors
 from cluster_serving.frontend.server.admission import ConcurrencyLimit
 from cluster_serving.frontend.server.offload import Offload
-from cluster_serving.protocol import results
+from cluster_serving.protocol import columns, results
 from cluster_serving.protocol.connection import connect_async, translated
 from cluster_serving.protocol.entry import PIECES
-from cluster_serving.protocol.errors import ServingError
+from cluster_serving.protocol.errors import PoisonRequest, ServingError
 from cluster_serving.protocol.failover import is_cluster_url
 from cluster_serving.protocol.keys import NORMAL, SUBMITTED_CHANNEL, native_result_key, stream_of
 from cluster_serving.protocol.results import Fields, Outputs, version_of
@@ -240,17 +240,32 @@ class Dispatch:
         timeout: float,
         priority: str = NORMAL,
         version: str = "",
+        together: int = 1,
     ) -> Predictions:
         """Return the outputs, or the error, of each record of a request, after `timeout` seconds at the latest.
 
-        A `version` that is not empty must answer them.
+        A `version` that is not empty must answer them. Up to `together` records share an entry of the stream.
         """
         if len(records) == 1:
             # A task would cost a tenth of a small request.
-            outcome, answered_by = await self._answer(job, records[0], timeout, priority, version)
+            (outcome,), answered_by = await self._answer(job, records[0], 1, timeout, priority, version)
             return Predictions([outcome], answered_by or "")
-        answers = await in_turns(self._answer(job, record, timeout, priority, version) for record in records)
-        return Predictions([outcome for outcome, _ in answers], joined(version for _, version in answers))
+        began = time.monotonic()
+        chunks = columns.chunks(records, together)
+        answers = await in_turns(
+            self._answer(job, inputs, len(indices), timeout, priority, version) for indices, inputs in chunks
+        )
+        outcomes: dict[int, Outputs | ServingError] = {}
+        for (indices, _), (answered, _) in zip(chunks, answers, strict=True):
+            outcomes.update(zip(indices, answered, strict=True))
+        # One of several records ends the process that computes them; the others can be answered.
+        suspects = [index for index, outcome in outcomes.items() if together > 1 and isinstance(outcome, PoisonRequest)]
+        if suspects and (left := timeout - (time.monotonic() - began)) > 0:
+            alone = await in_turns(self._answer(job, records[at], 1, left, priority, version) for at in suspects)
+            outcomes.update(zip(suspects, (answered[0] for answered, _ in alone), strict=True))
+        return Predictions(
+            [outcomes[index] for index in range(len(records))], joined(version for _, version in answers)
+        )
 
     async def stream(
         self, job: str, record: Inputs, timeout: float, priority: str = NORMAL, version: str = ""
@@ -281,22 +296,26 @@ class Dispatch:
             await dispatcher.close()
 
     async def _answer(
-        self, job: str, record: Inputs, timeout: float, priority: str, version: str
-    ) -> tuple[Outputs | ServingError, str | None]:
+        self, job: str, inputs: Inputs, records: int, timeout: float, priority: str, version: str
+    ) -> tuple[list[Outputs | ServingError], str | None]:
+        """Return the outcome of each record of an entry, and the version that has answered."""
         began = time.monotonic()
         try:
             waited = await self.limit.take(timeout)
             try:
                 seconds = max(timeout - (time.monotonic() - began), 0.001) if waited else timeout
-                fields = await self.dispatcher(job).request(job, record, seconds, priority, version or None, origin())
+                column = records if records > 1 else 0
+                fields = await self.dispatcher(job).request(
+                    job, inputs, seconds, priority, version or None, origin(), column
+                )
                 self.on_answer(job)
                 cost = results.cost(fields)
-                outputs = await self._offload.run(partial(results.decode_outputs, fields), holding_gil=cost)
-                return outputs, version_of(fields)
+                outcomes = await self._offload.run(partial(columns.outcomes, fields, records), holding_gil=cost)
+                return outcomes, version_of(fields)
             finally:
                 self.limit.give()
         except ServingError as error:
-            return error, error.version
+            return columns.all_failed(error, records), error.version
 
 
 def _checked(db: Any, replies: list[Any]) -> list[Any] | ServingError:

@@ -108,6 +108,11 @@ class ServedModel:
         """Report with the model's signature, also while its job is stopped or starts again; None if there is none."""
         return self.loaded or next((report for report in self.reports if report.engine), None)
 
+    @property
+    def together(self) -> int:
+        """Most records of a request to the job."""
+        return self.described.together if self.described else 1
+
     @cached_property
     def failed(self) -> SlotReport | None:
         """Report of a slot that could not load the model, if no other slot has loaded it."""

@@ -1,6 +1,7 @@
 """Predictor of a job with a handler: requests become the handler's records, and its outputs become answers."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -25,7 +26,7 @@ from cluster_serving.protocol import encryption
 from cluster_serving.protocol.dead_letters import DeadLetter
 from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, ServingError
 from cluster_serving.protocol.inputs import Array, Image
-from cluster_serving.protocol.results import encode_error, mark_json
+from cluster_serving.protocol.results import encode_error, encode_result, mark_json
 from cluster_serving.protocol.slots import SlotReport
 
 T = TypeVar("T")
@@ -85,6 +86,7 @@ class HandlerPredictor:
             max_batch_size=self._options.batch.max_batch_size,
             in_pieces=self._generated is not None,
             one_by_one=self.handled.one_by_one,
+            columns=not self._options.batch.input_already_batched and self._generated is None,
         )
 
     def send_pieces(self, writer: Writer) -> None:
@@ -247,6 +249,12 @@ class HandlerPredictor:
     def _to_answer(self, request: Request, outputs: Sequence[Any], stacked: bool = False) -> Answer:
         """Return the answer with the outputs of a record, or with those of several, `stacked`."""
         try:
+            if request.part >= 0 and self._encode is encode_result:
+                with suppress(Exception):
+                    # What cannot be sent is told below.
+                    arrays, documents = pack(outputs[0])
+                    if not documents:
+                        return request.part_answer([*arrays], [*arrays.values()])
             return request.answer(self._fields(request, *outputs, stacked=stacked))
         except ServingError as error:
             return request.fail(error)
@@ -285,8 +293,8 @@ def _failed(request: Request, error: ServingError) -> Answer:
     if not isinstance(error, HandlerFailed):
         return request.fail(error)
     error.report()
-    letter = DeadLetter.of(request.entry, error, error.traceback)
-    return Answer(request.entry, request.flow_id, encode_error(error), letter)
+    letter = DeadLetter.of(request.single, error, error.traceback)
+    return request.answer(encode_error(error))._replace(letter=letter)
 
 
 def _value(spec: TensorSpec, array: Array) -> Any:

@@ -16,6 +16,7 @@ entries = st.builds(
     version=st.text(),
     shadow=st.binary(),
     origin=st.text(),
+    records=st.binary(),
 )
 
 

@@ -107,7 +107,7 @@ class _OpenAIRoutes:
     async def _predicted(self, request: Request, model: ServedModel, records: Sequence[Inputs]) -> list[dict[str, Any]]:
         front = self._front
         seconds = front.timeout(request.headers.get("x-timeout-ms"))
-        work = front.dispatch.predict(model.job, records, seconds, priority_of(request), model.asked)
+        work = front.dispatch.predict(model.job, records, seconds, priority_of(request), model.asked, model.together)
         outcomes, version = await unless_disconnected(request, work)
         note_version(request, version)
         answers = succeeded(outcomes)

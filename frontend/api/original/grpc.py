@@ -82,7 +82,9 @@ class _Methods:
         self._front.metrics.asked("grpc", model.name, len(records))
         longest = self._front.timeout(None)
         seconds = longest if call.timeout is None else min(call.timeout, longest)
-        outcomes, call.version = await self._front.dispatch.predict(model.job, records, seconds, version=model.asked)
+        outcomes, call.version = await self._front.dispatch.predict(
+            model.job, records, seconds, version=model.asked, together=model.together
+        )
         answers: list[Outputs] = without_errors(outcomes)
         filter_text = model.described.post_processing if model.described else ""
         text = await self._front.offload.run(

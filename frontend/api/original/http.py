@@ -128,7 +128,7 @@ class _OriginalRoutes:
         if not good:
             return [record for record in records if isinstance(record, ServingError)]
         timeout = self._front.timeout(header(request, b"x-timeout-ms"))
-        work = self._front.dispatch.predict(model.job, good, timeout, priority_of(request), model.asked)
+        work = self._front.dispatch.predict(model.job, good, timeout, priority_of(request), model.asked, model.together)
         outcomes, version = await unless_disconnected(request, work)
         note_version(request, version)
         answers = iter(outcomes)

@@ -138,7 +138,9 @@ class V2Service:
         _check_outputs(request.outputs, report)
         seconds = self._seconds(request.parameters, timeout)
         priority = _priority(request.parameters)
-        outcomes, version = await front.dispatch.predict(model.job, batch.records, seconds, priority, model.asked)
+        outcomes, version = await front.dispatch.predict(
+            model.job, batch.records, seconds, priority, model.asked, report.together
+        )
         good = v2_batch.succeeded(outcomes)
         wanted = {output.name: output.classes for output in request.outputs}
         outputs = await front.offload.run(

@@ -1,0 +1,76 @@
+"""Requests of many records, of which several share an entry: each record is answered as if it came alone."""
+
+import httpx
+import numpy as np
+import pytest
+
+from cluster_serving.frontend import arguments
+from cluster_serving.protocol.keys import answered_key, dead_letters_key, stats_key
+from cluster_serving.protocol.stats import JobStats
+from tests.support import model_zoo
+from tests.support.front_end import Running
+from tests.support.handled import write
+from tests.support.waiting import wait_until
+
+PICKY = """
+    class Handler:
+        inputs = {"x": "float32[?]", "name": "str"}
+        outputs = {"y": "float32[?]", "greeting": "str"}
+
+        def predict(self, records):
+            return [
+                {"y": x * 2, "greeting": f"hello {name}", "about": {"size": len(x)} if len(x) == 3 else None}
+                if x[0] >= 0
+                else ValueError(f"{x[0]:g} is negative")
+                for x, name in zip(records["x"], records["name"])
+            ]
+    """
+
+
+@pytest.fixture
+def front(cluster):
+    front = Running(
+        arguments.read([f"--redisUrl=redis://127.0.0.1:{cluster.redis_port}", "--port=0", "--grpcPort=0"], {})
+    )
+    with httpx.Client(base_url=front.url, timeout=60) as client:
+        yield client
+    front.stop()
+
+
+@pytest.mark.parametrize("mode", ["thread", "process"])
+def test_each_record_of_a_request_is_answered_as_if_it_came_alone(started, cluster_db, front, tmp_path, mode):
+    write(tmp_path, PICKY)
+    job = f"picky-{mode}"
+    started(jobName=job, modelPath=tmp_path, maxBatchSize=16, executionMode=mode, modelParallelism=2)
+    sizes = [2 + index % 2 for index in range(100)]
+    instances = [{"x": [index] * size, "name": f"n{index}"} for index, size in enumerate(sizes)]
+    instances[41]["x"][0] = -41
+    body = front.post(f"/models/{job}/predict", json={"instances": instances}).json()
+    for index, (size, answer) in enumerate(zip(sizes, body["predictions"], strict=True)):
+        if index == 41:
+            assert "-41 is negative" in answer["error"]
+        else:
+            about = {"size": 3} if size == 3 else None
+            assert answer["value"] == {"y": [2 * index] * size, "greeting": f"hello n{index}", "about": about}
+
+    def counted():
+        totals = JobStats.read(cluster_db.hgetall(stats_key(job)))
+        return totals.requests, totals.failures, int(cluster_db.get(answered_key(job)))
+
+    wait_until(lambda: counted() == (100, 1, 100))
+    ((_, letter),) = cluster_db.xrange(dead_letters_key(job))
+    assert b"-41 is negative" in letter[b"error"] and int(letter[b"bytes"]) < 2000
+
+
+def test_rankings_and_tensors_of_many_records(started, front, tmp_path):
+    model_zoo.save_openvino_digits(tmp_path)
+    x, _ = model_zoo.digits_data()
+    right = model_zoo.digits_mlp(x[:200])
+    inputs = [{"name": "x", "datatype": "FP32", "shape": [200, 64], "data": x[:200].reshape(-1).tolist()}]
+    started(jobName="rows", modelPath=tmp_path)
+    answer = front.post("/v2/models/rows/infer", json={"inputs": inputs}).json()["outputs"][0]
+    np.testing.assert_allclose(np.reshape(answer["data"], answer["shape"]), right, atol=0.02)
+    started(jobName="ranked", modelPath=tmp_path, postProcessing="topN(1)")
+    body = {"instances": [{"x": row} for row in x[:200].tolist()]}
+    answers = front.post("/models/ranked/predict", json=body).json()["predictions"]
+    assert [answer["value"][0]["class"] for answer in answers] == right.argmax(1).tolist()
