@@ -8,17 +8,23 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
+
+from redis.exceptions import RedisError
 
 from cluster_serving.client.convert import inputs_of
 from cluster_serving.client.dispatcher import Dispatcher
 from cluster_serving.client.enqueue import RequestOptions, pauses
-from cluster_serving.client.result import Result, failed, read_result
-from cluster_serving.client.texts import TextInputs, converted
+from cluster_serving.client.result import Result, all_failed, failed, read_outcomes
+from cluster_serving.client.texts import TextInputs, converted, learn
+from cluster_serving.protocol import columns
 from cluster_serving.protocol.connection import translated
-from cluster_serving.protocol.errors import InvalidInput, QueueFull, ServingError
+from cluster_serving.protocol.errors import InvalidInput, PoisonRequest, QueueFull, ServingError
+from cluster_serving.protocol.inputs import Input
 from cluster_serving.protocol.scripts import run_async
+from cluster_serving.protocol.tensors import Inputs
 
 IN_FLIGHT = 64
 """Default of the number of requests in flight."""
@@ -57,27 +63,52 @@ class Batch:
         self._timeout, self._priority, self._raise_errors = timeout, priority, raise_errors
         self._version = version
         self._texts = TextInputs()
-        self._tasks: deque[asyncio.Task[Result]] = deque()
+        self._tasks: deque[asyncio.Task[list[Result]]] = deque()
 
     async def results(self, items: Iterable[object] | AsyncIterable[object]) -> AsyncIterator[Result]:
         """Yield the results of the items in order; see `InputQueue.predict_many`."""
+        length = await self.learn()
+        gathered: list[object] = []
+        ready: deque[Result] = deque()
+        taken = 0
         try:
             async for item in _each(items):
-                self.start(item)
-                if len(self._tasks) >= self.in_flight:
-                    yield await self.next()
-            while self._tasks:
-                yield await self.next()
+                gathered.append(item)
+                taken += 1
+                if len(gathered) >= length or (taken >= self.in_flight and not ready and not self._tasks):
+                    self.start(gathered)
+                    gathered = []
+                if taken >= self.in_flight:
+                    if not ready:
+                        ready.extend(await self.next())
+                    taken -= 1
+                    yield self.checked(ready.popleft())
+            self.start(gathered)
+            while taken:
+                if not ready:
+                    ready.extend(await self.next())
+                taken -= 1
+                yield self.checked(ready.popleft())
         finally:
             await self.cancel()
 
-    def start(self, item: object) -> None:
-        """Send the request of an item."""
-        self._tasks.append(asyncio.create_task(self._result(item)))
+    async def learn(self) -> int:
+        """Return the number of items to send together: two such requests are in flight at least."""
+        with suppress(ServingError, RedisError, OSError):
+            await run_async(self._dispatcher.db, learn(self._job, self._texts))
+        return max(1, min(self._texts.together, self.in_flight // 2))
 
-    async def next(self) -> Result:
-        """Return the result of the oldest request."""
-        result = await self._tasks.popleft()
+    def start(self, items: Sequence[object]) -> None:
+        """Send the requests of some items."""
+        if items:
+            self._tasks.append(asyncio.create_task(self._results(items)))
+
+    async def next(self) -> list[Result]:
+        """Return the results of the oldest items that were sent together."""
+        return await self._tasks.popleft()
+
+    def checked(self, result: Result) -> Result:
+        """Return a result, or raise its error if errors are to be raised."""
         if self._raise_errors and result.error is not None:
             raise result.error
         return result
@@ -93,25 +124,50 @@ class Batch:
         await self.cancel()
         await self._dispatcher.close()
 
-    async def _result(self, item: object) -> Result:
+    async def _results(self, items: Sequence[object]) -> list[Result]:
+        results: dict[int, Result] = {}
+        inputs: dict[int, Mapping[str, Input]] = {}
+        for index, item in enumerate(items):
+            try:
+                with translated(self._dispatcher.db):
+                    procedure = converted(self._job, self._texts, inputs_of(item))
+                    inputs[index] = await run_async(self._dispatcher.db, procedure)
+            except ServingError as error:
+                results[index] = failed(error)
+        places = [*inputs]
+        chunks = columns.chunks([*inputs.values()], self._texts.together)
+        if len(chunks) == 1:
+            # A task costs a fifth of a request.
+            found = [await self._answers(chunks[0][1], len(places))]
+        else:
+            found = await asyncio.gather(*(self._answers(part, len(indices)) for indices, part in chunks))
+        for (indices, _), answers in zip(chunks, found):
+            results.update(zip([places[index] for index in indices], answers))
+        if len(chunks) < len(places):
+            # One of several records ends the process that computes them; the others can be answered.
+            for index in [at for at in places if isinstance(results[at].error, PoisonRequest)]:
+                (results[index],) = await self._answers(inputs[index], 1)
+        return [results[index] for index in range(len(items))]
+
+    async def _answers(self, inputs: Inputs, count: int) -> list[Result]:
         deadline = time.monotonic() + self._timeout
         left = self._timeout
         pause = pauses()
+        column = count if count > 1 else 0
         try:
-            with translated(self._dispatcher.db):
-                inputs = await run_async(self._dispatcher.db, converted(self._job, self._texts, inputs_of(item)))
             while True:
                 try:
-                    return read_result(
-                        await self._dispatcher.request(self._job, inputs, left, self._priority, self._version)
+                    fields = await self._dispatcher.request(
+                        self._job, inputs, left, self._priority, self._version, records=column
                     )
+                    return read_outcomes(fields, count)
                 except QueueFull:
                     left = deadline - time.monotonic()
                     if left <= 0:
                         raise
                 await asyncio.sleep(min(next(pause), left))
         except ServingError as error:
-            return failed(error)
+            return all_failed(error, count)
 
 
 async def _each(items: Iterable[object] | AsyncIterable[object]) -> AsyncIterator[object]:
@@ -171,15 +227,35 @@ def results_in_thread(make: Callable[[], Batch], items: Iterable[object]) -> Ite
     # Called at exit if the caller still holds the iterator: the thread has ended when Python closes it.
     close = weakref.finalize(batch, end)
     try:
-        in_flight = 0
+        length = run(batch.learn())
+        gathered: list[object] = []
+        ready: deque[Result] = deque()
+        taken = sent = 0
+
+        def send() -> None:
+            nonlocal gathered, sent
+            loop.call_soon_threadsafe(batch.start, gathered)
+            sent += len(gathered) > 0
+            gathered = []
+
+        def next_result() -> Result:
+            nonlocal taken, sent
+            if not ready:
+                ready.extend(run(batch.next()))
+                sent -= 1
+            taken -= 1
+            return batch.checked(ready.popleft())
+
         for item in items:
-            loop.call_soon_threadsafe(batch.start, item)
-            in_flight += 1
-            if in_flight >= batch.in_flight:
-                in_flight -= 1
-                yield run(batch.next())
-        for _ in range(in_flight):
-            yield run(batch.next())
+            gathered.append(item)
+            taken += 1
+            if len(gathered) >= length or (taken >= batch.in_flight and not ready and not sent):
+                send()
+            if taken >= batch.in_flight:
+                yield next_result()
+        send()
+        while taken:
+            yield next_result()
     finally:
         if os.getpid() == process:
             close()

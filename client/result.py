@@ -8,9 +8,18 @@ from typing import Any
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
+from cluster_serving.protocol import columns
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.inputs import Array
-from cluster_serving.protocol.results import RankedClasses, decode_arrays, is_ranked, ranking_of, version_of
+from cluster_serving.protocol.results import (
+    VERSION,
+    Fields,
+    RankedClasses,
+    decode_arrays,
+    is_ranked,
+    ranking_of,
+    version_of,
+)
 
 
 class Result(NDArrayOperatorsMixin):
@@ -135,6 +144,27 @@ def read_outcome(fields: Mapping[bytes, bytes]) -> Result:
         return failed(error)
     except Exception as error:
         return failed(ServingError(f"the result cannot be read: {type(error).__name__}: {error}"))
+
+
+def read_outcomes(fields: Fields, count: int) -> list[Result]:
+    """Read the result hash of a request of `count` records (`protocol.columns`): the result of each."""
+    if count == 1:
+        return [read_outcome(fields)]
+    if columns.EACH.encode() in fields:
+        version = {key: value for key, value in fields.items() if key == VERSION}
+        return [read_outcome({**each, **version}) for each in columns.each_of(fields)]
+    whole = read_outcome(fields)
+    if whole.error is not None:
+        return all_failed(whole.error, count)
+    outputs, version_ = whole.outputs, whole.version
+    return [
+        Result({name: array[index, ...] for name, array in outputs.items()}, version=version_) for index in range(count)
+    ]
+
+
+def all_failed(error: ServingError, count: int) -> list[Result]:
+    """Return the results of a request that failed as a whole."""
+    return [failed(error), *(failed(error.renewed()) for _ in range(count - 1))]
 
 
 def failed(error: ServingError) -> Result:

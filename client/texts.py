@@ -24,10 +24,14 @@ class TextInputs:
     """Knowledge about the inputs of a job, which is needed only for values that are a plain `str`.
 
     The slots tell what the model takes. Read their reports if `needs` says so, and give them to `learn`.
+
+    Attributes:
+        together: Most records of a request, as far as it is known.
     """
 
     def __init__(self) -> None:
         self._specs: Sequence[TensorSpec] = ()
+        self.together = 1
         self._until = 0.0
 
     def needs(self, values: Mapping[str, object]) -> bool:
@@ -36,8 +40,10 @@ class TextInputs:
 
     def learn(self, reports: Mapping[Any, Any]) -> None:
         """Take note of the reports of the slots, the content of the hash `slots_key`."""
-        specs = next((slot.inputs for slot in read_reports(reports) if slot.inputs), ())
+        slots = read_reports(reports)
+        specs = next((slot.inputs for slot in slots if slot.inputs), ())
         self._specs = specs
+        self.together = min([slot.together for slot in slots], default=1)
         # A job that does not run yet may do so soon.
         self._until = time.monotonic() + _KNOWN_S if specs else 0.0
 
@@ -58,9 +64,14 @@ class TextInputs:
 def converted(job: str, texts: TextInputs, values: Mapping[str, object]) -> Procedure[dict[str, Input]]:
     """Convert inputs, and read the reports of the slots for that if it is necessary; see `InputQueue`."""
     if texts.needs(values):
-        # A client may lack the right to read them.
-        with suppress(ResponseError):
-            (reply,) = yield fetch_call([slots_key(job)])
-            if not isinstance(reply, RedisError):
-                texts.learn(fields_of(reply))
+        yield from learn(job, texts)
     return to_inputs(texts.applied(values))
+
+
+def learn(job: str, texts: TextInputs) -> Procedure[None]:
+    """Read the reports of the slots."""
+    # A client may lack the right to read them.
+    with suppress(ResponseError):
+        (reply,) = yield fetch_call([slots_key(job)])
+        if not isinstance(reply, RedisError):
+            texts.learn(fields_of(reply))

@@ -115,7 +115,7 @@ def outcomes(fields: Fields, count: int) -> list[Outputs | ServingError]:
         return [_outcome(fields)]
     try:
         if EACH.encode() in fields:
-            return [_outcome(each) for each in _each(fields)]
+            return [_outcome(each) for each in each_of(fields)]
         arrays = decode_arrays(fields)
         return [{name: array[index, ...] for name, array in arrays.items()} for index in range(count)]
     except ServingError as error:
@@ -127,7 +127,8 @@ def all_failed(error: ServingError, count: int) -> list[Outputs | ServingError]:
     return [error, *(error.renewed() for _ in range(count - 1))]
 
 
-def _each(fields: Fields) -> Iterable[Fields]:
+def each_of(fields: Fields) -> Iterable[Fields]:
+    """Yield the fields of the result of each record, from a result with `EACH`."""
     packed: Mapping[str, Any] = tensors.decode(fields[b"value"])[1]
     content, at, part = packed["content"].tobytes(), 0, 0
     for count in packed["counts"].tolist():

@@ -4,6 +4,7 @@ import httpx
 import numpy as np
 import pytest
 
+from cluster_serving.client import InferenceFailed, InvalidInput
 from cluster_serving.frontend import arguments
 from cluster_serving.protocol.keys import answered_key, dead_letters_key, stats_key
 from cluster_serving.protocol.stats import JobStats
@@ -41,7 +42,7 @@ def front(cluster):
 def test_each_record_of_a_request_is_answered_as_if_it_came_alone(started, cluster_db, front, tmp_path, mode):
     write(tmp_path, PICKY)
     job = f"picky-{mode}"
-    started(jobName=job, modelPath=tmp_path, maxBatchSize=16, executionMode=mode, modelParallelism=2)
+    queue, _ = started(jobName=job, modelPath=tmp_path, maxBatchSize=16, executionMode=mode, modelParallelism=2)
     sizes = [2 + index % 2 for index in range(100)]
     instances = [{"x": [index] * size, "name": f"n{index}"} for index, size in enumerate(sizes)]
     instances[41]["x"][0] = -41
@@ -60,6 +61,21 @@ def test_each_record_of_a_request_is_answered_as_if_it_came_alone(started, clust
     wait_until(lambda: counted() == (100, 1, 100))
     ((_, letter),) = cluster_db.xrange(dead_letters_key(job))
     assert b"-41 is negative" in letter[b"error"] and int(letter[b"bytes"]) < 2000
+
+    def items():
+        for each in instances:
+            yield {"x": np.array(each["x"], "f4"), "name": np.array(each["name"], object)}
+        yield {"x": np.zeros(2, "f4")}
+
+    *results, refused = queue.predict_many(items(), in_flight=40)
+    for index, result in enumerate(results):
+        if index == 41:
+            assert isinstance(result.error, InferenceFailed) and "-41 is negative" in str(result.error)
+        else:
+            assert result["y"].tolist() == [2 * index] * sizes[index]
+            assert result["greeting"].item() == f"hello n{index}" and result.version == "1"
+            assert (result["about"].item() or {}).get("size", 2) == sizes[index]
+    assert isinstance(refused.error, InvalidInput)
 
 
 def test_rankings_and_tensors_of_many_records(started, front, tmp_path):
