@@ -49,6 +49,7 @@ class DedicatedConnection:
         try:
             async with time_limit(self._timeout):
                 await connection.connect()
+                await connection.check_health()
                 await connection.send_packed_command(connection.pack_commands(commands), check_health=False)
                 return [await self._reply() for _ in commands]
         except BaseException as error:

@@ -287,7 +287,7 @@ class Dispatcher:
             started = time.perf_counter()
             batch = self._next_batch(started)
             try:
-                with self._patience.watching(), translated(self.db):
+                with self._patience.watching(waits=False), translated(self.db):
                     replies = await self._add(batch)
                 self._reached = True
             except ServingError as unsent:

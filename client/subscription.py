@@ -108,9 +108,12 @@ class Subscription:
     def subscribe(self, channel: str) -> bool:
         """Subscribe to a channel and wait until Redis has confirmed the subscription; return False if it was before.
 
+        After a pause, the connection is checked before.
+
         Raises:
             redis.RedisError: If Redis cannot be used, or does not confirm it in time.
         """
+        self._check()
         if channel in self._subscribed:
             return False
         if self._pubsub is None:
@@ -155,8 +158,9 @@ class Subscription:
         while (remaining := deadline - time.monotonic()) > 0:
             announced.clear()
             try:
-                self.subscribe(channel)
-                if not connection_lost:
+                # Messages may have been lost before a subscription, and a check skips them.
+                may_miss = self._check() or self.subscribe(channel)
+                if not connection_lost and not may_miss:
                     self._read_until(concerns, min(remaining, RECHECK))
                 connection_lost = False
             except (ConnectionError, TimeoutError):
@@ -175,6 +179,25 @@ class Subscription:
         if pubsub is not None:
             pubsub.close()
 
+    def _check(self) -> bool:
+        """Close a connection that has been silent for some time and does not answer; return True if it was silent."""
+        if self._pubsub is None or not _is_silent(self._pubsub.connection, time.time()):
+            return False
+        if not self._subscribed:
+            self.close()
+            return True
+        end = time.monotonic() + _CONFIRM_TIMEOUT
+        try:
+            # redis-py asks a silent connection for a sign of life whenever it reads.
+            while _is_silent(self._pubsub.connection, time.time()):
+                left = end - time.monotonic()
+                if left <= 0:
+                    raise TimeoutError("the subscription is dead")
+                self._pubsub.get_message(timeout=left)
+        except RedisError:
+            self.close()
+        return True
+
     def _read_until(self, is_wanted: Callable[[dict[str, object]], bool], timeout: float = _SUBSCRIBE_TIMEOUT) -> bool:
         """Read messages until the wanted one, or until the timeout; return True if it has come."""
         pubsub = self._pubsub
@@ -186,6 +209,11 @@ class Subscription:
             if message is not None and is_wanted(message):
                 return True
         return False
+
+
+def _is_silent(connection: Any, now: float) -> bool:
+    """Return True if a subscription's connection has been silent for so long that it is to be checked."""
+    return bool(connection and connection.health_check_interval) and now > connection.next_health_check
 
 
 async def _soon(confirmed: asyncio.Event) -> None:
@@ -328,9 +356,15 @@ class AsyncSubscription:
         end = time.monotonic() + RECHECK
         message: Any = None
         unconfirmed: set[bytes] = set()
+        was_silent = False
         while message is None and time.monotonic() < end:
             message = await self._pubsub.get_message(timeout=_CONFIRM_TIMEOUT)
             if message is None:
+                # redis-py asks a silent connection for a sign of life whenever it reads.
+                silent = _is_silent(self._pubsub.connection, asyncio.get_running_loop().time())
+                if silent and was_silent:
+                    raise ConnectionError("the subscription is dead")
+                was_silent = silent
                 still = {channel for channel, confirmed in self._confirmed.items() if not confirmed.is_set()}
                 if still & unconfirmed:
                     raise ConnectionError("Redis did not confirm a subscription")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from difflib import get_close_matches
 from inspect import signature
@@ -34,6 +35,7 @@ from redis.retry import Retry
 
 from cluster_serving.protocol import failover
 from cluster_serving.protocol.compat import timeout as time_limit
+from cluster_serving.protocol.dedicated import CHECK_TIMEOUT
 from cluster_serving.protocol.errors import (
     InvalidInput,
     QueueFull,
@@ -52,6 +54,11 @@ _RETRIES = 3
 _FAILOVER_RETRIES = 6
 _ASYNC_CONNECTIONS = 16
 _EXISTS_TIMEOUT = 1.0
+# Seconds of silence after which a connection is checked before its next use.
+_CHECK_AFTER = 5.0
+# A load balancer that forgets a connection tells neither end. The kernel notices it by itself: seconds of silence
+# before it asks, seconds between its questions, their number, and milliseconds without an acknowledgement.
+_KEEP_ALIVE = {"TCP_KEEPIDLE": 5, "TCP_KEEPALIVE": 5, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 2000}
 _give_up: ContextVar[float] = ContextVar("give_up", default=0.0)
 _SCRIPT_LINE = re.compile(r"^(Error running script \(call to \w+\): )?(@user_script: ?\d+: ?)*-?")
 # A full disk, too few replicas, a cluster or a replica without its master, or a replica. redis-py 5 has no classes for
@@ -68,10 +75,14 @@ def open_redis(url: str, job: str = "", **settings: Any) -> redis.Redis:
     Raises:
         InvalidInput: If the URL cannot be parsed, or cannot be used for this job.
     """
-    if not failover.is_failover_url(url):
+    settings = {"health_check_interval": _CHECK_AFTER, **settings}
+    if failover.is_failover_url(url):
+        client = redis.Redis.from_pool(redis.ConnectionPool(**_failover_settings(url, job, settings)))
+    else:
         _check_url(url)
-        return redis.Redis.from_url(url, **settings)
-    return redis.Redis.from_pool(redis.ConnectionPool(**_failover_settings(url, job, settings)))
+        client = redis.Redis.from_url(url, **settings)
+    _mix_in(_Persistent, client.connection_pool)
+    return client
 
 
 def connect(host: str, port: int | str, url: str | None, job: str = "", **options: Any) -> redis.Redis:
@@ -83,7 +94,9 @@ def connect(host: str, port: int | str, url: str | None, job: str = "", **option
         InvalidInput: See `open_redis`; or if an argument of the original has no meaning here.
     """
     settings = _settings(host, url, Retry, options)
-    client = open_redis(url, job, **settings) if url else redis.Redis(host=host, port=_port(port), **settings)
+    if url:
+        return open_redis(url, job, **settings)
+    client = redis.Redis(host=host, port=_port(port), **settings)
     _mix_in(_Persistent, client.connection_pool)
     return client
 
@@ -110,14 +123,60 @@ def _mix_in(base: type, pool: Any) -> None:
     pool.connection_class = type(pool.connection_class.__name__, (base, pool.connection_class), {})
 
 
+def _keep_alive(connected: Any) -> None:
+    if connected.family in (socket.AF_INET, socket.AF_INET6):
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in _KEEP_ALIVE.items():
+            # Platforms have some of them, and containers may refuse those.
+            with suppress(AttributeError, OSError):
+                connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+def _may_repeat() -> bool:
+    return _give_up.get() > time.monotonic()
+
+
 class _Persistent:
-    """Connects again within `persistent` if the handshake fails; redis-py repeats only what is before."""
+    """Finds out that a connection has died silently, and connects again.
+
+    Within `persistent` it also connects again if the handshake fails, and makes a lost connection of a reply that does
+    not come in time; redis-py repeats neither.
+    """
+
+    _sock: Any
+    socket_timeout: float | None
 
     def connect(self) -> None:
         # Called before every command.
         if getattr(self, "_sock", None) is None:
             connect = super().connect  # type: ignore[misc]
             _HANDSHAKE.call_with_retry(connect, lambda _: self.disconnect())  # type: ignore[attr-defined]
+
+    def _connect(self) -> Any:
+        connected = super()._connect()  # type: ignore[misc]
+        _keep_alive(connected)
+        return connected
+
+    def check_health(self) -> None:
+        # redis-py waits for the reply as long as for that of any command.
+        if not self.health_check_interval or time.time() <= self.next_health_check:  # type: ignore[attr-defined]
+            return
+        try:
+            self._sock.settimeout(CHECK_TIMEOUT)
+            with suppress(ResponseError):
+                super()._send_ping()  # type: ignore[misc]
+            self._sock.settimeout(self.socket_timeout)
+        except RedisError:
+            self.disconnect()  # type: ignore[attr-defined]
+            self.connect()
+
+    def read_response(self, *args: Any, **options: Any) -> Any:
+        try:
+            return super().read_response(*args, **options)  # type: ignore[misc]
+        except TimeoutError as error:
+            if _may_repeat():
+                raise ConnectionError(str(error)) from error
+            raise
 
 
 class _AsyncPersistent:
@@ -136,8 +195,32 @@ class _AsyncPersistent:
         if not self.is_connected:  # type: ignore[attr-defined]
             await _ASYNC_HANDSHAKE.call_with_retry(super().connect, self._failed)  # type: ignore[misc]
 
+    async def _connect(self) -> None:
+        await super()._connect()  # type: ignore[misc]
+        _keep_alive(self._writer.get_extra_info("socket"))
+
     async def _failed(self, error: Exception) -> None:
         await self.disconnect(nowait=True)  # type: ignore[attr-defined]
+
+    async def check_health(self) -> None:
+        now = asyncio.get_running_loop().time()
+        if not self.health_check_interval or now <= self.next_health_check:  # type: ignore[attr-defined]
+            return
+        try:
+            async with time_limit(CHECK_TIMEOUT):
+                with suppress(ResponseError):
+                    await super()._send_ping()  # type: ignore[misc]
+        except (RedisError, asyncio.TimeoutError) as error:
+            await self._failed(error)
+            await self.connect()
+
+    async def read_response(self, *args: Any, **options: Any) -> Any:
+        try:
+            return await super().read_response(*args, **options)  # type: ignore[misc]
+        except TimeoutError as error:
+            if _may_repeat():
+                raise ConnectionError(str(error)) from error
+            raise
 
     _pack = HiredisRespSerializer().pack
 
@@ -149,7 +232,7 @@ class _AsyncPersistent:
         if not self.is_connected:  # type: ignore[attr-defined]
             await self.connect()
         elif check_health:
-            await self.check_health()  # type: ignore[attr-defined]
+            await self.check_health()
         writer = self._writer
         try:
             writer.writelines([command] if isinstance(command, bytes) else command)
@@ -218,8 +301,10 @@ def _settings(host: str, url: str | None, retry: Any, options: dict[str, Any]) -
     retries = _FAILOVER_RETRIES if url and failover.is_failover_url(url) else _RETRIES
     return {
         # XADD is not idempotent, but a request that is queued twice keeps its uri and gets the same result twice.
-        # A command that timed out is not repeated: repetition would multiply the time that the caller waits.
+        # A command that timed out is repeated within `persistent` alone: elsewhere repetition would multiply the time
+        # that the caller waits.
         "retry_on_error": [ConnectionError],
+        "health_check_interval": _CHECK_AFTER,
         "socket_connect_timeout": 5.0,
         "socket_timeout": 5.0,
         # Newer redis-py releases default to RESP3, and then negotiate features that are not used here.
@@ -300,17 +385,19 @@ class Patience:
         return max(0.0, self._seconds - passed)
 
     @contextmanager
-    def watching(self) -> Iterator[None]:
+    def watching(self, waits: bool = True) -> Iterator[None]:
         """Note whether the block, which raises errors of Redis as `translated` does, has lost the connection.
 
-        A block that has waited for Redis, with `persistent`, has used up so much of the seconds.
+        A block that `waits` for Redis, with `persistent`, uses up the seconds. One that does not may have waited for a
+        connection that was dead, and Redis may be there.
         """
         began = time.monotonic()
         try:
             yield
         except ServingError as error:
             if self._lost_since is None and is_lost_connection(error):
-                self._lost_since = max(began, time.monotonic() - self._seconds)
+                now = time.monotonic()
+                self._lost_since = max(began, now - self._seconds) if waits else now
             raise
         self._lost_since = None
 

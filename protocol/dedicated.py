@@ -8,7 +8,10 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 import redis
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import RedisError, ResponseError, TimeoutError
+
+CHECK_TIMEOUT = 1.0
+"""Seconds for which a sign of life of a silent connection is waited for."""
 
 _TRUSTED_S = 1.0
 
@@ -24,7 +27,7 @@ class DedicatedConnection:
     """A dedicated connection for the commands of one thread; the first command opens it.
 
     A command takes half as much work as with redis-py's client, which takes a connection from its pool, checks it, and
-    returns it. Here a connection is checked only after a pause, since Redis may have closed it meanwhile. Replies are
+    returns it. Here a connection is checked only after a pause, in which it may have been lost. Replies are
     as Redis sends them; redis-py's client converts those of some commands.
 
     Args:
@@ -89,14 +92,22 @@ class DedicatedConnection:
         connection.send_packed_command(connection.pack_command(*args), check_health=False)
 
     def _check(self) -> None:
-        """Read the replies to `post`, and close a connection that Redis has closed."""
+        """Read the replies to `post`; after a pause, close a connection that Redis has closed or that is dead."""
+        connection = self._connection
+        paused, due = self._trusted_until <= time.monotonic(), connection.next_health_check
         try:
             while self._unread:
+                if paused and not connection.can_read(timeout=CHECK_TIMEOUT):
+                    raise TimeoutError("Redis does not answer")
                 with suppress(ResponseError):
-                    self._connection.read_response()
+                    connection.read_response()
                 self._unread -= 1
-            if self._trusted_until <= time.monotonic() and self._connection.can_read():
+            if paused and connection.can_read():
                 self.close()
+            elif paused:
+                # Replies that were read just now came before the pause.
+                connection.next_health_check = due
+                connection.check_health()
         except BaseException as error:
             self.close()
             if not isinstance(error, (RedisError, OSError)):

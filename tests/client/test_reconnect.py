@@ -115,6 +115,38 @@ def test_a_request_that_redis_has_lost_is_sent_again(server, asynchronous):
         assert not any(db.xlen(stream) for stream in streams_of("j"))
 
 
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_redis_that_hangs_is_waited_for_within_the_timeout(server, asynchronous):
+    """Commands time out several times meanwhile."""
+    address = {"port": server.port, "name": "j", "socket_timeout": 0.2}
+
+    def use():
+        with InputQueue(**address) as requests, OutputQueue(**address) as results:
+            assert requests.predict(np.array([1]), timeout=60).item() == 1
+            assert results.query("unknown") is None
+            server.pause()
+            threading.Timer(2, server.resume).start()
+            assert results.query_and_delete(requests.enqueue("a", {"x": 7}, timeout=60), timeout=60).item() == 7
+            server.pause()
+            threading.Timer(2, server.resume).start()
+            return requests.predict(np.array([7]), timeout=60)
+
+    async def use_async():
+        async with AsyncInputQueue(**address) as requests, AsyncOutputQueue(**address) as results:
+            assert (await requests.predict(np.array([1]), timeout=60)).item() == 1
+            assert await results.query("unknown") is None
+            server.pause()
+            threading.Timer(2, server.resume).start()
+            await requests.enqueue("a", {"x": 7}, timeout=60)
+            assert (await results.query_and_delete("a", timeout=60)).item() == 7
+            server.pause()
+            threading.Timer(2, server.resume).start()
+            return await requests.predict(np.array([7]), timeout=60)
+
+    with Echo(server.url, "j"):
+        assert (asyncio.run(use_async()) if asynchronous else use()).item() == 7
+
+
 def test_the_timeout_bounds_the_attempts(server):
     with (
         InputQueue(port=server.port, name="j") as requests,

@@ -1,6 +1,7 @@
 """A redis-server of the tests' own."""
 
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -51,6 +52,13 @@ class RedisServer:
     def kill(self):
         self._process.kill()
         self._process.wait(10)
+
+    def pause(self):
+        """Let the server accept connections and answer none."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self):
+        self._process.send_signal(signal.SIGCONT)
 
     def forget(self):
         """Delete the data while the server is stopped."""
