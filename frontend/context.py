@@ -88,12 +88,14 @@ class FrontEnd:
             except Exception:
                 log.exception("the front end ends nevertheless")
 
-    def check(self, model: ServedModel) -> None:
-        """Refuse requests for a model that no slot can load, or that a client has unloaded.
+    def check(self, model: ServedModel, can_wait: bool = False) -> None:
+        """Refuse requests for a model that no slot can load, that a client has unloaded, or whose job does not run.
+
+        A request that `can_wait` has no caller that waits for it, so the next start of the job may answer it.
 
         Raises:
             ModelError: If it cannot be loaded, or another error of `protocol.errors`; see `told`.
-            ModelNotReady: If it was unloaded.
+            ModelNotReady: If it was unloaded, or its job does not run and is not being started.
         """
         if report := model.failed:
             cause = self.told(report.error or "", "the reports of its slots have the cause")
@@ -101,6 +103,8 @@ class FrontEnd:
         if model.state == UNLOADED:
             path = f"/v2/repository/models/{quote(model.name)}/load"
             raise ModelNotReady(f"model {model.name!r} was unloaded; POST {path} loads it again")
+        if model.absence and not can_wait:
+            raise ModelNotReady(f"model {model.name!r} is not served: {model.absence}")
 
     def told(self, cause: str, place: str) -> str:
         """Return the cause of a failure; the place that has it instead if a stranger might read the answer."""

@@ -20,7 +20,7 @@ class ModelNotFound(ServingError):
 
 
 class ModelNotReady(ServingError):
-    """The model is being loaded for the first time, and its inputs are not known yet; nothing was queued."""
+    """The model's job does not run, or loads it for the first time and its inputs are not known; nothing was queued."""
 
     code, http_status, grpc_status = "MODEL_NOT_READY", 503, "UNAVAILABLE"
 

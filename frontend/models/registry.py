@@ -24,6 +24,7 @@ from cluster_serving.protocol.keys import (
     JOBS_KEY,
     REFUSED_MODEL,
     controller_key,
+    command_key,
     generations_key,
     secret_key,
     slots_key,
@@ -32,7 +33,7 @@ from cluster_serving.protocol.keys import (
     to_text,
 )
 from cluster_serving.protocol.model_control import UNLOADED
-from cluster_serving.protocol.slots import SILENT_AFTER_S, SlotReport, read_reports
+from cluster_serving.protocol.slots import HEARTBEAT_S, SILENT_AFTER_S, SlotReport, read_reports
 from cluster_serving.protocol.stats import JobStats
 from cluster_serving.protocol.versions import FIRST, choose, not_served
 
@@ -43,6 +44,9 @@ _NOT_WANTED = ("stopped", UNLOADED)
 
 _FRESH = 1.0
 """Seconds for which the reports of the slots are not read again."""
+
+_BEATS_MISSED_S = 2 * HEARTBEAT_S
+"""Seconds after a failure of Redis in which heartbeats may be missing because of it."""
 
 _STALE = 1.5
 """Seconds after which callers wait for the reports to be read; until then they get those that were read before."""
@@ -77,6 +81,7 @@ class ServedModel:
         generation: Number of the generation of the job, while it has a canary; otherwise None.
         canary: The model is that of the canary, which gets a share of the requests.
         refused: Reason why a new model in the folder is not served (`watchModel`); empty if there is none.
+        expected: A slot may answer soon though none reports so: a command starts or changes the job, or nothing tells.
     """
 
     name: str
@@ -88,6 +93,7 @@ class ServedModel:
     generation: int | None = None
     canary: bool = False
     refused: str = ""
+    expected: bool = False
 
     @classmethod
     def of(cls, servable: Servable, reports: Sequence[SlotReport] = ()) -> ServedModel:
@@ -117,6 +123,19 @@ class ServedModel:
     def failed(self) -> SlotReport | None:
         """Report of a slot that could not load the model, if no other slot has loaded it."""
         return None if self.loaded else next((report for report in self.reports if report.state == "failed"), None)
+
+    @property
+    def absence(self) -> str:
+        """Reason why nothing answers requests now, and soon either; empty if a slot does, or loads the model."""
+        states = {report.state for report in self.reports}
+        if self.expected or not states or not states <= {"stopped", "silent"}:
+            return ""
+        if states == {"stopped"}:
+            return "its job is stopped; cluster-serving-start starts it"
+        return (
+            f"none of its slots has given a heartbeat for {SILENT_AFTER_S:g} s; cluster-serving-cli status on its machine "
+            "tells what Flink does about it"
+        )
 
     @property
     def is_wanted(self) -> bool:
@@ -168,7 +187,7 @@ class ModelRegistry:
         self._versions = _by_version(self._models.values())
         self._latest: dict[str, ServedModel] = {}
         self._problems: Mapping[str, ServingError] = {}
-        self._read_at = 0.0
+        self._read_at = self._failed_at = 0.0
         self._seen_at: dict[Servable, float] = {}
         self._reading: asyncio.Task[None] | None = None
         self._patience = Patience(PATIENCE)
@@ -295,8 +314,12 @@ class ModelRegistry:
 
     async def _read_again(self) -> None:
         """Read the reports; wait out a lost connection, unless Redis was never there."""
-        with persistent(self._patience.left if self._latest else 0.0), self._patience.watching():
-            await self._read()
+        try:
+            with persistent(self._patience.left if self._latest else 0.0), self._patience.watching():
+                await self._read()
+        except ServingError:
+            self._failed_at = time.monotonic()
+            raise
 
     async def _read(self) -> None:
         servables = self._configured or _served_by(await self._known_jobs())
@@ -327,6 +350,9 @@ class ModelRegistry:
                 # For instance, one node of a cluster is down: the models of its jobs stay as they were read last.
                 model = self._models.get(servable, ServedModel.of(servable))
             models[servable] = model
+        absent = [servable for servable, model in models.items() if model.absence]
+        for servable in await self._expected(absent):
+            models[servable] = replace(models[servable], expected=True)
         canaries = await self._read_canaries({one: number for one, (_, number) in states.items() if number is not None})
         self._seen_at |= dict.fromkeys(models, now)
         # After a FLUSHALL, a job that runs reports itself again within seconds.
@@ -334,6 +360,22 @@ class ModelRegistry:
         self._models = kept | models
         self._versions = _by_version([*canaries, *self._models.values()])
         self._latest = {model.name: model for model in self._models.values()}
+
+    async def _expected(self, absent: Sequence[Servable]) -> list[Servable]:
+        """Return those of some servables whose slots may come: a command works on the job, or nothing tells."""
+        if not absent:
+            return []
+        if time.monotonic() - self._failed_at < _BEATS_MISSED_S:
+            # The slots could not give heartbeats, either.
+            return list(absent)
+
+        def holder(pipeline: Any, job: str) -> None:
+            pipeline.exists(command_key(job))
+
+        answers = await self._dispatch.ask([servable.job for servable in absent], holder)
+        return [
+            one for one, answer in zip(absent, answers, strict=True) if isinstance(answer, ServingError) or answer[0]
+        ]
 
     async def _read_canaries(self, generations: Mapping[Servable, int]) -> list[ServedModel]:
         """Return the models of canaries, which are these generations; those that cannot be read are left out."""

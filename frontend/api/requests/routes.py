@@ -65,7 +65,7 @@ class _RequestRoutes:
                 raise InvalidInput("a request has 'callback' or 'stream', not both: a callback gets the whole answer")
         model = await registry.model(asked.model, asked.version)
         note(request, "v1", model.name)
-        self._front.check(model)
+        self._front.check(model, can_wait=True)
         self._front.metrics.asked("v1", model.name, len(records))
         ticket = await self._store.submit(
             model.job, without_errors(records), priority_of(request), client_of(request), model.asked, asked.stream

@@ -11,7 +11,8 @@ from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.reporting import SlotReporter
 from cluster_serving.frontend import arguments
 from cluster_serving.frontend.models import dispatch
-from cluster_serving.frontend.proto import original
+from cluster_serving.frontend.proto import inference, original
+from cluster_serving.launcher.jobs.lock import locked
 from cluster_serving.launcher.jobs.readiness import announce, note_stopped
 from cluster_serving.protocol.errors import ModelError
 from cluster_serving.protocol.keys import JOBS_KEY, limits_key, slots_key
@@ -75,9 +76,12 @@ def test_requests_of_all_apis_wait_while_their_job_is_restarted(
                 assert [one.result().status_code for one in asked] == [200] * 3
 
     assert state_of(url, job) == "ready"
-    note_stopped(launcher, job, "first")
-    wait_until(lambda: state_of(url, job) == "stopped")
-    assert_they_wait()
+    with locked(launcher, job, print):
+        note_stopped(launcher, job, "first")
+        wait_until(lambda: state_of(url, job) == "stopped")
+        assert_they_wait()
+    impatient = {"json": {"instances": [{"x": [1, 2]}]}, "headers": {"x-timeout-ms": "100"}}
+    wait_until(lambda: httpx.post(f"{url}/predict", **impatient).status_code == 503)
     announce(launcher, job, "second", 2)
     wait_until(lambda: state_of(url, job) == "loading")
     assert_they_wait()
@@ -87,6 +91,40 @@ def test_requests_of_all_apis_wait_while_their_job_is_restarted(
     assert metadata["inputs"] == [{"name": "x", "datatype": "FP64", "shape": [-1, 2]}]
     slot.ready(SlotReport("", "", "Echo"))
     wait_until(lambda: state_of(url, job) == "ready")
+
+
+@pytest.mark.parametrize("how", ["stopped", "silent"])
+def test_all_apis_say_at_once_that_a_job_does_not_run(serve, report, job, how):
+    import grpc
+
+    changes = {"state": "stopped"} if how == "stopped" else {"attempt": "gone"}
+    report(("x", "str", (None,)), **changes)
+    front = serve()
+    reason = f"model {job!r} is not served: " + ("its job is stopped" if how == "stopped" else "none of its slots")
+    instances = {"instances": [{"x": "text"}]}
+    requests = {
+        "predict": instances,
+        f"models/{job}/versions/1/predict": instances,
+        f"v1/models/{job}:predict": instances,
+        f"v2/models/{job}/infer": {"inputs": [{"name": "x", "shape": [1], "datatype": "BYTES", "data": ["text"]}]},
+        "v1/embeddings": {"model": job, "input": "text"},
+        "v1/completions": {"model": job, "prompt": "text"},
+    }
+    for path, body in requests.items():
+        refused = httpx.post(f"{front.url}/{path}", json=body)
+        error = refused.json()["error"]
+        assert (refused.status_code, reason in str(error)) == (503, True), (path, refused.text)
+        assert "retry-after" in refused.headers
+    assert httpx.post(f"{front.url}/v1/requests", json=instances).status_code == 202
+    with grpc.insecure_channel(front.grpc) as channel:
+        message = original.PredictReq(modelName=job, input='{"instances": [{"x": "text"}]}')
+        with pytest.raises(grpc.RpcError, match=reason) as refused:
+            caller(channel, "grpc.FrontEndGRPCService")("Predict", message, original.PredictReply)
+        assert refused.value.code() == grpc.StatusCode.UNAVAILABLE
+        message = inference.ModelInferRequest(model_name=job)
+        message.inputs.add(name="x", datatype="BYTES", shape=[1]).contents.bytes_contents.append(b"text")
+        with pytest.raises(grpc.RpcError, match=reason):
+            caller(channel, "inference.GRPCInferenceService")("ModelInfer", message, inference.ModelInferResponse)
 
 
 def test_a_start_replaces_all_reports_of_earlier_ones(launcher, report, db, job):
