@@ -6,6 +6,7 @@ All coroutines of a queue share a few connections, so thousands of requests may 
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import nullcontext, suppress
@@ -23,7 +24,15 @@ from cluster_serving.client.fetch import fetch, fetch_recent
 from cluster_serving.client.many import IN_FLIGHT, TIMEOUT, Batch, check
 from cluster_serving.client.pieces import PIECE_TIMEOUT, Answer, AsyncPieces, PieceOrRestart, pieces_of
 from cluster_serving.client.places import recent_entries
-from cluster_serving.client.queues import RECONNECT_SECONDS, SCAN_COUNT, Reconnecting, batched, check_query, results_of
+from cluster_serving.client.queues import (
+    RECONNECT_SECONDS,
+    SCAN_COUNT,
+    Reconnecting,
+    batched,
+    check_query,
+    looks,
+    results_of,
+)
 from cluster_serving.client.result import Result, read_result
 from cluster_serving.client.subscription import AsyncSubscription, wait_for
 from cluster_serving.client.texts import TextInputs, converted
@@ -121,8 +130,12 @@ class AsyncOutputQueue(_AsyncQueue):
             fields = await self._fetch(uri, delete)
         if fields is None and timeout is not None:
             with self._using_redis(timeout):
+                end = time.monotonic() + timeout
                 async with self._subscription.announcements(result_key(self.name, uri)) as event:
-                    fields = await wait_for(event, lambda: self._fetch_queued(uri, delete), timeout)
+                    for until in looks(self._recent.find(uri), end):
+                        fields = fields or await wait_for(
+                            event, lambda: self._fetch_queued(uri, delete), until - time.monotonic()
+                        )
         if fields is None:
             if timeout is None:
                 return None
@@ -203,7 +216,7 @@ class AsyncInputQueue(_AsyncQueue):
         with self._using_redis(options.timeout):
             converted_inputs = await run_async(self.db, converted(self.name, self._texts, values))
             place = await run_async(self.db, enqueue(self.name, uri, converted_inputs, options, self._folders))
-        self._recent.remember(uri, place)
+        self._recent.remember(uri, place, options.deadline)
         return uri
 
     async def cancel(self, uri: str) -> bool:

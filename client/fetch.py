@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 
 from redis.exceptions import RedisError
 
+from cluster_serving.client.cancel import discard_file, withdraw_call
 from cluster_serving.client.places import Place, RecentEntries, search
 from cluster_serving.protocol.connection import request_lost
-from cluster_serving.protocol.errors import RequestLost
+from cluster_serving.protocol.errors import DeadlineExceeded, RequestLost
 from cluster_serving.protocol.keys import result_keys
-from cluster_serving.protocol.results import Fields
+from cluster_serving.protocol.results import Fields, encode_error
 from cluster_serving.protocol.scripts import HAS_ENTRY, Call, Procedure, fetch_call, fields_of
 
 
@@ -32,10 +34,16 @@ def fetch(job: str, uri: str, delete: bool) -> Procedure[Fields | None]:
 def fetch_queued(job: str, uri: str, place: Place | None, delete: bool) -> Procedure[Fields | None]:
     """Return the result hash as `fetch` does; None while the request waits at its place, or if that is unknown.
 
+    A request whose deadline has passed, and that no slot has read, is withdrawn and answered with `DeadlineExceeded`.
+
     Raises:
         RequestLost: If there is neither request nor result.
     """
     fields = yield from fetch(job, uri, delete)
+    if fields is None and place is not None and time.monotonic() > place.expires:
+        error = DeadlineExceeded(f"the request {uri!r} waited longer than its deadline; it was not computed")
+        if discard_file((yield withdraw_call(job, uri, place, encode_error(error)))):
+            return (yield from fetch(job, uri, delete))
     if fields or place is None or (yield Call(HAS_ENTRY, [place.stream], [place.entry_id])):
         return fields
     # The answer may have come between the two commands.

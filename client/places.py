@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
@@ -12,10 +14,11 @@ from cluster_serving.protocol.scripts import NEWEST, Procedure, page_call
 
 
 class Place(NamedTuple):
-    """Stream and entry id of a request."""
+    """Stream and entry id of a request, and the monotonic time at which its deadline passes, if that is known."""
 
     stream: str
     entry_id: bytes
+    expires: float = math.inf
 
 
 def search(job: str, uri: str) -> Procedure[list[Place]]:
@@ -37,8 +40,10 @@ class RecentEntries:
         self._entries: dict[str, Place] = {}
         self._lock = threading.Lock()
 
-    def remember(self, uri: str, place: Place) -> None:
-        """Remember the place of a request, and forget the oldest beyond the limit."""
+    def remember(self, uri: str, place: Place, deadline: float | None = None) -> None:
+        """Remember the place of a request and its deadline, seconds from now; forget the oldest beyond the limit."""
+        if deadline is not None:
+            place = place._replace(expires=time.monotonic() + deadline)
         with self._lock:
             self._entries.pop(uri, None)
             self._entries[uri] = place

@@ -27,7 +27,7 @@ from cluster_serving.client.enqueue import RequestOptions, enqueue, split
 from cluster_serving.client.fetch import fetch, fetch_queued, fetch_recent
 from cluster_serving.client.many import IN_FLIGHT, TIMEOUT, Batch, check, results_in_thread
 from cluster_serving.client.pieces import PIECE_TIMEOUT, Answer, PieceOrRestart, Pieces
-from cluster_serving.client.places import RecentEntries, recent_entries
+from cluster_serving.client.places import Place, RecentEntries, recent_entries
 from cluster_serving.client.result import Result, read_outcome, read_result
 from cluster_serving.client.subscription import Subscription
 from cluster_serving.client.texts import TextInputs, converted
@@ -265,13 +265,16 @@ class OutputQueue(_Queue):
 
     def _wait(self, uri: str, delete: bool, timeout: float) -> Fields | None:
         channel = result_key(self.name, uri)
-        started = time.monotonic()
+        end = time.monotonic() + timeout
         self._subscription.subscribe(channel)
         try:
             # The result may have come between the first look and the subscription.
-            return self._fetch_queued(uri, delete) or self._subscription.wait(
-                channel, uri, lambda _: self._fetch_queued(uri, delete), timeout - (time.monotonic() - started)
-            )
+            fields = self._fetch_queued(uri, delete)
+            for until in looks(self._recent.find(uri), end):
+                fields = fields or self._subscription.wait(
+                    channel, uri, lambda _: self._fetch_queued(uri, delete), until - time.monotonic()
+                )
+            return fields
         finally:
             self._subscription.unsubscribe(channel)
 
@@ -326,7 +329,7 @@ class InputQueue(_Queue):
         options, values = split(inputs, data)
         with self._using_redis(options.timeout):
             queued = enqueue(self.name, uri, self._inputs(values), options, self._folders)
-            self._recent.remember(uri, run(self.db, queued))
+            self._recent.remember(uri, run(self.db, queued), options.deadline)
         return uri
 
     def _inputs(self, values: Mapping[str, object], timeout: float | None = None) -> dict[str, Input]:
@@ -541,6 +544,11 @@ class InputQueue(_Queue):
             self._recent.forget(answer.uri)
             with suppress(RedisError):
                 self._subscription.unsubscribe(channel)
+
+
+def looks(place: Place | None, end: float) -> list[float]:
+    """Return the times until which a query waits for messages: when the deadline passes, and the end."""
+    return [place.expires, end] if place is not None and place.expires < end else [end]
 
 
 def check_query(uri: object, timeout: float | None = None) -> None:

@@ -17,8 +17,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from weakref import WeakMethod, WeakValueDictionary
 
+from cluster_serving.connectors.deadlines import Deadlines
 from cluster_serving.connectors.failing_clients import FailingClients
 from cluster_serving.protocol.entry import Entry
+from cluster_serving.protocol.errors import DeadlineExceeded
 
 _STALLED = 0.5
 """Seconds of a batch from which on its slot may count as stalled."""
@@ -62,9 +64,11 @@ class SlotFlowControl:
         pause: Seconds that the source waits between two reads while requests are being computed.
         generation: `RedisOptions.name`; the slots of a generation in this process share one `Surplus`.
         read: Bound method that reads for the window, to which there is only a weak reference; None for none.
+        deadlines: Deadlines of the requests; None for none.
 
     Attributes:
         id: Random id, by which `find_flow_control` finds it.
+        deadlines: As given.
         limit: As given.
         attached: True once the window has shown that it shares this process.
         overlaps: True if the model begins requests while it computes others, one by one. Then the source reads at once.
@@ -74,8 +78,16 @@ class SlotFlowControl:
         failing: Clients whose requests make batches fail.
     """
 
-    def __init__(self, limit: int, pause: float = 0.005, generation: str = "", read: Read | None = None) -> None:
+    def __init__(
+        self,
+        limit: int,
+        pause: float = 0.005,
+        generation: str = "",
+        read: Read | None = None,
+        deadlines: Deadlines | None = None,
+    ) -> None:
         self.id = uuid.uuid4().hex
+        self.deadlines = deadlines
         self._read = WeakMethod(read) if read else None
         with _opening:
             self.surplus = _surpluses.setdefault(generation, Surplus())
@@ -213,6 +225,26 @@ class SlotFlowControl:
             self._announced -= len(left)
             self.surplus.entries += left
             return True
+
+    def drop_expired(self) -> list[tuple[Entry, DeadlineExceeded]]:
+        """Source: while a batch takes long, remove and return the requests that expire before the window takes them."""
+        if self.deadlines is None or not self._entries or time.monotonic() - self._began < _LATE:
+            return []
+        with self._changed:
+            waiting = [entry for entries in self._entries for entry in entries]
+        errors = self.deadlines.expired(waiting)
+        if not errors:
+            return []
+        with self._changed:
+            dropped = [
+                (entry, errors[entry.place]) for entries in self._entries for entry in entries if entry.place in errors
+            ]
+            # The window still takes as many times.
+            self._entries = deque(
+                [entry for entry in entries if entry.place not in errors] for entries in self._entries
+            )
+            self._announced -= len(dropped)
+        return dropped
 
     def arrive(self, count: int) -> bool:
         """Window: report that `count` requests came; return True if more are on their way."""

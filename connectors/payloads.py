@@ -5,6 +5,7 @@ import os
 import stat
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 import redis
 
@@ -56,12 +57,12 @@ class Payloads:
                 log.warning("request %r was queued twice and is already answered", entry.uri)
                 drop(self._client, stream_of(self._job, entry.priority), entry.id)
             else:
-                self.refuse(entry, InvalidInput("the file that field 'data_file' names does not exist (any more)"))
+                self.refuse((entry, InvalidInput("the file that field 'data_file' names does not exist (any more)")))
         except ServingError as error:
-            self.refuse(entry, error)
+            self.refuse((entry, error))
         except OSError as error:
             # Without an answer, the request would be delivered again and again.
-            self.refuse(entry, InvalidInput(f"the file that field 'data_file' names cannot be read: {error}"))
+            self.refuse((entry, InvalidInput(f"the file that field 'data_file' names cannot be read: {error}")))
         else:
             return entry
         return None
@@ -85,10 +86,17 @@ class Payloads:
             raise InvalidInput("field 'data_file' names a file, but this job has no folder for files (payloadFolder)")
         return entry._replace(path=self._folder.locate(entry.file))
 
-    def refuse(self, entry: Entry, error: ServingError) -> None:
-        """Answer a request with an error."""
-        answer = Answer(entry, "", encode_error(error))
-        write_answers(self._client, self._job, self._options.result_ttl_s, [answer], self._options.version)
+    def refuse(self, *refused: tuple[Entry, ServingError]) -> None:
+        """Answer requests with errors."""
+        answers = [Answer(self._located(entry), "", encode_error(error)) for entry, error in refused]
+        write_answers(self._client, self._job, self._options.result_ttl_s, answers, self._options.version)
+
+    def _located(self, entry: Entry) -> Entry:
+        """Return a request with the path of its file, which is removed with it, unless the path is refused."""
+        if entry.file and not entry.path:
+            with suppress(InvalidInput):
+                return self._with_path(entry)
+        return entry
 
     def _old_files(self) -> Iterator[str]:
         before = time.time() - SWEEP_AGE

@@ -17,12 +17,13 @@ from redis.exceptions import RedisError
 
 from cluster_serving.connectors.answer import dead_letter
 from cluster_serving.connectors.attempts import Attempts
+from cluster_serving.connectors.deadlines import Deadlines
 from cluster_serving.connectors.entry_batch import EntryBatch, by_size
 from cluster_serving.connectors.flow_control import SlotFlowControl
 from cluster_serving.connectors.generation import GenerationView
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.payloads import Payloads
-from cluster_serving.connectors.redis import Backoff, connect
+from cluster_serving.connectors.redis import Backoff, RedisClock, connect
 from cluster_serving.connectors.runtime import SelfClosing, count_records_out, subtask_count, subtask_index
 from cluster_serving.connectors.shadow import Copier
 from cluster_serving.connectors.slot_keys import SlotKeys
@@ -30,7 +31,7 @@ from cluster_serving.connectors.stream import StreamReader
 from cluster_serving.connectors.ticks import Ticks
 from cluster_serving.connectors.worker import record_end
 from cluster_serving.protocol.entry import Entry
-from cluster_serving.protocol.errors import PoisonRequest
+from cluster_serving.protocol.errors import DeadlineExceeded, PoisonRequest
 from cluster_serving.protocol.generations import CANARY, DIVIDED, Generations, is_in_trial
 from cluster_serving.protocol.keys import consumer, consumers_of, left_for
 from cluster_serving.protocol.versions import choose, not_served
@@ -68,10 +69,17 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
             busy are then read at once, when it is free.
         process_mode: Flink opens the operators behind this source at their first record, so an empty batch is sent
             first. It passes records on only at the end of a tick, so each tick ends with the first that it reads.
+        deadline_ms: Milliseconds that a request without a deadline of its own may wait; 0 for no limit.
     """
 
     def __init__(
-        self, options: RedisOptions, read_size: int, slot_keys: SlotKeys, greedy: bool, process_mode: bool
+        self,
+        options: RedisOptions,
+        read_size: int,
+        slot_keys: SlotKeys,
+        greedy: bool,
+        process_mode: bool,
+        deadline_ms: int = 0,
     ) -> None:
         self._control = options
         self._options = options.queue
@@ -79,6 +87,7 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
         self._slot_keys = slot_keys
         self._greedy = greedy
         self._process_mode = process_mode
+        self._deadline_ms = deadline_ms
 
     def open(self, runtime_context: RuntimeContext) -> None:
         """Connect; nothing is read yet."""
@@ -86,12 +95,16 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
         index = subtask_index(runtime_context)
         self._parallelism = subtask_count(runtime_context)
         self._slot_key = self._slot_keys.key_of(index, self._parallelism)
+        self._client: Any = connect(self._options)
+        self._deadlines = Deadlines(RedisClock(self._client), self._deadline_ms)
         # Two batches: one is in the model while the next is read. More would be kept from idle slots.
         self._flow = SlotFlowControl(
-            2 * self._read_size, generation=self._control.name, read=None if self._process_mode else self._read_directly
+            2 * self._read_size,
+            generation=self._control.name,
+            read=None if self._process_mode else self._read_directly,
+            deadlines=self._deadlines,
         )
         self._ticks = Ticks.of(self._control.name, index)
-        self._client: Any = connect(self._options)
         self._copier = Copier(self._client, self._options.job)
         name = consumer(self._options.job, self._options.generation, index)
         peers = consumers_of(self._options.job, self._options.generation) if self._parallelism > 1 else None
@@ -108,6 +121,7 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
         metrics = runtime_context.get_metrics_group()
         self._requests = metrics.counter("requests")
         self._dead_letters = metrics.counter("deadLetters")
+        self._expired = metrics.counter("expired")
         self._count_records_out = count_records_out(runtime_context)
         self._backoff = Backoff(f"{NAME} {name}", metrics.counter("reconnects").inc)
         self._held: list[Entry] = []
@@ -223,6 +237,7 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
     def _read_new(self, patience: float, block_ms: int | None) -> list[Entry]:
         if self._reader.take_over():
             return []
+        self._refuse(self._flow.drop_expired())
         if self._parallelism > 1:
             if self._flow.take_back():
                 # In process mode the other slots are in other processes. A shadow computes its copies later.
@@ -248,9 +263,18 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
             entries = self._read_stream(room, block_ms)
         # After a full read more requests are waiting, so that reading ahead makes no batch smaller.
         self._ahead = not self._greedy or len(entries) >= self._read_size
+        if errors := self._deadlines.expired(entries):
+            self._refuse([(entry, errors[entry.place]) for entry in entries if entry.place in errors])
+            entries = [entry for entry in entries if entry.place not in errors]
         loaded = [loaded for entry in entries if (loaded := self._payloads.load(entry))]
         shadow = self._generation.shadow
         return self._copier.copy(loaded, shadow) if shadow else loaded
+
+    def _refuse(self, late: Sequence[tuple[Entry, DeadlineExceeded]]) -> None:
+        """Answer requests that have expired."""
+        if late:
+            self._payloads.refuse(*late)
+            self._expired.inc(len(late))
 
     def _read_stream(self, count: int, block_ms: int | None) -> list[Entry]:
         """Read new requests; during a canary, the generation with the larger share reads those of both."""
@@ -302,7 +326,7 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
                 mine.append(entry)
             elif number is None:
                 served = [generation.version for generation in now.reading]
-                self._payloads.refuse(entry, not_served(self._options.job, entry.version, served))
+                self._payloads.refuse((entry, not_served(self._options.job, entry.version, served)))
             else:
                 others[number].append(entry)
         for number, left in others.items():

@@ -113,12 +113,18 @@ class FrontEnd:
     def timeout(self, asked: str | None) -> float:
         """Return the seconds that a request may take: `requestTimeout`, or less if its header X-Timeout-Ms says so."""
         longest = self.options.request_timeout / 1000
-        if asked is None:
-            return longest
-        try:
-            seconds = float(asked) / 1000
-        except ValueError:
-            seconds = 0.0
-        if not 0 < seconds < float("inf"):
-            raise InvalidInput(f"the header X-Timeout-Ms is {asked[:32]!r}; expected a number of milliseconds above 0")
-        return min(seconds, longest)
+        seconds = seconds_of(asked)
+        return longest if seconds is None else min(seconds, longest)
+
+
+def seconds_of(asked: str | None) -> float | None:
+    """Return the seconds in a header X-Timeout-Ms; None without the header."""
+    if asked is None:
+        return None
+    try:
+        seconds = float(asked) / 1000
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise InvalidInput(f"the header X-Timeout-Ms is {asked[:32]!r}; expected a number of milliseconds above 0")
+    return seconds

@@ -13,6 +13,7 @@ from pyflink.metrics import MetricGroup
 
 from cluster_serving.connectors.answer import Answer, AnsweredBatch, write_answers
 from cluster_serving.connectors.attempts import noted
+from cluster_serving.connectors.deadlines import Deadlines
 from cluster_serving.connectors.flow_control import SlotFlowControl, find_flow_control
 from cluster_serving.connectors.pieces import PieceWriter
 from cluster_serving.connectors.redis import RedisClock, connect
@@ -20,16 +21,16 @@ from cluster_serving.connectors.reporting import SlotReporter
 from cluster_serving.connectors.runtime import SelfClosing, is_first_attempt, subtask_index
 from cluster_serving.connectors.worker import record_end
 from cluster_serving.job.computation import Computation, Steps
-from cluster_serving.job.deadline import Deadlines
 from cluster_serving.job.handlers.predictor import HandlerPredictor
 from cluster_serving.job.options import JobOptions
 from cluster_serving.job.overlap import Overlap
 from cluster_serving.job.parts import Parts
 from cluster_serving.job.predictor import Predictor, load_predictor
-from cluster_serving.job.request import Request
+from cluster_serving.job.request import Request, with_errors
 from cluster_serving.job.secret import PATIENCE, wait_for_secret
 from cluster_serving.job.suspects import Suspects
 from cluster_serving.protocol.errors import (
+    DeadlineExceeded,
     InferenceFailed,
     InferenceTimeout,
     InvalidInput,
@@ -80,11 +81,20 @@ class _Batches:
         """Start to compute a batch; see `Predictor.start`."""
         started = time.monotonic()
         wait_us = round(1000 * max(0, self._clock.waited_ms(value[0].entry.queued_ms) or 0))
-        requests, expired = self._deadlines.check(value)
-        if expired:
-            self._expired.inc(expired)
+        # The window has just checked the requests that came through its flow control.
+        requests = self._checked(value, is_checked=bool(find_flow_control(value[0].flow_id)))
         with noted(self._options.redis.queue, (request.entry for request in requests)):
             return _Running(self._predictor.start(requests, alone), started, wait_us)
+
+    def _checked(self, requests: Sequence[Request], is_checked: bool = False) -> Sequence[Request]:
+        """Give the requests that have expired their error, unless they have it."""
+        if not is_checked:
+            requests = with_errors(
+                requests, self._deadlines.expired(request.entry for request in requests if request.error is None)
+            )
+        if expired := sum(isinstance(request.error, DeadlineExceeded) for request in requests):
+            self._expired.inc(expired)
+        return requests
 
     def end(self, running: _Running, flow: SlotFlowControl | None) -> Iterator[AnsweredBatch]:
         """Wait for the answers of a batch; if it has failed, its suspects are left to `search`."""
@@ -118,10 +128,7 @@ class _Batches:
         yield from self._answered([request.fail(error) for request in refused], 0, 0.0)
 
     def _steps(self, value: Sequence[Request]) -> Steps:
-        requests, expired = self._deadlines.check(value)
-        if expired:
-            self._expired.inc(expired)
-        computation = self._predictor.start(requests, False)
+        computation = self._predictor.start(self._checked(value), False)
         computation.ready()
         yield computation.known
         if computation.search is not None:

@@ -46,3 +46,10 @@ class Request(NamedTuple):
     def fail(self, error: ServingError) -> Answer:
         """Return the answer with an error."""
         return self.answer(encode_error(error))
+
+
+def with_errors(requests: Sequence[Request], errors: Mapping[tuple[str, bytes], ServingError]) -> Sequence[Request]:
+    """Return the requests, with the errors of those whose places have one."""
+    if not errors:
+        return requests
+    return [request._replace(error=errors.get(request.entry.place, request.error)) for request in requests]

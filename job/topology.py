@@ -28,6 +28,7 @@ def build(env: StreamExecutionEnvironment, options: JobOptions, with_jar: bool =
         _slot_keys(options.model_parallelism),
         greedy=options.batch.greedy_batching,
         process_mode=options.execution_mode == "process",
+        deadline_ms=options.request_deadline_ms,
     )
 
     requests = from_redis(env, source)

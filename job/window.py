@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 
 from pyflink.datastream import KeyedProcessFunction, RuntimeContext
 
@@ -11,7 +11,7 @@ from cluster_serving.connectors.failing_clients import FailingClients
 from cluster_serving.connectors.flow_control import SlotFlowControl, find_flow_control
 from cluster_serving.job.batcher import Batcher
 from cluster_serving.job.options import BatchOptions
-from cluster_serving.job.request import Request
+from cluster_serving.job.request import Request, with_errors
 from cluster_serving.protocol import columns
 from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.errors import ServingError
@@ -86,19 +86,39 @@ class BatchingWindow(KeyedProcessFunction):
                 continue
             if self._any_size:
                 signature = any_size(signature)
-            apart = entry.client if failing and failing.sends_apart(entry.client) else None
+            key = signature, entry.client if failing and failing.sends_apart(entry.client) else None
             now = time.time() * 1000
             for request in requests:
-                full = self._batcher.add((signature, apart), request, now)
+                full = self._batcher.add(key, request, now)
                 if full is not None:
-                    yield full
+                    yield from self._ready(full, key)
         if not more and self._options.greedy_batching:
-            yield from self._batcher.flush()
+            for batch in self._batcher.flush():
+                yield from self._ready(batch)
+
+    def _ready(self, batch: list[Request], key: Hashable = None) -> Iterator[list[Request]]:
+        """Yield the requests of a batch that have expired, and the others, which can be computed.
+
+        With its key, the batch was full: then the others wait for requests that take the free places.
+        """
+        flow = find_flow_control(batch[0].flow_id)
+        errors = flow.deadlines.expired(request.entry for request in batch) if flow and flow.deadlines else {}
+        if not errors:
+            yield batch
+            return
+        yield [request for request in with_errors(batch, errors) if request.error]
+        others = [request for request in batch if request.entry.place not in errors]
+        if key is None and others:
+            yield others
+            return
+        for request in others:
+            self._batcher.add(key, request, time.time() * 1000)
 
     def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterator[list[Request]]:
         """Emit the batches that have waited long enough."""
         self._timer = None
-        yield from self._batcher.expire(timestamp)
+        for batch in self._batcher.expire(timestamp):
+            yield from self._ready(batch)
         self._set_timer(ctx)
 
     def _set_timer(self, ctx: KeyedProcessFunction.Context) -> None:

@@ -104,6 +104,11 @@ class Entry(NamedTuple):
         return self.reply_with == PIECES
 
     @property
+    def place(self) -> tuple[str, bytes]:
+        """Priority and id, which no other request of the job has."""
+        return self.priority, self.id
+
+    @property
     def queued_ms(self) -> int:
         """Time at which Redis took the request, by the clock of Redis: milliseconds since the epoch."""
         return int(self.id.partition(b"-")[0])

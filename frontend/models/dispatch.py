@@ -89,15 +89,18 @@ class DeferredDispatcher(Dispatcher):
         priority: str = NORMAL,
         version: str = "",
         in_pieces: bool = False,
+        deadline_ms: int | None = None,
     ) -> bytes:
         """Queue a request, and return the id of its stream entry.
 
-        Any process may fetch the result with `look`, or, `in_pieces`, read them with `pieces`.
+        Any process may fetch the result with `look`, or, `in_pieces`, read them with `pieces`. See
+        `RequestOptions.deadline_ms` for the deadline.
         """
         pending = Pending(job, uri, asyncio.get_running_loop().create_future(), priority, kept=True)
         await self._find_folder(pending, inputs)
         wish = {"reply_with": PIECES} if in_pieces else {}
-        pending.compose(inputs, SUBMITTED_CHANNEL, version=version, origin=origin(), **wish)
+        options = {"deadline_ms": deadline_ms, "version": version, "origin": origin(), **wish}
+        pending.compose(inputs, SUBMITTED_CHANNEL, **options)
         self._queue(uri.encode(), pending)
         await pending.result
         return pending.entry_id or b""

@@ -13,6 +13,7 @@ import redis
 from cluster_serving.client import (
     AsyncInputQueue,
     AsyncOutputQueue,
+    DeadlineExceeded,
     InvalidInput,
     RedisUnavailable,
     ResultTimeout,
@@ -73,6 +74,20 @@ def test_a_waiting_query_survives_a_restart_of_redis(redis_server, job, request)
             assert (await waiting).item() == 1
 
     asyncio.run(main())
+
+
+def test_a_query_hears_when_the_deadline_passes(redis_server, db, job):
+    async def main():
+        async with (
+            AsyncInputQueue(port=redis_server.port, name=job) as requests,
+            AsyncOutputQueue(port=redis_server.port, name=job) as results,
+        ):
+            await requests.enqueue("late", x=np.ones(1), deadline=0.2)
+            with pytest.raises(DeadlineExceeded):
+                await results.query("late", timeout=600)
+
+    asyncio.run(main())
+    assert db.xlen(job) == 0
 
 
 def test_a_client_that_came_before_redis_works_once_redis_is_there(redis_server, job, request):

@@ -13,6 +13,7 @@ import pytest
 from cluster_serving.client import (
     AsyncInputQueue,
     AsyncOutputQueue,
+    DeadlineExceeded,
     InputQueue,
     InvalidInput,
     OutputQueue,
@@ -203,6 +204,22 @@ def test_a_timeout_is_as_long_as_it_says_and_raises(queues):
         results.query("never", timeout=0.2)
     assert time.monotonic() - started >= 0.4
     assert results.query("never") is None
+
+
+def test_a_query_hears_when_the_deadline_passes(queues, db, job):
+    """No slot has read the request, as long as all of them compute."""
+    requests, results = queues
+    db.xgroup_create(job, GROUP, id="0", mkstream=True)
+    requests.enqueue("late", x=np.zeros(1), deadline=0.2)
+    with pytest.raises(DeadlineExceeded, match="'late' waited longer"):
+        results.query("late", timeout=600)
+    assert db.xlen(job) == 0
+    # One that is being computed is answered by its slot.
+    requests.enqueue("computed", x=np.zeros(1), deadline=0.2)
+    db.xreadgroup(GROUP, "slot", {job: ">"})
+    with pytest.raises(ResultTimeout):
+        results.query("computed", timeout=0.5)
+    assert db.xlen(job) == 1
 
 
 def test_a_deadline_travels_with_the_request(queues, db, job):

@@ -1,5 +1,6 @@
 """The source of a slot, on a real Redis and without Flink; tests/e2e has the whole."""
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
@@ -13,7 +14,7 @@ from cluster_serving.connectors.slot_keys import SlotKeys
 from cluster_serving.connectors.stream import StreamReader, create_groups
 from cluster_serving.launcher.jobs import generations
 from cluster_serving.protocol.generations import CANARY, RETIRING, SERVING, Generation
-from cluster_serving.protocol.keys import consumer, generations_key, stream_of, streams_of
+from cluster_serving.protocol.keys import consumer, generations_key, native_result_key, stream_of, streams_of
 from tests.support.flink_context import Context
 from tests.support.waiting import wait_until
 
@@ -162,3 +163,36 @@ def test_a_canary_with_the_larger_share_that_has_died_does_not_keep_requests_fro
     for number in range(10):
         db.xadd(stream_of(job, "normal"), {"uri": f"r{number}", "data": b"x"})
     assert set(answered(slot, db, job, 10)) == {f"r{number}" for number in range(10)}
+
+
+def test_what_expires_while_a_batch_is_computed_is_answered_then_and_makes_room(opened, db, job):
+    slot = opened(process_mode=False)
+    slot._flow.attached = True
+
+    def queue(*uris, **fields):
+        for uri in uris:
+            db.xadd(job, {"uri": uri, "data": b"x", "serde": "arrow", **fields})
+
+    def goes_on(condition):
+        wait_until(lambda: tick(slot) is not None and condition())
+
+    queue("computed")
+    goes_on(lambda: slot._flow.unanswered == 1)
+    assert len(slot._flow.take()) == 1
+    # One batch may wait beside the four requests of the next; no more is read.
+    queue("a", "b", "c", "d", deadline=200)
+    queue("e", "f", "g", "h")
+    goes_on(lambda: db.hget(native_result_key(job, "d"), "code") == b"DEADLINE_EXCEEDED")
+    goes_on(lambda: slot._flow.unanswered == 5)
+    taken = [entry.uri for entries in slot._flow._entries for entry in entries]
+    assert taken == ["e", "f", "g", "h"]
+    assert not db.exists(native_result_key(job, "computed"))
+
+
+def test_what_has_expired_before_it_is_read_takes_no_place(opened, db, job):
+    slot = opened(process_mode=False)
+    for uri in "abc":
+        db.xadd(job, {"uri": uri, "data": b"x", "serde": "arrow", "deadline": 1 if uri < "c" else 60_000})
+    time.sleep(0.01)
+    assert answered(slot, db, job, 1) == ["c"]
+    assert db.hget(native_result_key(job, "a"), "code") == b"DEADLINE_EXCEEDED"

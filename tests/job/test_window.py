@@ -9,6 +9,7 @@ from cluster_serving.connectors.flow_control import SlotFlowControl
 from cluster_serving.job.options import BatchOptions
 from cluster_serving.job.window import BatchingWindow
 from cluster_serving.protocol.entry import NATIVE, Entry
+from cluster_serving.protocol.errors import DeadlineExceeded
 from cluster_serving.protocol.tensors import encode
 from tests.support.waiting import wait_until
 
@@ -78,3 +79,50 @@ def test_a_window_that_waits_for_full_batches_waits_in_flink(monkeypatch):
     batches = window.process_element(announced(flow, "a"), None)
     assert uris(next(batches)) == ["a"]
     assert list(batches) == []
+
+
+class Late:
+    """Deadlines that the requests of these uris have missed."""
+
+    def __init__(self):
+        self.uris = set()
+
+    def expired(self, entries):
+        return {entry.place: DeadlineExceeded("late") for entry in entries if entry.uri in self.uris}
+
+
+def numbered(uri):
+    return entry(uri)._replace(id=f"{ord(uri)}-0".encode())
+
+
+def test_what_has_expired_leaves_its_place_in_a_full_batch_to_the_next():
+    deadlines = Late()
+    flow = SlotFlowControl(limit=8, deadlines=deadlines)
+    window = opened(max_batch_size=3)
+
+    def taken(text, more):
+        flow.announce(len(text))
+        flow.hand_over([numbered(uri) for uri in text])
+        return [
+            (uris(batch), bool(batch[0].error))
+            for batch in window.process_element(EntryBatch(0, more, flow.id, None).to_bytes(), Timers())
+        ]
+
+    deadlines.uris = {"a", "c"}
+    assert taken("abc", more=True) == [(["a", "c"], True)]
+    deadlines.uris = {"d"}
+    assert taken("def", more=True) == [(["d"], True), (["b", "e", "f"], False)]
+    deadlines.uris = {"g"}
+    assert taken("gh", more=False) == [(["g"], True), (["h"], False)]
+    deadlines.uris = {"i"}
+    assert taken("i", more=False) == [(["i"], True)]
+
+
+class Timers:
+    """Flink's timers, of which none comes."""
+
+    def timer_service(self):
+        return self
+
+    def register_processing_time_timer(self, time):
+        pass

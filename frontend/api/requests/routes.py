@@ -15,7 +15,7 @@ from cluster_serving.frontend.api.original import instances, predictions
 from cluster_serving.frontend.api.original.http import priority_of
 from cluster_serving.frontend.api.requests.callback import Callbacks
 from cluster_serving.frontend.api.requests.store import RequestStore, Result, Ticket
-from cluster_serving.frontend.context import FrontEnd
+from cluster_serving.frontend.context import FrontEnd, seconds_of
 from cluster_serving.frontend.errors import without_errors
 from cluster_serving.frontend.models.dispatch import joined
 from cluster_serving.frontend.models.registry import ServedModel
@@ -68,7 +68,13 @@ class _RequestRoutes:
         self._front.check(model, can_wait=True)
         self._front.metrics.asked("v1", model.name, len(records))
         ticket = await self._store.submit(
-            model.job, without_errors(records), priority_of(request), client_of(request), model.asked, asked.stream
+            model.job,
+            without_errors(records),
+            priority_of(request),
+            client_of(request),
+            model.asked,
+            asked.stream,
+            seconds_of(request.headers.get("x-timeout-ms")),
         )
         if callback is not None:
             self._callbacks.post_later(callback, self._completed(ticket, model))

@@ -100,13 +100,15 @@ class RequestStore:
         owner: str,
         version: str = "",
         in_pieces: bool = False,
+        deadline: float | None = None,
     ) -> Ticket:
         """Queue the records of one request of an owner, who may be nobody (empty): all of them, or none.
 
-        A `version` of the model that is not empty must answer them. The answers are results, or `pieces`.
+        A `version` of the model that is not empty must answer them. The answers are results, or `pieces`. The deadline
+        is that of `RequestOptions`.
         """
         # Refuses an unknown priority before anything is written.
-        RequestOptions(priority=priority)
+        deadline_ms = RequestOptions(deadline=deadline, priority=priority).deadline_ms
         ticket = Ticket(secrets.token_hex(16), len(records), job)
         dispatcher = self._dispatch.dispatcher(job)
         db: Any = dispatcher.db
@@ -119,7 +121,7 @@ class RequestStore:
 
         async def submit(uri: str, record: Inputs) -> bytes | Exception:
             try:
-                return await dispatcher.submit(job, uri, record, priority, version, in_pieces)
+                return await dispatcher.submit(job, uri, record, priority, version, in_pieces, deadline_ms)
             except Exception as error:
                 return error
 

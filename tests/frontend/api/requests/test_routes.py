@@ -258,3 +258,16 @@ def test_priorities_have_streams_of_their_own_and_are_cancelled_there(serve, db,
     for path in ("/v1/requests", "/predict"):
         wrong = httpx.post(f"{url}{path}", json=body, headers={"x-priority": "urgent"})
         assert (wrong.status_code, wrong.json()["code"]) == (400, "INVALID_INPUT")
+
+
+def test_a_queued_request_may_have_a_deadline(serve, db, job):
+    url = serve(f"--models={job}").url
+    body = {"instances": [{"x": 1.0}]}
+    for headers in ({}, {"x-timeout-ms": "1500"}, {"x-timeout-ms": "86400000"}):
+        assert httpx.post(f"{url}/v1/requests", json=body, headers=headers).status_code == 202
+    assert [fields.get(b"deadline") for _, fields in db.xrange(job)] == [None, b"1500", b"86400000"]
+    for wrong in ("abc", "0", "-1", "inf"):
+        refused = httpx.post(f"{url}/v1/requests", json=body, headers={"x-timeout-ms": wrong})
+        assert refused.status_code == 400
+        assert "X-Timeout-Ms" in refused.json()["error"]
+    assert db.xlen(job) == 3
