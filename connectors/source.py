@@ -263,7 +263,8 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
             entries = self._read_stream(room, block_ms)
         # After a full read more requests are waiting, so that reading ahead makes no batch smaller.
         self._ahead = not self._greedy or len(entries) >= self._read_size
-        if errors := self._deadlines.expired(entries):
+        # Where none queue up, the window finds the few that have expired.
+        if self._ahead and (errors := self._deadlines.expired(entries)):
             self._refuse([(entry, errors[entry.place]) for entry in entries if entry.place in errors])
             entries = [entry for entry in entries if entry.place not in errors]
         loaded = [loaded for entry in entries if (loaded := self._payloads.load(entry))]

@@ -191,8 +191,8 @@ def test_what_expires_while_a_batch_is_computed_is_answered_then_and_makes_room(
 
 def test_what_has_expired_before_it_is_read_takes_no_place(opened, db, job):
     slot = opened(process_mode=False)
-    for uri in "abc":
-        db.xadd(job, {"uri": uri, "data": b"x", "serde": "arrow", "deadline": 1 if uri < "c" else 60_000})
+    for uri in "abcd":
+        db.xadd(job, {"uri": uri, "data": b"x", "serde": "arrow", "deadline": 1 if uri < "d" else 60_000})
     time.sleep(0.01)
-    assert answered(slot, db, job, 1) == ["c"]
+    assert answered(slot, db, job, 1) == ["d"]
     assert db.hget(native_result_key(job, "a"), "code") == b"DEADLINE_EXCEEDED"
