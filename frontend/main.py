@@ -9,7 +9,7 @@ from cluster_serving.frontend.arguments import read as read_options
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.errors import StartError
 from cluster_serving.frontend.options import HttpOptions
-from cluster_serving.frontend.server import app_server, succession
+from cluster_serving.frontend.server import app_server, descriptors, succession
 from cluster_serving.frontend.server.keys import new_key
 from cluster_serving.frontend.server.worker import sockets_from_environment
 from cluster_serving.frontend.server.workers import Workers
@@ -41,7 +41,7 @@ def _server(words: Sequence[str]) -> app_server.AppServer:
     """Return the server of this process: of the first one by its arguments, of a worker by the options of the first."""
     if sockets := sockets_from_environment():
         return app.make_worker(FrontEnd(HttpOptions.from_json(sys.stdin.read())), sockets)
-    front = FrontEnd(read_options(words))
+    front = FrontEnd(descriptors.fitted(read_options(words)))
     count = front.options.workers - 1
     # Without -P, the files of the current folder could shadow Python's packages; Python 3.10 does not know it.
     python = [sys.executable, *(["-P"] if sys.version_info >= (3, 11) else [])]

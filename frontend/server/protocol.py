@@ -10,8 +10,9 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from cluster_serving.frontend.errors import HeadersTooLarge, MalformedHttp, Overloaded
 from cluster_serving.frontend.options import HttpOptions
 from cluster_serving.frontend.server import cycle, unread
+from cluster_serving.frontend.server.descriptors import SURPLUS
 from cluster_serving.frontend.server.heads import Head, Heads
-from cluster_serving.frontend.server.responses import error_response
+from cluster_serving.frontend.server.responses import error_headers, error_response
 from cluster_serving.protocol.errors import ServingError
 
 _TOO_LARGE = HeadersTooLarge("the address and the headers of the request are too large (maxHeaderBytes)")
@@ -24,7 +25,7 @@ _HOST_NAME = re.compile(rb"[A-Za-z0-9._~%!$&'()*+,;=:\[\]-]*")
 _UPGRADE_HEADER = re.compile(rb"(?i)(?<=\r\n)upgrade(?=[ \t]*:)")
 _IGNORED = b"x-ignored-upgrade"
 _END_OF_HEAD = b"\r\n\r\n"
-_REASONS = {400: b"Bad Request", 431: b"Request Header Fields Too Large"}
+_REASONS = {400: b"Bad Request", 431: b"Request Header Fields Too Large", 503: b"Service Unavailable"}
 
 
 class _LimitedProtocol(HttpToolsProtocol):
@@ -42,10 +43,16 @@ class _LimitedProtocol(HttpToolsProtocol):
     _in_headers = False
     _is_between = True
     _is_refused = False
+    _is_surplus = False
     _first = b""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._is_surplus = len(self.connections) > self.most_connections
+        if len(self.connections) > self.most_connections + SURPLUS:
+            self._is_refused = True
+            self._refuse(_FULL)
+            return
         self._begin()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -129,7 +136,8 @@ class _LimitedProtocol(HttpToolsProtocol):
         return (self.cycle is None or self.cycle.response_complete) and not self.draining and not self._is_full()
 
     def _is_full(self) -> bool:
-        return len(self.connections) > self.most_connections
+        """Return True if this connection was one too many when it came, and still is."""
+        return self._is_surplus and len(self.connections) > self.most_connections
 
     def _serve(self, head: Head, data: bytes) -> None:
         """Serve a request that has arrived as a whole, without the parser."""
@@ -217,9 +225,11 @@ class _LimitedProtocol(HttpToolsProtocol):
         elif not self.transport.is_closing():
             body = bytes(error_response(error).body)
             head = (
-                b"HTTP/1.1 %d %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
+                b"HTTP/1.1 %d %b\r\n%bcontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
             )
-            self.transport.write(head % (error.http_status, _REASONS[error.http_status], len(body)) + body)
+            more = "".join(f"{name}: {value}\r\n" for name, value in error_headers(error).items()).encode()
+            status = error.http_status
+            self.transport.write(head % (status, _REASONS[status], more, len(body)) + body)
             self.transport.close()
 
 

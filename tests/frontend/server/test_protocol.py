@@ -102,6 +102,9 @@ def test_what_is_not_http_is_refused_and_the_server_goes_on(serve):
 def test_connections_beyond_those_that_are_taken_are_told_so(serve):
     url = serve("--maxConnections=1").url
     with connect(url) as first, connect(url) as second:
+        # The first one is none too many.
+        first.sendall(b"GET /health/live HTTP/1.1\r\nhost: a\r\n\r\n")
+        assert first.recv(1000).startswith(b"HTTP/1.1 200")
         second.sendall(b"GET /health/live HTTP/1.1\r\nhost: a\r\n\r\n")
         answer = second.recv(1000)
         assert answer.startswith(b"HTTP/1.1 503")
