@@ -161,7 +161,9 @@ class SlotReport:
         return cls(**values | {key: tuple(map(_spec, raw.get(key, ()))) for key in ("inputs", "outputs", "sent")})
 
 
-def read_reports(reports: Mapping[bytes, bytes] | Mapping[str, str], now: float | None = None) -> list[SlotReport]:
+def read_reports(
+    reports: Mapping[bytes, bytes] | Mapping[str, str], now: float | None = None, silent_after: float = SILENT_AFTER_S
+) -> list[SlotReport]:
     """Return the reports in a hash `<jobName>:slots`, ordered by index.
 
     `now` is the time by the clock of Redis, in seconds since the epoch; without it no slot is `silent`.
@@ -177,7 +179,7 @@ def read_reports(reports: Mapping[bytes, bytes] | Mapping[str, str], now: float 
     for at, slot in enumerate(slots):
         if now is not None and slot.state == "ready" and slot.attempt:
             silent_for = now - beats.get((slot.index, slot.attempt), 0)
-            slots[at] = replace(slot, state="silent") if silent_for > SILENT_AFTER_S else slot
+            slots[at] = replace(slot, state="silent") if silent_for > silent_after else slot
     return sorted(slots, key=lambda slot: slot.index)
 
 

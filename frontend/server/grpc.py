@@ -18,7 +18,7 @@ from cluster_serving.frontend.caller import set_caller
 from cluster_serving.frontend.errors import BodyTimeout, Overloaded, StartError, unexpected
 from cluster_serving.frontend.options import HttpOptions
 from cluster_serving.frontend.proto import parse
-from cluster_serving.frontend.server import sockets, tls, unread
+from cluster_serving.frontend.server import failures, sockets, tls, unread
 from cluster_serving.frontend.server.access_log import AccessLog
 from cluster_serving.frontend.server.admission import Admission
 from cluster_serving.frontend.server.body_memory import Share
@@ -271,6 +271,7 @@ class GrpcServer:
         except ServingError as error:
             status = error.http_status
             call.version = error.version or call.version
+            failures.note(error)
             await _abort(context, error)
         except Exception as error:
             status = ServingError.http_status

@@ -12,7 +12,7 @@ from cluster_serving.frontend.options import HttpOptions
 from cluster_serving.frontend.server import cycle, unread
 from cluster_serving.frontend.server.descriptors import SURPLUS
 from cluster_serving.frontend.server.heads import Head, Heads
-from cluster_serving.frontend.server.responses import error_headers, error_response
+from cluster_serving.frontend.server.responses import error_response
 from cluster_serving.protocol.errors import ServingError
 
 _TOO_LARGE = HeadersTooLarge("the address and the headers of the request are too large (maxHeaderBytes)")
@@ -223,13 +223,11 @@ class _LimitedProtocol(HttpToolsProtocol):
             # In the middle of a response, another one cannot be sent.
             self.transport.close()
         elif not self.transport.is_closing():
-            body = bytes(error_response(error).body)
-            head = (
-                b"HTTP/1.1 %d %b\r\n%bcontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
-            )
-            more = "".join(f"{name}: {value}\r\n" for name, value in error_headers(error).items()).encode()
-            status = error.http_status
-            self.transport.write(head % (status, _REASONS[status], more, len(body)) + body)
+            response = error_response(error)
+            fields = [*response.raw_headers, (b"connection", b"close")]
+            head = b"HTTP/1.1 %d %b\r\n" % (error.http_status, _REASONS[error.http_status])
+            head += b"".join(b"%b: %b\r\n" % field for field in fields) + b"\r\n"
+            self.transport.write(head + bytes(response.body))
             self.transport.close()
 
 

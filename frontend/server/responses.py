@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from cluster_serving.frontend.errors import BodyTimeout, RateLimited
 from cluster_serving.frontend.options import HttpOptions
-from cluster_serving.frontend.server import cycle
+from cluster_serving.frontend.server import cycle, failures
 from cluster_serving.frontend.server.body_memory import Share
 from cluster_serving.frontend.server.compression import decompressed
 from cluster_serving.protocol.compat import timeout
@@ -111,28 +111,32 @@ class Written(Response):
         self.raw_headers = [(b"content-length", b"%d" % len(body)), (b"content-type", Json.media_type.encode())]
 
 
-def error_headers(error: ServingError) -> dict[str, str]:
-    """Return the headers of the response to an error."""
-    if isinstance(error, RateLimited):
-        return {"retry-after": str(max(1, math.ceil(error.retry_after)))}
-    if error.code in _RETRY_AFTER:
-        return {"retry-after": str(_RETRY_AFTER[error.code])}
-    return {"www-authenticate": "Bearer"} if error.http_status == 401 else {}
+def error_response(error: ServingError, content: bytes | None = None) -> Response:
+    """Return the response to a request that failed, with a body of the original's form unless there is one.
 
-
-def error_response(error: ServingError) -> Response:
-    """Return the response to a request that failed as a whole."""
-    headers = error_headers(error)
+    It is logged if it is the fault of the server.
+    """
+    failures.note(error)
+    headers = _error_headers(error)
     if isinstance(error, BodyTimeout):
         # The rest of the body is not read, so no other request can follow on this connection.
         headers["connection"] = "close"
-    return Json({"error": error.message, "code": error.code}, error.http_status, headers)
+    body = dumps({"error": error.message, "code": error.code}) if content is None else content
+    return Response(body, error.http_status, headers, Json.media_type)
 
 
 def worst_error(outcomes: Iterable[object]) -> ServingError | None:
     """Return the error with the highest HTTP status among outcomes; None if there is no error."""
     errors = (outcome for outcome in outcomes if isinstance(outcome, ServingError))
     return max(errors, key=lambda error: error.http_status, default=None)
+
+
+def _error_headers(error: ServingError) -> dict[str, str]:
+    if isinstance(error, RateLimited):
+        return {"retry-after": str(max(1, math.ceil(error.retry_after)))}
+    if error.code in _RETRY_AFTER:
+        return {"retry-after": str(_RETRY_AFTER[error.code])}
+    return {"www-authenticate": "Bearer"} if error.http_status == 401 else {}
 
 
 def _plain(content: Any) -> Any:

@@ -32,6 +32,7 @@ _BUSY_AFTER_UP, _BUSY_AFTER_DOWN = 0.8, 0.6
 _MOST_GROWTH = 2
 _LIKE_BEFORE = 0.7
 _SOON_DRAINED_S = 30.0
+_DRAINED_AFTER_OUTAGE_S = 120.0
 _RECENT_S = 5.0
 
 
@@ -140,6 +141,8 @@ class Autoscaler:
         self._too_much: dict[int, tuple[float, float]] = {}
         self._changed_at = -math.inf
         self._calm_since: float | None = None
+        # From an outage, until what has queued up in it is answered.
+        self._recovers = False
 
     def forget(self) -> None:
         """Forget all samples and loads, after a change of anything but the number of slots."""
@@ -147,9 +150,9 @@ class Autoscaler:
         self._too_much.clear()
 
     def pause(self) -> None:
-        """Forget the samples: a slot is missing, so nothing can be told from the next ones."""
-        self._samples.clear()
-        self._calm_since = None
+        """Forget the samples: a slot or Redis is missing, and what queues up because of that is no load."""
+        self._begin_anew()
+        self._recovers = True
 
     def decide(self, sample: Sample) -> Decision | None:
         """Take a sample, and return the number of slots that the job should have; None while it is right."""
@@ -158,8 +161,11 @@ class Autoscaler:
         if not self._least <= slots <= self._most:
             within = min(max(slots, self._least), self._most)
             return Decision(within, within, f"{slots} slots are not within {self._least} and {self._most}")
+        if self._recovers and sample.oldest_ms <= self._target_ms:
+            self._samples = deque([sample])
+            self._recovers = False
         short, long = self._window(SHORT_S), self._window(LONG_S)
-        if short is None:
+        if short is None or (self._recovers and short.drained_in < _DRAINED_AFTER_OUTAGE_S):
             return None
         if cause := self._excess(short, long):
             self._calm_since = None
@@ -179,6 +185,10 @@ class Autoscaler:
         calm = sample.time - max(self._calm_since, self._changed_at)
         return Decision(slots - 1, slots - 1, self._text(short)) if calm >= DOWN_AFTER_S else None
 
+    def _begin_anew(self) -> None:
+        self._samples.clear()
+        self._calm_since = None
+
     def _text(self, window: _Window) -> str:
         return f"{window}, with a target of {self._target_ms:.0f} ms"
 
@@ -189,7 +199,7 @@ class Autoscaler:
                 self._changed_at = sample.time
             # The totals of an emptied Redis begin at 0 again.
             if last.slots != sample.slots or last.answered > sample.answered:
-                self.pause()
+                self._begin_anew()
         self._samples.append(sample)
         while len(self._samples) > 1 and sample.time - self._samples[1].time >= LONG_S:
             self._samples.popleft()

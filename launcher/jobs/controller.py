@@ -52,6 +52,7 @@ from cluster_serving.protocol.errors import ModelError, ServingError
 from cluster_serving.protocol.keys import REFUSED_MODEL, controller_key
 from cluster_serving.protocol.model_control import LOAD, MODEL_CONTROL, ControlRequest
 from cluster_serving.protocol.scripts import PUT_CONTROLLER, Call, call, flat
+from cluster_serving.protocol.slots import HEARTBEAT_S
 from cluster_serving.settings.model import SettingsError
 
 _ROUND_S = 0.5
@@ -120,6 +121,7 @@ class Controller:
             if text != self._error:
                 _log(text)
             self._error = text
+            self._pause()
 
     def _round(self) -> None:
         if self._config.model_control and (request := control_requests.take(self._client, self._job)):
@@ -197,7 +199,8 @@ class Controller:
     # The number of slots
 
     def _look_at_queue(self, autoscaler: Autoscaler) -> None:
-        slots = read_slots(self._client, self._job)
+        # A slot that has missed two heartbeats may have died, or its Redis was away.
+        slots = read_slots(self._client, self._job, silent_after=2.5 * HEARTBEAT_S)
         if not slots or {slot.state for slot in slots} != {"ready"} or time.monotonic() < self._rests_until:
             self._pause()
             return

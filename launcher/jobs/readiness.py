@@ -14,14 +14,16 @@ from cluster_serving.launcher.services.flink_rest import ENDED
 from cluster_serving.launcher.targets.base import Flink
 from cluster_serving.protocol.keys import slots_key
 from cluster_serving.protocol.scripts import PUT_FIELDS, Call, call
-from cluster_serving.protocol.slots import SlotReport, read_reports
+from cluster_serving.protocol.slots import SILENT_AFTER_S, SlotReport, read_reports
 
 
-def read_slots(client: redis.Redis, job: str, generation: int | None = None) -> list[SlotReport]:
+def read_slots(
+    client: redis.Redis, job: str, generation: int | None = None, silent_after: float = SILENT_AFTER_S
+) -> list[SlotReport]:
     """Return the reports of a job's slots, by index: those of the generation that serves, or of another one."""
     # redis-py declares one type for its blocking and its asyncio client.
     seconds, _ = cast("tuple[int, int]", client.time())
-    return read_reports(cast("dict[str, str]", client.hgetall(slots_key(job, generation))), seconds)
+    return read_reports(cast("dict[str, str]", client.hgetall(slots_key(job, generation))), seconds, silent_after)
 
 
 def announce(client: redis.Redis, job: str, submission: str, parallelism: int, generation: int | None = None) -> None:

@@ -25,7 +25,7 @@ from cluster_serving.frontend.server.disconnect import unless_disconnected
 from cluster_serving.frontend.server.events import after_first, event
 from cluster_serving.frontend.server.merge import merged
 from cluster_serving.frontend.server.middleware import note, note_version
-from cluster_serving.frontend.server.responses import Json, Written, dumps, error_headers, read_body
+from cluster_serving.frontend.server.responses import Json, Written, dumps, error_response, read_body
 from cluster_serving.protocol.errors import RequestRestarted, ServingError
 from cluster_serving.protocol.slots import SlotReport
 from cluster_serving.protocol.tensors import Inputs
@@ -58,7 +58,7 @@ def _answered(handler: Handler) -> Handler:
         except ServingError as error:
             if error.version:
                 note_version(request, error.version)
-            return Json(error_body(error), error.http_status, error_headers(error))
+            return error_response(error, dumps(error_body(error)))
 
     return answer
 

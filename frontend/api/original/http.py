@@ -19,7 +19,7 @@ from cluster_serving.frontend.server.compression import compressed
 from cluster_serving.frontend.server.cycle import header
 from cluster_serving.frontend.server.disconnect import unless_disconnected
 from cluster_serving.frontend.server.middleware import note, note_version
-from cluster_serving.frontend.server.responses import Json, Written, error_headers, read_body, worst_error
+from cluster_serving.frontend.server.responses import Json, Written, error_response, read_body, worst_error
 from cluster_serving.protocol.errors import InvalidInput, ServingError
 from cluster_serving.protocol.keys import NORMAL, PRIORITIES
 from cluster_serving.protocol.results import Outputs
@@ -114,7 +114,7 @@ class _OriginalRoutes:
         )
         if error is None:
             return await compressed(request, Written(content))
-        return Response(content, error.http_status, error_headers(error), Json.media_type)
+        return error_response(error, content)
 
     async def _outcomes(
         self, request: Request, model: ServedModel, records: Sequence[Encoded | InvalidInput]

@@ -111,6 +111,25 @@ def test_requests_that_nobody_answers_count_by_their_age():
     assert job.run(30, rate=5)[-1] > 1
 
 
+def test_what_has_queued_up_in_an_outage_is_no_load():
+    job = simulated(least=2, slots=2)
+    assert job.run(60, rate=10) == [2]
+    job.stalled = True
+    for _ in range(43):
+        # Slots do not answer, or Redis does not.
+        job._second(10)
+        job._autoscaler.pause()
+    job.stalled = False
+    job._free = [job._now] * 2
+    assert job.run(120, rate=10) == [2]
+
+
+def test_an_outage_that_hides_a_load_is_followed_by_more_slots():
+    job = simulated()
+    job._autoscaler.pause()
+    assert job.run(30, rate=20)[-1] > 1
+
+
 def test_a_load_above_the_limit_tells_what_it_would_need():
     job = simulated(most=3)
     assert job.run(300, rate=55)[-1] == 3
