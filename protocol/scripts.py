@@ -24,6 +24,12 @@ T = TypeVar("T")
 Argument = Union[str, bytes, int, float]
 
 
+# Redis undoes nothing of a script that it stops in the middle, as it does when the user may not use a command, when a
+# command has another name there, or when a key has another type. So each script writes what must not be alone last, or
+# proves before that the next commands are allowed: `EXPIRE key 0` deletes as `DEL` does. At its memory limit Redis
+# refuses only the first write of a script, and only if that may need memory.
+
+
 @dataclass(frozen=True)
 class Script:
     """A Lua script. Redis gets its SHA-1, and the text only if that SHA-1 is unknown there, as after a restart."""
@@ -56,7 +62,13 @@ while at < #ARGV do
   replies[#replies + 1] = reply
   at = last + 1
 end
-if KEYS[5] and type(replies[1]) == 'string' then redis.call('DEL', unpack(KEYS, 5)) end
+if KEYS[5] and type(replies[1]) == 'string' then
+  local deleted = redis.pcall('DEL', unpack(KEYS, 5))
+  if type(deleted) == 'table' then
+    redis.call('XDEL', KEYS[tonumber(ARGV[1])], replies[1])
+    return deleted
+  end
+end
 return replies
 """)
 
@@ -66,13 +78,15 @@ local length = redis.call('XLEN', KEYS[2]) + redis.call('XLEN', KEYS[3]) + redis
 return {length, tonumber(redis.call('HGET', KEYS[1], 'maxQueueLength') or length + 1)}
 """)
 
-# Deletes the hash first: after its first write a script may fill a Redis that has reached its memory limit.
-# KEYS: lock. ARGV: token, seconds until the lock expires (0 releases it), text about the holder. Reply: nil if the lock
-# is that of the token, else the text about its holder.
+# A lock without expiry, which a version before may have left, is free. KEYS: lock. ARGV: token, seconds until the lock
+# expires (0 releases it), text about the holder. Reply: nil if the lock is that of the token, else the text about its
+# holder.
 HOLD = Script("""
 local token = redis.call('HGET', KEYS[1], 'token')
-if token and token ~= ARGV[1] then return redis.call('HGET', KEYS[1], 'holder') end
-redis.call('DEL', KEYS[1])
+if token and token ~= ARGV[1] and redis.pcall('TTL', KEYS[1]) ~= -1 then
+  return redis.call('HGET', KEYS[1], 'holder')
+end
+redis.call('EXPIRE', KEYS[1], 0)
 if tonumber(ARGV[2]) > 0 then
   redis.call('HSET', KEYS[1], 'token', ARGV[1], 'holder', ARGV[3])
   redis.call('EXPIRE', KEYS[1], ARGV[2])
@@ -104,22 +118,25 @@ local entry = {}
 for i = 1, #entries[1][2], 2 do entry[entries[1][2][i]] = entries[1][2][i + 1] end
 local in_pieces = entry.reply_with == 'pieces'
 if entry.uri ~= ARGV[3] or (is_pending and not in_pieces) then return 0 end
-redis.call('XDEL', KEYS[1], ARGV[2])
-if is_pending then redis.call('XACK', KEYS[1], ARGV[1], ARGV[2]) end
+redis.call('XDEL', KEYS[1], '0-0')
+local ttl, channel = redis.call('HGET', KEYS[2], 'resultTtl') or ARGV[4], entry.reply_to
 if #ARGV > 4 and in_pieces then
+  redis.call('EXPIRE', KEYS[5], ttl)
   redis.call('XADD', KEYS[5], id_after_pieces(KEYS[5]), 'end', '', unpack(ARGV, 5))
-  redis.call('EXPIRE', KEYS[5], redis.call('HGET', KEYS[2], 'resultTtl') or ARGV[4])
-  redis.call('PUBLISH', KEYS[5], ARGV[3])
+  redis.call('EXPIRE', KEYS[5], ttl)
+  channel = KEYS[5]
 elseif #ARGV > 4 then
   -- Each client looks for its result elsewhere.
   local key = entry.serde == 'arrow' and KEYS[3] or entry.image and not entry.data and KEYS[6] or KEYS[4]
-  redis.call('DEL', key)
+  redis.call('EXPIRE', key, 0)
   redis.call('HSET', key, unpack(ARGV, 5))
-  redis.call('EXPIRE', key, redis.call('HGET', KEYS[2], 'resultTtl') or ARGV[4])
-  local channel = entry.reply_to
+  redis.call('EXPIRE', key, ttl)
   if not channel or channel == '' then channel = KEYS[4] end
-  redis.call('PUBLISH', channel, ARGV[3])
 end
+if is_pending then redis.call('XACK', KEYS[1], ARGV[1], ARGV[2]) end
+redis.call('XDEL', KEYS[1], ARGV[2])
+-- A client that is not told looks by itself.
+if #ARGV > 4 then redis.pcall('PUBLISH', channel, ARGV[3]) end
 if entry.data_file then return {redis.call('HGET', KEYS[2], 'payloadFolder') or '', entry.data_file} end
 return 1
 """
@@ -159,7 +176,9 @@ return {last, matches}
 # job can make room again, so the job has to start and to go on.
 # KEYS: hash. ARGV: "all" to replace the hash or "some" to set fields, fields and values.
 PUT_FIELDS = Script("""
-if ARGV[1] == 'all' then redis.call('DEL', KEYS[1]) else redis.call('HDEL', KEYS[1], ARGV[2]) end
+redis.call('HDEL', KEYS[1], '')
+redis.call('HSET', KEYS[1], ARGV[2], ARGV[3])
+if ARGV[1] == 'all' then redis.call('DEL', KEYS[1]) end
 for at = 2, #ARGV, 2 do redis.call('HSET', KEYS[1], ARGV[at], ARGV[at + 1]) end
 """)
 
@@ -185,19 +204,20 @@ return 1
 # reports of the slots that serve, those of the next generation, those of the one before. ARGV: number and record of the
 # next generation, and of the one before (optional). Works in a full Redis, as `PUT_FIELDS` does.
 SWITCH = Script("""
-redis.call('HDEL', KEYS[1], ARGV[1])
-redis.call('HSET', KEYS[1], unpack(ARGV))
 if #ARGV > 2 and redis.call('EXISTS', KEYS[2]) == 1 then redis.call('RENAME', KEYS[2], KEYS[4]) end
 if redis.call('EXISTS', KEYS[3]) == 1 then redis.call('RENAME', KEYS[3], KEYS[2]) end
+redis.call('HDEL', KEYS[1], '')
+redis.call('HSET', KEYS[1], unpack(ARGV))
 """)
 
 # Leaves pending entries to other slots: a consumer that reads nothing gets them. KEYS: generations, streams. ARGV:
 # group, that consumer, then per entry index of its stream in KEYS, and id.
 LEAVE = Script("""
+redis.call('HDEL', KEYS[1], '')
+redis.call('HINCRBY', KEYS[1], 'left', 1)
 for i = 3, #ARGV, 2 do
   redis.call('XCLAIM', KEYS[tonumber(ARGV[i])], ARGV[1], ARGV[2], 0, ARGV[i + 1], 'JUSTID')
 end
-redis.call('HINCRBY', KEYS[1], 'left', 1)
 """)
 
 # Takes what `LEAVE` or `RELEASE` has left. KEYS: streams. ARGV: group, consumer that takes, consumer that was left with
@@ -257,7 +277,7 @@ return released
 PUT_CONTROLLER = Script("""
 local since = redis.call('HGET', KEYS[1], 'since')
 if since and tonumber(since) > tonumber(ARGV[1]) then return 0 end
-redis.call('DEL', KEYS[1])
+redis.call('EXPIRE', KEYS[1], 0)
 redis.call('HSET', KEYS[1], 'since', ARGV[1], unpack(ARGV, 3))
 redis.call('EXPIRE', KEYS[1], ARGV[2])
 return 1
@@ -285,14 +305,15 @@ return {length, math.max(0, time[1] * 1000 + math.floor(time[2] / 1000) - oldest
 """)
 
 # Works in a full Redis, as `PUT_FIELDS` does. KEYS: set. ARGV: member.
-PUT_MEMBER = Script("redis.call('SREM', KEYS[1], ARGV[1]) redis.call('SADD', KEYS[1], ARGV[1])")
+PUT_MEMBER = Script("redis.call('SREM', KEYS[1], '') redis.call('SADD', KEYS[1], ARGV[1])")
 
 # Not a MULTI, which cannot skip answered requests and costs the caller four times as much to write. A full Redis also
 # refuses a MULTI as a whole, while a script may go on once it has deleted something; and only answering makes room.
 # KEYS: dead letters, counter, then per answer stream and result. ARGV: group, seconds to keep results, most dead
 # letters, then per answer entry id, channel, uri, kind of announcement (line, result or uri; or pieces, of which the
 # answer is the last one), number of fields and values of the result, number of those of the dead letter, number of
-# records, and both lists. Reply: number of requests that were pending.
+# records, and both lists. Reply: number of requests that were pending; or the error of a result that was refused: its
+# request is pending again.
 ANSWER = Script(
     _AFTER_PIECES
     + """
@@ -311,20 +332,29 @@ local function headers(mark)
   end})
 end
 local array, bulk = headers('*'), headers('$')
+local function refused(...)
+  local reply = redis.pcall(...)
+  return type(reply) == 'table' and reply.err and reply
+end
+local failure
 for i = 3, #KEYS, 2 do
   local stream, key = KEYS[i], KEYS[i + 1]
   local id, channel, uri, kind, fields, letter, count = unpack(ARGV, at, at + 6)
   fields, letter, at = tonumber(fields), tonumber(letter), at + 7
+  local last_id = kind == 'pieces' and id_after_pieces(key)
   if redis.call('XACK', stream, ARGV[1], id) == 1 then
-    table.insert(list_of(done, stream), id)
-    if kind == 'pieces' then
-      redis.call('XADD', key, id_after_pieces(key), unpack(ARGV, at, at + fields - 1))
+    if last_id then
+      failure = refused('XADD', key, last_id, unpack(ARGV, at, at + fields - 1))
     else
       -- A hash left by an earlier request of the same uri may hold fields that this one does not.
-      redis.call('DEL', key)
-      redis.call('HSET', key, unpack(ARGV, at, at + fields - 1))
+      failure = refused('EXPIRE', key, 0) or refused('HSET', key, unpack(ARGV, at, at + fields - 1))
     end
-    redis.call('EXPIRE', key, ARGV[2])
+    failure = failure or refused('EXPIRE', key, ARGV[2])
+    if failure then
+      redis.call('XCLAIM', stream, ARGV[1], 'refused', 0, id, 'FORCE', 'JUSTID')
+      break
+    end
+    table.insert(list_of(done, stream), id)
     if letter > 0 then
       redis.pcall('XADD', KEYS[1], 'MAXLEN', '~', ARGV[3], '*', unpack(ARGV, at + fields, at + fields + letter - 1))
     end
@@ -347,10 +377,11 @@ end
 for stream, ids in pairs(done) do
   for i = 1, #ids, 1000 do redis.call('XDEL', stream, unpack(ids, i, math.min(i + 999, #ids))) end
 end
-if written > 0 then redis.call('INCRBY', KEYS[2], records) end
-for channel, uris in pairs(lines) do redis.call('PUBLISH', channel, table.concat(uris, '\\n')) end
-for channel, answers in pairs(arrays) do redis.call('PUBLISH', channel, table.concat(answers)) end
-return written
+-- A client that is not told looks by itself.
+if written > 0 then redis.pcall('INCRBY', KEYS[2], records) end
+for channel, uris in pairs(lines) do redis.pcall('PUBLISH', channel, table.concat(uris, '\\n')) end
+for channel, answers in pairs(arrays) do redis.pcall('PUBLISH', channel, table.concat(answers)) end
+return failure or written
 """
 )
 
@@ -369,7 +400,7 @@ for i = 1, #KEYS, 2 do
   if pending.err or #pending == 0 then
     attempt = 0
   else
-    redis.call('XDEL', key, '0-1')
+    redis.call('EXPIRE', key, ARGV[2])
     if attempt == 0 then
       local last = redis.call('XREVRANGE', key, '+', '-', 'COUNT', 1)[1]
       attempt = last and string.match(last[1], '%d+') + 1 or 1
@@ -382,7 +413,7 @@ for i = 1, #KEYS, 2 do
       if last[1] ~= attempt .. '-' .. number then attempt = 0 end
     else
       redis.call('EXPIRE', key, ARGV[2])
-      redis.call('PUBLISH', key, uri)
+      redis.pcall('PUBLISH', key, uri)
     end
   end
   attempts[#attempts + 1] = attempt
@@ -418,9 +449,9 @@ for i = 3, #KEYS do
   if waiting < tonumber(ARGV[1]) and (waiting + 1) * #data <= tonumber(ARGV[2]) then
     -- The field is missing in the original's encoding.
     local encoding = serde ~= '' and {'serde', serde} or {}
-    redis.call('XADD', KEYS[1], '*', 'uri', name, 'data', data, 'deadline', '0', unpack(encoding))
     redis.call('HSET', KEYS[i], 'uri', uri)
     redis.call('EXPIRE', KEYS[i], ARGV[3])
+    redis.call('XADD', KEYS[1], '*', 'uri', name, 'data', data, 'deadline', '0', unpack(encoding))
     waiting = waiting + 1
   else
     skipped = skipped + 1
@@ -467,11 +498,13 @@ for i = at, #ARGV, 2 do redis.call('HINCRBY', KEYS[2], ARGV[i], ARGV[i + 1]) end
 # KEYS: dead letters, stream, result, pieces. ARGV: letter id, fields and values of the request. Reply: entry id; nil if
 # the letter is gone.
 REQUEUE = Script("""
-if redis.call('XDEL', KEYS[1], ARGV[1]) == 0 then
+if redis.call('XDEL', KEYS[1], '0-0') == 0 and #redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[1]) == 0 then
   return false
 end
 redis.call('DEL', KEYS[3], KEYS[4])
-return redis.call('XADD', KEYS[2], '*', unpack(ARGV, 2))
+local id = redis.call('XADD', KEYS[2], '*', unpack(ARGV, 2))
+redis.call('XDEL', KEYS[1], ARGV[1])
+return id
 """)
 
 # KEYS: stream. ARGV: entry id.
