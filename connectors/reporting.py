@@ -17,7 +17,7 @@ from cluster_serving.connectors.answer import AnsweredBatch
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.redis import Backoff, RedisClock, write_hash
 from cluster_serving.connectors.ticks import Ticks
-from cluster_serving.protocol.errors import ServingError
+from cluster_serving.protocol.errors import RedisUnavailable, ServingError
 from cluster_serving.protocol.generations import LAST, SERVING, Generation, Generations
 from cluster_serving.protocol.keys import (
     JOBS_KEY,
@@ -57,6 +57,8 @@ def publish_limits(client: redis.Redis, options: RedisOptions) -> None:
 class SlotReporter:
     """Writer of the reports of one slot (`protocol.slots`); a report that Redis never takes fails nothing.
 
+    A slot whose source cannot read (`Ticks.problem`) is reported as failed, until it can.
+
     A thread gives the heartbeat of this attempt, unless Flink does not run the slot any more (`connectors.ticks`). It
     also looks for what the job has written once. If Redis has lost it (FLUSHALL, or a restart without persistence), the
     thread writes it again: generations, report, name of the job, limits and model secret.
@@ -92,6 +94,7 @@ class SlotReporter:
             version=options.version,
             numbered=options.numbered,
         )
+        self._told_problem = ""
         self._generations: dict[bytes, bytes] = {}
         self._serves = False
         self._closed = threading.Event()
@@ -143,7 +146,11 @@ class SlotReporter:
 
     def _put(self, how: str = "put") -> None:
         """Write report, heartbeat and name of the job; see `REPORT` for how."""
-        self._write(how, self._report.to_json())
+        self._told_problem = problem = self._ticks.problem
+        report = self._report
+        if problem and report.state == "ready":
+            report = replace(report, state="failed", code=RedisUnavailable.code, error=problem)
+        self._write(how, report.to_json())
         # In a Redis Cluster this key may be on another node; the job can then be found by its name only.
         with contextlib.suppress(RedisError):
             call(self._client, Call(PUT_MEMBER, [JOBS_KEY], [self._job]))
@@ -174,7 +181,9 @@ class SlotReporter:
         if not written:
             self._closed.set()
             return
-        if written < 0:
+        if written > 0 and self._ticks.problem != self._told_problem:
+            self._put()
+        elif written < 0:
             log.warning("job %s: Redis has lost the report of slot %d, writing it again", job, self._subtask)
             self._put()
             if any(self.secret) and not self._client.exists(secret_key(job)):

@@ -23,6 +23,7 @@ from cluster_serving.connectors.flow_control import SlotFlowControl
 from cluster_serving.connectors.generation import GenerationView
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.payloads import Payloads
+from cluster_serving.connectors.permissions import refusal
 from cluster_serving.connectors.redis import Backoff, RedisClock, connect
 from cluster_serving.connectors.runtime import SelfClosing, count_records_out, subtask_count, subtask_index
 from cluster_serving.connectors.shadow import Copier
@@ -213,8 +214,10 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
         except RedisError as error:
             # Redis may have delivered entries in a reply that was lost.
             self._reader.start_over()
+            self._ticks.problem = str(refusal(self._client, error) or "")
             self._backoff.failed(error)
             return []
+        self._ticks.problem = ""
         self._backoff.succeeded()
         if entries:
             self._flow.announce(len(entries))

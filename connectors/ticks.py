@@ -14,10 +14,15 @@ STALE_S = 10.0
 
 
 class Ticks:
-    """The ticks of one slot. Source and report share it, since Flink runs both in one process."""
+    """The ticks of one slot. Source and report share it, since Flink runs both in one process.
+
+    Attributes:
+        problem: Reason why the source cannot read any requests; empty for none.
+    """
 
     def __init__(self) -> None:
         self._last: float | None = None
+        self.problem = ""
 
     @classmethod
     def of(cls, generation: str, subtask: int) -> Ticks:

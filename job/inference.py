@@ -11,6 +11,7 @@ import redis
 from pyflink.datastream import FlatMapFunction, RuntimeContext
 from pyflink.metrics import MetricGroup
 
+from cluster_serving.connectors import permissions
 from cluster_serving.connectors.answer import Answer, AnsweredBatch, write_answers
 from cluster_serving.connectors.attempts import noted
 from cluster_serving.connectors.deadlines import Deadlines
@@ -204,6 +205,7 @@ class Inference(SelfClosing, FlatMapFunction):
             reporter.loading()
             opened.callback(reporter.close)
             try:
+                permissions.check(client, self._options.redis.queue.job)
                 if self._options.model.encrypted:
                     # A slot that waits cannot be cancelled, and the launcher cancels the job after the first attempt.
                     patience = PATIENCE if is_first_attempt(runtime_context) else 0.0

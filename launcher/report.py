@@ -69,7 +69,9 @@ def status(job: JobStatus, queued: Mapping[str, int]) -> Text:
     *waiting, pending = queued.items()
     parts = ", ".join(f"{length} {priority}" for priority, length in waiting)
     total = sum(length for _, length in waiting)
-    lines["queue"] = f"{total} requests ({parts}), {pending[1]} of them being worked on"
+    # Nothing of a job is in a Redis that is not its own.
+    known = job.answered is not None
+    lines["queue"] = f"{total} requests ({parts}), {pending[1]} of them being worked on" if known else "?"
     lines["records"] = f"{_answered(job)} answered since cluster-serving-start"
     if job.controller:
         lines["controller"] = printable(job.controller)
@@ -109,7 +111,7 @@ def _generation(generation: GenerationStatus) -> str:
 def _slot(report: SlotReport) -> str:
     restarts = f", {report.restarts} restarts" if report.restarts else ""
     if report.state == "silent":
-        return f"silent: its process has given no sign of life{restarts}"
+        return (report.error or "silent: its process has given no sign of life") + restarts
     return (report.summary if report.state == "ready" else report.error or report.state) + restarts
 
 

@@ -133,8 +133,8 @@ class ServedModel:
         if states == {"stopped"}:
             return "its job is stopped; cluster-serving-start starts it"
         return (
-            f"none of its slots has given a heartbeat for {SILENT_AFTER_S:g} s; cluster-serving-cli status on its machine "
-            "tells what Flink does about it"
+            f"none of its slots has given a heartbeat for {SILENT_AFTER_S:g} s; cluster-serving-cli status tells what "
+            "Flink does about it"
         )
 
     @property

@@ -22,11 +22,13 @@ from cluster_serving.launcher.services import redis_server
 from cluster_serving.launcher.services.flink_rest import Job
 from cluster_serving.launcher.targets.base import Flink
 from cluster_serving.protocol.comparison import Comparison
-from cluster_serving.protocol.errors import ServingError
+from cluster_serving.protocol.connection import address, translated
+from cluster_serving.protocol.errors import RedisUnavailable, ServingError
 from cluster_serving.protocol.generations import SHADOW, Generation, Generations
 from cluster_serving.protocol.keys import (
     GROUP,
     JOBS_KEY,
+    NORMAL,
     PRIORITIES,
     answered_key,
     command_key,
@@ -208,14 +210,19 @@ def _known(config: Config) -> set[str]:
 
 def _read(config: Config, flink: Flink, name: str, jobs: list[Job], problem: str) -> JobStatus:
     recorded, reports, answered, controller = JobRecord(), [], None, ""
-    now, shown, compared = Generations(), [], None
+    now, shown, compared, refused = Generations(), [], None, ""
     with suppress(*_REDIS_ERRORS), redis_server.connect(config, job=name) as client:
         recorded, reports = record.read(client, name), read_slots(client, name)
         if recorded.state == "starting" and not client.exists(command_key(name)):
             recorded = replace(recorded, state="failed", error="the command that started the job was killed")
-        answered = int(cast("str | None", client.get(answered_key(name))) or 0)
+        count = cast("str | None", client.get(answered_key(name)))
+        # A job that only Flink knows may have another Redis.
+        answered = int(count or 0) if count or recorded.state or reports or not jobs else None
         if described := cast("dict[str, str]", client.hgetall(controller_key(name))):
             controller = "{tasks} on {host}; {event}".format_map(described)
+        if refused := _refused(client, name):
+            # They cannot give a sign of life.
+            reports = [replace(one, error=refused) if one.state == "silent" else one for one in reports]
         now = generations.read(client, name)
         shown = [_generation(client, name, each, jobs) for each in now.all.values()]
         if shadow := now.of_role(SHADOW):
@@ -231,7 +238,7 @@ def _read(config: Config, flink: Flink, name: str, jobs: list[Job], problem: str
         slots=0,
         restarts=0,
         answered=answered,
-        error=failed or recorded.error,
+        error=refused or failed or recorded.error,
         log=recorded.place,
         controller=controller,
         reports=tuple(reports),
@@ -252,6 +259,21 @@ def _read(config: Config, flink: Flink, name: str, jobs: list[Job], problem: str
         lost = problem or _end(flink, name) or f"{flink.where} does not have the job any more"
         return replace(status, state="LOST", since=None, error=status.error or lost)
     return status
+
+
+def _refused(client: redis.Redis, name: str) -> str:
+    """Return why Redis takes no writes, or no requests; empty if it takes them, or does not tell."""
+    try:
+        with translated(client):
+            # Nothing is deleted.
+            client.xdel(stream_of(name, NORMAL), "0-0")
+            memory = cast("dict[str, Any]", client.info("memory"))
+    except RedisUnavailable as error:
+        return str(error)
+    except ServingError:
+        return ""
+    is_full = 0 < memory["maxmemory"] <= memory["used_memory"] and memory["maxmemory_policy"] == "noeviction"
+    return f"Redis at {address(client)} has reached its memory limit and takes no more requests" if is_full else ""
 
 
 def _generation(client: redis.Redis, name: str, generation: Generation, jobs: list[Job]) -> GenerationStatus:

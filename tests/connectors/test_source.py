@@ -196,3 +196,15 @@ def test_what_has_expired_before_it_is_read_takes_no_place(opened, db, job):
     time.sleep(0.01)
     assert answered(slot, db, job, 1) == ["d"]
     assert db.hget(native_result_key(job, "a"), "code") == b"DEADLINE_EXCEEDED"
+
+
+def test_a_refusal_that_no_repetition_mends_is_noted_until_it_is(opened, db, job):
+    slot = opened(process_mode=False)
+    tick(slot)
+    db.execute_command("ACL", "SETUSER", "default", "-xreadgroup")
+    try:
+        wait_until(lambda: tick(slot) is not None and slot._ticks.problem)
+        assert "xreadgroup" in slot._ticks.problem
+    finally:
+        db.execute_command("ACL", "SETUSER", "default", "+@all")
+    wait_until(lambda: tick(slot) is not None and not slot._ticks.problem)

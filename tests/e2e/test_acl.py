@@ -70,6 +70,23 @@ def job(cluster, url, tmp_path):
     assert elsewhere.stop(JOB).returncode == 0
 
 
+def test_a_job_without_a_right_that_it_needs_does_not_start(server, cluster, url, tmp_path):
+    """Nothing was denied before: a slot reads its requests only once its model is loaded."""
+    lacking = copy.copy(cluster)
+    lacking._addresses = cluster._addresses | {"redisUrl": url("job")}
+    model_zoo.save_openvino_digits(tmp_path / "model")
+    with redis.Redis.from_url(f"redis://admin:admin@127.0.0.1:{server.port}") as admin:
+        admin.execute_command("ACL SETUSER", "serving-job", "-xreadgroup")
+        try:
+            done = lacking.start(jobName=JOB, modelPath=tmp_path / "model")
+        finally:
+            admin.execute_command("ACL SETUSER", "serving-job", "+xreadgroup")
+    assert done.returncode == 1
+    text = " ".join((done.stdout + done.stderr).split())
+    assert "refuses a command that the job needs" in text and "xreadgroup" in text
+    assert "Ready" not in text
+
+
 def test_a_job_serves_clients_and_operators_under_these_rules(nothing_denied, job, url):
     x = np.zeros(64, "f4")
     with InputQueue(name=JOB, url=url("client")) as requests, OutputQueue(name=JOB, url=url("client")) as results:

@@ -3,13 +3,17 @@
 import json
 import socket
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import redis
 
-from cluster_serving.launcher.jobs import record
+from cluster_serving.launcher import report
+from cluster_serving.launcher.config.file import read as read_config
+from cluster_serving.launcher.jobs import job_status, record
 from cluster_serving.launcher.jobs.lock import locked
 from cluster_serving.launcher.jobs.readiness import read_slots
+from cluster_serving.launcher.services.flink_rest import Job
 from cluster_serving.protocol.generations import SERVING, Generation
 from cluster_serving.protocol.keys import JOBS_KEY, dead_letters_key, generations_key, record_key, slots_key
 from cluster_serving.protocol.slots import SlotReport
@@ -133,3 +137,35 @@ def test_a_job_that_answers_in_another_flink_is_left_alone(client, run, failed):
     assert "in another Flink" in run("forget", failed, "--yes").stderr
     assert [report.state for report in read_slots(client, failed)] == ["failed", "ready"]
     assert client.sismember(JOBS_KEY, failed)
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [("min-replicas-to-write", "takes no writes: NOREPLICAS"), ("maxmemory", "has reached its memory limit")],
+)
+def test_a_redis_that_takes_no_writes_is_told_and_not_that_slots_are_silent(client, run, job, setting, said):
+    record.note(client, job, "running")
+    slot = SlotReport("first", "ready", "Echo", attempt="without a heartbeat")
+    client.hset(slots_key(job), "0", slot.to_json())
+    assert "silent" in run("status").stdout
+    client.config_set(setting, 1)
+    try:
+        shown = " ".join(run("status").stdout.split())
+    finally:
+        client.config_set(setting, 0)
+    assert shown.count(said) == 2
+    assert "silent" not in shown
+
+
+def test_nothing_is_known_of_a_job_of_another_redis(client, own_cluster, redis_server, job):
+    """The Flink of a job may run jobs of others."""
+    config = read_config(own_cluster.config(jobName=job, modelPath="model", redisUrl=f"127.0.0.1:{redis_server.port}"))
+    elsewhere = Job("id", "elsewhere", "RUNNING", 1.0)
+    flink = SimpleNamespace(
+        jobs=lambda name: [elsewhere], parallelism=lambda _: 1, restarts=lambda _: 0, root_cause=lambda _: ""
+    )
+    status = job_status.read(config, flink, "elsewhere")
+    assert (status.state, status.answered) == ("RUNNING", None)
+    shown = str(report.status(status, {"high": 0, "normal": 0, "low": 0, "pending": 0}))
+    assert "? answered" in shown
+    assert "0 requests" not in shown
