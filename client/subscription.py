@@ -181,7 +181,7 @@ class Subscription:
 
     def _check(self) -> bool:
         """Close a connection that has been silent for some time and does not answer; return True if it was silent."""
-        if self._pubsub is None or not _is_silent(self._pubsub.connection, time.time()):
+        if self._pubsub is None or not getattr(self._pubsub.connection, "is_silent", False):
             return False
         if not self._subscribed:
             self.close()
@@ -189,7 +189,7 @@ class Subscription:
         end = time.monotonic() + _CONFIRM_TIMEOUT
         try:
             # redis-py asks a silent connection for a sign of life whenever it reads.
-            while _is_silent(self._pubsub.connection, time.time()):
+            while getattr(self._pubsub.connection, "is_silent", False):
                 left = end - time.monotonic()
                 if left <= 0:
                     raise TimeoutError("the subscription is dead")
@@ -209,11 +209,6 @@ class Subscription:
             if message is not None and is_wanted(message):
                 return True
         return False
-
-
-def _is_silent(connection: Any, now: float) -> bool:
-    """Return True if a subscription's connection has been silent for so long that it is to be checked."""
-    return bool(connection and connection.health_check_interval) and now > connection.next_health_check
 
 
 async def _soon(confirmed: asyncio.Event) -> None:
@@ -361,7 +356,7 @@ class AsyncSubscription:
             message = await self._pubsub.get_message(timeout=_CONFIRM_TIMEOUT)
             if message is None:
                 # redis-py asks a silent connection for a sign of life whenever it reads.
-                silent = _is_silent(self._pubsub.connection, asyncio.get_running_loop().time())
+                silent = self._pubsub.connection.is_silent
                 if silent and was_silent:
                     raise ConnectionError("the subscription is dead")
                 was_silent = silent

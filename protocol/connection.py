@@ -7,7 +7,7 @@ import re
 import socket
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from difflib import get_close_matches
@@ -125,9 +125,10 @@ def _mix_in(base: type, pool: Any) -> None:
 
 def _keep_alive(connected: Any) -> None:
     if connected.family in (socket.AF_INET, socket.AF_INET6):
-        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        # Platforms have some of these options, containers may refuse them, and the connection may be lost already.
+        with suppress(OSError):
+            connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for name, value in _KEEP_ALIVE.items():
-            # Platforms have some of them, and containers may refuse those.
             with suppress(AttributeError, OSError):
                 connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
@@ -136,7 +137,24 @@ def _may_repeat() -> bool:
     return _give_up.get() > time.monotonic()
 
 
-class _Persistent:
+class _Heard:
+    """Knows how long a connection has been silent; redis-py measures that by one clock or another."""
+
+    health_check_interval: float
+    _heard_at = 0.0
+
+    @property
+    def is_silent(self) -> bool:
+        """True if Redis has sent nothing for so long that the connection is to be checked before it is used."""
+        return bool(self.health_check_interval) and time.monotonic() - self._heard_at > self.health_check_interval
+
+    def _heard(self, reply: Any, options: Mapping[str, Any]) -> None:
+        # Without a reply within a timeout of its own, a read returns None.
+        if reply is not None or options.get("timeout") is None:
+            self._heard_at = time.monotonic()
+
+
+class _Persistent(_Heard):
     """Finds out that a connection has died silently, and connects again.
 
     Within `persistent` it also connects again if the handshake fails, and makes a lost connection of a reply that does
@@ -158,9 +176,11 @@ class _Persistent:
         return connected
 
     def check_health(self) -> None:
-        # redis-py waits for the reply as long as for that of any command.
-        if not self.health_check_interval or time.time() <= self.next_health_check:  # type: ignore[attr-defined]
-            return
+        if self.is_silent:
+            self.verify()
+
+    def verify(self) -> None:
+        """Connect again unless Redis answers soon; redis-py waits as long as for the reply to any command."""
         try:
             self._sock.settimeout(CHECK_TIMEOUT)
             with suppress(ResponseError):
@@ -172,14 +192,16 @@ class _Persistent:
 
     def read_response(self, *args: Any, **options: Any) -> Any:
         try:
-            return super().read_response(*args, **options)  # type: ignore[misc]
+            reply = super().read_response(*args, **options)  # type: ignore[misc]
         except TimeoutError as error:
             if _may_repeat():
                 raise ConnectionError(str(error)) from error
             raise
+        self._heard(reply, options)
+        return reply
 
 
-class _AsyncPersistent:
+class _AsyncPersistent(_Heard):
     """The asyncio variant of `_Persistent`.
 
     It packs commands in C. Asyncio connections of redis-py pack them in Python, which takes ten times as long.
@@ -203,8 +225,7 @@ class _AsyncPersistent:
         await self.disconnect(nowait=True)  # type: ignore[attr-defined]
 
     async def check_health(self) -> None:
-        now = asyncio.get_running_loop().time()
-        if not self.health_check_interval or now <= self.next_health_check:  # type: ignore[attr-defined]
+        if not self.is_silent:
             return
         try:
             async with time_limit(CHECK_TIMEOUT):
@@ -216,11 +237,13 @@ class _AsyncPersistent:
 
     async def read_response(self, *args: Any, **options: Any) -> Any:
         try:
-            return await super().read_response(*args, **options)  # type: ignore[misc]
+            reply = await super().read_response(*args, **options)  # type: ignore[misc]
         except TimeoutError as error:
             if _may_repeat():
                 raise ConnectionError(str(error)) from error
             raise
+        self._heard(reply, options)
+        return reply
 
     _pack = HiredisRespSerializer().pack
 

@@ -94,7 +94,8 @@ class DedicatedConnection:
     def _check(self) -> None:
         """Read the replies to `post`; after a pause, close a connection that Redis has closed or that is dead."""
         connection = self._connection
-        paused, due = self._trusted_until <= time.monotonic(), connection.next_health_check
+        # Replies that are read here came before the pause.
+        paused, was_silent = self._trusted_until <= time.monotonic(), getattr(connection, "is_silent", False)
         try:
             while self._unread:
                 if paused and not connection.can_read(timeout=CHECK_TIMEOUT):
@@ -104,10 +105,8 @@ class DedicatedConnection:
                 self._unread -= 1
             if paused and connection.can_read():
                 self.close()
-            elif paused:
-                # Replies that were read just now came before the pause.
-                connection.next_health_check = due
-                connection.check_health()
+            elif was_silent:
+                connection.verify()
         except BaseException as error:
             self.close()
             if not isinstance(error, (RedisError, OSError)):
