@@ -42,11 +42,12 @@ chaos: .venv/dev  ## Faults at random times under load, 20 rounds (about 15 minu
 pythons: .venv/dev  ## Install and use the wheel on every Python that is found, 3.9 to 3.14
 	@$(BIN)/python -m tests.support.pythons $(PYTHONS)
 
-check: .venv/dev  ## Lint, format, types and import rules
+check: .venv/dev  ## Lint, format, types, import rules and Lua scripts
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache --no-logo
+	@$(BIN)/python -m tests.support.lua
 
 fuzz: .venv/fuzz  ## Look for requests that break the job, for SECONDS=60
 	@$(BIN)/python -m tests.fuzz.entries .fuzz/entries -artifact_prefix=.fuzz/ -max_total_time=$(or $(SECONDS),60) \

@@ -1,0 +1,3 @@
+-- KEYS: limits.
+
+return redis.call('HGET', KEYS[1], 'payloadFolder')
