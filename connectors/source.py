@@ -71,6 +71,7 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
         process_mode: Flink opens the operators behind this source at their first record, so an empty batch is sent
             first. It passes records on only at the end of a tick, so each tick ends with the first that it reads.
         deadline_ms: Milliseconds that a request without a deadline of its own may wait; 0 for no limit.
+        slots: Number of slots that the job asks for.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
         greedy: bool,
         process_mode: bool,
         deadline_ms: int = 0,
+        slots: int = 1,
     ) -> None:
         self._control = options
         self._options = options.queue
@@ -89,6 +91,7 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
         self._greedy = greedy
         self._process_mode = process_mode
         self._deadline_ms = deadline_ms
+        self._slots = slots
 
     def open(self, runtime_context: RuntimeContext) -> None:
         """Connect; nothing is read yet."""
@@ -108,7 +111,8 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
         self._ticks = Ticks.of(self._control.name, index)
         self._copier = Copier(self._client, self._options.job)
         name = consumer(self._options.job, self._options.generation, index)
-        peers = consumers_of(self._options.job, self._options.generation) if self._parallelism > 1 else None
+        # With Flink's adaptive scheduler, fewer slots may run than the job asks for.
+        peers = consumers_of(self._options.job, self._options.generation) if self._slots > 1 else None
         self._reader = StreamReader(
             self._client, self._options.job, name, self._options.claim_idle_time_s * 1000, peers
         )

@@ -29,6 +29,7 @@ def build(env: StreamExecutionEnvironment, options: JobOptions, with_jar: bool =
         greedy=options.batch.greedy_batching,
         process_mode=options.execution_mode == "process",
         deadline_ms=options.request_deadline_ms,
+        slots=options.model_parallelism,
     )
 
     requests = from_redis(env, source)

@@ -70,3 +70,48 @@ def test_a_task_manager_that_dies_or_hangs_leaves_the_others_alone(own_cluster, 
     assert outcomes[False] == 0
     # Flink has restarted one slot: another job id, or a restart of all, would say so.
     assert own_cluster.job("apart")["jid"] == job["jid"]
+
+
+def test_with_the_adaptive_scheduler_the_slots_that_are_left_take_over_the_requests_of_the_others(
+    own_cluster, tmp_path
+):
+    """Flink runs the job with one slot until there are two again; each time it starts all slots anew."""
+    model = tmp_path / "model"
+    model.mkdir()
+    save_doubling(model, 3)
+    done = own_cluster.start(
+        jobName="adaptive",
+        modelPath=model,
+        modelParallelism=2,
+        slotsPerTaskManager=1,
+        flink={"options": {"jobmanager.scheduler": "adaptive"}},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    right, wrong, ended = Counter(), [], Event()
+
+    def client(number):
+        requests, _ = own_cluster.queues("adaptive")
+        with requests:
+            while not ended.is_set():
+                answer = requests.predict({"x": np.full(3, number, "f4")}, timeout=60)
+                right[number] += bool((answer == 2 * number).all())
+                wrong.extend([answer] if (answer != 2 * number).any() else [])
+
+    clients = [Thread(target=client, args=(number,)) for number in range(4)]
+    for one in clients:
+        one.start()
+    try:
+        wait_until(lambda: right.total() > 200, 60)
+        first, _ = kept_processes(own_cluster, "taskmanager")
+        os.kill(first, signal.SIGKILL)
+        # Every client goes on: one whose request had been lost would wait for 60 s, and then fail.
+        before = right.copy()
+        wait_until(lambda: all(right[number] > before[number] + 100 for number in range(4)), 50)
+        wait_until(lambda: httpx.get(f"{own_cluster.rest}/overview").json()["slots-total"] == 2, 60)
+        before = right.copy()
+        wait_until(lambda: all(right[number] > before[number] + 100 for number in range(4)), 50)
+    finally:
+        ended.set()
+        for one in clients:
+            one.join()
+    assert not wrong
