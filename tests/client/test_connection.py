@@ -11,11 +11,6 @@ from cluster_serving.protocol.scripts import Call, Script
 
 ECHO = Script("return ARGV[1]")
 FAIL = Script("return redis.error_reply('NO reason')")
-# Busy, so that Redis answers nobody meanwhile: microseconds.
-SLOW = Script(
-    "local function now() local t = redis.call('TIME') return t[1] * 1e6 + t[2] end "
-    "redis.replicate_commands() local start = now() while now() - start < tonumber(ARGV[1]) do end return 'slow'"
-)
 
 
 def run(redis_server, work, **options):
@@ -58,10 +53,11 @@ def test_a_lost_connection_is_made_again(redis_server, db):
     assert run(redis_server, work) == [b"0", b"1", b"2"]
 
 
-def test_the_reply_to_a_cancelled_trip_is_not_taken_for_another(redis_server):
+def test_the_reply_to_a_cancelled_trip_is_not_taken_for_another(redis_server, db):
     async def work(connection):
-        await connection.call_all([Call(SLOW, [], [0])])
-        trip = asyncio.create_task(connection.call_all([Call(SLOW, [], [200_000])]))
+        await connection.call_all([echo("first")])
+        db.client_pause(200)
+        trip = asyncio.create_task(connection.call_all([echo("theirs")]))
         await asyncio.sleep(0.05)
         trip.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -71,12 +67,13 @@ def test_the_reply_to_a_cancelled_trip_is_not_taken_for_another(redis_server):
     assert run(redis_server, work) == [b"mine"]
 
 
-def test_a_redis_that_hangs_is_not_waited_for(redis_server):
+def test_a_redis_that_hangs_is_not_waited_for(redis_server, db):
     async def work(connection):
-        await connection.call_all([Call(SLOW, [], [0])])
+        await connection.call_all([echo("first")])
+        db.client_pause(600)
         with pytest.raises(TimeoutError, match=r"Redis did not answer within 0\.2 s"):
-            await connection.call_all([Call(SLOW, [], [600_000])])
-        await asyncio.sleep(0.6)
+            await connection.call_all([echo("late")])
+        await asyncio.to_thread(db.ping)
         return await connection.call_all([echo("again")])
 
     assert run(redis_server, work, socket_timeout=0.2) == [b"again"]

