@@ -311,6 +311,7 @@ def _status(job: JobName = None, config_path: ConfigPath = _PATH, as_json: AsJso
     with target_of(config).flink() as flink, redis_server.connect(config, job=name) as client:
         found = job_status.read(config, flink, name)
         redis_server.check(config)
+        redis_server.warn_of_holes(config, warn)
         queued = job_status.queue(client, name)
     if as_json:
         print(json.dumps(found.details(queued), indent=2))

@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import unquote, urlsplit
@@ -65,7 +66,8 @@ def connect(config: Config, decode: bool = True, job: str | None = None) -> redi
 def ensure(config: Config, say: Callable[[str], None], warn: Callable[[str], None]) -> None:
     """Use the Redis of `redisUrl`, and say whose it is, or start one there.
 
-    `warn` receives settings of a Redis that was not started here by which requests and results may be lost.
+    `warn` receives settings of a Redis that was not started here by which requests and results may be lost, and holes
+    that its version is known for.
     """
     check_usable(config)
     if config.redis_has_failover or is_listening(config.redis_address):
@@ -73,6 +75,21 @@ def ensure(config: Config, say: Callable[[str], None], warn: Callable[[str], Non
     else:
         _start(config, say)
         check(config)
+    warn_of_holes(config, warn)
+
+
+def warn_of_holes(config: Config, warn: Callable[[str], None]) -> None:
+    """Warn of a Redis whose version has known holes. It is used all the same."""
+    # As in `check`, INFO may be forbidden.
+    with connect(config) as client, suppress(ResponseError):
+        info = cast("dict[str, Any]", client.info("server"))
+        version = RedisVersion.read(info)
+        if version.fixed:
+            program = info["executable"] if _has_ours(config) else "it"
+            warn(
+                f"{_name(config)} is {version}, which has known security holes that {version.fixed} closes; update "
+                f"{program}, unless its distribution has closed them without changing the version, as Debian does"
+            )
 
 
 def _name(config: Config) -> str:

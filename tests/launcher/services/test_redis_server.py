@@ -9,11 +9,11 @@ import redis
 
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.services import redis_program, redis_server
+from cluster_serving.launcher.services import redis_program, redis_server, redis_version
 from cluster_serving.launcher.services.process import Process, is_listening, spawn
 from cluster_serving.launcher.services.redis_version import RedisVersion
 from cluster_serving.settings.addresses import LOOPBACK, Address
-from tests.support.redis_server import RedisServer
+from tests.support.redis_server import RedisServer, programs
 from tests.support.supervised import kept
 from tests.support.waiting import wait_until
 
@@ -67,6 +67,37 @@ def test_a_redis_of_somebody_else_is_introduced_with_what_it_may_lose(config, tm
     assert "appendonly no" in said[1] and f"{command} appendonly yes, and set it in {product}.conf" in said[1]
     assert "allkeys-lru" in said[2] and f"{command} maxmemory-policy noeviction" in said[2]
     assert "no maxmemory" in said[3] and f"{command} maxmemory 8gb" in said[3]
+
+
+@pytest.mark.parametrize("program", programs(), ids=str)
+def test_a_version_with_known_holes_is_a_warning_with_the_fixed_version(config, tmp_path, program):
+    server = RedisServer(tmp_path, "--maxmemory", "1gb", program=program)
+    try:
+        with redis.Redis(port=server.port) as client:
+            version = RedisVersion.read(client.info("server"))
+        _, *warnings = ensure(config(f"localhost:{server.port}"))
+    finally:
+        server.stop()
+    holes = f"Redis at localhost:{server.port} is {version}, which has known security holes that {version.fixed} closes"
+    assert len(warnings) == bool(version.fixed)
+    assert all(warning.startswith(holes) and "as Debian does" in warning for warning in warnings)
+
+
+def test_a_warning_of_an_own_redis_names_its_program(config, monkeypatch):
+    monkeypatch.setattr(redis_version, "_FIXED", dict.fromkeys(("Redis", "Valkey"), ("255.0.1",)))
+    said = ensure(config())
+    assert f"that 255.0.1 closes; update {redis_program.find()}, unless" in said[-1]
+    assert "\n" not in said[-1]
+
+
+def test_a_user_without_the_right_to_ask_for_the_version_gets_no_warning(config, tmp_path):
+    server = RedisServer(tmp_path)
+    try:
+        with redis.Redis(port=server.port) as client:
+            client.acl_setuser("me", enabled=True, passwords=["+word"], keys=["*"], commands=["+@all", "-info"])
+        assert len(ensure(config(f"redis://me:word@localhost:{server.port}"))) == 1
+    finally:
+        server.stop()
 
 
 def test_the_program_that_wrote_the_data_goes_on_with_them(config, tmp_path, monkeypatch):
