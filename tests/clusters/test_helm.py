@@ -118,6 +118,19 @@ def kubectl():
     call("kubectl", "delete", "namespace", namespace)
 
 
+@pytest.mark.parametrize(
+    ("images", "product"),
+    [({}, "valkey"), ({"redis": "mirror.example/valkey:8.1"}, "valkey"), ({"redis": "redis:7"}, "redis")],
+)
+def test_the_image_decides_on_valkey_or_redis(images, product):
+    (server,) = (document for document in rendered({"jobs": [], "images": images}) if document["kind"] == "StatefulSet")
+    (container,) = server["spec"]["template"]["spec"]["containers"]
+    assert container["command"] == [f"{product}-server"]
+    assert container["readinessProbe"]["exec"]["command"] == [f"{product}-cli", "ping"]
+    # Redis does not know the option.
+    assert ("--rdb-version-check" in container["args"]) == (product == "valkey")
+
+
 def test_the_operators_schema_takes_what_the_chart_writes(kubectl):
     if call("kubectl", "get", "crd", "flinkdeployments.flink.apache.org", check=False) == "":
         pytest.skip("needs the CustomResourceDefinitions of the Flink Kubernetes Operator")

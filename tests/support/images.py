@@ -3,7 +3,7 @@
 Usage: python -m tests.support.images [--engine docker|buildah] [--extras quickstart] [--tag test] [--work FOLDER]
 
 As root, with debootstrap and the engine. It makes cluster-serving-base, cluster-serving-client and
-cluster-serving-flink; the base image also has a Redis, for tests/clusters/test_images.py.
+cluster-serving-flink; the base image also has a Redis and a Valkey, for tests/clusters.
 """
 
 import argparse
@@ -18,6 +18,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+
+from cluster_serving.launcher.services import redis_program
 
 ROOT = Path(__file__).parents[2]
 DEBIAN = "bookworm"
@@ -50,13 +52,15 @@ def has_image(engine, name):
 
 
 def make_base(engine, name, work):
-    """Make an image of a small Debian with Python, as python:3.11-slim has it, and Redis."""
+    """Make an image of a small Debian with Python, as python:3.11-slim has it, Redis and Valkey."""
     rootfs = work / "rootfs"
     if not rootfs.exists():
         include = f"--include={','.join(PACKAGES)}"
         run("debootstrap", "--variant=minbase", include, DEBIAN, rootfs, stdout=subprocess.DEVNULL)
         for folder in ("var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr/share/man"):
             shutil.rmtree(rootfs / folder)
+        # Compose prefers it; the chart takes Redis, by the name of the image.
+        shutil.copy(redis_program.find(), rootfs / "usr/local/bin/valkey-server")
     archive = work / "rootfs.tar"
     run("tar", "-C", rootfs, "-cf", archive, ".")
     if engine == "docker":
