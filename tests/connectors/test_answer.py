@@ -16,6 +16,7 @@ from cluster_serving.protocol.keys import (
     native_result_key,
     result_key,
 )
+from tests.support.redis_server import on_each_server
 
 
 def test_result_expiry_ack_delete_and_wake_up_happen_together(db, job):
@@ -86,6 +87,7 @@ def test_results_are_published_to_clients_that_ask_for_them_unless_they_are_larg
     assert db.hlen(result_key(job, "c")) == 2
 
 
+@on_each_server
 def test_a_full_redis_is_emptied_by_answering(db, job):
     create_group(db, job)
     for uri in "abc":
@@ -159,6 +161,7 @@ def test_letter_and_answer_are_one_step(db, job, entry):
     assert seen[-8:] == ["XACK", "EXPIRE", "HSET", "EXPIRE", "XADD", "XDEL", "INCRBY", "PUBLISH"]
 
 
+@on_each_server
 def test_a_full_redis_takes_the_letter_too(db, job, entry):
     db.config_set("maxmemory", 1)
     try:

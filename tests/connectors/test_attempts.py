@@ -8,6 +8,7 @@ from cluster_serving.connectors.attempts import Attempts, noted
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.stream import StreamReader, create_group
 from cluster_serving.protocol.keys import attempts_key, dead_letters_key
+from tests.support.redis_server import on_each_server
 
 
 @pytest.fixture
@@ -31,6 +32,7 @@ def test_the_exception_that_ends_an_attempt_is_noted(redis_server, db, job, entr
     assert not db.exists(attempts_key(job))
 
 
+@on_each_server
 def test_a_full_redis_takes_notes(redis_server, db, job, entry):
     """Without a note an interrupted request is not tried, and would be given up untried."""
     attempts = Attempts(db, job)

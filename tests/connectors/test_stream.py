@@ -1,12 +1,15 @@
 """Consumer of a stream, on a real Redis, and weighted round robin."""
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import redis
 
 from cluster_serving.connectors.stream import WEIGHTS, StreamReader, WeightedRoundRobin, create_group
 from cluster_serving.protocol.keys import GROUP
+from tests.support.redis_server import on_each_server
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -116,13 +119,31 @@ def test_a_heartbeat_counts_as_life_but_takes_nothing(db, job, reader):
     assert db.xinfo_consumers(job, GROUP)[0]["idle"] < 100
 
 
-@pytest.mark.parametrize("damage", [lambda db, job: db.delete(job), lambda db, job: db.xgroup_destroy(job, GROUP)])
+each_damage = pytest.mark.parametrize(
+    "damage", [lambda db, job: db.delete(job), lambda db, job: db.xgroup_destroy(job, GROUP)], ids=["stream", "group"]
+)
+
+
+@each_damage
+@on_each_server
 def test_a_stream_or_group_that_disappears_is_created_again(db, job, reader, damage):
     damage(db, job)
     assert reader.recover(0) is None
     assert reader.read(1, None) == []
     add(db, job, "a")
     assert uris(reader.read(1, None)) == ["a"]
+
+
+@each_damage
+@on_each_server
+def test_a_stream_or_group_that_disappears_under_a_read_is_created_again(db, job, reader, damage):
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(reader.read, 1, 2000)
+        wait_until(lambda: db.info("clients")["blocked_clients"] == 1)
+        damage(db, job)
+        assert reading.result(30) == []
+    add(db, job, "a")
+    wait_until(lambda: uris(reader.read(1, None)) == ["a"])
 
 
 def test_entries_without_a_client_are_dropped(db, job, reader):
