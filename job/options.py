@@ -110,6 +110,10 @@ class ModelOptions:
     slot: int = 0
 
 
+MOST_ROWS = 32
+"""Most records of a request that is a batch itself, unless `maxBatchSize` says otherwise."""
+
+
 @dataclass(frozen=True, slots=True)
 class BatchOptions:
     """Options for batches: when a batch is complete.
@@ -119,12 +123,15 @@ class BatchOptions:
         timeout_ms: Longest time, in milliseconds, that a record waits for its batch to fill.
         greedy_batching: Compute a batch as soon as no further request is waiting, instead of waiting for `timeout_ms`.
         input_already_batched: Records have a batch dimension of their own; they are concatenated, not stacked.
+        max_rows: Most records of a request that is a batch itself: `max_batch_size`, unless that was measured, as
+            clients have to know how many they may send.
     """
 
     max_batch_size: int = 32
     timeout_ms: int = 10
     greedy_batching: bool = True
     input_already_batched: bool = False
+    max_rows: int = MOST_ROWS
 
 
 MARK = "cluster-serving"

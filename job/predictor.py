@@ -59,7 +59,7 @@ class Predictor:
         threads = options.model.thread_per_model
         self._decoders = ThreadPoolExecutor(threads, "decoder") if threads > 1 else None
         self._memories = [BatchMemory(spec.numpy_dtype) for spec in self.model.inputs]
-        most = None if self._already_batched else options.batch.max_batch_size
+        most = None if self._already_batched else options.batch.max_rows
         self._preprocessors = {
             batched: Preprocessor(self.model.inputs, self.model.layout, options.image, batched, most)
             for batched in (False, True)

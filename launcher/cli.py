@@ -321,6 +321,24 @@ def _status(job: JobName = None, config_path: ConfigPath = _PATH, as_json: AsJso
         raise typer.Exit(_NOT_RUNNING)
 
 
+def _tune(
+    config_path: ConfigPath = _PATH,
+    seconds: Annotated[
+        float, typer.Option("--seconds", help="Time for the measurements, after the model is loaded.", min=1)
+    ] = 20.0,
+) -> None:
+    """Measure again how many copies, threads and records in a batch are best on this machine, and print the figures.
+
+    The next start, restart or update uses them, where config.yaml does not set these keys.
+    """
+    config = _read(config_path)
+    with Progress() as progress:
+        tuned = lifecycle.tune(config, seconds, progress, warn)
+    shown = report.tuned(tuned)
+    command_log.log.info(tuned.text)
+    console.print(shown)
+
+
 def _warn_of_killed(config: Config) -> None:
     if killed := lifecycle.unsupervised(config):
         with_http = any(name.startswith(f"{front_end.SERVICE}-") for name in killed)
@@ -417,6 +435,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "package": _package,
     "list": _list,
     "status": _status,
+    "tune": _tune,
 }
 
 
@@ -515,7 +534,7 @@ def cli() -> None:
     app.command("list")(_list)
     app.command("status")(_status)
     app.command("stop")(_stop)
-    for name in ("forget", "update", "scale", "promote", "rollback"):
+    for name in ("forget", "update", "scale", "promote", "rollback", "tune"):
         app.command(name)(_COMMANDS[name])
     app.command("try")(trial.try_)
     app.add_typer(dead_commands.commands(_config, _default_job), name="dead")

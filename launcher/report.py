@@ -10,6 +10,7 @@ from rich.text import Text
 from cluster_serving.launcher.jobs import comparison
 from cluster_serving.launcher.jobs.change import Changed
 from cluster_serving.launcher.jobs.job_status import GenerationStatus, JobStatus
+from cluster_serving.launcher.jobs.layout.decision import Tuned
 from cluster_serving.launcher.jobs.lifecycle import Started
 from cluster_serving.launcher.terminal import printable
 from cluster_serving.protocol.generations import CANARY, SERVING, SHADOW
@@ -25,14 +26,15 @@ def started(job: Started, stop: str) -> Text:
     lines = {
         "job": config.job_name,
         "model": job.model,
-        "slots": f"{config.model_parallelism}, {config.thread_per_model} thread(s) each, {config.execution_mode} mode",
+        "slots": f"{config.slots}, {config.thread_per_model or 1} thread(s) each, {config.execution_mode} mode",
+        "layout": job.layout,
         "stream": f"{config.job_name} on {redis}",
         "Flink UI": job.page,
         "send": f"""from cluster_serving.client import InputQueue
 InputQueue(name="{config.job_name}"{where}).predict(...)""".replace("\n", "\n" + " " * 10),
         "stop": stop,
     }
-    return Text("Ready\n") + Text("\n").join(Text(f"{key:>8}  {value}") for key, value in lines.items())
+    return Text("Ready\n") + Text("\n").join(Text(f"{key:>8}  {value}") for key, value in lines.items() if value)
 
 
 def changed(change: Changed) -> Text:
@@ -73,6 +75,8 @@ def status(job: JobStatus, queued: Mapping[str, int]) -> Text:
     known = job.answered is not None
     lines["queue"] = f"{total} requests ({parts}), {pending[1]} of them being worked on" if known else "?"
     lines["records"] = f"{_answered(job)} answered since cluster-serving-start"
+    if job.layout:
+        lines["layout"] = job.layout
     if job.controller:
         lines["controller"] = printable(job.controller)
     if job.error:
@@ -80,6 +84,16 @@ def status(job: JobStatus, queued: Mapping[str, int]) -> Text:
     if job.log:
         lines["log"] = job.log
     return Text("\n").join(Text(f"{key:<12}  {value}") for key, value in lines.items())
+
+
+def tuned(found: Tuned) -> Group:
+    """Return the table of a measurement of layouts, and the one that is best."""
+    table = Table("copies", "threads", "batch", "records/s", "ms per batch", box=None, header_style="bold")
+    for each in sorted(found.figures, key=lambda figure: (figure.copies, figure.threads, figure.batch)):
+        style = "bold" if each.layout == found.layout else None
+        numbers = (each.copies, each.threads, each.batch, f"{each.rate:.0f}", f"{each.batch_ms:.1f}")
+        table.add_row(*map(str, numbers), style=style)
+    return Group(table, found.text)
 
 
 def duration(seconds: float) -> str:

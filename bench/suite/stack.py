@@ -129,7 +129,9 @@ class Stack:
         folder = self.folder / job
         folder.mkdir(exist_ok=True)
         addresses = {"redisUrl": f"127.0.0.1:{self.redis_port}", "flinkRestUrl": f"127.0.0.1:{self.flink_port}"}
-        config = {"jobName": job, "modelPath": str(model.absolute())} | settings | addresses
+        # Rows choose their layout; nothing is measured.
+        layout = {"modelParallelism": 1, "threadPerModel": 1, "maxBatchSize": 32}
+        config = {"jobName": job, "modelPath": str(model.absolute())} | layout | settings | addresses
         # JSON is YAML.
         (folder / "config.yaml").write_text(json.dumps(config))
 

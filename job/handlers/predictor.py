@@ -124,7 +124,7 @@ class HandlerPredictor:
 
     def _preprocessors_of(self, inputs: Sequence[TensorSpec]) -> dict[bool, Preprocessor]:
         batch = self._options.batch
-        most = None if batch.input_already_batched else batch.max_batch_size
+        most = None if batch.input_already_batched else batch.max_rows
         return {
             batched: Preprocessor(inputs, self.handled.layout, self._options.image, batched, most)
             for batched in (False, True)

@@ -1,14 +1,24 @@
 """The options of a job, from a checked configuration."""
 
 import re
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, TypeVar
 
-from cluster_serving.job.options import BatchOptions, ImageOptions, JobOptions, ModelOptions, RedisOptions
+from cluster_serving.job.options import (
+    MOST_ROWS,
+    BatchOptions,
+    ImageOptions,
+    JobOptions,
+    ModelOptions,
+    RedisOptions,
+)
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.config.values import LATEST
 
 Options = TypeVar("Options", BatchOptions, ImageOptions, JobOptions, ModelOptions, RedisOptions)
+
+
+_MEASURED = {"model_parallelism", "thread_per_model", "max_batch_size"}
 
 
 def sized_for(config: Config, engine: str) -> Config:
@@ -18,6 +28,20 @@ def sized_for(config: Config, engine: str) -> Config:
         return config
     threads, copies = (cores, 1) if engine == "OpenVINO" else (1, cores)
     return config.model_copy(update={"thread_per_model": threads, "model_parallelism": copies})
+
+
+def with_layout(
+    config: Config, options: JobOptions, copies: int, threads: int, batch: int
+) -> tuple[Config, JobOptions]:
+    """Return configuration and options with numbers of copies, of threads of each, and of the records of a batch."""
+    keys = {"model_parallelism": copies, "thread_per_model": threads, "max_batch_size": batch}
+    options = replace(
+        options,
+        model_parallelism=copies,
+        model=replace(options.model, thread_per_model=threads),
+        batch=replace(options.batch, max_batch_size=batch),
+    )
+    return config.model_copy(update=keys), options
 
 
 def model_options(config: Config) -> ModelOptions:
@@ -48,7 +72,7 @@ def job_options(config: Config, submission: str, payload_folder: str = "", gener
             numbered=numbered,
             shadow=False,
         ),
-        batch=_options(BatchOptions, "batch", config),
+        batch=_options(BatchOptions, "batch", config, max_rows=config.max_batch_size or MOST_ROWS),
         image=_options(
             ImageOptions, "image", config, record_key=config.record_key if config.record_encrypted else None
         ),
@@ -64,5 +88,7 @@ def _options(kind: type[Options], group: str, config: Config, **values: Any) -> 
         if field.name not in values:
             key = re.sub("_(ms|s)$", "", field.name)
             in_group = f"{group}_{key}"
-            values[field.name] = getattr(config, in_group if in_group in Config.model_fields else key)
+            value = getattr(config, in_group if in_group in Config.model_fields else key)
+            # What is to be measured has the default of the options until then.
+            values[field.name] = field.default if value is None and field.name in _MEASURED else value
     return kind(**values)

@@ -87,20 +87,33 @@ class Config(Settings):
         "InputQueue(name=...). Jobs of different names share one Redis and one Flink.",
     )
 
-    model_parallelism: int = _key(
-        1,
-        "a whole number from 1 to 4096",
-        "Task slots that serve the job, each with its own copy of the model.",
+    model_parallelism: int | None = _key(
+        None,
+        "a whole number from 1 to 4096, or empty",
+        "Task slots that serve the job, each with its own copy of the model. Empty: as many as are best together with "
+        "threadPerModel and maxBatchSize, which is measured at the first start (docs/models.md#layout); 1 with "
+        "autoscale.max, or where the job runs on other machines.",
         ge=1,
         le=4096,
     )
-    thread_per_model: int = _key(1, _COUNT, "Threads that one copy of the model may use.", ge=1)
+    thread_per_model: int | None = _key(
+        None,
+        f"{_COUNT}, or empty",
+        "Threads that one copy of the model may use. Empty: measured; 1 where nothing is measured.",
+        ge=1,
+    )
     core_number_per_machine: Cores = _key(
         None,
         _COUNT,
-        "Sets the two keys above from the cores of a machine: OpenVINO uses all of them as threads of one copy, other "
-        "engines run as many copies of one thread.",
+        "Sets modelParallelism and threadPerModel from the cores of a machine: OpenVINO uses all of them as threads of "
+        "one copy, other engines run as many copies of one thread.",
         ge=1,
+    )
+    prefer: Literal["throughput", "latency"] = _key(
+        "throughput",
+        "throughput or latency",
+        "throughput: what is measured is chosen for the most records per second, with batches of at most 50 ms or ten "
+        "times the time of one record. latency: for the shortest time of one record.",
     )
     inference_precision: Literal["", "float32"] = _key(
         "",
@@ -237,7 +250,12 @@ class Config(Settings):
         "clients of 0.7 read.",
     )
 
-    max_batch_size: int = _key(32, _COUNT, "Most records in one batch.", ge=1)
+    max_batch_size: int | None = _key(
+        None,
+        f"{_COUNT}, or empty",
+        "Most records in one batch. Empty: measured, up to 32; 32 where nothing is measured.",
+        ge=1,
+    )
     batch_timeout: int = _key(
         10,
         "a whole number of milliseconds, 0 or more",
@@ -439,7 +457,7 @@ class Config(Settings):
     @field_validator("autoscale_max")
     @classmethod
     def _has_room(cls, value: int | None, info: ValidationInfo) -> int | None:
-        if value is not None and value < info.data.get("model_parallelism", 1):
+        if value is not None and value < (info.data.get("model_parallelism") or 1):
             raise ValueError("fewer slots than at start")
         if value is not None and info.data.get("core_number_per_machine") is not None:
             raise ValueError("two keys set the number of slots")
@@ -456,7 +474,7 @@ class Config(Settings):
     @field_validator("autoscale_min")
     @classmethod
     def _fits_the_start(cls, value: int, info: ValidationInfo) -> int:
-        if value > info.data.get("model_parallelism", value):
+        if value > (info.data.get("model_parallelism", value) or 1):
             raise ValueError("more slots than at start")
         return value
 
@@ -490,6 +508,11 @@ class Config(Settings):
         if "+cluster://" in value and not str(info.data.get("job_name", "{")).startswith("{"):
             raise ValueError("jobName has no braces")
         return value
+
+    @property
+    def slots(self) -> int:
+        """`modelParallelism`, or 1 if it is empty."""
+        return self.model_parallelism or 1
 
     @property
     def redis_address(self) -> Address:

@@ -32,7 +32,7 @@ def check(config: Config, files: Iterable[Path]) -> None:
     Raises:
         LaunchError: If it cannot; the message has the arithmetic, and the number of slots that would do.
     """
-    slots, need = config.model_parallelism, _Need.of(config, files)
+    slots, need = config.slots, _Need.of(config, files)
     if need.fits(slots):
         return
     most = need.most(slots)

@@ -16,10 +16,12 @@ from pathlib import Path
 from redis.exceptions import ConnectionError, RedisError
 
 from cluster_serving.job.options import JobOptions
+from cluster_serving.launcher.config.job_options import with_layout
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs import capacity, comparison, generations, lifecycle, lock, payload_folder, record
 from cluster_serving.launcher.jobs.figures import Figures
+from cluster_serving.launcher.jobs.layout.decision import layout_of
 from cluster_serving.launcher.jobs.lifecycle import Say, Services, Started
 from cluster_serving.launcher.jobs.readiness import read_slots
 from cluster_serving.launcher.services import redis_server
@@ -82,7 +84,8 @@ def update(config: Config, say: Say, warn: Say, canary: float = 0.0, shadow: flo
         _refuse_in_trial(services, config.job_name)
         config = _with_slots_now(services, services.target.fitted(config))
         _check_beside(services, config)
-        options = lifecycle.options_of(services, config)
+        now = lifecycle.options_now(services, config.job_name)
+        config, options = lifecycle.laid_out(services, config, lifecycle.options_of(services, config), now)
         if shadow:
             options = replace(options, redis=replace(options.redis, shadow=True))
         role, share = (CANARY, canary) if canary else (SHADOW, shadow) if shadow else (SERVING, 0.0)
@@ -126,6 +129,7 @@ def promote(config: Config, job: str, say: Say, warn: Say) -> Changed:
         if now.serving:
             _retire(services, config, now.serving)
         started = _started(services, config, job, trial)
+        record.note(services.client, job, "running", layout=started.layout)
         return Changed(started, trial.number, SERVING, figures.end(services.client))
 
 
@@ -203,7 +207,7 @@ def _check_room(services: Services, config: Config, options: JobOptions) -> None
     """Check that this machine can hold the slots of both generations, if the slots are to run here."""
     now, path = lifecycle.options_now(services, config.job_name), Path(options.model.path)
     if now and services.target.is_here and path.exists():
-        both = config.model_parallelism + now.model_parallelism
+        both = config.slots + now.model_parallelism
         if not capacity.holds(config, [path], both):
             raise NotBeside(f"this machine cannot hold {both} slots, those of the old and of the new generation")
 
@@ -243,7 +247,7 @@ def _change(services: Services, config: Config, options: JobOptions, role: str, 
     _check_room(services, config, options)
     with ExitStack() as stack:
         try:
-            stack.enter_context(services.target.slots(config.model_parallelism))
+            stack.enter_context(services.target.slots(config.slots))
         except LaunchError as error:
             raise NotBeside(str(error)) from None
         generations.put(client, job, candidate)
@@ -263,7 +267,7 @@ def _change(services: Services, config: Config, options: JobOptions, role: str, 
         before = generations.read(client, job).serving
         _keep_earlier(services, job, before)
         _switch(services, job, candidate, before)
-        record.note(client, job, "running", error="", log=services.target.log_of(job))
+        record.note(client, job, "running", error="", log=services.target.log_of(job), layout=started.layout)
         if before:
             _retire(services, config, before)
     else:
@@ -367,4 +371,9 @@ def _started(services: Services, config: Config, job: str, generation: Generatio
     slots = read_slots(services.client, job)
     running = [each for each in services.flink.jobs(job) if each.submission == generation.submission]
     page = services.flink.page(running[0].id) if running else services.flink.where
-    return Started(config, page, slots[0].summary if slots else "")
+    layout, options = "", services.target.records.recall(job, generation.submission)
+    if options:
+        given = layout_of(options)
+        config, options = with_layout(config, options, given.copies, given.threads, given.batch)
+        layout = lifecycle.described(services, config, options)
+    return Started(config, page, slots[0].summary if slots else "", layout)

@@ -91,6 +91,7 @@ class JobStatus:
         answered: Number of requests answered since `cluster-serving-start`; None if Redis does not tell.
         error: The last error; empty if there was none since the last start that succeeded.
         log: File with the output of the last start, and its machine if that is another one.
+        layout: Copies, threads and batches of the job in words; empty if it runs on other machines.
         controller: What the controller of the job does, where, and what it did last; empty if none runs.
         reports: Reports of the slots.
         generations: Its generations, of which two run during a change.
@@ -106,6 +107,7 @@ class JobStatus:
     answered: int | None
     error: str
     log: str
+    layout: str
     controller: str
     reports: tuple[SlotReport, ...]
     generations: tuple[GenerationStatus, ...] = ()
@@ -240,6 +242,7 @@ def _read(config: Config, flink: Flink, name: str, jobs: list[Job], problem: str
         answered=answered,
         error=refused or failed or recorded.error,
         log=recorded.place,
+        layout=recorded.layout,
         controller=controller,
         reports=tuple(reports),
         generations=tuple(shown),

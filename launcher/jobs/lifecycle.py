@@ -15,10 +15,12 @@ from cluster_serving.job.main import check_model
 from cluster_serving.job.options import JobOptions
 from cluster_serving.job.remote.url import is_url
 from cluster_serving.launcher.config import versions
-from cluster_serving.launcher.config.job_options import job_options, model_options, sized_for
+from cluster_serving.launcher.config.job_options import job_options, model_options, sized_for, with_layout
 from cluster_serving.launcher.config.model import NO_FOLDER, Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs import capacity, generations, lock, model_copy, payload_folder, record, rehearsal
+from cluster_serving.launcher.jobs.layout.decision import Decider, Tuned, layout_of
+from cluster_serving.launcher.jobs.layout.measuring import NotMeasured
 from cluster_serving.launcher.jobs.readiness import announce, note_stopped, read_slots, wait_ready
 from cluster_serving.launcher.services import controller, flink_cluster, front_end, redis_server, state
 from cluster_serving.launcher.services.flink_rest import Job
@@ -54,11 +56,15 @@ _LISTED_WITHIN, _INITIALIZED_WITHIN, _TRACED_WITHIN = 2.0, 30.0, 2.0
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A job that answers requests, its page in the Flink UI, and version, engine, inputs and outputs of its model."""
+    """A job that answers requests, its page in the Flink UI, and version, engine, inputs and outputs of its model.
+
+    `layout` describes its copies, threads and batches; it is empty where the job runs on other machines.
+    """
 
     config: Config
     page: str
     model: str
+    layout: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +96,7 @@ def start(config: Config, say: Say = _ignore, warn: Say = _ignore) -> Started:
                 f"cluster-serving-stop {config.job_name}, or another jobName"
             )
         config = provided.target.fitted(config)
-        started = _start(provided, config, options_of(provided, config))
+        started = _start(provided, *laid_out(provided, config, options_of(provided, config)))
         tidy(provided)
         return started
 
@@ -120,7 +126,7 @@ def restart(config: Config, say: Say = _ignore, warn: Say = _ignore) -> Started:
             cancel(provided.flink, each, config, warn)
         options = None
         try:
-            options = options_of(provided, config)
+            config, options = laid_out(provided, config, options_of(provided, config))
             started = _start(provided, config, options)
             if earlier:
                 target.records.keep_earlier(earlier)
@@ -293,6 +299,71 @@ def options_of(services: Services, config: Config) -> JobOptions:
     return model_copy.keep(services.target.home.path, config, options, services.warn)
 
 
+def laid_out(
+    services: Services, config: Config, options: JobOptions, before: JobOptions | None = None
+) -> tuple[Config, JobOptions]:
+    """Return configuration and options with the layout of the job; see `Decider.decide` for `before`.
+
+    It is measured only where the job runs on this machine, with a fixed number of slots; otherwise it has the defaults
+    of the options.
+    """
+    layout = layout_of(options)
+    if config.autoscale_max is None and (decider := _decider(services, config, options)):
+        layout = decider.decide(before)
+    return with_layout(config, options, layout.copies, layout.threads, layout.batch)
+
+
+def described(services: Services, config: Config, options: JobOptions) -> str:
+    """Return the line that describes the layout of a job; empty if the job runs on other machines."""
+    decider = _decider(services, config, options)
+    return decider.described() if decider else ""
+
+
+def tune(config: Config, seconds: float, say: Say, warn: Say) -> Tuned:
+    """Measure the layout of a job again; neither Redis nor Flink are needed for it, and the job may run.
+
+    Raises:
+        LaunchError: If nothing can be measured here.
+        ModelError: As for `start`.
+    """
+    config = checked(config, warn)
+    target = target_of(config)
+    if not target.is_here:
+        raise LaunchError(f"a layout is measured where the job runs, and flink.target is {config.target}")
+    with ExitStack() as stack:
+        if target.is_up() and stack.enter_context(target.flink()).jobs(config.job_name):
+            warn(
+                f"job {config.job_name} runs beside the measurement, which is right only while the job has no requests"
+            )
+    secret = config.model_secret if config.model_encrypted else ("", "")
+    if secret is None:
+        with redis_server.connect(config) as client:
+            secret = _secret(client, config)
+    if secret is None:
+        raise LaunchError(missing_secret(config.job_name))
+    say(f"Measuring the layouts, for about {seconds:.0f} s")
+    try:
+        return Decider(config, job_options(config, "tune"), secret, say, warn).tune(seconds)
+    except NotMeasured as error:
+        raise LaunchError(f"nothing can be measured: {error}") from None
+
+
+def _decider(services: Services, config: Config, options: JobOptions) -> Decider | None:
+    """Return what decides on the layout; None if the job runs elsewhere, or the secret of its model is missing."""
+    secret = _secret(services.client, config)
+    if not services.target.is_here or secret is None:
+        return None
+    return Decider(config, options, secret, services.say, services.warn)
+
+
+def _secret(client: Any, config: Config) -> tuple[str, str] | None:
+    """Return secret and salt of an encrypted model, or empty texts; None if they are not stored."""
+    if not config.model_encrypted:
+        return "", ""
+    secret, salt = config.model_secret or client.hmget(secret_key(config.job_name), SECRET_FIELDS)
+    return (secret, salt) if secret and salt else None
+
+
 def tidy(services: Services) -> None:
     """Give back what no generation uses any more: copies of models, and idle TaskManagers."""
     model_copy.tidy(services.target.home.path, services.target.records.known())
@@ -310,14 +381,14 @@ def _folder_of(client: Any, job: str) -> str:
 
 def _start(services: Services, config: Config, options: JobOptions) -> Started:
     target, client, job = services.target, services.client, config.job_name
-    with target.slots(config.model_parallelism):
+    with target.slots(config.slots):
         client.delete(answered_key(job))
         record.note(client, job, "starting", error="", log=target.log_of(job))
         generations.begin(client, job, generations.of(options, SERVING))
         try:
             started = submit(services, config, options)
             target.records.remember(options)
-            record.note(client, job, "running")
+            record.note(client, job, "running", layout=started.layout)
         except BaseException as error:
             # Also after Ctrl-C: a half started job would be in the way of the next start.
             target.records.forget(job)
@@ -338,7 +409,7 @@ def submit(services: Services, config: Config, options: JobOptions, generation: 
     target, flink, say, job = services.target, services.flink, services.say, config.job_name
     job_id, log = "", target.log_of(job)
     try:
-        announce(services.client, job, options.submission, config.model_parallelism, generation)
+        announce(services.client, job, options.submission, config.slots, generation)
         job_id = target.submit(options)
         slot = wait_ready(services.client, flink, config, job_id, options.submission, say, generation)
     except BaseException as error:
@@ -355,7 +426,7 @@ def submit(services: Services, config: Config, options: JobOptions, generation: 
             # The path is that of a copy, of which the user knows nothing.
             raise LaunchError(str(error).replace(options.model.path, config.model_path)) from None
         raise
-    return Started(config, flink.page(job_id), slot.summary)
+    return Started(config, flink.page(job_id), slot.summary, described(services, config, options))
 
 
 def _rehearse(services: Services, config: Config) -> None:
@@ -364,12 +435,9 @@ def _rehearse(services: Services, config: Config) -> None:
     Raises:
         LaunchError: If the model cannot be loaded.
     """
-    secret = ("", "")
-    if config.model_encrypted:
-        stored = services.client.hmget(secret_key(config.job_name), SECRET_FIELDS)
-        secret = config.model_secret or tuple(stored)
+    secret = _secret(services.client, config)
     options = job_options(config, "rehearsal")
-    if not services.target.is_here or None in secret:
+    if not services.target.is_here or secret is None:
         return
     if not rehearsal.fits(options):
         services.warn("the new model is not loaded before the old one is stopped: both may not fit into memory")
@@ -395,6 +463,7 @@ def again(services: Services, config: Config, options: JobOptions) -> tuple[Conf
     before = {
         "job_name": job,
         "model_parallelism": options.model_parallelism,
+        "thread_per_model": options.model.thread_per_model,
         "start_timeout": max(config.start_timeout, int(PATIENCE)),
         "payload_folder": str(Path(place).parent) if place else NO_FOLDER,
     }

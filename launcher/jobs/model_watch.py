@@ -35,7 +35,7 @@ def fingerprint(folder: Path, version: str = "") -> str:
     call of `stat` for each file, of which there may be 1000; further ones do not count.
     """
     lines = []
-    for path in islice(_files(folder), _MOST_FILES):
+    for path in islice(files(folder), _MOST_FILES):
         try:
             status = os.stat(path)
         except OSError:
@@ -48,7 +48,8 @@ def fingerprint(folder: Path, version: str = "") -> str:
     return hashlib.sha256("\n".join([version, *lines]).encode("utf8", "surrogateescape")).hexdigest()
 
 
-def _files(folder: Path) -> Iterator[str]:
+def files(folder: Path) -> Iterator[str]:
+    """Yield the paths of the files that make a model, in order; see `fingerprint`."""
     seen: set[tuple[int, int]] = set()
     for parent, folders, names in os.walk(folder, followlinks=True):
         with suppress(OSError):

@@ -85,7 +85,7 @@ def wait_ready(
     Raises:
         LaunchError: If the model cannot be loaded, the job fails, or slots are not ready within `startTimeout`.
     """
-    needed = config.model_parallelism
+    needed = config.slots
 
     def good_slots() -> list[SlotReport]:
         try:

@@ -24,6 +24,7 @@ class JobRecord:
         error: The last error; empty after a start that succeeded.
         log: File with the output of the last start, and the trace of its error.
         host: Machine of that file.
+        layout: Copies, threads and batches of the job in words; empty if it runs on other machines.
     """
 
     state: str = ""
@@ -31,6 +32,7 @@ class JobRecord:
     error: str = ""
     log: str = ""
     host: str = ""
+    layout: str = ""
 
     @property
     def place(self) -> str:
@@ -43,16 +45,27 @@ def read(client: redis.Redis, job: str) -> JobRecord:
     # redis-py declares one type for its blocking and its asyncio client.
     fields = cast("dict[str, str]", client.hgetall(record_key(job)))
     since = float(fields.pop("since", 0))
-    return JobRecord(since=since, **{name: fields.get(name, "") for name in ("state", "error", "log", "host")})
+    return JobRecord(
+        since=since, **{name: fields.get(name, "") for name in ("state", "error", "log", "host", "layout")}
+    )
 
 
-def note(client: redis.Redis, job: str, state: str, error: str | None = None, log: Path | None = None) -> None:
-    """Record a change of a job's state. Without `error` or `log`, those of before stay."""
+def note(
+    client: redis.Redis,
+    job: str,
+    state: str,
+    error: str | None = None,
+    log: Path | None = None,
+    layout: str | None = None,
+) -> None:
+    """Record a change of a job's state. Without `error`, `log` or `layout`, those of before stay."""
     fields = {"state": state, "since": str(time.time())}
     if error is not None:
         fields["error"] = error
     if log is not None:
         fields |= {"log": str(log), "host": socket.gethostname()}
+    if layout is not None:
+        fields["layout"] = layout
     call(client, Call(PUT_FIELDS, [record_key(job)], ["some", *flat(fields)]))
 
 

@@ -61,7 +61,8 @@ def test_a_wrong_key_ends_a_command_with_one_line(own_cluster):
     ran = own_cluster.run("cluster-serving-start")
     assert ran.returncode == 2
     assert ran.stderr == (
-        "error: config.yaml, line 2: modelParallelism is 'many' (text); expected a whole number from 1 to 4096\n"
+        "error: config.yaml, line 2: modelParallelism is 'many' (text); expected a whole number from 1 to 4096, "
+        "or empty\n"
     )
 
 

@@ -36,7 +36,8 @@ def run(command, *arguments, cwd, environment, stdin=subprocess.DEVNULL, timeout
 class Cluster:
     """The commands, run as a user runs them, in a folder per job.
 
-    Redis and Flink have ports of their own; the first start brings them up. Models are fetched into `cache`.
+    Redis and Flink have ports of their own; the first start brings them up. Models are fetched into `cache`. Jobs have
+    one copy of one thread, so that no start measures; a key that is None is left out.
     """
 
     def __init__(self, folder):
@@ -48,6 +49,7 @@ class Cluster:
             "redisUrl": f"127.0.0.1:{redis_port}",
             "flinkRestUrl": f"127.0.0.1:{flink_port}",
         }
+        self._layout = {"modelParallelism": 1, "threadPerModel": 1, "maxBatchSize": 32}
         self.cache = folder / "cache"
         folders = {"CLUSTER_SERVING_HOME": str(folder / "state"), "CLUSTER_SERVING_CACHE": str(self.cache)}
         self._environment = os.environ | folders | {"COLUMNS": "200"}
@@ -76,7 +78,7 @@ class Cluster:
         folder = self.folder / settings.get("jobName", DEFAULT_JOB)
         folder.mkdir(exist_ok=True)
         config = {key: str(value) if isinstance(value, Path) else value for key, value in settings.items()}
-        (folder / "config.yaml").write_text(yaml.safe_dump(self._addresses | config))
+        (folder / "config.yaml").write_text(yaml.safe_dump(self._addresses | self._layout | config))
         return folder
 
     def config(self, **settings):

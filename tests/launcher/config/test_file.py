@@ -345,7 +345,7 @@ def test_a_mistyped_variable_is_named(tmp_path, monkeypatch):
     monkeypatch.setenv("CLUSTER_SERVING_HOME", "here")
     path, warnings = tmp_path / "config.yaml", []
     path.write_text("modelPath: m")
-    assert config_file.read(path, warnings.append).max_batch_size == 32
+    assert config_file.read(path, warnings.append).max_batch_size is None
     meant = "did you mean CLUSTER_SERVING_MAX_BATCH_SIZE?"
     assert warnings == [f"environment variable CLUSTER_SERVING_MAXBATCHSIZE has no effect; {meant}"]
 

@@ -1,0 +1,234 @@
+"""Choice of a layout from measurements, without processes and without a clock.
+
+A batch may take as long as ten records in turn, or 50 ms if that is more. With `prefer: latency` it may take as long as
+two records. Among the layouts with such batches, the one with the most records per second is chosen, and of several
+within 5 % the one with the fewest copies, and then threads. Its largest batch within 10 % of its best is the limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
+
+SIZES = (1, 2, 4, 8, 16, 32)
+"""Sizes of the batches that are measured."""
+
+ENOUGH = 20_000.0
+"""Records per second of one copy with one thread that leave nothing to choose: what brings them here costs more."""
+
+_LONGEST_BATCH_MS = 50.0
+_RECORDS_IN_TURN = 10
+_RECORDS_IN_TURN_FOR_LATENCY = 2
+_ALIKE = 0.95
+"""Ratio of two figures of which noise may be the reason."""
+
+_WORTHY = 0.9
+"""Ratio to the best batch of a layout down to which a larger batch is taken: reading and answering it cost less."""
+
+_SETTLED = 0.8
+"""Ratio to the best figure below which nothing is measured again."""
+
+_ROUNDS = 2
+_MOST_DIVISORS = 5
+_MOST_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Values of the configuration; None for one that is to be measured.
+
+    Attributes:
+        copies: `modelParallelism`.
+        threads: `threadPerModel`.
+        batch: `maxBatchSize`.
+        latency: True for `prefer: latency`.
+    """
+
+    copies: int | None = None
+    threads: int | None = None
+    batch: int | None = None
+    latency: bool = False
+
+    @property
+    def is_complete(self) -> bool:
+        """True if nothing is to be measured."""
+        return None not in (self.copies, self.threads, self.batch)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Copies of a model, threads of each, and the most records of a batch."""
+
+    copies: int
+    threads: int
+    batch: int
+
+    def __str__(self) -> str:
+        copies, threads = _counted(self.copies, "copy", "copies"), _counted(self.threads, "thread", "threads")
+        return f"{copies} of {threads}, batches up to {self.batch}"
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A measurement of batches of one size: records per second of all copies, and milliseconds of a batch."""
+
+    copies: int
+    threads: int
+    batch: int
+    rate: float
+    batch_ms: float
+
+    @property
+    def layout(self) -> Layout:
+        """The layout that was measured."""
+        return Layout(self.copies, self.threads, self.batch)
+
+
+Measure = Callable[[int, int, int], Figure]
+"""Measures copies, threads and batch."""
+
+
+def candidates(cores: int, asked: Asked, gpus: int = 0) -> list[tuple[int, int]]:
+    """Return the copies and threads to measure, the likeliest first.
+
+    With GPUs, one or two copies for each; else the ways to divide the cores, one copy of one thread, and two copies
+    that share all cores, of which one computes while the other one prepares its batch.
+    """
+    if gpus:
+        pairs = [(gpus, 1), (2 * gpus, 1)]
+    else:
+        divisors = [number for number in range(1, cores + 1) if cores % number == 0]
+        if len(divisors) > _MOST_DIVISORS:
+            step = (len(divisors) - 1) / (_MOST_DIVISORS - 1)
+            divisors = [divisors[round(index * step)] for index in range(_MOST_DIVISORS)]
+        divided = [(cores // threads, threads) for threads in reversed(divisors)]
+        pairs = [(1, 1), divided[0], divided[-1], *([(2, cores)] if cores > 1 else []), *divided[1:-1]]
+    if asked.copies and asked.threads:
+        pairs = [(asked.copies, asked.threads)]
+    elif asked.copies:
+        pairs = [(asked.copies, 1), (asked.copies, max(1, cores // asked.copies))]
+    elif asked.threads:
+        pairs = [(1, asked.threads), (max(1, cores // asked.threads), asked.threads)]
+    return list(dict.fromkeys(pairs))
+
+
+def explore(
+    pairs: Sequence[tuple[int, int]], asked: Asked, measure: Measure, is_over: Callable[[], bool]
+) -> list[Figure]:
+    """Measure batches of growing size in each layout, and then again what is close to the best, until time is over.
+
+    A layout is left when a batch takes too long, or is no faster than the smaller one and not quick. All is left when
+    one copy of one thread is fast enough. Of several measurements of the same, the best one counts: others are slower
+    by what else the machine did.
+    """
+    best: dict[Layout, Figure] = {}
+
+    def take(figure: Figure) -> Figure:
+        known = best.get(figure.layout)
+        best[figure.layout] = figure if known is None or figure.rate > known.rate else known
+        return best[figure.layout]
+
+    sizes = SIZES if asked.batch is None else tuple(sorted({1, asked.batch}))
+    for copies, threads in pairs:
+        if best and is_over():
+            break
+        single = last = take(measure(copies, threads, 1))
+        for size in sizes[1:]:
+            figure = take(measure(copies, threads, size))
+            slow = figure.batch_ms > _limit_ms(single, asked.latency)
+            useless = figure.rate < last.rate / _ALIKE and figure.batch_ms > _LONGEST_BATCH_MS / 2
+            last = figure
+            if slow or useless or is_over():
+                break
+        if (copies, threads) == (1, 1) and last.rate >= ENOUGH:
+            return list(best.values())
+    allowed = [figure for group in _by_pair([*best.values()]) for figure in _allowed(group, asked)]
+    top = max(figure.rate for figure in allowed)
+    rivals = [figure for figure in allowed if figure.rate >= _SETTLED * top]
+    for rival in _ROUNDS * rivals:
+        if is_over():
+            break
+        take(measure(rival.copies, rival.threads, rival.batch))
+    return list(best.values())
+
+
+def choose(figures: Sequence[Figure], asked: Asked) -> Figure:
+    """Return the figure of the best layout for what is asked, of a measurement that has figures for it."""
+    fitting = [figure for figure in figures if _fits(figure, asked)]
+    groups = sorted(_by_pair(fitting), key=lambda group: (group[0].copies, group[0].threads))
+    if asked.latency:
+        fastest = min(group[0].batch_ms for group in groups)
+        chosen = next(group for group in groups if _ALIKE * group[0].batch_ms <= fastest)
+    else:
+        rates = [max(figure.rate for figure in _allowed(group, asked)) for group in groups]
+        chosen = next(group for group, rate in zip(groups, rates, strict=True) if rate >= _ALIKE * max(rates))
+    allowed = _allowed(chosen, asked)
+    rate = max(figure.rate for figure in allowed)
+    return max((figure for figure in allowed if figure.rate >= _WORTHY * rate), key=attrgetter("batch"))
+
+
+def has_figures(figures: Sequence[Figure], asked: Asked) -> bool:
+    """Return True if there is a figure for what is asked."""
+    return any(_fits(figure, asked) for figure in figures)
+
+
+def described(cores: int, layout: Layout, figures: Sequence[Figure]) -> str:
+    """Return a layout in words, with its figure and those of the best others, where they were measured."""
+    own = [figure for figure in figures if (figure.copies, figure.threads) == (layout.copies, layout.threads)]
+    text = f"{_counted(cores, 'core', 'cores')}: {layout}"
+    if not own:
+        return text
+    rate = _rate_of(own, layout)
+    others = [max(group, key=attrgetter("rate")) for group in _by_pair(figures) if group[0] not in own]
+    others = sorted(others, key=attrgetter("rate"), reverse=True)[:_MOST_SHOWN]
+    parts = [f"{rate:.0f}/s", *(f"{each.copies} × {each.threads}: {each.rate:.0f}/s" for each in others)]  # noqa: RUF001
+    return f"{text} ({'; '.join(parts)})"
+
+
+def slower(layout: Layout, figures: Sequence[Figure], asked: Asked) -> str:
+    """Return in words how much faster other copies and threads are than those that were set; empty if they are not."""
+    own = [figure for figure in figures if (figure.copies, figure.threads) == (layout.copies, layout.threads)]
+    if asked.latency or not own or not (asked.copies or asked.threads):
+        return ""
+    best, rate = choose(figures, Asked()), _rate_of(own, layout)
+    if rate >= _ALIKE * best.rate:
+        return ""
+    return f"{layout} compute {rate:.0f}/s, and {best.layout} {best.rate:.0f}/s"
+
+
+def _rate_of(figures: Sequence[Figure], layout: Layout) -> float:
+    """Return the records per second of a layout, by the largest batch that was measured within its limit."""
+    within = [figure for figure in figures if figure.batch <= layout.batch] or figures
+    return max(within, key=attrgetter("batch")).rate
+
+
+def _fits(figure: Figure, asked: Asked) -> bool:
+    return asked.copies in (None, figure.copies) and asked.threads in (None, figure.threads)
+
+
+def _allowed(group: Sequence[Figure], asked: Asked) -> list[Figure]:
+    """Return the figures of one layout whose batches are of the size that is asked, or else quick enough."""
+    if asked.batch is not None and (exact := [figure for figure in group if figure.batch == asked.batch]):
+        return exact
+    limit = _limit_ms(group[0], asked.latency)
+    return [figure for figure in group if figure.batch_ms <= limit] or [group[0]]
+
+
+def _limit_ms(single: Figure, latency: bool) -> float:
+    """Return the milliseconds that a batch may take, from the figure of single records."""
+    if latency:
+        return _RECORDS_IN_TURN_FOR_LATENCY * single.batch_ms
+    return max(_RECORDS_IN_TURN * single.batch_ms, _LONGEST_BATCH_MS)
+
+
+def _by_pair(figures: Sequence[Figure]) -> Iterator[list[Figure]]:
+    """Yield the figures of each number of copies and threads, by size of the batch."""
+    ordered = sorted(figures, key=attrgetter("copies", "threads", "batch"))
+    for _, group in groupby(ordered, key=attrgetter("copies", "threads")):
+        yield list(group)
+
+
+def _counted(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"

@@ -1,0 +1,165 @@
+"""Decision on the layout of a job, from its configuration and what was measured on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from cluster_serving.job.options import CPU, JobOptions
+from cluster_serving.job.remote.url import is_url
+from cluster_serving.launcher.config.model import Config
+from cluster_serving.launcher.jobs.layout import choice, kept
+from cluster_serving.launcher.jobs.layout.choice import SIZES, Asked, Figure, Layout
+from cluster_serving.launcher.jobs.layout.kept import Measured
+from cluster_serving.launcher.jobs.layout.measuring import NotMeasured, measure
+from cluster_serving.launcher.services import machine, state
+from cluster_serving.launcher.shipping.survey import survey
+from cluster_serving.protocol import cgroup
+
+Say = Callable[[str], None]
+
+SECONDS = 3.0
+"""Time for the measurements of a start."""
+
+_PATIENCE_S = 60.0
+_LOG = "measurement.log"
+_TUNE = "cluster-serving-cli tune"
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """Figures of all layouts, the one that a start takes, and the line that describes it."""
+
+    figures: tuple[Figure, ...]
+    layout: Layout
+    text: str
+
+
+class Decider:
+    """Decides on the layout of a job whose processes run on this machine.
+
+    Args:
+        config: Configuration of the job.
+        options: Options of the job, where what is to be measured has its default.
+        secret: Secret and salt of an encrypted model.
+        say: Receives what happens.
+        warn: Receives what a person should know.
+    """
+
+    def __init__(self, config: Config, options: JobOptions, secret: tuple[str, str], say: Say, warn: Say) -> None:
+        self._config = config
+        self._options = options
+        self._secret = secret
+        self._say = say
+        self._warn = warn
+        self._cores = cgroup.cores()
+        self._asked = asked(config)
+        self._name = ""
+
+    def decide(self, before: JobOptions | None = None) -> Layout:
+        """Return the layout: as configured, as measured earlier, or as measured now.
+
+        With `before`, the options of the job as it runs, nothing is measured: that would disturb the job.
+        """
+        known = self._read()
+        if not (self._asked.is_complete or (known and known.answers(self._asked))):
+            if before is not None:
+                return self._as_before(before)
+            known = self._measured(known)
+        layout = self._usual()
+        if known and not self._asked.is_complete and not known.problem:
+            layout = self._with_asked(choice.choose(known.figures, self._asked).layout)
+        if known and (text := choice.slower(layout, known.figures, self._asked)):
+            self._warn(
+                f"what config.yaml sets is slower than what was measured: {text}; leave modelParallelism and "
+                "threadPerModel out for that"
+            )
+        return layout
+
+    def tune(self, seconds: float) -> Tuned:
+        """Measure all layouts again, and the configured one, and keep the figures.
+
+        Raises:
+            NotMeasured: If nothing can be measured.
+        """
+        self._read()
+        free = Asked(latency=self._asked.latency)
+        found = Measured().with_figures(free, self._measure(free, seconds))
+        if not choice.has_figures(found.figures, self._asked):
+            found = found.with_figures(self._asked, self._measure(self._asked, seconds / len(SIZES)))
+        self._write(found)
+        layout = self._with_asked(choice.choose(found.figures, self._asked).layout)
+        return Tuned(found.figures, layout, self.described(layout))
+
+    def described(self, layout: Layout | None = None) -> str:
+        """Return the line that describes a layout, or that of the options."""
+        known = self._read()
+        return choice.described(self._cores, layout or layout_of(self._options), known.figures if known else ())
+
+    def _measured(self, known: Measured | None) -> Measured | None:
+        """Measure; return None if that has failed."""
+        self._say("Measuring the layout: modelParallelism, threadPerModel and maxBatchSize, as far as they are not set")
+        try:
+            found = (known or Measured()).with_figures(self._asked, self._measure(self._asked, SECONDS))
+        except NotMeasured as problem:
+            self._warn(f"the layout cannot be measured: {problem}; it is {self._usual()}")
+            if not problem.lasts:
+                return None
+            found = Measured(problem=str(problem))
+        self._write(found)
+        return found
+
+    def _measure(self, wanted: Asked, seconds: float) -> list[Figure]:
+        path = self._options.model.path
+        try:
+            size = (
+                survey(path, lambda _: None, self._options.model.handler).size
+                if is_url(path)
+                else machine.size_of(Path(path))
+            )
+            log = state.root() / _LOG
+            log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            return measure(self._options, self._secret, wanted, self._cores, size or 0, seconds, _PATIENCE_S, log)
+        except NotMeasured:
+            raise
+        except Exception as error:
+            # A start does not depend on it.
+            raise NotMeasured(f"{type(error).__name__}: {error}") from error
+
+    def _usual(self) -> Layout:
+        """Return the layout of a model that cannot be measured: one copy that uses all cores, where engines do."""
+        given = self._asked
+        copies = given.copies or 1
+        threads = given.threads or (max(1, self._cores // copies) if self._options.model.device == CPU else 1)
+        return Layout(copies, threads, given.batch or self._options.batch.max_batch_size)
+
+    def _as_before(self, before: JobOptions) -> Layout:
+        self._say(f"The layout is that of the job as it runs; {_TUNE} measures the new model")
+        return self._with_asked(layout_of(before))
+
+    def _with_asked(self, layout: Layout) -> Layout:
+        given = self._asked
+        return Layout(given.copies or layout.copies, given.threads or layout.threads, given.batch or layout.batch)
+
+    def _read(self) -> Measured | None:
+        try:
+            self._name = kept.key(self._options, self._cores)
+        except OSError:
+            # A file of the model cannot be read; the slots will say so.
+            return None
+        return kept.read(self._name)
+
+    def _write(self, found: Measured) -> None:
+        if self._name:
+            kept.write(self._name, found)
+
+
+def layout_of(options: JobOptions) -> Layout:
+    """Return the layout that options have."""
+    return Layout(options.model_parallelism, options.model.thread_per_model, options.batch.max_batch_size)
+
+
+def asked(config: Config) -> Asked:
+    """Return what a configuration asks for."""
+    return Asked(config.model_parallelism, config.thread_per_model, config.max_batch_size, config.prefer == "latency")

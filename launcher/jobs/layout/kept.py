@@ -1,0 +1,138 @@
+"""Measurements that are kept in the state folder, by what they depend on, so that the next start costs nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from itertools import islice
+from pathlib import Path
+
+from cluster_serving.job.main import engine_requirements
+from cluster_serving.job.options import JobOptions
+from cluster_serving.job.remote.url import is_url
+from cluster_serving.launcher.jobs import model_watch
+from cluster_serving.launcher.jobs.layout.choice import Asked, Figure, has_figures
+from cluster_serving.launcher.services import state
+
+Scope = tuple[int | None, int | None]
+
+_FOLDER = "layouts"
+_CPUINFO = Path("/proc/cpuinfo")
+_PART = 1 << 20
+_MOST_FILES = 1000
+_PACKAGES = ("openvino", "onnxruntime", "torch", "tensorflow", "tensorflow-cpu", "opencv-python-headless")
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What came of a measurement.
+
+    Attributes:
+        figures: The figures; empty if nothing could be measured.
+        scopes: Copies and threads that were asked for; None for those that were measured.
+        problem: Reason why nothing could be measured.
+    """
+
+    figures: tuple[Figure, ...] = ()
+    scopes: tuple[Scope, ...] = ()
+    problem: str = ""
+
+    def answers(self, asked: Asked) -> bool:
+        """Return True if what is asked needs no measurement."""
+        if self.problem or _scope(asked) in self.scopes:
+            return True
+        return (None, None) in self.scopes and has_figures(self.figures, asked)
+
+    def with_figures(self, asked: Asked, figures: Sequence[Figure]) -> Measured:
+        """Return a measurement with new figures, in place of the old ones of the same copies and threads."""
+        new = {(figure.copies, figure.threads) for figure in figures}
+        old = [each for each in self.figures if (each.copies, each.threads) not in new]
+        return Measured((*figures, *old), (*self.scopes, _scope(asked)))
+
+
+def key(options: JobOptions, cores: int) -> str:
+    """Return the name of a measurement: a digest of model, handler, options, engines and processors.
+
+    Of each file, its path in the folder, its size and its first and last MiB count: layouts do not depend on weights. A
+    model at an address counts by its address, and a handler outside of the model folder by its name.
+    """
+    given = json.loads(options.to_json())
+    model = given["model"]
+    path = model.pop("path")
+    for name in ("thread_per_model", "slot"):
+        del model[name]
+    parts = {
+        "files": path if is_url(path) else _digests(Path(path)),
+        "options": [model, given["image"], given["post_processing"], given["execution_mode"]],
+        "already_batched": given["batch"]["input_already_batched"],
+        "engines": [_version(name) for name in sorted({*_PACKAGES, *_distributions()})],
+        "processor": _processor(),
+        "cores": cores,
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def read(name: str) -> Measured | None:
+    """Return a measurement; None if there is none of this version."""
+    with suppress(OSError, ValueError, TypeError, KeyError):
+        raw = json.loads(_file(name).read_text("utf8"))
+        figures = tuple(Figure(**each) for each in raw["figures"])
+        return Measured(figures, tuple((copies, threads) for copies, threads in raw["scopes"]), raw["problem"])
+    return None
+
+
+def write(name: str, measured: Measured) -> None:
+    """Keep a measurement; nothing is kept if the state folder cannot be written."""
+    file = _file(name)
+    with suppress(OSError):
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        unfinished = file.with_suffix(f".{os.getpid()}")
+        unfinished.write_text(json.dumps(asdict(measured)), "utf8")
+        unfinished.replace(file)
+
+
+def _scope(asked: Asked) -> Scope:
+    return asked.copies, asked.threads
+
+
+def _file(name: str) -> Path:
+    return state.root() / _FOLDER / f"{name}.json"
+
+
+def _digests(folder: Path) -> list[tuple[str, int, str]]:
+    found = []
+    for path in islice(model_watch.files(folder), _MOST_FILES):
+        with open(path, "rb") as file:
+            digest = hashlib.sha256(file.read(_PART))
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(_PART, size - _PART))
+            digest.update(file.read())
+        found.append((os.path.relpath(path, folder), size, digest.hexdigest()))
+    return found
+
+
+def _distributions() -> list[str]:
+    """Return the distributions that add engines."""
+    return [name for name in engine_requirements() if "[" not in name]
+
+
+def _version(name: str) -> str:
+    try:
+        return f"{name} {version(name)}"
+    except PackageNotFoundError:
+        return ""
+
+
+def _processor() -> str:
+    """Return the name of the processor, which on some architectures is that of the architecture alone."""
+    with suppress(OSError):
+        if match := re.search(r"^model name\s*:\s*(.*)$", _CPUINFO.read_text("utf8", "replace"), re.MULTILINE):
+            return match[1]
+    return platform.machine()
