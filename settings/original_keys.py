@@ -49,6 +49,11 @@ def _text(value: Any) -> Any:
     return "" if value is None else str(value)
 
 
+def _preference(value: Any) -> str | None:
+    # YAML reads ON as true.
+    return "throughput" if value is True or str(value).lower() == "on" else None
+
+
 def _top_n(value: Any) -> str:
     # The clients of 0.7 read another text than those of 0.8.
     return f"top_n({value})"
@@ -76,6 +81,7 @@ _NAMES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "params.core_number": ("coreNumberPerMachine", _same),
     "params.model_number": ("modelParallelism", _same),
     "params.top_n": ("postProcessing", _top_n),
+    "params.performance_mode": ("prefer", _preference),
     "redis.maxmem": ("redisMaxMemory", _text),
     "redis.timeout": ("redisTimeout", _same),
     "flink.rest": ("flinkRestUrl", _same),
@@ -91,12 +97,16 @@ _NESTED_WITHOUT_EFFECT = frozenset(
         "data.tensor_shape",
         "data.type",
         "params.engine_type",
-        "params.performance_mode",
         "secure.secure_enabled",
         "secure.secure_struct_store_password",
         "secure.secure_trust_store_path",
     }
 )
+
+
+def preference(key: str, value: Any) -> str | None:
+    """Return the value of `prefer` that a flat key, in lower case, means; None if it means none."""
+    return _preference(value) if key == "performance_mode" else None
 
 
 def translate(name: str, value: Any) -> tuple[str, Any] | None:

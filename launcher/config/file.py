@@ -79,13 +79,17 @@ def _checked_keys(entries: list[yaml_file.Entry], warn: Callable[[str], None]) -
         key = name.lower()
         if key.partition(".")[0] == yaml_file.FRONT_END:
             continue
+        if preferred := original_keys.preference(key, value):
+            key, value = "prefer", preferred
         original = key in original_keys.WITHOUT_EFFECT
         if not original:
             inner = [known for known in keys(Config) if known.lower().startswith(f"{key}.")]
             if inner:
                 raise SettingsError(f"{place}: {name} is {value!r}; expected a mapping with {', '.join(inner)}")
             nested = ", nor one of the original's" if "." in name else ""
-            key = sources.key_of(Config, name, f"{place}: {name} is not a key of this file{nested}", {})
+            key = sources.key_of(
+                Config, key if preferred else name, f"{place}: {name} is not a key of this file{nested}", {}
+            )
         if key in given:
             raise SettingsError(f"{place}: {name} is given a second time; first in {given[key].place}")
         if not original and value is not None and keys(Config)[key].annotation == tuple[str, ...]:

@@ -1,5 +1,6 @@
 """The options of a job, from a checked configuration."""
 
+import os
 import re
 from dataclasses import fields, replace
 from typing import Any, TypeVar
@@ -14,20 +15,35 @@ from cluster_serving.job.options import (
 )
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.config.values import LATEST
+from cluster_serving.protocol import cgroup
 
 Options = TypeVar("Options", BatchOptions, ImageOptions, JobOptions, ModelOptions, RedisOptions)
 
 
 _MEASURED = {"model_parallelism", "thread_per_model", "max_batch_size"}
+_OMP = "OMP_NUM_THREADS"
 
 
 def sized_for(config: Config, engine: str) -> Config:
-    """Turn `coreNumberPerMachine` into threads and copies as is best for the engine, which `check_model` names."""
+    """Turn `coreNumberPerMachine` into threads and copies as is best for the engine, which `check_model` names.
+
+    Without that key and `threadPerModel`, OMP_NUM_THREADS counts: a number of threads, or `all` for the cores of this
+    machine, if the job runs on it.
+    """
     cores = config.core_number_per_machine
     if cores is None:
-        return config
+        threads = None if config.thread_per_model else _omp_threads(config)
+        return config.model_copy(update={"thread_per_model": threads}) if threads else config
     threads, copies = (cores, 1) if engine == "OpenVINO" else (1, cores)
     return config.model_copy(update={"thread_per_model": threads, "model_parallelism": copies})
+
+
+def _omp_threads(config: Config) -> int | None:
+    # Of a list, which has the threads of nested regions, the first number counts.
+    text = os.environ.get(_OMP, "").partition(",")[0].strip()
+    if text.lower() == "all":
+        return cgroup.cores() if config.target == "local" else None
+    return int(text) if text.isdecimal() and int(text) else None
 
 
 def with_layout(

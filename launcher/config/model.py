@@ -99,7 +99,8 @@ class Config(Settings):
     thread_per_model: int | None = _key(
         None,
         f"{_COUNT}, or empty",
-        "Threads that one copy of the model may use. Empty: measured; 1 where nothing is measured.",
+        "Threads that one copy of the model may use. Empty: measured, or as the environment variable OMP_NUM_THREADS "
+        "says (a number, or all); 1 where nothing is measured.",
         ge=1,
     )
     core_number_per_machine: Cores = _key(
@@ -113,7 +114,8 @@ class Config(Settings):
         "throughput",
         "throughput or latency",
         "throughput: what is measured is chosen for the most records per second, with batches of at most 50 ms or ten "
-        "times the time of one record. latency: for the shortest time of one record.",
+        "times the time of one record. latency: for the shortest time of one record. performance_mode: ON, as in the "
+        "original, is throughput.",
     )
     inference_precision: Literal["", "float32"] = _key(
         "",

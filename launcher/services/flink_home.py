@@ -91,6 +91,9 @@ class FlinkHome:
     def environment(self) -> dict[str, str]:
         """Return the environment of Flink's scripts, and through them of the Python in the TaskManager."""
         inherited = {key: value for key, value in os.environ.items() if not key.startswith(("FLINK_", "_FLINK_"))}
+        if inherited.get("OMP_NUM_THREADS", "").lower() == "all":
+            # A value of the original's scripts, of which OpenMP would complain.
+            del inherited["OMP_NUM_THREADS"]
         folders = {
             f"FLINK_{name.upper()}_DIR": str(self.path / name)
             for name in ("lib", "opt", "plugins", "conf", "log", "pid")

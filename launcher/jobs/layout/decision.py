@@ -72,8 +72,8 @@ class Decider:
             layout = self._with_asked(choice.choose(known.figures, self._asked).layout)
         if known and (text := choice.slower(layout, known.figures, self._asked)):
             self._warn(
-                f"what config.yaml sets is slower than what was measured: {text}; leave modelParallelism and "
-                "threadPerModel out for that"
+                f"slower than what was measured: {text}; leave modelParallelism and threadPerModel out of config.yaml, "
+                "and OMP_NUM_THREADS unset, for that"
             )
         return layout
 

@@ -7,6 +7,7 @@ from cluster_serving.job.options import JobOptions, ModelOptions, RedisOptions
 from cluster_serving.launcher.config import file as config_file
 from cluster_serving.launcher.config.job_options import job_options, sized_for
 from cluster_serving.launcher.config.model import Config
+from cluster_serving.protocol import cgroup
 from cluster_serving.protocol.encryption import RecordKey, published_key
 from cluster_serving.settings.model import SettingsError
 
@@ -270,6 +271,31 @@ def test_the_cores_of_a_machine_are_used_as_the_engine_does_best(read, engine, t
 def test_without_cores_threads_and_copies_are_as_configured(read, unset):
     config = sized_for(read(f"modelPath: m\nthreadPerModel: 2\nmodelParallelism: 3{unset}"), "OpenVINO")
     assert (config.thread_per_model, config.model_parallelism) == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "variable", "threads"),
+    [
+        ("", "3", 3),
+        ("", "all", cgroup.cores()),
+        ("", "2,1", 2),
+        ("", "many", None),
+        ("\nthreadPerModel: 5", "3", 5),
+        ("\nflinkRestUrl: elsewhere:8081", "all", None),
+    ],
+)
+def test_omp_num_threads_counts_unless_the_file_says_otherwise(read, monkeypatch, text, variable, threads):
+    monkeypatch.setenv("OMP_NUM_THREADS", variable)
+    assert sized_for(read(f"modelPath: m{text}"), "OpenVINO").thread_per_model == threads
+
+
+@pytest.mark.parametrize("text", ["performance_mode: ON", "params: {performance_mode: ON}"])
+def test_the_originals_performance_mode_asks_for_throughput(read, text):
+    warnings = []
+    assert read(f"modelPath: m\n{text}", warnings.append).prefer == "throughput"
+    assert not any("no effect" in warning for warning in warnings)
+    with pytest.raises(SettingsError, match="prefer is given a second time|performance_mode is given a second time"):
+        read(f"modelPath: m\nprefer: latency\n{text}")
 
 
 @pytest.mark.parametrize(
