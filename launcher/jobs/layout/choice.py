@@ -2,7 +2,7 @@
 
 A batch may take as long as ten records in turn, or 50 ms if that is more. With `prefer: latency` it may take as long as
 two records. Among the layouts with such batches, the one with the most records per second is chosen, and of several
-within 5 % the one with the fewest copies, and then threads. Its largest batch within 10 % of its best is the limit.
+within 5 % the one with the fewest copies, and then threads. Its largest batch within 20 % of its best is the limit.
 """
 
 from __future__ import annotations
@@ -20,16 +20,23 @@ ENOUGH = 20_000.0
 
 _LONGEST_BATCH_MS = 50.0
 _RECORDS_IN_TURN = 10
+_ALWAYS_QUICK = 8
+"""Largest size of `SIZES` that is no more than `_RECORDS_IN_TURN`."""
+
 _RECORDS_IN_TURN_FOR_LATENCY = 2
 _ALIKE = 0.95
 """Ratio of two figures of which noise may be the reason."""
 
-_WORTHY = 0.9
+_WORTHY = 0.8
 """Ratio to the best batch of a layout down to which a larger batch is taken: reading and answering it cost less."""
 
 _SETTLED = 0.8
 """Ratio to the best figure below which nothing is measured again."""
 
+_SLOW_MS = 500.0
+"""Time of one record for which only single records are measured."""
+
+_IN_ANY_CASE = 3
 _ROUNDS = 2
 _MOST_DIVISORS = 5
 _MOST_SHOWN = 3
@@ -55,6 +62,10 @@ class Asked:
     def is_complete(self) -> bool:
         """True if nothing is to be measured."""
         return None not in (self.copies, self.threads, self.batch)
+
+
+FREE = Asked()
+"""A configuration that sets nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,16 +142,19 @@ def explore(
         return best[figure.layout]
 
     sizes = SIZES if asked.batch is None else tuple(sorted({1, asked.batch}))
-    for copies, threads in pairs:
-        if best and is_over():
+    for index, (copies, threads) in enumerate(pairs):
+        # One thread, all threads, and a copy per core have a figure in any case: a slow model needs it most.
+        if index >= _IN_ANY_CASE and is_over():
             break
         single = last = take(measure(copies, threads, 1))
         for size in sizes[1:]:
+            if is_over() or single.batch_ms > _SLOW_MS:
+                break
             figure = take(measure(copies, threads, size))
             slow = figure.batch_ms > _limit_ms(single, asked.latency)
             useless = figure.rate < last.rate / _ALIKE and figure.batch_ms > _LONGEST_BATCH_MS / 2
             last = figure
-            if slow or useless or is_over():
+            if slow or useless:
                 break
         if (copies, threads) == (1, 1) and last.rate >= ENOUGH:
             return list(best.values())
@@ -169,6 +183,19 @@ def choose(figures: Sequence[Figure], asked: Asked) -> Figure:
     return max((figure for figure in allowed if figure.rate >= _WORTHY * rate), key=attrgetter("batch"))
 
 
+def best_layout(figures: Sequence[Figure], asked: Asked) -> Layout:
+    """Return the best layout for what is asked, of a measurement that has figures for it.
+
+    Larger batches than the largest that was measured take no longer than their records in turn.
+    """
+    figure = choose(figures, asked)
+    own = [each for each in figures if (each.copies, each.threads) == (figure.copies, figure.threads)]
+    is_largest = figure.batch == max(each.batch for each in own)
+    extends = is_largest and asked.batch is None and not asked.latency
+    batch = asked.batch or (max(figure.batch, _ALWAYS_QUICK) if extends else figure.batch)
+    return Layout(asked.copies or figure.copies, asked.threads or figure.threads, batch)
+
+
 def has_figures(figures: Sequence[Figure], asked: Asked) -> bool:
     """Return True if there is a figure for what is asked."""
     return any(_fits(figure, asked) for figure in figures)
@@ -181,9 +208,9 @@ def described(cores: int, layout: Layout, figures: Sequence[Figure]) -> str:
     if not own:
         return text
     rate = _rate_of(own, layout)
-    others = [max(group, key=attrgetter("rate")) for group in _by_pair(figures) if group[0] not in own]
+    others = [max(_allowed(group, FREE), key=attrgetter("rate")) for group in _by_pair(figures) if group[0] not in own]
     others = sorted(others, key=attrgetter("rate"), reverse=True)[:_MOST_SHOWN]
-    parts = [f"{rate:.0f}/s", *(f"{each.copies} × {each.threads}: {each.rate:.0f}/s" for each in others)]  # noqa: RUF001
+    parts = [f"{_shown(rate)}/s", *(f"{each.copies} × {each.threads}: {_shown(each.rate)}/s" for each in others)]  # noqa: RUF001
     return f"{text} ({'; '.join(parts)})"
 
 
@@ -192,16 +219,16 @@ def slower(layout: Layout, figures: Sequence[Figure], asked: Asked) -> str:
     own = [figure for figure in figures if (figure.copies, figure.threads) == (layout.copies, layout.threads)]
     if asked.latency or not own or not (asked.copies or asked.threads):
         return ""
-    best, rate = choose(figures, Asked()), _rate_of(own, layout)
+    best, rate = choose(figures, FREE), _rate_of(own, layout)
     if rate >= _ALIKE * best.rate:
         return ""
-    return f"{layout} compute {rate:.0f}/s, and {best.layout} {best.rate:.0f}/s"
+    return f"{layout} compute {_shown(rate)}/s, and {best_layout(figures, FREE)} {_shown(best.rate)}/s"
 
 
 def _rate_of(figures: Sequence[Figure], layout: Layout) -> float:
-    """Return the records per second of a layout, by the largest batch that was measured within its limit."""
+    """Return the most records per second of a layout, of the batches that were measured within its limit."""
     within = [figure for figure in figures if figure.batch <= layout.batch] or figures
-    return max(within, key=attrgetter("batch")).rate
+    return max(figure.rate for figure in within)
 
 
 def _fits(figure: Figure, asked: Asked) -> bool:
@@ -232,3 +259,7 @@ def _by_pair(figures: Sequence[Figure]) -> Iterator[list[Figure]]:
 
 def _counted(number: int, one: str, many: str) -> str:
     return f"{number} {one if number == 1 else many}"
+
+
+def _shown(rate: float) -> str:
+    return f"{rate:.0f}" if rate >= 10 else f"{rate:.2g}"

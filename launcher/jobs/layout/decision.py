@@ -69,7 +69,7 @@ class Decider:
             known = self._measured(known)
         layout = self._usual()
         if known and not self._asked.is_complete and not known.problem:
-            layout = self._with_asked(choice.choose(known.figures, self._asked).layout)
+            layout = choice.best_layout(known.figures, self._asked)
         if known and (text := choice.slower(layout, known.figures, self._asked)):
             self._warn(
                 f"slower than what was measured: {text}; leave modelParallelism and threadPerModel out of config.yaml, "
@@ -89,7 +89,7 @@ class Decider:
         if not choice.has_figures(found.figures, self._asked):
             found = found.with_figures(self._asked, self._measure(self._asked, seconds / len(SIZES)))
         self._write(found)
-        layout = self._with_asked(choice.choose(found.figures, self._asked).layout)
+        layout = choice.best_layout(found.figures, self._asked)
         return Tuned(found.figures, layout, self.described(layout))
 
     def described(self, layout: Layout | None = None) -> str:
@@ -136,10 +136,7 @@ class Decider:
 
     def _as_before(self, before: JobOptions) -> Layout:
         self._say(f"The layout is that of the job as it runs; {_TUNE} measures the new model")
-        return self._with_asked(layout_of(before))
-
-    def _with_asked(self, layout: Layout) -> Layout:
-        given = self._asked
+        given, layout = self._asked, layout_of(before)
         return Layout(given.copies or layout.copies, given.threads or layout.threads, given.batch or layout.batch)
 
     def _read(self) -> Measured | None:

@@ -3,10 +3,12 @@
 import pytest
 
 from cluster_serving.launcher.jobs.layout.choice import (
+    FREE,
     SIZES,
     Asked,
     Figure,
     Layout,
+    best_layout,
     candidates,
     choose,
     described,
@@ -30,12 +32,9 @@ class Speeds:
         return Figure(copies, threads, batch, 1000 * copies * batch / batch_ms, batch_ms)
 
 
-FREE = Asked()
-
-
 def find(speeds, asked=FREE, is_over=lambda: False):
     figures = explore(candidates(speeds.cores, asked), asked, speeds, is_over)
-    return choose(figures, asked).layout
+    return best_layout(figures, asked)
 
 
 @pytest.mark.parametrize(
@@ -113,14 +112,20 @@ def test_a_tiny_model_is_measured_in_one_layout_alone():
 
 def test_larger_batches_that_bring_nothing_are_not_measured():
     speeds = Speeds(ms=100)
-    find(speeds)
+    assert find(speeds).batch == 8
     assert max(batch for _, _, batch in speeds.measured) <= 2
 
 
 def test_measuring_ends_when_the_time_is_over():
     speeds = Speeds(ms=4)
-    assert find(speeds, is_over=lambda: True) == Layout(1, 1, 2)
-    assert len(speeds.measured) == 2
+    assert find(speeds, is_over=lambda: True) == Layout(1, 2, 8)
+    assert speeds.measured == [(1, 1, 1), (1, 2, 1), (2, 1, 1)]
+
+
+def test_of_a_slow_model_single_records_are_measured():
+    speeds = Speeds(ms=2000, gain=0)
+    assert find(speeds) == Layout(2, 1, 8)
+    assert {batch for _, _, batch in speeds.measured} == {1}
 
 
 def test_the_best_of_several_measurements_counts():
