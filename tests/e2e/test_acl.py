@@ -54,8 +54,8 @@ def nothing_denied(server):
     with redis.Redis.from_url(f"redis://admin:admin@127.0.0.1:{server.port}", decode_responses=True) as admin:
         admin.acl_log_reset()
         yield
-        # redis-py introduces itself, if it may.
-        assert [entry for entry in admin.acl_log() if entry["object"] != "client"] == []
+        # redis-py introduces itself, if it may; newer servers name the subcommand, too.
+        assert [entry for entry in admin.acl_log() if entry["object"].partition("|")[0] != "client"] == []
 
 
 @pytest.fixture
