@@ -172,6 +172,8 @@ class _Persistent(_Heard):
 
     def _connect(self) -> Any:
         connected = super()._connect()  # type: ignore[misc]
+        # The handshake of a new connection needs no check, which would begin with a handshake.
+        self._heard_at = time.monotonic()
         _keep_alive(connected)
         return connected
 
@@ -219,6 +221,8 @@ class _AsyncPersistent(_Heard):
 
     async def _connect(self) -> None:
         await super()._connect()  # type: ignore[misc]
+        # As in `_Persistent`.
+        self._heard_at = time.monotonic()
         _keep_alive(self._writer.get_extra_info("socket"))
 
     async def _failed(self, error: Exception) -> None:

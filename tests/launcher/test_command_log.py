@@ -35,7 +35,7 @@ def test_a_home_of_redis_or_flink_that_does_not_fit_is_refused_with_the_reason(o
     for name in ("digits.xml", "digits.bin"):
         (folder / "model" / name).touch()
     for variable, reason in {
-        "REDIS_HOME": "there is no redis-server in it",
+        "REDIS_HOME": "there is no valkey-server or redis-server in it",
         "FLINK_HOME": "its lib/ has no flink-dist-*.jar, but Flink 2.3 is needed",
     }.items():
         with own_cluster.variables(**{variable: str(folder)}):
