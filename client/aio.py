@@ -236,7 +236,9 @@ class AsyncInputQueue(_AsyncQueue):
         # Without a command nothing tells that Redis was reached.
         with self._using_redis(timeout) if self._texts.needs(values) else nullcontext():
             inputs = await run_async(self.db, converted(self.name, self._texts, values))
-        return read_result(await self._dispatcher.request(self.name, inputs, timeout, priority, version))
+        fields = await self._dispatcher.request(self.name, inputs, timeout, priority, version)
+        self._reached = True
+        return read_result(fields)
 
     def predict_many(
         self,
