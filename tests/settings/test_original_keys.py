@@ -63,7 +63,6 @@ def test_nested_keys_without_effect_are_warned_of_one_by_one(tmp_path):
         "line 6: data.tensor_shape has no effect",
         "line 7: data.image_shape has no effect",
         "line 8: data.resize has no effect",
-        "line 10: params.performance_mode has no effect",
         "line 13: spark.master has no effect",
     ]
 
