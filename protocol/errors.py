@@ -109,7 +109,7 @@ class RequestRestarted(ServingError):
 class QueueFull(ServingError):
     """There is no room for the request, which was not computed; it may be sent again later.
 
-    The queue holds `maxQueueLength` requests, Redis has reached its memory limit, or so many requests of this client
+    The queue holds `maxQueueLength` requests, or Redis has reached its memory limit. Or so many requests of this client
     make the model fail that other clients would wait for them.
     """
 

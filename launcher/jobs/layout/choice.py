@@ -1,8 +1,9 @@
 """Choice of a layout from measurements, without processes and without a clock.
 
 A batch may take as long as ten records in turn, or 50 ms if that is more. With `prefer: latency` it may take as long as
-two records. Among the layouts with such batches, the one with the most records per second is chosen, and of several
-within 5 % the one with the fewest copies, and then threads. Its largest batch within 20 % of its best is the limit.
+two records. Among the layouts with such batches, the one with the most records per second is chosen. Of several within
+5 %, the one with the fewest copies is chosen, and then the one with the fewest threads. Its largest batch within 20 %
+of its best is the limit.
 """
 
 from __future__ import annotations
@@ -104,8 +105,8 @@ Measure = Callable[[int, int, int], Figure]
 def candidates(cores: int, asked: Asked, gpus: int = 0) -> list[tuple[int, int]]:
     """Return the copies and threads to measure, the likeliest first.
 
-    With GPUs, one or two copies for each; else the ways to divide the cores, one copy of one thread, and two copies
-    that share all cores, of which one computes while the other one prepares its batch.
+    With GPUs, these are one or two copies for each. Else they are the ways to divide the cores, one copy of one thread,
+    and two copies that share all cores: one computes while the other one prepares its batch.
     """
     if gpus:
         pairs = [(gpus, 1), (2 * gpus, 1)]
