@@ -148,18 +148,17 @@ def read_outcome(fields: Mapping[bytes, bytes]) -> Result:
 
 def read_outcomes(fields: Fields, count: int) -> list[Result]:
     """Read the result hash of a request of `count` records (`protocol.columns`): the result of each."""
-    if count == 1:
-        return [read_outcome(fields)]
-    if columns.EACH.encode() in fields:
-        version = {key: value for key, value in fields.items() if key == VERSION}
-        return [read_outcome({**each, **version}) for each in columns.each_of(fields)]
-    whole = read_outcome(fields)
-    if whole.error is not None:
-        return all_failed(whole.error, count)
-    outputs, version_ = whole.outputs, whole.version
-    return [
-        Result({name: array[index, ...] for name, array in outputs.items()}, version=version_) for index in range(count)
-    ]
+    version = version_of(fields)
+    shared = {VERSION: fields[VERSION]} if VERSION in fields else {}
+    try:
+        return columns.split(
+            fields,
+            count,
+            lambda each: read_outcome({**shared, **each}),
+            lambda outputs: Result(outputs, version=version),
+        )
+    except ServingError as error:
+        return all_failed(error, count)
 
 
 def all_failed(error: ServingError, count: int) -> list[Result]:

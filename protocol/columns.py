@@ -7,17 +7,19 @@ each record instead (`EACH`).
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
 from cluster_serving.protocol import tensors
-from cluster_serving.protocol.entry import NATIVE
+from cluster_serving.protocol.entry import MOST_RECORDS, NATIVE
 from cluster_serving.protocol.errors import InvalidInput, ServingError
 from cluster_serving.protocol.inputs import Array, Input
 from cluster_serving.protocol.results import Fields, Outputs, decode_arrays, decode_outputs, to_fields
 from cluster_serving.protocol.signature import Signature
+
+T = TypeVar("T")
 
 EACH = "each"
 """Field of a result that has the fields of each record's own result: the number of records that have failed."""
@@ -46,7 +48,7 @@ def chunks(records: Sequence[tensors.Inputs], most: int) -> list[tuple[list[int]
             groups.setdefault(key, []).append(index)
     for members in groups.values():
         size = sum(_size(array) for array in arrays[members[0]].values())
-        length = max(1, min(most, MOST_BYTES // max(size, 1)))
+        length = max(1, min(most, MOST_RECORDS, MOST_BYTES // max(size, 1)))
         for start in range(0, len(members), length):
             part = members[start : start + length]
             if len(part) == 1:
@@ -109,15 +111,30 @@ def stacked(names: Sequence[str], rows: Sequence[Sequence[Array]]) -> dict[str, 
     return {"value": tensors.encode(columns), "serde": NATIVE}
 
 
+def split(fields: Fields, count: int, read: Callable[[Fields], T], row: Callable[[dict[str, Array]], T]) -> list[T]:
+    """Return the result of each record of an entry of `count` records.
+
+    Args:
+        fields: Result of the entry.
+        count: Number of its records.
+        read: Reads the result of a record.
+        row: Makes the result of a record from its outputs, where these are in columns.
+
+    Raises:
+        ServingError: If the entry has failed as a whole.
+    """
+    if count == 1:
+        return [read(fields)]
+    if EACH.encode() in fields:
+        return [read(each) for each in _each(fields)]
+    arrays = decode_arrays(fields)
+    return [row({name: array[index, ...] for name, array in arrays.items()}) for index in range(count)]
+
+
 def outcomes(fields: Fields, count: int) -> list[Outputs | ServingError]:
     """Read the result of an entry of `count` records: the outputs, or the error, of each."""
-    if count == 1:
-        return [_outcome(fields)]
     try:
-        if EACH.encode() in fields:
-            return [_outcome(each) for each in each_of(fields)]
-        arrays = decode_arrays(fields)
-        return [{name: array[index, ...] for name, array in arrays.items()} for index in range(count)]
+        return split(fields, count, _outcome, lambda outputs: outputs)
     except ServingError as error:
         return all_failed(error, count)
 
@@ -127,8 +144,7 @@ def all_failed(error: ServingError, count: int) -> list[Outputs | ServingError]:
     return [error, *(error.renewed() for _ in range(count - 1))]
 
 
-def each_of(fields: Fields) -> Iterable[Fields]:
-    """Yield the fields of the result of each record, from a result with `EACH`."""
+def _each(fields: Fields) -> Iterable[Fields]:
     packed: Mapping[str, Any] = tensors.decode(fields[b"value"])[1]
     content, at, part = packed["content"].tobytes(), 0, 0
     for count in packed["counts"].tolist():

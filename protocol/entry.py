@@ -29,6 +29,9 @@ NATIVE = b"arrow"
 RESULT = b"result"
 """Value of the field `reply_with` of a client that wants the result itself announced, not only the uri."""
 
+MOST_RECORDS = 4096
+"""Most records of an entry; each is an object of the job, however few bytes it has."""
+
 PIECES = b"pieces"
 """Value of the field `reply_with` of a client that wants the answer in pieces (`protocol.pieces`)."""
 
@@ -40,7 +43,7 @@ IMAGE = b"image"
 
 _MAX_DEADLINE_DIGITS = 15
 _MAX_ORIGIN_BYTES = 64
-_MAX_RECORDS_DIGITS = 5
+_MAX_RECORDS_DIGITS = 8
 
 
 class Entry(NamedTuple):
@@ -90,8 +93,8 @@ class Entry(NamedTuple):
 
     @property
     def record_count(self) -> int:
-        """Number of records."""
-        return int(self.records) if self.records.isdigit() else 1
+        """Number of records; 1 if it cannot be read, since the entry is refused as a whole."""
+        return _records_in(self.records) or 1
 
     @property
     def client(self) -> str:
@@ -135,8 +138,8 @@ class Entry(NamedTuple):
             raise InvalidInput(f"the payload cannot be read: {type(error).__name__}: {error}") from error
 
     def _check_records(self) -> None:
-        if not (self.records.isdigit() and len(self.records) <= _MAX_RECORDS_DIGITS and int(self.records)):
-            raise InvalidInput(f"field 'records' is {self.records[:32]!r}; expected a number from 1 to 99999")
+        if not _records_in(self.records):
+            raise InvalidInput(f"field 'records' is {self.records!r}; expected a number from 1 to {MOST_RECORDS}")
         if not self.native or self.in_pieces:
             raise InvalidInput("field 'records' is for requests with serde 'arrow', and without 'reply_with' 'pieces'")
 
@@ -152,6 +155,12 @@ class Entry(NamedTuple):
         else:
             inputs = original_arrow.decode_request(self.data)
         return signature(inputs), inputs
+
+
+def _records_in(field: bytes) -> int:
+    """Return the number in the field `records`; 0 if it is none, or too large."""
+    number = int(field) if field.isdigit() else 0
+    return number if number <= MOST_RECORDS else 0
 
 
 def request_fields(
@@ -227,5 +236,5 @@ def parse_entry(entry_id: bytes, fields: Mapping[bytes, bytes], priority: str = 
         fields.get(b"data_file", b""),
         version=to_text(fields.get(b"version", b"")),
         origin=to_text(fields.get(b"origin", b"")[:_MAX_ORIGIN_BYTES]),
-        records=fields.get(b"records", b"")[: _MAX_RECORDS_DIGITS + 1],
+        records=fields.get(b"records", b"")[:_MAX_RECORDS_DIGITS],
     )

@@ -58,8 +58,9 @@ def test_images_and_large_records_have_entries_of_their_own():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"records": b"0"}, "expected a number from 1 to 99999"),
-        ({"records": b"many"}, "expected a number from 1 to 99999"),
+        ({"records": b"0"}, "expected a number from 1 to 4096"),
+        ({"records": b"many"}, "expected a number from 1 to 4096"),
+        ({"records": b"4097"}, "expected a number from 1 to 4096"),
         ({"records": b"3"}, r"input 'x' is a tensor of shape \[2, 2\]; expected a tensor or texts of 3 records"),
         ({"records": b"2", "reply_with": b"pieces"}, "without 'reply_with' 'pieces'"),
         ({"records": b"2", "serde": b"stream"}, "for requests with serde 'arrow'"),
@@ -69,6 +70,10 @@ def test_an_entry_that_is_no_column_is_refused(change, message):
     entry = Entry(b"1-0", "u", tensors.encode({"x": np.zeros((2, 2), "f4")}), NATIVE)._replace(**change)
     with pytest.raises(InvalidInput, match=message):
         columns.parts(*entry.decode(), entry.record_count)
+
+
+def test_a_number_of_records_that_is_refused_counts_as_one_request():
+    assert [Entry(b"1-0", "u", b"", records=number).record_count for number in (b"4096", b"4097", b"x")] == [4096, 1, 1]
 
 
 def test_outputs_of_equal_shapes_come_back_stacked():
