@@ -17,7 +17,7 @@ from redis.exceptions import RedisError
 from cluster_serving.client.convert import inputs_of
 from cluster_serving.client.dispatcher import Dispatcher
 from cluster_serving.client.enqueue import RequestOptions, pauses
-from cluster_serving.client.result import Result, all_failed, failed, read_outcomes
+from cluster_serving.client.result import Result, all_failed, failed, read_outcomes, read_result
 from cluster_serving.client.texts import TextInputs, converted, learn
 from cluster_serving.protocol import columns
 from cluster_serving.protocol.connection import translated
@@ -32,7 +32,50 @@ IN_FLIGHT = 64
 TIMEOUT = 60.0
 """Default of the seconds in which each result has to come."""
 
+_FOR_OTHERS = (PoisonRequest, QueueFull)
+"""Errors of a record that others of its entry may have caused: the record is sent again by itself."""
+
 T = TypeVar("T")
+
+
+class Window:
+    """The items that were taken and whose results were not yielded: gathered, sent, or ready.
+
+    Args:
+        in_flight: Most of them.
+        together: Number of items that are sent together.
+
+    Attributes:
+        taken: Their number.
+        ready: Results, in order, that are to be yielded next.
+    """
+
+    def __init__(self, in_flight: int, together: int) -> None:
+        self._in_flight, self._together = in_flight, together
+        self._gathered: list[object] = []
+        self.taken = 0
+        self.ready: deque[Result] = deque()
+
+    @property
+    def is_full(self) -> bool:
+        """True if a result has to be yielded before the next item is taken."""
+        return self.taken >= self._in_flight
+
+    def take(self, item: object) -> list[object]:
+        """Take an item; return those to send now, if there are some."""
+        self._gathered.append(item)
+        self.taken += 1
+        return self.rest() if len(self._gathered) >= self._together else []
+
+    def rest(self) -> list[object]:
+        """Return the gathered items, which are sent now."""
+        gathered, self._gathered = self._gathered, []
+        return gathered
+
+    def give(self) -> Result:
+        """Remove and return the next result."""
+        self.taken -= 1
+        return self.ready.popleft()
 
 
 class Batch:
@@ -67,28 +110,21 @@ class Batch:
 
     async def results(self, items: Iterable[object] | AsyncIterable[object]) -> AsyncIterator[Result]:
         """Yield the results of the items in order; see `InputQueue.predict_many`."""
-        length = await self.learn()
-        gathered: list[object] = []
-        ready: deque[Result] = deque()
-        taken = 0
+        window = Window(self.in_flight, await self.learn())
+
+        async def result() -> Result:
+            if not window.ready:
+                window.ready.extend(await self.next())
+            return self.checked(window.give())
+
         try:
             async for item in _each(items):
-                gathered.append(item)
-                taken += 1
-                if len(gathered) >= length or (taken >= self.in_flight and not ready and not self._tasks):
-                    self.start(gathered)
-                    gathered = []
-                if taken >= self.in_flight:
-                    if not ready:
-                        ready.extend(await self.next())
-                    taken -= 1
-                    yield self.checked(ready.popleft())
-            self.start(gathered)
-            while taken:
-                if not ready:
-                    ready.extend(await self.next())
-                taken -= 1
-                yield self.checked(ready.popleft())
+                self.start(window.take(item))
+                if window.is_full:
+                    yield await result()
+            self.start(window.rest())
+            while window.taken:
+                yield await result()
         finally:
             await self.cancel()
 
@@ -144,9 +180,9 @@ class Batch:
         for (indices, _), answers in zip(chunks, found):
             results.update(zip([places[index] for index in indices], answers))
         if len(chunks) < len(places):
-            # One of several records ends the process that computes them; the others can be answered.
-            for index in [at for at in places if isinstance(results[at].error, PoisonRequest)]:
-                (results[index],) = await self._answers(inputs[index], 1)
+            again = [index for index in places if isinstance(results[index].error, _FOR_OTHERS)]
+            for index, (result,) in zip(again, await asyncio.gather(*(self._answers(inputs[at], 1) for at in again))):
+                results[index] = result
         return [results[index] for index in range(len(items))]
 
     async def _answers(self, inputs: Inputs, count: int) -> list[Result]:
@@ -160,7 +196,7 @@ class Batch:
                     fields = await self._dispatcher.request(
                         self._job, inputs, left, self._priority, self._version, records=column
                     )
-                    return read_outcomes(fields, count)
+                    return [read_result(fields)] if count == 1 else read_outcomes(fields, count)
                 except QueueFull:
                     left = deadline - time.monotonic()
                     if left <= 0:
@@ -227,35 +263,21 @@ def results_in_thread(make: Callable[[], Batch], items: Iterable[object]) -> Ite
     # Called at exit if the caller still holds the iterator: the thread has ended when Python closes it.
     close = weakref.finalize(batch, end)
     try:
-        length = run(batch.learn())
-        gathered: list[object] = []
-        ready: deque[Result] = deque()
-        taken = sent = 0
+        window = Window(batch.in_flight, run(batch.learn()))
 
-        def send() -> None:
-            nonlocal gathered, sent
-            loop.call_soon_threadsafe(batch.start, gathered)
-            sent += len(gathered) > 0
-            gathered = []
-
-        def next_result() -> Result:
-            nonlocal taken, sent
-            if not ready:
-                ready.extend(run(batch.next()))
-                sent -= 1
-            taken -= 1
-            return batch.checked(ready.popleft())
+        def result() -> Result:
+            if not window.ready:
+                window.ready.extend(run(batch.next()))
+            return batch.checked(window.give())
 
         for item in items:
-            gathered.append(item)
-            taken += 1
-            if len(gathered) >= length or (taken >= batch.in_flight and not ready and not sent):
-                send()
-            if taken >= batch.in_flight:
-                yield next_result()
-        send()
-        while taken:
-            yield next_result()
+            if together := window.take(item):
+                loop.call_soon_threadsafe(batch.start, together)
+            if window.is_full:
+                yield result()
+        loop.call_soon_threadsafe(batch.start, window.rest())
+        while window.taken:
+            yield result()
     finally:
         if os.getpid() == process:
             close()

@@ -8,10 +8,15 @@ import sys
 import numpy as np
 import pytest
 
-from cluster_serving.client import AsyncInputQueue, InputQueue, InvalidInput, ResultTimeout
+from cluster_serving.client import AsyncInputQueue, InferenceFailed, InputQueue, InvalidInput, QueueFull, ResultTimeout
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.reporting import publish_limits
-from cluster_serving.protocol.keys import native_result_key
+from cluster_serving.protocol import columns
+from cluster_serving.protocol.errors import PoisonRequest
+from cluster_serving.protocol.keys import native_result_key, slots_key
+from cluster_serving.protocol.results import encode_error, encode_result
+from cluster_serving.protocol.slots import SlotReport
+from tests.support.echo import answering
 from tests.support.waiting import wait_until
 
 
@@ -49,6 +54,38 @@ def test_an_error_ends_the_iteration_if_asked_to(redis_server, job):
     for predict_many in both(redis_server, job):
         with pytest.raises(InvalidInput, match="input 'x' is of type set"):
             predict_many([{"x": 1.0}, {"x": {1}}, {"x": 2.0}], raise_errors=True)
+
+
+def test_a_record_that_is_refused_for_others_of_its_entry_is_sent_again_by_itself(redis_server, db, job):
+    report = SlotReport("", "ready", max_batch_size=8, columns=True)
+    db.hset(slots_key(job), "0", report.to_json())
+    entries = []
+
+    def answer(entry):
+        entries.append(entry.record_count)
+        _, inputs = entry.decode()
+        if not entry.records:
+            # A client that the job computes slowly tries again.
+            is_first = entries.count(1) == 1
+            return encode_error(QueueFull("later")) if is_first else encode_result(True, ["x"], [inputs["x"]])
+        refused = {3: QueueFull("no room"), 5: PoisonRequest("died"), 6: InferenceFailed("negative")}
+        return columns.joined(
+            [
+                encode_error(refused[number]) if number in refused else encode_result(True, ["x"], [inputs["x"][at]])
+                for at, number in enumerate(inputs["x"][:, 0].tolist())
+            ]
+        )
+
+    items = [{"x": np.array([number])} for number in range(8)]
+    with answering(db, job, answer):
+        for predict_many in both(redis_server, job):
+            entries.clear()
+            found = predict_many(items, in_flight=16)
+            assert [result.item() for result in found if not result.error] == [0, 1, 2, 3, 4, 5, 7]
+            assert isinstance(found[6].error, InferenceFailed)
+            # One of the two refused ones is refused by itself, too, before it is answered.
+            assert entries == [8, 1, 1, 1]
+    db.delete(slots_key(job))
 
 
 @pytest.mark.usefixtures("echo")
