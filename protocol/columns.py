@@ -24,14 +24,15 @@ T = TypeVar("T")
 EACH = "each"
 """Field of a result that has the fields of each record's own result: the number of records that have failed."""
 
-MOST_BYTES = 1 << 20
-"""Most bytes of the inputs of several records in one entry; larger records gain nothing by sharing one."""
+MOST_BYTES = 1 << 14
+"""Most bytes of the inputs of a record that shares an entry: larger ones gain little, and an event loop copies them."""
 
 
 def chunks(records: Sequence[tensors.Inputs], most: int) -> list[tuple[list[int], tensors.Inputs]]:
     """Divide records into entries: indices of the records of each, and their inputs, stacked if there are several.
 
-    Records share an entry if their inputs have the same names, types and shapes, and are neither images nor sparse.
+    Records share an entry if their inputs have the same names, types and shapes, are small, and neither images nor
+    sparse.
     """
     if most < 2 or len(records) < 2:
         return [([index], record) for index, record in enumerate(records)]
@@ -46,9 +47,8 @@ def chunks(records: Sequence[tensors.Inputs], most: int) -> list[tuple[list[int]
             arrays[index] = decoded
             key = tuple([(name, array.dtype.str, array.shape) for name, array in decoded.items()])
             groups.setdefault(key, []).append(index)
+    length = min(most, MOST_RECORDS)
     for members in groups.values():
-        size = sum(_size(array) for array in arrays[members[0]].values())
-        length = max(1, min(most, MOST_RECORDS, MOST_BYTES // max(size, 1)))
         for start in range(0, len(members), length):
             part = members[start : start + length]
             if len(part) == 1:
@@ -60,19 +60,19 @@ def chunks(records: Sequence[tensors.Inputs], most: int) -> list[tuple[list[int]
 
 
 def _arrays(record: tensors.Inputs) -> Mapping[str, Array] | None:
+    """Return the arrays of a record that can share an entry, else None."""
     if isinstance(record, tensors.Encoded):
-        if len(record.data) > MOST_BYTES:
+        # Names and types take some of the bytes.
+        if len(record.data) > 2 * MOST_BYTES:
             return None
         record = tensors.decode(record.data)[1]
     inputs: Mapping[str, Any] = record
+    size = 0
     for value in inputs.values():
         if not isinstance(value, np.ndarray):
             return None
-    return inputs
-
-
-def _size(array: Array) -> int:
-    return sum(map(len, array.flat)) if array.dtype == object else array.nbytes
+        size += sum(map(len, value.flat)) if value.dtype == object else value.nbytes
+    return inputs if size <= MOST_BYTES else None
 
 
 def parts(columns: Signature, inputs: Mapping[str, Input], count: int) -> tuple[Signature, list[dict[str, Input]]]:
