@@ -7,7 +7,8 @@ answered. The launcher waits for the reports; front ends read them.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
@@ -21,6 +22,8 @@ HEARTBEAT_S = 3.0
 
 SILENT_AFTER_S = 15.0
 """Seconds without a heartbeat after which a slot that had loaded its model counts as silent: its process is gone."""
+
+_STATES = ("ready", "loading", "failed", "silent", "stopped")
 
 
 @dataclass(frozen=True)
@@ -181,6 +184,12 @@ def read_reports(
             silent_for = now - beats.get((slot.index, slot.attempt), 0)
             slots[at] = replace(slot, state="silent") if silent_for > silent_after else slot
     return sorted(slots, key=lambda slot: slot.index)
+
+
+def slot_states(reports: Iterable[SlotReport]) -> dict[str, int]:
+    """Return the number of slots in each state; one that is tried again after an error is `failed`."""
+    states = Counter("failed" if report.has_failed else report.state for report in reports)
+    return dict.fromkeys(_STATES, 0) | states
 
 
 def _text(raw: bytes | str) -> str:

@@ -14,6 +14,7 @@ from cluster_serving.frontend.server.metrics import JobLabels, as_json, as_text
 from cluster_serving.frontend.server.middleware import client_of, note
 from cluster_serving.frontend.server.responses import Json
 from cluster_serving.protocol.errors import ServingError
+from cluster_serving.protocol.slots import slot_states
 
 _PROMETHEUS = ("text/plain", "openmetrics")
 
@@ -50,7 +51,8 @@ class _Monitoring:
             queues = {_labels(model): length for model, length in zip(models, lengths, strict=True) if not model.canary}
         ready = {_labels(model): reached and front.health.is_ready(model) for model in registry.last_read()}
         refused = {_labels(model): bool(model.refused) for model in registry.last_read() if not model.canary}
-        text = as_text(await front.total_metrics(), queues, ready, refused)
+        slots = {_labels(model): slot_states(model.reports) for model in registry.last_read()}
+        text = as_text(await front.total_metrics(), queues, ready, refused, slots)
         return Response(text, media_type=CONTENT_TYPE_LATEST)
 
     async def live(self, request: Request) -> Response:

@@ -125,7 +125,11 @@ def counted(part: Part) -> Part:
 
 
 def as_text(
-    part: Part, queues: Mapping[JobLabels, int], ready: Mapping[JobLabels, bool], refused: Mapping[JobLabels, bool]
+    part: Part,
+    queues: Mapping[JobLabels, int],
+    ready: Mapping[JobLabels, bool],
+    refused: Mapping[JobLabels, bool],
+    slots: Mapping[JobLabels, Mapping[str, int]],
 ) -> bytes:
     """Return metrics in the text format of Prometheus.
 
@@ -134,6 +138,7 @@ def as_text(
         queues: Number of requests in the streams of each job.
         ready: True for each job that answers.
         refused: True for each job with a new model that is not served (`watchModel`).
+        slots: Number of slots of each job by their state.
     """
     registry = CollectorRegistry()
     for name, text, values in (
@@ -144,6 +149,10 @@ def as_text(
         gauge = Gauge(f"cluster_serving_{name}", text, _JOB, registry=registry)
         for labels, value in values.items():
             gauge.labels(*labels).set(value)
+    counts = Gauge("cluster_serving_slots", "Slots of a job by their state.", (*_JOB, "state"), registry=registry)
+    for labels, states in slots.items():
+        for state, count in states.items():
+            counts.labels(*labels, state).set(count)
     return totals.as_text(part["families"] | totals.families(registry))
 
 

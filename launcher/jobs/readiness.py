@@ -104,7 +104,9 @@ def wait_ready(
         ready = [slot for slot in slots if slot.state == "ready"]
         failed = [slot for slot in slots if slot.has_failed]
         state = flink.state(job_id)
-        if ready and len(ready) + len(failed) >= needed and state == "RUNNING":
+        # While a slot waits for its next attempt, Flink calls the whole job restarting.
+        runs = state == "RUNNING" or (failed and state == "RESTARTING")
+        if ready and len(ready) + len(failed) >= needed and runs:
             for slot in failed:
                 say(f"Slot {slot.index} cannot load the model, and is tried again: {slot.error}")
             return ready[0]

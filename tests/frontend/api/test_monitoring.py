@@ -50,6 +50,10 @@ def test_prometheus_sees_from_the_start_which_jobs_are_ready(serve, report, job)
     text = httpx.get(f"{front.url}/metrics", headers={"accept": "text/plain"}).text
     assert f'cluster_serving_ready{{job="{job}",model="{job}",version="1"}} 1.0' in text
     assert f'cluster_serving_ready{{job="{job}-failed",model="{job}-failed",version="1"}} 0.0' in text
+    for name, failed in ((job, 0), (f"{job}-failed", 1)):
+        slots = f'cluster_serving_slots{{job="{name}",model="{name}",state="%s",version="1"}} %d.0'
+        assert slots % ("ready", 1 - failed) in text and slots % ("failed", failed) in text
+        assert slots % ("silent", 0) in text
 
 
 def test_a_model_that_is_served_without_redis_is_not_ready_for_prometheus():
