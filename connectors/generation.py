@@ -31,8 +31,8 @@ class GenerationView:
         self._client: Any = client
         self.key = generations_key(options.job)
         self._number = options.generation
-        own = Generation(options.generation, SERVING, version=options.version, numbered=options.numbered)
-        self.now = Generations({own.number: own})
+        self._as_started = Generation(options.generation, SERVING, version=options.version, numbered=options.numbered)
+        self.now = Generations({self._number: self._as_started})
         self._next_look = 0.0
         self._retires_at: float | None = None
         self._left_seen: str | None = None
@@ -62,6 +62,14 @@ class GenerationView:
     def own(self) -> Generation | None:
         """The generation of this slot; None if it has ended."""
         return self.now.all.get(self._number)
+
+    @property
+    def reading(self) -> list[Generation]:
+        """The generations that read requests of clients.
+
+        Where none does, the job was stopped while this slot read: it answers what it got as if it served.
+        """
+        return self.now.reading or [self._as_started]
 
     @property
     def reads(self) -> bool:

@@ -333,7 +333,7 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
             if number == self._options.generation:
                 mine.append(entry)
             elif number is None:
-                served = [generation.version for generation in now.reading]
+                served = [generation.version for generation in self._generation.reading]
                 self._payloads.refuse((entry, not_served(self._options.job, entry.version, served)))
             else:
                 others[number].append(entry)
@@ -344,8 +344,9 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
     def _destinations(self, entries: Sequence[Entry], now: Generations) -> list[int | None]:
         """Return the number of the generation that answers each request; None if its version is not served."""
         canary, serving = now.of_role(CANARY), now.serving
-        numbers = {generation.version: generation.number for generation in now.reading}
-        served = {generation.version: generation.numbered for generation in now.reading}
+        reading = self._generation.reading
+        numbers = {generation.version: generation.number for generation in reading}
+        served = {generation.version: generation.numbered for generation in reading}
         # Both may have the same version: a change of the configuration alone.
         divided = canary and serving and canary.version == serving.version
         count = int(self._client.hincrby(self._generation.key, DIVIDED, len(entries))) if canary else 0

@@ -41,9 +41,11 @@ def of(options: JobOptions, role: str, share: float = 0.0) -> Generation:
 
 def begin(client: redis.Redis, job: str, generation: Generation) -> None:
     """Write the record of a generation that starts alone; all earlier ones have ended."""
-    for number in read(client, job).all:
-        end(client, job, number)
+    earlier = read(client, job).all
+    # First: a slot that still runs would find no generation that reads, and refuse requests that name a version.
     put(client, job, generation)
+    for number in earlier:
+        end(client, job, number)
 
 
 def next_number(client: redis.Redis, job: str) -> int:

@@ -165,6 +165,19 @@ def test_a_canary_with_the_larger_share_that_has_died_does_not_keep_requests_fro
     assert set(answered(slot, db, job, 10)) == {f"r{number}" for number in range(10)}
 
 
+def test_a_request_that_is_read_while_the_job_is_stopped_is_not_refused(opened, db, job):
+    """Its version is served again after the next start."""
+    slot = opened(process_mode=False)
+    # What a thread of the slot sees while another one waits for requests.
+    generations.end(db, job, 1)
+    db.hset(generations_key(job), "last", 1)
+    slot._generation.look()
+    assert not slot._generation.now.reading
+    db.xadd(stream_of(job, "normal"), {"uri": "a", "data": b"x", "version": "1"})
+    (entry,) = slot._read_stream(10, 100)
+    assert (entry.uri, entry.version) == ("a", "1")
+
+
 def test_what_expires_while_a_batch_is_computed_is_answered_then_and_makes_room(opened, db, job):
     slot = opened(process_mode=False)
     slot._flow.attached = True
