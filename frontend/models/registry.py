@@ -343,7 +343,7 @@ class ModelRegistry:
         for job in problems.keys() - self._problems.keys():
             log.warning("the state of job %s cannot be read: %s", job, problems[job])
         self._problems = problems
-        self._read_at = now = time.monotonic()
+        now = time.monotonic()
         models: dict[Servable, ServedModel] = {}
         for servable, model in read.items():
             if isinstance(model, ServingError) or not model.reports:
@@ -360,6 +360,8 @@ class ModelRegistry:
         self._models = kept | models
         self._versions = _by_version([*canaries, *self._models.values()])
         self._latest = {model.name: model for model in self._models.values()}
+        # Last: requests that come during a read, the first one say, wait for its result.
+        self._read_at = now
 
     async def _expected(self, absent: Sequence[Servable]) -> list[Servable]:
         """Return those of some servables whose slots may come: a command works on the job, or nothing tells."""

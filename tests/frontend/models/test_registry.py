@@ -54,6 +54,30 @@ def ask(url, names=()):
     return asyncio.run(main())
 
 
+def test_requests_that_come_during_the_first_look_wait_for_it(redis_server, db, model, job):
+    """Where jobs are stopped, a look has a second part, after which the models are known."""
+    stopped = f"{job}-stopped"
+    db.hset(slots_key(stopped), "0", SlotReport("", "stopped").to_json())
+    db.sadd(JOBS_KEY, stopped)
+
+    async def main():
+        dispatch = Dispatch(redis_server.url)
+        registry = ModelRegistry(dispatch)
+        asked = [asyncio.create_task(registry.latest())]
+        while not asked[0].done():
+            asked.append(asyncio.create_task(registry.latest()))
+            await asyncio.sleep(0)
+        found = await asyncio.gather(*asked)
+        await dispatch.close()
+        return {name for models in found for name in (model, stopped) if name not in models}
+
+    try:
+        assert not asyncio.run(main())
+    finally:
+        db.srem(JOBS_KEY, stopped)
+        db.delete(slots_key(stopped))
+
+
 def test_one_look_answers_all_who_wait_at_once(redis_server, db, model):
     before = looks(db)
     found, turns = ask(redis_server.url)
