@@ -84,9 +84,9 @@ def draw(rows: Mapping[str, Any]) -> dict[str, str]:
         if section is _compared:
             rates = {server: middle(m["runs"], "rate") for server, m in _servers(row).items() if "runs" in m}
             pictures[name] = charts.bars(title, rates, "requests per second")
-    if "update" in measured:
-        gaps = {name: middle(m["runs"], "gap_ms") for name, m in _servers(measured["update"]).items() if "runs" in m}
-        pictures["update"] = charts.bars(_SECTIONS["update"][0], gaps, "longest time without an answer, ms")
+    for name in {"update", "machine_dies"} & measured.keys():
+        gaps = {server: middle(m["runs"], "gap_ms") for server, m in _servers(measured[name]).items() if "runs" in m}
+        pictures[name] = charts.bars(_SECTIONS[name][0], gaps, "longest time without an answer, ms")
     if "scaling" in measured:
         points = [(float(p["slots"]), p["result"]["rate"]) for p in measured["scaling"]["points"]]
         (first_slots, first_rate), *_ = points
@@ -178,7 +178,7 @@ def _start(row: Mapping[str, Any]) -> str:
     return table(["command, s", "first answer, s"], [(t["command_s"], t["first_answer_s"]) for t in row["times"]])
 
 
-def _update(row: Mapping[str, Any]) -> str:
+def _change(row: Mapping[str, Any]) -> str:
     lines: list[list[object]] = []
     for name, measured in _servers(row).items():
         if "runs" not in measured:
@@ -200,7 +200,7 @@ def _update(row: Mapping[str, Any]) -> str:
             ]
         )
     heads = ["", "requests", "failed, wrong", "p50 before, ms", "p99 before, ms", "p99 during, ms", "longest gap, ms"]
-    return table([*heads, "gap, ours to theirs (spread)", "longest wait, ms", "update, s"], lines)
+    return table([*heads, "gap, ours to theirs (spread)", "longest wait, ms", "change, s"], lines)
 
 
 def _pieces(row: Mapping[str, Any]) -> str:
@@ -251,7 +251,8 @@ _SECTIONS: dict[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = {
     "scaling": ("Scaling over task slots, with a model that sleeps 50 ms", _scaling),
     "backlog": ("A long queue", _backlog),
     "start": ("From a stopped machine to the first answer", _start),
-    "update": ("A new version of the model under load, 8 in flight", _update),
+    "update": ("A new version of the model under load, 8 in flight", _change),
+    "machine_dies": ("One of two machines dies under load, 8 in flight", _change),
     "handler": ("A handler that passes everything on, small vector, 512 in flight", _compared),
     "handler_images": ("A handler that passes everything on, JPEG, 32 in flight", _compared),
     "lengths": ("Texts of different lengths, small encoder, 64 in flight", _compared),

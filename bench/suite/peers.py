@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import psutil
 
 from cluster_serving.bench.load.payload import Record, raw_body
 from cluster_serving.bench.load.target import Endpoint, Failed, Lost, references
@@ -37,6 +38,8 @@ class Peer:
         prepare: Commands that run before, written like `command`.
         environment: Further environment variables.
         updates: Way → command that gives the running server the model in `{model}`, written like `command`.
+        replica: Begin of the command line of a process that serves a copy of the model, and that the server starts
+            again when it dies; empty if it is not measured.
     """
 
     command: tuple[str, ...] = ("python", "server.py")
@@ -45,6 +48,7 @@ class Peer:
     prepare: tuple[tuple[str, ...], ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
     updates: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    replica: str = ""
 
 
 PEERS = {
@@ -62,6 +66,7 @@ PEERS = {
             "user_config": ("python", "server.py", "{model}", "1"),
             "rolling update": ("python", "server.py", "{model}", "2"),
         },
+        replica="ray::ServeReplica:",
     ),
     "mlserver": Peer(
         ("mlserver", "start", "{folder}"),
@@ -161,11 +166,18 @@ class Serving(NamedTuple):
         endpoint: Its address.
         pid: Its process.
         update: Gives it the model in a folder, in one of the ways of `Peer.updates`; see `serving` for errors.
+        replica: See `Peer.replica`.
     """
 
     endpoint: Endpoint
     pid: int
     update: Callable[[str, Path], None]
+    replica: str
+
+    def kill_replica(self) -> None:
+        """Kill a process that serves a copy of the model."""
+        processes = psutil.Process(self.pid).children(recursive=True)
+        next(process for process in processes if "".join(process.cmdline()).startswith(self.replica)).kill()
 
 
 @contextmanager
@@ -216,7 +228,7 @@ def serving(
             "rows" if work.json and kind == "raw" else kind, f"http://127.0.0.1:{port}{peer.path}", "", work.records
         )
         _wait_for_answers(endpoint, process, log)
-        yield Serving(endpoint, process.pid, update)
+        yield Serving(endpoint, process.pid, update, peer.replica)
 
 
 def _filled(binaries: Path, command: Sequence[str], fill: dict[str, str]) -> list[str]:

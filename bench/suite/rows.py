@@ -1,6 +1,8 @@
 """The rows of the benchmark: each one measures one claim, and returns the results for the file."""
 
 import asyncio
+import os
+import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -13,13 +15,12 @@ import httpx
 from cluster_serving.bench.load import payload
 from cluster_serving.bench.load.generator import Load
 from cluster_serving.bench.load.payload import Record
-from cluster_serving.bench.load.stats import ratio
-from cluster_serving.bench.load.target import Endpoint, references
+from cluster_serving.bench.load.target import references
 from cluster_serving.bench.suite import models, peers, pieces
 from cluster_serving.bench.suite.peers import PEERS, Work
 from cluster_serving.bench.suite.session import Measurement, Run, Session
-from cluster_serving.bench.suite.stack import Stack, Unavailable
-from cluster_serving.bench.suite.steady import SteadyLoad, measure_update
+from cluster_serving.bench.suite.stack import Stack
+from cluster_serving.bench.suite.steady import SteadyRuns
 from cluster_serving.client import AsyncInputQueue
 from cluster_serving.protocol.inputs import Array
 
@@ -221,15 +222,9 @@ def update(session: Session) -> Measurement:
         Work("jpeg", _model(session, name), records, session.cores, 1, precision="float32")
         for name in ("mobilenet", "mobilenet-2")
     )
-    folder, seconds = session.folder / "logs", 10 * session.settings.window
-    answers = [peers.bare_answers(work, folder) for work in (old, new)]
-    runs: dict[str, list[Measurement]] = {}
-    failed: dict[str, str] = {}
-
-    def measured(name: str, endpoint: Endpoint, versions: Sequence[list[Array]], change: Callable[[], None]) -> None:
-        result = measure_update(SteadyLoad(endpoint, IN_FLIGHT, *versions), change, seconds)
-        session.report(f"  {name}: longest gap {result['gap_ms']:,.0f} ms, {result['failed']} failed")
-        runs.setdefault(name, []).append(result)
+    folder = session.folder / "logs"
+    before, after = (peers.bare_answers(work, folder) for work in (old, new))
+    runs = SteadyRuns(session, IN_FLIGHT)
 
     def ours() -> None:
         settings = {"threadPerModel": session.cores, "postProcessing": "topN(1)", "inferencePrecision": "float32"}
@@ -237,29 +232,50 @@ def update(session: Session) -> Measurement:
             stack.start("images", old.model, **settings)
             native = stack.endpoint("images", records)
             http = replace(native, kind="rows", url=f"{stack.front_end('images')}/v1/models/images:predict")
-            measured(_OURS, http, answers, lambda: stack.update("images", new.model, **settings))
-            measured(_NATIVE, native, answers[::-1], lambda: stack.update("images", old.model, **settings))
+            runs.measure(_OURS, http, (before, after), lambda: stack.update("images", new.model, **settings))
+            runs.measure(_NATIVE, native, (after, before), lambda: stack.update("images", old.model, **settings))
 
     def theirs(name: str, way: str) -> None:
         with peers.serving(name, old, session.environments, folder, session.report) as server:
-            measured(f"{name}, {way}", server.endpoint, answers, lambda: server.update(way, new.model))
+            change = partial(server.update, way, new.model)
+            runs.measure(f"{name}, {way}", server.endpoint, (before, after), change)
 
     for _ in range(session.settings.rounds):
         ours()
         for name in session.settings.peers:
             for way in PEERS[name].updates:
-                try:
+                with runs.of(f"{name}, {way}"):
                     theirs(name, way)
-                except Unavailable as error:
-                    session.report(f"  {name}, {way}: {error}")
-                    failed[f"{name}, {way}"] = str(error)
-    gaps = [run["gap_ms"] for run in runs[_OURS]]
-    others: Measurement = {_NATIVE: {"runs": runs[_NATIVE]}} | {
-        name: {"runs": these, "ratio": ratio(gaps, [run["gap_ms"] for run in these])}
-        for name, these in runs.items()
-        if name not in (_OURS, _NATIVE, *failed)
-    }
-    return {"ours": runs[_OURS], "others": others | {name: {"failed": error} for name, error in failed.items()}}
+    return runs.compared(_OURS)
+
+
+def machine_dies(session: Session) -> Measurement:
+    """Measure what clients notice when one of two machines that serve a small model dies, 8 in flight.
+
+    A machine of Cluster Serving is a TaskManager with one slot; one of Ray Serve is a replica. Its process is killed
+    with SIGKILL, in the middle of the load. The job is asked over HTTP and by the asyncio client, Ray Serve over HTTP.
+    """
+    work, folder = Work("vector", _model(session, "mlp"), _vectors(), 2, 1), session.folder / "logs"
+    right = peers.bare_answers(work, folder)
+    runs = SteadyRuns(session, IN_FLIGHT)
+
+    def ours(name: str) -> None:
+        with Stack() as stack:
+            stack.start("vector", work.model, modelParallelism=2, slotsPerTaskManager=1)
+            endpoint = stack.endpoint("vector", work.records)
+            if name == _OURS:
+                url = f"{stack.front_end('vector')}/v1/models/vector:predict"
+                endpoint = replace(endpoint, kind="rows", url=url)
+            runs.measure(name, endpoint, (right, []), lambda: os.kill(stack.roles()["TaskManager"][0], signal.SIGKILL))
+
+    for _ in range(session.settings.rounds):
+        ours(_OURS)
+        ours(_NATIVE)
+        for name in session.settings.peers:
+            if PEERS[name].replica:
+                with runs.of(name), peers.serving(name, work, session.environments, folder, session.report) as server:
+                    runs.measure(name, server.endpoint, (right, []), server.kill_replica)
+    return runs.compared(_OURS)
 
 
 def handler(session: Session, kind: str) -> Measurement:
@@ -372,6 +388,7 @@ ROWS: dict[str, Callable[[Session], Measurement]] = {
     "backlog": backlog,
     "start": start,
     "update": update,
+    "machine_dies": machine_dies,
     "handler": partial(handler, kind="vector"),
     "handler_images": partial(handler, kind="jpeg"),
     "lengths": partial(lengths, name="encoder"),

@@ -1,12 +1,12 @@
-"""A steady load while the model of a server is replaced: which version answers, how fast, and how long none does."""
+"""A steady load while a server gets a new model, or loses a part: which version answers, and how long none does."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import aclosing
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import aclosing, contextmanager
 from dataclasses import asdict
 from itertools import pairwise
 from typing import NamedTuple
@@ -14,13 +14,17 @@ from typing import NamedTuple
 import numpy as np
 
 from cluster_serving.bench.load.recorder import Checker
-from cluster_serving.bench.load.stats import Latency
+from cluster_serving.bench.load.stats import Latency, ratio
 from cluster_serving.bench.load.target import Endpoint, Failed, Lost, Target, open_target
-from cluster_serving.bench.suite.session import Measurement
+from cluster_serving.bench.suite.session import Measurement, Session
+from cluster_serving.bench.suite.stack import Unavailable
 from cluster_serving.protocol.inputs import Array
 
 OLD, NEW, WRONG, FAILED = "old", "new", "wrong", "failed"
 """What may become of a request: a right answer of one version, a wrong answer, or none."""
+
+Versions = tuple[Sequence[Array], Sequence[Array]]
+"""Right answers of the old and of the new version, one per different request each."""
 
 _PAUSE_AFTER_FAILURE = 0.05
 _SETTLE = 1.0
@@ -88,12 +92,55 @@ class SteadyLoad:
         return NEW if self._checker.is_right(len(self._endpoint.records) + variant, answer) else WRONG
 
 
-def measure_update(load: SteadyLoad, update: Callable[[], object], seconds: float) -> Measurement:
-    """Run an update in the middle of a load, `seconds` after its begin and before its end; see `figures`."""
+class SteadyRuns:
+    """Runs of a steady load against several servers, each of which is changed in the middle.
+
+    Args:
+        session: Durations, and where progress is told.
+        callers: Number of callers.
+    """
+
+    def __init__(self, session: Session, callers: int) -> None:
+        self._session, self._callers = session, callers
+        self._runs: dict[str, list[Measurement]] = {}
+        self._failed: dict[str, str] = {}
+
+    def measure(self, name: str, endpoint: Endpoint, versions: Versions, change: Callable[[], object]) -> None:
+        """Measure a change of a server, whose right answers before and after it are the two `versions`."""
+        load = SteadyLoad(endpoint, self._callers, *versions)
+        result = measure_change(load, change, 10 * self._session.settings.window)
+        self._session.report(f"  {name}: longest gap {result['gap_ms']:,.0f} ms, {result['failed']} failed")
+        self._runs.setdefault(name, []).append(result)
+
+    @contextmanager
+    def of(self, name: str) -> Iterator[None]:
+        """Note a server that cannot do the work as failed."""
+        try:
+            yield
+        except Unavailable as error:
+            self._session.report(f"  {name}: {error}")
+            self._failed[name] = str(error)
+
+    def compared(self, ours: str) -> Measurement:
+        """Return the runs of our server of that name, and of the others with the `ratio` of our gap to theirs."""
+        gaps = [run["gap_ms"] for run in self._runs[ours]]
+        others: Measurement = {
+            name: {"runs": runs, "ratio": ratio(gaps, [run["gap_ms"] for run in runs])}
+            for name, runs in self._runs.items()
+            if name not in (ours, *self._failed)
+        }
+        return {
+            "ours": self._runs[ours],
+            "others": others | {name: {"failed": error} for name, error in self._failed.items()},
+        }
+
+
+def measure_change(load: SteadyLoad, change: Callable[[], object], seconds: float) -> Measurement:
+    """Run a change in the middle of a load, `seconds` after its begin and before its end; see `figures`."""
     with load:
         time.sleep(seconds)
         begin = time.perf_counter()
-        update()
+        change()
         end = time.perf_counter()
         time.sleep(seconds)
     return figures(load.requests, begin - seconds / 2, begin, end)

@@ -6,7 +6,7 @@ import pytest
 
 from cluster_serving.bench.load import payload
 from cluster_serving.bench.load.target import Endpoint
-from cluster_serving.bench.suite.steady import FAILED, NEW, OLD, WRONG, Request, SteadyLoad, figures, measure_update
+from cluster_serving.bench.suite.steady import FAILED, NEW, OLD, WRONG, Request, SteadyLoad, figures, measure_change
 
 
 def test_the_time_without_answers_is_that_of_the_update():
@@ -32,6 +32,6 @@ def test_an_answer_tells_which_version_gave_it(redis_server, job):
         (WRONG, inputs[::-1], [x + 1 for x in inputs]),
     ):
         load = SteadyLoad(endpoint, 2, old, new)
-        found = measure_update(load, lambda: time.sleep(0.1), 0.1)
+        found = measure_change(load, lambda: time.sleep(0.1), 0.1)
         assert {request.outcome for request in load.requests} == {outcome}
         assert found["requests"] == len(load.requests) > 0
