@@ -38,7 +38,7 @@ from cluster_serving.client.subscription import AsyncSubscription, wait_for
 from cluster_serving.client.texts import TextInputs, converted
 from cluster_serving.protocol.connection import connect_async, result_timeout_async
 from cluster_serving.protocol.entry import PIECES
-from cluster_serving.protocol.keys import DEFAULT_JOB, NORMAL, result_key, result_pattern, uri_of
+from cluster_serving.protocol.keys import DEFAULT_JOB, NORMAL, JobKeys
 from cluster_serving.protocol.payload_files import PayloadFolders
 from cluster_serving.protocol.pieces import BEGINNING
 from cluster_serving.protocol.results import Fields
@@ -131,7 +131,7 @@ class AsyncOutputQueue(_AsyncQueue):
         if fields is None and timeout is not None:
             with self._using_redis(timeout):
                 end = time.monotonic() + timeout
-                async with self._subscription.announcements(result_key(self.name, uri)) as event:
+                async with self._subscription.announcements(JobKeys(self.name).result(uri)) as event:
                     for until in looks(self._recent.find(uri), end):
                         fields = fields or await wait_for(
                             event, lambda: self._fetch_queued(uri, delete), until - time.monotonic()
@@ -151,8 +151,8 @@ class AsyncOutputQueue(_AsyncQueue):
         """Return all results in Redis and delete them; see `OutputQueue.dequeue`."""
         results: dict[bytes, Fields] = {}
         with self._using_redis():
-            async for key in self.db.scan_iter(match=result_pattern(self.name), count=SCAN_COUNT, _type="HASH"):
-                if uri_of(self.name, key) is not None and (fields := await self.db.hgetall(key)):  # type: ignore[misc]
+            async for key in self.db.scan_iter(match=JobKeys(self.name).result_pattern, count=SCAN_COUNT, _type="HASH"):
+                if JobKeys(self.name).uri_of(key) is not None and (fields := await self.db.hgetall(key)):  # type: ignore[misc]
                     results[key] = fields
         # Deleted last, as in the synchronous queue.
         with suppress(RedisError):

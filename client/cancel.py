@@ -7,15 +7,7 @@ from collections.abc import Mapping
 from cluster_serving.client.places import Place, search
 from cluster_serving.protocol import payload_files
 from cluster_serving.protocol.errors import RequestCancelled
-from cluster_serving.protocol.keys import (
-    GROUP,
-    image_result_key,
-    limits_key,
-    native_result_key,
-    pieces_key,
-    result_key,
-    to_bytes,
-)
+from cluster_serving.protocol.keys import GROUP, JobKeys, image_result_key, to_bytes
 from cluster_serving.protocol.original import image_stream
 from cluster_serving.protocol.results import encode_error
 from cluster_serving.protocol.scripts import HAS_ENTRY, WITHDRAW, Call, Procedure, flat
@@ -57,7 +49,8 @@ def withdraw_call(job: str, uri: str, place: Place, answer: Mapping[str, str | b
 
     `answer` has the fields of the request's result hash; None if no client waits for it any more.
     """
-    keys = [place.stream, limits_key(job), native_result_key(job, uri), result_key(job, uri), pieces_key(job, uri)]
+    names = JobKeys(job)
+    keys = [place.stream, names.limits, names.native_result(uri), names.result(uri), names.pieces(uri)]
     if job == image_stream.STREAM:
         keys.append(image_result_key(uri))
     return Call(WITHDRAW, keys, [GROUP, place.entry_id, to_bytes(uri), DEFAULT_RESULT_TTL, *flat(answer or {})])

@@ -37,7 +37,7 @@ from cluster_serving.protocol.connection import (
 )
 from cluster_serving.protocol.entry import RESULT, request_fields
 from cluster_serving.protocol.errors import RequestCancelled, RequestLost, ServingError
-from cluster_serving.protocol.keys import NORMAL, native_result_key, stream_of, to_bytes
+from cluster_serving.protocol.keys import NORMAL, JobKeys, to_bytes
 from cluster_serving.protocol.payload_files import PayloadFolder, PayloadFolders
 from cluster_serving.protocol.results import Fields
 from cluster_serving.protocol.scripts import HAS_ENTRY, Call, call_all, call_async, fetch_call, fields_of, run_async
@@ -81,7 +81,7 @@ class Pending:
     closed: bool = False
 
     def __post_init__(self) -> None:
-        self.key = native_result_key(self.job, self.uri)
+        self.key = JobKeys(self.job).native_result(self.uri)
 
     def compose(self, inputs: Inputs, reply_to: str, **options: Any) -> None:
         """Set the fields; `options` are further arguments of `protocol.entry.request_fields`."""
@@ -343,7 +343,7 @@ class Dispatcher:
 
     def _withdraw(self, pending: Pending) -> None:
         """Remove an abandoned request from the stream, unless it is being computed."""
-        place = Place(stream_of(pending.job, pending.priority), pending.entry_id or b"")
+        place = Place(JobKeys(pending.job).stream(pending.priority), pending.entry_id or b"")
         self._to_withdraw.append(withdraw_call(pending.job, pending.uri, place))
         self._look({})
 
@@ -393,7 +393,7 @@ class Dispatcher:
             streams: dict[str, list[Pending]] = {}
             for pending in self._pending.values():
                 if pending.entry_id is not None and not pending.kept and pending.sent < before:
-                    streams.setdefault(stream_of(pending.job, pending.priority), []).append(pending)
+                    streams.setdefault(JobKeys(pending.job).stream(pending.priority), []).append(pending)
             for stream, waiting in streams.items():
                 # Redis may be away; the next look finds the same.
                 with suppress(RedisError, OSError):

@@ -23,16 +23,7 @@ from cluster_serving.protocol.connection import Client, is_out_of_memory, transl
 from cluster_serving.protocol.entry import PIECES, request_fields
 from cluster_serving.protocol.errors import InvalidInput, QueueFull, ServingError
 from cluster_serving.protocol.inputs import Input
-from cluster_serving.protocol.keys import (
-    NORMAL,
-    PRIORITIES,
-    limits_key,
-    pieces_key,
-    result_keys,
-    stream_of,
-    streams_of,
-    to_bytes,
-)
+from cluster_serving.protocol.keys import NORMAL, PRIORITIES, JobKeys, to_bytes
 from cluster_serving.protocol.payload_files import PayloadFolders
 from cluster_serving.protocol.scripts import ADD, QUEUE_LENGTH, Argument, Call, Pause, Procedure, flat
 
@@ -179,11 +170,12 @@ def add_call(
             Redis serves no other client meanwhile.
         earlier_results: Keys of earlier results of the first request's uri, to be deleted.
     """
-    keys: list[str | bytes] = [limits_key(job), *streams_of(job), *earlier_results]
+    names = JobKeys(job)
+    keys: list[str | bytes] = [names.limits, *names.streams, *earlier_results]
     arguments: list[Argument] = []
     for fields, priority in requests:
         # Index of the stream among the keys; Lua counts from 1.
-        arguments += [keys.index(stream_of(job, priority)) + 1, 2 * len(fields), *flat(fields)]
+        arguments += [keys.index(names.stream(priority)) + 1, 2 * len(fields), *flat(fields)]
     return Call(ADD, keys, arguments)
 
 
@@ -230,15 +222,16 @@ def enqueue(
         version=options.version_text,
     )
     priority = options.priority or NORMAL
-    pieces = [to_bytes(pieces_key(job, uri))] if reply_with == PIECES else []
-    earlier = [] if reply_to else [*result_keys(job, uri), *pieces]
+    keys = JobKeys(job)
+    pieces = [to_bytes(keys.pieces(uri))] if reply_with == PIECES else []
+    earlier = [] if reply_to else [*keys.results(uri), *pieces]
     call = add_call(job, [(fields, priority)], earlier)
     try:
         entry_id = yield from _add_in_time(job, call, options.patience)
     except (QueueFull, RedisError, asyncio.CancelledError, KeyboardInterrupt) as error:
         folders.clean_up(job, folder, fields, error)
         raise
-    return Place(stream_of(job, priority), entry_id)
+    return Place(keys.stream(priority), entry_id)
 
 
 def _add_in_time(job: str, call: Call, patience: float) -> Procedure[bytes]:

@@ -11,14 +11,14 @@ from cluster_serving.client.cancel import discard_file, withdraw_call
 from cluster_serving.client.places import Place, RecentEntries, search
 from cluster_serving.protocol.connection import request_lost
 from cluster_serving.protocol.errors import DeadlineExceeded, RequestLost
-from cluster_serving.protocol.keys import result_keys
+from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.results import Fields, encode_error
 from cluster_serving.protocol.scripts import HAS_ENTRY, Call, Procedure, fetch_call, fields_of
 
 
 def fetch(job: str, uri: str, delete: bool) -> Procedure[Fields | None]:
     """Return the result hash of a request, None if there is none; also delete it if asked to."""
-    keys = result_keys(job, uri)
+    keys = JobKeys(job).results(uri)
     for reply in (yield fetch_call(keys)):
         if isinstance(reply, RedisError):
             raise reply

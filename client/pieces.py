@@ -15,7 +15,7 @@ from cluster_serving.client.result import Result, read_result
 from cluster_serving.client.subscription import AsyncSubscription, wait_for
 from cluster_serving.protocol.connection import request_lost, result_timeout_async
 from cluster_serving.protocol.errors import InvalidInput, RedisUnavailable, ServingError
-from cluster_serving.protocol.keys import pieces_key
+from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.pieces import BEGINNING, Piece, is_id, read_call, read_reply
 from cluster_serving.protocol.scripts import HAS_ENTRY, Call, Procedure, fetch_call, run_async
 
@@ -92,7 +92,7 @@ class Answer:
                 discard_file((yield withdraw_call(self.job, self.uri, self.place)))
             elif not self.ended:
                 yield from cancel(self.job, self.uri, None)
-            yield fetch_call([], [pieces_key(self.job, self.uri)])
+            yield fetch_call([], [JobKeys(self.job).pieces(self.uri)])
 
     def take(self, pieces: list[Piece]) -> Iterator[PieceOrRestart]:
         """Yield what pieces say, and raise the error of a request that failed."""
@@ -182,7 +182,7 @@ async def pieces_of(
         begin: Queues the request.
         keep: True to leave request and pieces as they are, for others who read them.
     """
-    async with subscription.announcements(pieces_key(answer.job, answer.uri)) as event:
+    async with subscription.announcements(JobKeys(answer.job).pieces(answer.uri)) as event:
         if begin is not None:
             try:
                 with using():

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from weakref import WeakValueDictionary
 
 from cluster_serving.protocol.connection import Client, address
-from cluster_serving.protocol.keys import streams_of, to_bytes
+from cluster_serving.protocol.keys import JobKeys, to_bytes
 from cluster_serving.protocol.scripts import NEWEST, Procedure, page_call
 
 
@@ -24,7 +24,7 @@ class Place(NamedTuple):
 def search(job: str, uri: str) -> Procedure[list[Place]]:
     """Return the places of all requests of a uri that wait or are being computed, newest first in each stream."""
     places = []
-    for stream in streams_of(job):
+    for stream in JobKeys(job).streams:
         last = NEWEST
         while last:
             last, matches = yield page_call(stream, last, "uri", to_bytes(uri))

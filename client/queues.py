@@ -43,15 +43,7 @@ from cluster_serving.protocol.dedicated import DedicatedConnection
 from cluster_serving.protocol.entry import PIECES, RESULT
 from cluster_serving.protocol.errors import InvalidInput, RedisUnavailable, RequestLost
 from cluster_serving.protocol.inputs import Input
-from cluster_serving.protocol.keys import (
-    DEFAULT_JOB,
-    NORMAL,
-    native_result_key,
-    pieces_key,
-    result_key,
-    result_pattern,
-    uri_of,
-)
+from cluster_serving.protocol.keys import DEFAULT_JOB, NORMAL, JobKeys
 from cluster_serving.protocol.payload_files import PayloadFolders
 from cluster_serving.protocol.pieces import BEGINNING, Piece
 from cluster_serving.protocol.results import Fields
@@ -250,8 +242,8 @@ class OutputQueue(_Queue):
         """
         results: dict[bytes, Fields] = {}
         with self._using_redis():
-            scan: Any = self.db.scan_iter(match=result_pattern(self.name), count=SCAN_COUNT, _type="HASH")
-            for keys in batched([key for key in scan if uri_of(self.name, key) is not None], SCAN_COUNT):
+            scan: Any = self.db.scan_iter(match=JobKeys(self.name).result_pattern, count=SCAN_COUNT, _type="HASH")
+            for keys in batched([key for key in scan if JobKeys(self.name).uri_of(key) is not None], SCAN_COUNT):
                 with self.db.pipeline(transaction=False) as pipeline:
                     for key in keys:
                         pipeline.hgetall(key)  # type: ignore[arg-type]
@@ -264,7 +256,7 @@ class OutputQueue(_Queue):
         return results_of(self.name, results, self._recent)
 
     def _wait(self, uri: str, delete: bool, timeout: float) -> Fields | None:
-        channel = result_key(self.name, uri)
+        channel = JobKeys(self.name).result(uri)
         end = time.monotonic() + timeout
         self._subscription.subscribe(channel)
         try:
@@ -414,7 +406,7 @@ class InputQueue(_Queue):
             if not announced:
                 return run(connection, fetch_queued(self.name, uri, place, delete=True))
             # A result that is not deleted expires.
-            connection.post("UNLINK", native_result_key(self.name, uri))
+            connection.post("UNLINK", JobKeys(self.name).native_result(uri))
             return announced
 
         return self._subscription.wait(channel, uri, take, deadline - time.monotonic())
@@ -482,7 +474,7 @@ class InputQueue(_Queue):
         options = RequestOptions.waiting(timeout, priority, version)
         answer = Answer(self.name, uuid.uuid4().hex if uri is None else uri)
         inputs = self._inputs(inputs_of(request_data), timeout)
-        channel = pieces_key(self.name, answer.uri)
+        channel = JobKeys(self.name).pieces(answer.uri)
         with self._using_redis(timeout):
             is_new = self._subscription.subscribe(channel)
             queued = enqueue(self.name, answer.uri, inputs, options, self._folders, reply_with=PIECES)
@@ -508,7 +500,7 @@ class InputQueue(_Queue):
         answer = Answer(self.name, uri, after)
         answer.place = self._recent.find(uri)
         with self._using_redis(timeout):
-            self._subscription.subscribe(pieces_key(self.name, uri))
+            self._subscription.subscribe(JobKeys(self.name).pieces(uri))
         return self._begun(answer, timeout)
 
     def _begun(self, answer: Answer, timeout: float) -> Pieces:
@@ -519,7 +511,7 @@ class InputQueue(_Queue):
 
     def _pieces(self, answer: Answer, timeout: float) -> Iterator[PieceOrRestart | None]:
         """Yield None, and then the pieces."""
-        channel = pieces_key(self.name, answer.uri)
+        channel = JobKeys(self.name).pieces(answer.uri)
 
         def read(_: Fields) -> list[Piece] | None:
             return run(self.db, answer.read()) or None
@@ -572,7 +564,8 @@ def batched(keys: Iterable[bytes], size: int) -> Iterator[list[bytes]]:
 
 def results_of(job: str, hashes: Mapping[bytes, Fields], recent: RecentEntries) -> dict[str, Result]:
     """Read result hashes, given by key. Return results by uri, whose requests are forgotten."""
-    results = {uri_of(job, key) or "": read_outcome(fields) for key, fields in hashes.items()}
+    keys = JobKeys(job)
+    results = {keys.uri_of(key) or "": read_outcome(fields) for key, fields in hashes.items()}
     for uri in results:
         recent.forget(uri)
     return results

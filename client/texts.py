@@ -12,7 +12,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from cluster_serving.client.convert import to_inputs
 from cluster_serving.protocol.inputs import Input
-from cluster_serving.protocol.keys import slots_key
+from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.scripts import Procedure, fetch_call, fields_of
 from cluster_serving.protocol.slots import TensorSpec, read_reports
 
@@ -39,7 +39,7 @@ class TextInputs:
         return any(isinstance(value, str) for value in values.values()) and time.monotonic() >= self._until
 
     def learn(self, reports: Mapping[Any, Any]) -> None:
-        """Take note of the reports of the slots, the content of the hash `slots_key`."""
+        """Take note of the reports of the slots, the content of the hash `JobKeys.slots`."""
         slots = read_reports(reports)
         specs = next((slot.inputs for slot in slots if slot.inputs), ())
         self._specs = specs
@@ -72,6 +72,6 @@ def learn(job: str, texts: TextInputs) -> Procedure[None]:
     """Read the reports of the slots."""
     # A client may lack the right to read them.
     with suppress(ResponseError):
-        (reply,) = yield fetch_call([slots_key(job)])
+        (reply,) = yield fetch_call([JobKeys(job).slots()])
         if not isinstance(reply, RedisError):
             texts.learn(fields_of(reply))

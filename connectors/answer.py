@@ -9,16 +9,7 @@ from cluster_serving.protocol.dedicated import Commands
 from cluster_serving.protocol.entry import RESULT, Entry
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.inputs import Array
-from cluster_serving.protocol.keys import (
-    GROUP,
-    answered_key,
-    dead_letters_key,
-    native_result_key,
-    pieces_key,
-    result_key,
-    stream_of,
-    to_bytes,
-)
+from cluster_serving.protocol.keys import GROUP, JobKeys, to_bytes
 from cluster_serving.protocol.original import image_stream
 from cluster_serving.protocol.payload_files import remove
 from cluster_serving.protocol.pieces import END
@@ -86,8 +77,9 @@ def write_answers(client: Commands, job: str, ttl_s: int, answers: Sequence[Answ
         redis.RedisError: If not all answers were written; write them again.
     """
     # Once for all answers, which are many thousands per second.
-    channels, natives = result_key(job, "").encode(), native_result_key(job, "").encode()
-    keys: list[str | bytes] = [dead_letters_key(job), answered_key(job)]
+    names = JobKeys(job)
+    channels, natives = names.result("").encode(), names.native_result("").encode()
+    keys: list[str | bytes] = [names.dead_letters, names.answered]
     arguments: list[Argument] = [GROUP, ttl_s, MAX_DEAD_LETTERS]
     versions: list[Argument] = [VERSION, version.encode()] if version else []
     end: list[Argument] = [END, ""]
@@ -102,9 +94,9 @@ def write_answers(client: Commands, job: str, ttl_s: int, answers: Sequence[Answ
         if entry.reply_with == RESULT:
             announcement = "result" if sum(map(len, fields.values())) <= MAX_PUBLISHED_BYTES else "uri"
         elif entry.in_pieces:
-            key = channel = to_bytes(pieces_key(job, entry.uri))
+            key = channel = to_bytes(names.pieces(entry.uri))
             announcement, parts = "pieces", end + parts
-        keys += [stream_of(job, entry.priority), key]
+        keys += [names.stream(entry.priority), key]
         sizes = len(parts), len(letter_parts), entry.record_count
         arguments += [entry.id, channel, uri, announcement, *sizes, *parts, *letter_parts]
     written = int(call(client, Call(ANSWER, keys, arguments)))
@@ -136,4 +128,4 @@ def dead_letter(
 
 
 def _is_queued(client: Commands, job: str, entry: Entry) -> bool:
-    return bool(call(client, Call(HAS_ENTRY, [stream_of(job, entry.priority)], [entry.id])))
+    return bool(call(client, Call(HAS_ENTRY, [JobKeys(job).stream(entry.priority)], [entry.id])))

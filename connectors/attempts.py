@@ -21,7 +21,7 @@ from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.redis import connect, write_hash
 from cluster_serving.connectors.worker import STOPPED, read_end
 from cluster_serving.protocol.entry import Entry
-from cluster_serving.protocol.keys import attempts_key
+from cluster_serving.protocol.keys import JobKeys
 
 _KEEP_S = 7 * 24 * 3600
 _MAX_TRACEBACK = 16_000
@@ -69,7 +69,7 @@ class Attempts:
     def __init__(self, client: redis.Redis, job: str, end: str = "") -> None:
         # redis-py types its commands as if they might be awaitable.
         self._client: Any = client
-        self._key = attempts_key(job)
+        self._key = JobKeys(job).attempts
         self._end = end
 
     def note(self, entries: Iterable[Entry], error: str = "") -> None:

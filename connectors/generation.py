@@ -7,7 +7,7 @@ import redis
 
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.protocol.generations import CANARY, RETIRING, SERVING, SHADOW, Generation, Generations
-from cluster_serving.protocol.keys import generations_key
+from cluster_serving.protocol.keys import JobKeys
 
 _LOOK_S = 0.1
 _GRACE_S = 0.4
@@ -29,7 +29,7 @@ class GenerationView:
     def __init__(self, client: redis.Redis, options: RedisOptions) -> None:
         # redis-py types its commands as if they might be awaitable.
         self._client: Any = client
-        self.key = generations_key(options.job)
+        self.key = JobKeys(options.job).generations
         self._number = options.generation
         self._as_started = Generation(options.generation, SERVING, version=options.version, numbered=options.numbered)
         self.now = Generations({self._number: self._as_started})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from cluster_serving.protocol.keys import shadow_queue
+from cluster_serving.protocol.keys import JobKeys
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class RedisOptions:
         """
         if not self.shadow:
             return self
-        return replace(self, job=shadow_queue(self.job, self.generation), result_ttl_s=0, payload_folder="")
+        return replace(self, job=JobKeys(self.job).shadow(self.generation).job, result_ttl_s=0, payload_folder="")
 
     @property
     def name(self) -> str:

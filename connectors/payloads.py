@@ -14,7 +14,7 @@ from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.stream import drop
 from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.errors import InvalidInput, ServingError
-from cluster_serving.protocol.keys import stream_of, streams_of
+from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.payload_files import PayloadFolder, is_payload, read, remove, too_large
 from cluster_serving.protocol.results import encode_error, result_key_of
 from cluster_serving.protocol.scripts import NEWEST, call, page_call
@@ -34,6 +34,7 @@ class Payloads:
     def __init__(self, client: redis.Redis, options: RedisOptions, sweeps: bool = False) -> None:
         self._client = client
         self._job = options.job
+        self._keys = JobKeys(options.job)
         self._options = options
         self._folder = PayloadFolder(options.payload_folder) if options.payload_folder else None
         self._sweeps = sweeps and self._folder is not None
@@ -55,7 +56,7 @@ class Payloads:
             if self._client.exists(result_key_of(self._job, entry)):
                 # The client lost its connection and queued the request twice; the first answer removed the file.
                 log.warning("request %r was queued twice and is already answered", entry.uri)
-                drop(self._client, stream_of(self._job, entry.priority), entry.id)
+                drop(self._client, self._keys.stream(entry.priority), entry.id)
             else:
                 self.refuse((entry, InvalidInput("the file that field 'data_file' names does not exist (any more)")))
         except ServingError as error:
@@ -74,7 +75,7 @@ class Payloads:
         old = set(self._old_files())
         if old:
             # List the files before the requests: a request that is queued in between has a young file.
-            for stream in streams_of(self._job):
+            for stream in self._keys.streams:
                 old.difference_update(self._referred(stream))
             for name in old:
                 remove(os.path.join(self._options.payload_folder, name))

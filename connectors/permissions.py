@@ -9,7 +9,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from cluster_serving.protocol.connection import address
 from cluster_serving.protocol.errors import RedisUnavailable
-from cluster_serving.protocol.keys import answered_key, attempts_key, result_key, stream_of, streams_of
+from cluster_serving.protocol.keys import JobKeys
 
 _NO_GROUP = "cluster-serving-no-group"
 """Name of a group that no stream has: commands for it change nothing, and show whether they are allowed."""
@@ -34,12 +34,13 @@ def check(client: redis.Redis, job: str) -> None:
     Raises:
         RedisUnavailable: If one of them is refused.
     """
+    keys = JobKeys(job)
     commands: list[tuple[Any, ...]] = [
-        ("EXPIRE", attempts_key(job), 3600),
-        ("INCRBY", answered_key(job), 0),
-        ("PUBLISH", result_key(job, ""), ""),
+        ("EXPIRE", keys.attempts, 3600),
+        ("INCRBY", keys.answered, 0),
+        ("PUBLISH", keys.result(""), ""),
     ]
-    for stream in streams_of(job):
+    for stream in keys.streams:
         commands += [
             ("XREADGROUP", "GROUP", _NO_GROUP, _NO_GROUP, "COUNT", 1, "STREAMS", stream, ">"),
             ("XPENDING", stream, _NO_GROUP),
@@ -48,7 +49,7 @@ def check(client: redis.Redis, job: str) -> None:
             ("XDEL", stream, "0-0"),
             ("XLEN", stream),
         ]
-    stream = stream_of(job, "normal")
+    stream = keys.stream("normal")
     commands += [("XINFO", "GROUPS", stream), ("XGROUP", "DESTROY", stream, _NO_GROUP)]
     for command in commands:
         try:

@@ -8,7 +8,7 @@ from cluster_serving.connectors.answer import Answer, write_answers
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.redis import Backoff
 from cluster_serving.protocol.entry import Entry
-from cluster_serving.protocol.keys import GROUP, pieces_key, stream_of, to_bytes
+from cluster_serving.protocol.keys import GROUP, JobKeys, to_bytes
 from cluster_serving.protocol.results import VERSION
 from cluster_serving.protocol.scripts import ADD_PIECES, Argument, Call, call, flat
 
@@ -39,12 +39,12 @@ class PieceWriter:
 
     def add(self, parts: Sequence[tuple[Entry, int, int, Mapping[str, str | bytes]]]) -> list[int]:
         """Append pieces, each with its request, attempt and number; return their attempts, see `ADD_PIECES`."""
-        job = self._options.job
+        names = JobKeys(self._options.job)
         keys: list[str | bytes] = []
         arguments: list[Argument] = [GROUP, self._options.result_ttl_s]
         for entry, attempt, number, fields in parts:
             values = [*flat(fields), VERSION, self._options.version]
-            keys += [to_bytes(pieces_key(job, entry.uri)), stream_of(job, entry.priority)]
+            keys += [to_bytes(names.pieces(entry.uri)), names.stream(entry.priority)]
             arguments += [entry.id, to_bytes(entry.uri), attempt, number, len(values), *values]
         attempts: list[int] = self._backoff.persist(lambda: call(self._client, Call(ADD_PIECES, keys, arguments)))
         return attempts

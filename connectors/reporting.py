@@ -25,11 +25,7 @@ from cluster_serving.protocol.keys import (
     PAYLOAD_FOLDER,
     RESULT_TTL,
     SECRET_FIELDS,
-    generations_key,
-    limits_key,
-    secret_key,
-    slots_key,
-    stats_key,
+    JobKeys,
     to_text,
 )
 from cluster_serving.protocol.scripts import PUT_MEMBER, REPORT, Call, call
@@ -51,7 +47,7 @@ def publish_limits(client: redis.Redis, options: RedisOptions) -> None:
         limits[MAX_QUEUE_LENGTH] = options.max_queue_length
     if options.payload_folder:
         limits[PAYLOAD_FOLDER] = options.payload_folder
-    write_hash(client, limits_key(options.job), limits, replace=True)
+    write_hash(client, JobKeys(options.job).limits, limits, replace=True)
 
 
 class SlotReporter:
@@ -82,6 +78,7 @@ class SlotReporter:
         self._client: Any = client
         self._options = options
         self._job = options.job
+        self._keys = JobKeys(options.job)
         self._subtask = subtask
         self._ticks = Ticks.of(options.name, subtask)
         self._backoff = Backoff(f"slot {subtask} of job {self._job}")
@@ -105,7 +102,7 @@ class SlotReporter:
 
         The description of its last model stays, and so does the error of the attempt before.
         """
-        earlier = self._persist(lambda: self._client.hget(slots_key(self._job), self._subtask))
+        earlier = self._persist(lambda: self._client.hget(self._keys.slots(), self._subtask))
         report = SlotReport.from_json(earlier) if earlier else self._report
         if report.submission != self._report.submission:
             report = replace(report, code=None, error=None)
@@ -156,8 +153,8 @@ class SlotReporter:
             call(self._client, Call(PUT_MEMBER, [JOBS_KEY], [self._job]))
 
     def _write(self, how: str, *report: str) -> int:
-        job, number = self._job, self._options.generation
-        keys = [slots_key(job), slots_key(job, number), generations_key(job)]
+        number = self._options.generation
+        keys = [self._keys.slots(), self._keys.slots(number), self._keys.generations]
         return int(call(self._client, Call(REPORT, keys, [number, self._subtask, self._report.attempt, how, *report])))
 
     def _persist(self, action: Callable[[], T]) -> T | None:
@@ -186,14 +183,14 @@ class SlotReporter:
         elif written < 0:
             log.warning("job %s: Redis has lost the report of slot %d, writing it again", job, self._subtask)
             self._put()
-            if any(self.secret) and not self._client.exists(secret_key(job)):
-                write_hash(self._client, secret_key(job), dict(zip(SECRET_FIELDS, self.secret, strict=True)))
-        if self._serves and not self._client.exists(limits_key(job)):
+            if any(self.secret) and not self._client.exists(self._keys.secret):
+                write_hash(self._client, self._keys.secret, dict(zip(SECRET_FIELDS, self.secret, strict=True)))
+        if self._serves and not self._client.exists(self._keys.limits):
             publish_limits(self._client, self._options)
 
     def _restore_generations(self) -> None:
         """Keep a copy of the generations, and write it if Redis has lost them; publish the limits of a new one."""
-        key, number = generations_key(self._job), self._options.generation
+        key, number = self._keys.generations, self._options.generation
         found = self._client.hgetall(key)
         known = Generations.read(found)
         if not (known.all or known.last):
@@ -228,8 +225,8 @@ class StatsWriter:
     def __init__(self, client: redis.Redis, options: RedisOptions, clock: RedisClock) -> None:
         self._client = client
         # The answers of a shadow are none of the job.
-        of_job = [] if options.shadow else [stats_key(options.job)]
-        self._keys = [*of_job, stats_key(options.job, options.generation)]
+        keys = JobKeys(options.job)
+        self._keys = [*([] if options.shadow else [keys.stats()]), keys.stats(options.generation)]
         self._clock = clock
         self._totals: Counter[str] = Counter()
         self._lock = threading.Lock()

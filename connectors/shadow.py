@@ -19,7 +19,7 @@ from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.protocol.comparison import LATENCY_US, MOST_EXAMPLES, Tally
 from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.generations import Generation, is_in_trial
-from cluster_serving.protocol.keys import awaited_key, compared_key, shadow_queue, to_bytes
+from cluster_serving.protocol.keys import JobKeys, to_bytes
 from cluster_serving.protocol.results import to_fields
 from cluster_serving.protocol.scripts import COPY, KEEP, TALLY, Argument, Call, call, fetch_call, fields_of, flat
 
@@ -62,7 +62,7 @@ class Copier:
 
     def __init__(self, client: redis.Redis, job: str) -> None:
         self._client = client
-        self._job = job
+        self._keys = JobKeys(job)
         self._count = 0
         self._skipped = 0
         self._backlog: Backlog[Entry] = Backlog("copies for a shadow", _COPY_INTERVAL_S, self._write)
@@ -88,11 +88,11 @@ class Copier:
     def _write(self, entries: list[Entry]) -> list[Entry]:
         number = int(entries[-1].shadow)
         skipped, self._skipped = self._skipped, 0
-        keys = [shadow_queue(self._job, number), compared_key(self._job, number)]
+        keys = [self._keys.shadow(number).job, self._keys.compared(number)]
         arguments: list[Argument] = [MOST_COPIES, MOST_BYTES, _KEEP_S, skipped]
         for entry in entries:
             if int(entry.shadow) == number:
-                keys.append(awaited_key(self._job, number, _name(entry)))
+                keys.append(self._keys.awaited(number, _name(entry)))
                 arguments += [_name(entry), to_bytes(entry.uri), entry.serde, entry.data]
         try:
             call(self._client, Call(COPY, keys, arguments))
@@ -111,7 +111,7 @@ class Keeper:
 
     def __init__(self, client: redis.Redis, job: str) -> None:
         self._client = client
-        self._job = job
+        self._keys = JobKeys(job)
         self._backlog: Backlog[_Kept] = Backlog("answers for a shadow", _KEEP_INTERVAL_S, self._write)
 
     def add(self, batch: AnsweredBatch, write_us: int) -> None:
@@ -131,11 +131,11 @@ class Keeper:
 
     def _write(self, answers: list[_Kept]) -> list[_Kept]:
         number = answers[-1].shadow
-        keys = [shadow_queue(self._job, number)]
+        keys = [self._keys.shadow(number).job]
         arguments: list[Argument] = [MOST_BYTES, _KEEP_S]
         for answer in answers:
             parts = [*flat(answer.fields), LATENCY_US, answer.latency_us]
-            keys.append(awaited_key(self._job, answer.shadow, answer.request))
+            keys.append(self._keys.awaited(answer.shadow, answer.request))
             arguments += [answer.size, len(parts), *parts]
         try:
             early = [answers[number - 1] for number in call(self._client, Call(KEEP, keys, arguments))]
@@ -155,7 +155,7 @@ class Comparer:
 
     def __init__(self, client: redis.Redis, options: RedisOptions) -> None:
         self._client = client
-        self._job = options.job
+        self._keys = JobKeys(options.job)
         self._number = options.generation
         self._missed = 0
         self._backlog: Backlog[_Kept] = Backlog("comparisons", _KEEP_INTERVAL_S, self._compare)
@@ -174,7 +174,7 @@ class Comparer:
     def _compare(self, answers: list[_Kept]) -> list[_Kept]:
         """Compare the answers whose counterparts have come, and return those that wait for theirs."""
         waiting = [answer for answer in answers if time.monotonic() < answer.until]
-        keys = [awaited_key(self._job, self._number, answer.request) for answer in answers]
+        keys = [self._keys.awaited(self._number, answer.request) for answer in answers]
         tally = Tally()
         missed, self._missed = self._missed, 0
         tally.counts["skipped"] += missed
@@ -201,7 +201,7 @@ class Comparer:
         counts = {name: count for name, count in tally.counts.items() if count}
         if not (done or counts):
             return
-        keys = [shadow_queue(self._job, self._number), compared_key(self._job, self._number), *done]
+        keys = [self._keys.shadow(self._number).job, self._keys.compared(self._number), *done]
         examples = tally.examples
         call(
             self._client,

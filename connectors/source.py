@@ -34,7 +34,7 @@ from cluster_serving.connectors.worker import record_end
 from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.errors import DeadlineExceeded, PoisonRequest
 from cluster_serving.protocol.generations import CANARY, DIVIDED, Generations, is_in_trial
-from cluster_serving.protocol.keys import consumer, consumers_of, left_for
+from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.versions import choose, not_served
 
 NAME = "Redis Streams source"
@@ -110,9 +110,10 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
         )
         self._ticks = Ticks.of(self._control.name, index)
         self._copier = Copier(self._client, self._options.job)
-        name = consumer(self._options.job, self._options.generation, index)
+        self._keys = JobKeys(self._options.job)
+        name = self._keys.consumer(self._options.generation, index)
         # With Flink's adaptive scheduler, fewer slots may run than the job asks for.
-        peers = consumers_of(self._options.job, self._options.generation) if self._slots > 1 else None
+        peers = self._keys.consumers(self._options.generation) if self._slots > 1 else None
         self._reader = StreamReader(
             self._client, self._options.job, name, self._options.claim_idle_time_s * 1000, peers
         )
@@ -234,7 +235,7 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
             self._flow.take_back()
             surplus, serving = self._flow.surplus.take(self._flow.limit), self._generation.now.serving
             if surplus and serving:
-                self._reader.leave(surplus, left_for(self._options.job, serving.number))
+                self._reader.leave(surplus, self._keys.left_for(serving.number))
             elif not self._flow.unanswered:
                 # A crash has interrupted these before; they would wait for the end of this generation.
                 self._reader.leave_behind()
@@ -251,7 +252,7 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
                 leaves = self._process_mode and not self._control.shadow
                 left = self._flow.surplus.take(self._flow.limit) if leaves else []
                 if left:
-                    self._reader.leave(left, left_for(self._options.job, self._options.generation))
+                    self._reader.leave(left, self._keys.left_for(self._options.generation))
                 self._flow.wait_idle(patience)
                 self._reader.heartbeat()
                 return []
@@ -306,20 +307,20 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
 
     def _take_left(self, count: int) -> list[Entry]:
         """Take requests that other slots have left: slots of another generation, hung ones, and such as are gone."""
-        job, own = self._options.job, self._options.generation
+        own = self._options.generation
         if self._generation.has_left():
             self._looks_for_left = True
             if self._reader.claim_left_behind():
                 return []
         if not (self._looks_for_left or self._generation.canary):
             return []
-        entries = self._reader.take(left_for(job, own), count)
+        entries = self._reader.take(self._keys.left_for(own), count)
         for other in self._generation.now.reading:
             if not entries and other.number != own:
-                late = self._reader.take(left_for(job, other.number), count, _LEFT_MS)
+                late = self._reader.take(self._keys.left_for(other.number), count, _LEFT_MS)
                 entries = [entry for entry in late if not entry.version]
                 if named := [entry for entry in late if entry.version]:
-                    self._reader.leave(named, left_for(job, other.number))
+                    self._reader.leave(named, self._keys.left_for(other.number))
         self._looks_for_left = len(entries) == count
         return entries
 
@@ -338,7 +339,7 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
             else:
                 others[number].append(entry)
         for number, left in others.items():
-            self._reader.leave(left, left_for(self._options.job, number))
+            self._reader.leave(left, self._keys.left_for(number))
         return mine
 
     def _destinations(self, entries: Sequence[Entry], now: Generations) -> list[int | None]:

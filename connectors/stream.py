@@ -17,7 +17,7 @@ from cluster_serving.connectors.peers import HEARTBEAT_S, Peers
 from cluster_serving.protocol.dedicated import DedicatedConnection
 from cluster_serving.protocol.entry import Entry, parse_entry
 from cluster_serving.protocol.errors import InvalidInput
-from cluster_serving.protocol.keys import GROUP, PRIORITIES, generations_key, left_behind, stream_of, streams_of
+from cluster_serving.protocol.keys import GROUP, PRIORITIES, JobKeys
 from cluster_serving.protocol.original import image_stream
 from cluster_serving.protocol.scripts import BACKLOG, LEAVE, RELEASE, TAKE, Argument, Call, call, fields_of
 
@@ -59,7 +59,7 @@ def create_group(client: redis.Redis, stream: str) -> None:
 
 def create_groups(client: redis.Redis, job: str) -> None:
     """Create the missing streams and groups of a job."""
-    for stream in streams_of(job):
+    for stream in JobKeys(job).streams:
         create_group(client, stream)
 
 
@@ -109,7 +109,8 @@ class StreamReader:
         self._client: Any = client
         self._reading = DedicatedConnection(client)
         self._job = job
-        self._streams = {stream_of(job, priority): priority for priority in PRIORITIES}
+        self._keys = JobKeys(job)
+        self._streams = {self._keys.stream(priority): priority for priority in PRIORITIES}
         self._consumer = consumer
         self._claim_idle_ms = claim_idle_ms
         self._round_robin = WeightedRoundRobin()
@@ -189,8 +190,8 @@ class StreamReader:
         streams = list(self._streams)
         arguments: list[Argument] = [GROUP, consumer]
         for entry in entries:
-            arguments += [streams.index(stream_of(self._job, entry.priority)) + 2, entry.id]
-        call(self._client, Call(LEAVE, [generations_key(self._job), *streams], arguments))
+            arguments += [streams.index(self._keys.stream(entry.priority)) + 2, entry.id]
+        call(self._client, Call(LEAVE, [self._keys.generations, *streams], arguments))
 
     def take(self, consumer: str, count: int, idle_ms: int = 0) -> list[Entry]:
         """Take up to `count` requests that were left at a consumer, those that have been there for `idle_ms`."""
@@ -202,13 +203,13 @@ class StreamReader:
 
     def leave_behind(self) -> None:
         """Leave all that is pending here to the slots of other generations, which recover it."""
-        arguments: list[Argument] = [GROUP, left_behind(self._job), self._consumer]
-        keys = [generations_key(self._job), *self._streams]
+        arguments: list[Argument] = [GROUP, self._keys.left_behind, self._consumer]
+        keys = [self._keys.generations, *self._streams]
         self._guarded(lambda: [call(self._client, Call(RELEASE, keys, arguments))])
 
     def claim_left_behind(self) -> bool:
         """Claim requests of slots that are gone; return True if there were any: the reader is `recovering` then."""
-        found = any(ids for _, ids in self._take(left_behind(self._job), _CLAIM_COUNT, 0, "begun"))
+        found = any(ids for _, ids in self._take(self._keys.left_behind, _CLAIM_COUNT, 0, "begun"))
         if found:
             self.start_over()
         return found

@@ -12,7 +12,7 @@ from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import SettingsConfigDict
 
 from cluster_serving.protocol.failover import is_cluster_url
-from cluster_serving.protocol.keys import DEFAULT_JOB, result_key
+from cluster_serving.protocol.keys import DEFAULT_JOB, JobKeys
 from cluster_serving.protocol.redis_url import HINT, check_login
 from cluster_serving.settings.addresses import LOOPBACK
 from cluster_serving.settings.model import Settings
@@ -251,10 +251,11 @@ class HttpOptions(Settings):
         """Return the reason why the options cannot be used together; None if they can."""
         job = self.redis_input_queue or DEFAULT_JOB
         # The guides of the original have the prefix of its first versions.
-        if self.redis_output_queue not in ("", "result:", result_key(job, "")):
+        prefix = JobKeys(job).result("")
+        if self.redis_output_queue not in ("", "result:", prefix):
             return (
                 f"redisOutputQueue is {self.redis_output_queue!r}, but job {job} writes its results to "
-                f"{result_key(job, '')!r}; leave it out"
+                f"{prefix!r}; leave it out"
             )
         if self.body_memory < self.max_body_bytes:
             return f"maxBodyMemory is {self.max_body_memory}, less than one body may have (maxBodyBytes)"

@@ -5,7 +5,7 @@ import time
 import redis
 
 from cluster_serving.protocol.errors import ModelError
-from cluster_serving.protocol.keys import SECRET_FIELDS, missing_secret, secret_key
+from cluster_serving.protocol.keys import SECRET_FIELDS, JobKeys, missing_secret
 
 _INTERVAL = 1.0
 
@@ -23,7 +23,7 @@ def wait_for_secret(client: redis.Redis, job: str, patience: float) -> tuple[str
     deadline = time.monotonic() + patience
     while True:
         # redis-py types its commands as if they might be awaitable.
-        secret, salt = client.hmget(secret_key(job), SECRET_FIELDS)  # type: ignore[misc]
+        secret, salt = client.hmget(JobKeys(job).secret, SECRET_FIELDS)  # type: ignore[misc]
         if secret and salt:
             return secret.decode(), salt.decode()
         if time.monotonic() >= deadline:

@@ -44,7 +44,7 @@ from cluster_serving.protocol.errors import (
     ResultTimeout,
     ServingError,
 )
-from cluster_serving.protocol.keys import slots_key
+from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.redis_url import HINT, check_login
 
 Client = Union[redis.Redis, redis.asyncio.Redis]
@@ -483,7 +483,7 @@ def result_timeout(client: redis.Redis, job: str, timeout: float, uri: str = "")
     Its message tells if no job of that name has ever run on this Redis.
     """
     try:
-        known = bool(client.exists(slots_key(job)))
+        known = bool(client.exists(JobKeys(job).slots()))
     except RedisError:
         known = True
     return _result_timeout(job, timeout, uri, known)
@@ -497,7 +497,7 @@ async def result_timeout_async(client: redis.asyncio.Redis, job: str, timeout: f
     """
     try:
         async with time_limit(_EXISTS_TIMEOUT):
-            known = bool(await client.exists(slots_key(job)))
+            known = bool(await client.exists(JobKeys(job).slots()))
     except ResponseError:
         known = True
     except (RedisError, OSError, asyncio.TimeoutError) as error:

@@ -1,4 +1,4 @@
-"""Names in Redis: all keys, and the fields that several modules use.
+"""Names in Redis: the keys of a job (`JobKeys`), and the fields that several modules use.
 
 All keys of a job begin with its `jobName`, except results in the original's encoding, which have the original's prefix.
 Two keys are shared by all jobs of a Redis.
@@ -7,6 +7,7 @@ Two keys are shared by all jobs of a Redis.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 DEFAULT_JOB = "serving_stream"
 """`jobName` of a job whose configuration has none, as in the original."""
@@ -54,36 +55,174 @@ def to_text(raw: bytes) -> str:
     return raw.decode("utf8", "surrogateescape")
 
 
-def stream_of(job: str, priority: str) -> str:
-    """Return the stream of the requests of a priority; for `normal` it has the name of the job."""
-    return job if priority == NORMAL else f"{job}:{priority}"
-
-
-def streams_of(job: str) -> list[str]:
-    """Return all streams of a job, in the order of `PRIORITIES`."""
-    return [stream_of(job, priority) for priority in PRIORITIES]
-
-
 RESULT_PREFIX = "cluster-serving_"
 """Start of the original's result keys."""
 
 
-def result_key(job: str, uri: str) -> str:
-    """Return the hash for a result in the original's encoding; also the channel that announces any result."""
-    return f"{RESULT_PREFIX}{job}:{uri}"
+class _Key:
+    """A key of a job that needs nothing but the job's name."""
+
+    def __init__(self, suffix: str) -> None:
+        self._end = f":{suffix}"
+
+    def __get__(self, keys: JobKeys, owner: type[JobKeys]) -> str:
+        return keys.job + self._end
 
 
-def native_result_key(job: str, uri: str) -> str:
-    """Return the hash for a result in our encoding.
+class JobKeys:
+    """Names of a job in Redis: its keys, and the consumers of its group. An instance is cheap to make.
 
-    The original's `dequeue` takes every key that begins like `result_key`, and loses results if one is not its own.
+    Attributes:
+        job: Name of the job.
     """
-    return f"{job}:result:{uri}"
+
+    __slots__ = ("job",)
+
+    def __init__(self, job: str) -> None:
+        self.job: Final = job
+
+    generations = _Key("generations")
+    """Hash of the generations of the job, and of their roles (`protocol.generations`)."""
+
+    limits = _Key("limits")
+    """Hash of the configuration that clients of the job need; the job writes it when it starts."""
+
+    record = _Key("record")
+    """Hash in which the commands record the state of the job, its last error, and where the log is."""
+
+    command = _Key("command")
+    """Hash of the command that is starting or stopping the job."""
+
+    controller = _Key("controller")
+    """Hash of the process that changes the job without a command (`launcher.jobs.controller`)."""
+
+    control = _Key("control")
+    """List of the requests that the controller of the job has not begun (`protocol.model_control`)."""
+
+    answered = _Key("answered")
+    """Counter of the requests that the job has answered since its start."""
+
+    attempts = _Key("attempts")
+    """Hash of notes about interrupted attempts at requests."""
+
+    dead_letters = _Key("dead")
+    """Stream of the requests that were given up."""
+
+    def stream(self, priority: str) -> str:
+        """Return the stream of the requests of a priority; for `normal` it has the name of the job."""
+        return self.job if priority == NORMAL else f"{self.job}:{priority}"
+
+    @property
+    def streams(self) -> list[str]:
+        """All streams of the job, in the order of `PRIORITIES`."""
+        return [self.stream(priority) for priority in PRIORITIES]
+
+    def result(self, uri: str) -> str:
+        """Return the hash for a result in the original's encoding; also the channel that announces any result."""
+        return f"{RESULT_PREFIX}{self.job}:{uri}"
+
+    def native_result(self, uri: str) -> str:
+        """Return the hash for a result in our encoding.
+
+        The original's `dequeue` takes every key that begins like `result`, and loses results if one is not its own.
+        """
+        return f"{self.job}:result:{uri}"
+
+    def pieces(self, uri: str) -> str:
+        """Return the stream of the pieces of an answer (`protocol.pieces`); also the channel that announces each."""
+        return f"{self.job}:pieces:{uri}"
+
+    def results(self, uri: str) -> list[bytes]:
+        """Return the hashes that may hold the result of a request, in either encoding."""
+        return [to_bytes(self.native_result(uri)), to_bytes(self.result(uri))]
+
+    @property
+    def result_pattern(self) -> str:
+        """SCAN pattern for all results of the job; `uri_of` tells them from other keys that it matches."""
+        escaped = "".join(f"\\{c}" if c in "*?[]\\" else c for c in self.job)
+        return f"*{escaped}:*"
+
+    def uri_of(self, key: bytes) -> str | None:
+        """Return the request's uri in a result key, None for other keys. Unlike in the original, it may hold colons."""
+        for prefix in self.results(""):
+            if key.startswith(prefix):
+                return to_text(key[len(prefix) :])
+        return None
+
+    def ticket(self, secret: str) -> str:
+        """Return the hash of an asynchronous HTTP request: its priority, and the stream entry of each instance."""
+        return f"{self.job}:http:{secret}"
+
+    def control_outcome(self, request_id: str) -> str:
+        """Return the hash of the outcome of a request to the controller."""
+        return f"{self.control}:{request_id}"
+
+    def slots(self, generation: int | None = None) -> str:
+        """Return the hash in which task slots report: those of the generation that serves, or of another."""
+        return f"{self.job}:slots" if generation is None else f"{self.job}:slots:{generation}"
+
+    def stats(self, generation: int | None = None) -> str:
+        """Return the hash in which the job keeps the totals of its work: all of it, or that of one generation."""
+        return f"{self.job}:stats" if generation is None else f"{self.job}:stats:{generation}"
+
+    def shadow(self, generation: int) -> JobKeys:
+        """Return the names of a pretend job: its streams hold the copies of requests that a shadow computes."""
+        return JobKeys(f"{self.job}:shadow:{generation}")
+
+    def awaited(self, generation: int, request: str) -> str:
+        """Return the hash with a request's answer, until the shadow's answer of its copy is compared with it."""
+        return f"{self.shadow(generation).job}:awaited:{request}"
+
+    def compared(self, generation: int) -> str:
+        """Return the hash of the results of comparing the answers of a shadow (`protocol.comparison`)."""
+        return f"{self.shadow(generation).job}:compared"
+
+    def of_generation(self, generation: int) -> list[str]:
+        """Return all keys of a generation that do not expire; some of them only shadows have."""
+        shadow = self.shadow(generation)
+        copies = [*shadow.streams, self.compared(generation), shadow.answered, shadow.attempts, shadow.dead_letters]
+        return [self.slots(generation), self.stats(generation), *copies]
+
+    def lasting(self, generations: Iterable[int] = ()) -> list[str]:
+        """Return all keys of the job that do not expire, and those of some of its generations."""
+        kept = (self.generations, self.slots(), self.stats(), self.record, self.limits, self.dead_letters)
+        keys = [*self.streams, *kept, self.attempts, self.answered, self.controller, self.control]
+        for number in generations:
+            keys += self.of_generation(number)
+        return keys if self.secret == MODEL_SECRET_KEY else [*keys, self.secret]
+
+    def consumer(self, generation: int, subtask: int) -> str:
+        """Return the name of a slot in the consumer group."""
+        return f"{self.job}-{generation}-{subtask}"
+
+    def consumers(self, generation: int) -> str:
+        """Return what the names of all slots of a generation in the consumer group begin with."""
+        return f"{self.job}-{generation}-"
+
+    def generation_of(self, consumer: str) -> int | None:
+        """Return the generation of a slot's consumer; None for other consumers."""
+        generation, _, subtask = consumer.removeprefix(f"{self.job}-").rpartition("-")
+        return int(generation) if generation.isdigit() and subtask.isdigit() else None
+
+    def left_for(self, generation: int) -> str:
+        """Return the consumer of the requests that slots left for a generation, and which nobody computes."""
+        return f"{self.job}-{generation}-left"
+
+    @property
+    def left_behind(self) -> str:
+        """Consumer of the requests of slots that are gone; their computation may have begun."""
+        return f"{self.job}-left"
+
+    @property
+    def secret(self) -> str:
+        """Hash of the model secret that the job reads.
+
+        In a Redis Cluster the secret has to lie with the job's keys, so a job whose name has braces has its own secret.
+        """
+        return f"{self.job}:{MODEL_SECRET_KEY}" if self.job.startswith("{") else MODEL_SECRET_KEY
 
 
-def pieces_key(job: str, uri: str) -> str:
-    """Return the stream of the pieces of an answer (`protocol.pieces`); also the channel that announces each."""
-    return f"{job}:pieces:{uri}"
+_ANY = JobKeys("")
 
 
 def image_result_key(uri: str) -> str:
@@ -91,174 +230,23 @@ def image_result_key(uri: str) -> str:
     return f"result:{uri}"
 
 
-def result_keys(job: str, uri: str) -> list[bytes]:
-    """Return the hashes that may hold the result of a request, in either encoding."""
-    return [to_bytes(native_result_key(job, uri)), to_bytes(result_key(job, uri))]
-
-
-def result_pattern(job: str) -> str:
-    """Return a SCAN pattern for all results of a job; `uri_of` tells them from other keys that it matches."""
-    escaped = "".join(f"\\{c}" if c in "*?[]\\" else c for c in job)
-    return f"*{escaped}:*"
-
-
-def uri_of(job: str, key: bytes) -> str | None:
-    """Return the request's uri in a result key, None for other keys. Unlike in the original, it may hold colons."""
-    for prefix in result_keys(job, ""):
-        if key.startswith(prefix):
-            return to_text(key[len(prefix) :])
-    return None
-
-
 def is_result(key: bytes) -> bool:
     """Return True for a key that the result of a request to any job may have, in any encoding."""
     starts = (RESULT_PREFIX.encode(), image_result_key("").encode())
-    return key.startswith(starts) or native_result_key("", "").encode() in key
-
-
-def generations_key(job: str) -> str:
-    """Return the hash of the generations of a job, and of their roles (`protocol.generations`)."""
-    return f"{job}:generations"
-
-
-def slots_key(job: str, generation: int | None = None) -> str:
-    """Return the hash in which task slots report their state: those of the generation that serves, or of another."""
-    return f"{job}:slots" if generation is None else f"{job}:slots:{generation}"
-
-
-def stats_key(job: str, generation: int | None = None) -> str:
-    """Return the hash in which a job keeps the totals of its work: all of it, or that of one generation."""
-    return f"{job}:stats" if generation is None else f"{job}:stats:{generation}"
-
-
-def shadow_queue(job: str, generation: int) -> str:
-    """Return the name of a pretend job: its streams hold the copies of requests that a shadow computes."""
-    return f"{job}:shadow:{generation}"
-
-
-def awaited_key(job: str, generation: int, request: str) -> str:
-    """Return the hash with the answer of a request, until the shadow's answer of its copy is compared with it."""
-    return f"{shadow_queue(job, generation)}:awaited:{request}"
-
-
-def compared_key(job: str, generation: int) -> str:
-    """Return the hash of the results of comparing the answers of a shadow (`protocol.comparison`)."""
-    return f"{shadow_queue(job, generation)}:compared"
-
-
-def shadow_keys(job: str, generation: int) -> list[str]:
-    """Return all keys of a shadow that do not expire, but those that any generation has."""
-    queue = shadow_queue(job, generation)
-    return [
-        *streams_of(queue),
-        compared_key(job, generation),
-        *(key(queue) for key in (answered_key, attempts_key, dead_letters_key)),
-    ]
-
-
-def job_keys(job: str, generations: Iterable[int] = ()) -> list[str]:
-    """Return all keys of a job that do not expire, and those of some of its generations."""
-    own = (generations_key, slots_key, stats_key, record_key, limits_key, dead_letters_key, attempts_key, answered_key)
-    keys = [*streams_of(job), *(key(job) for key in (*own, controller_key, control_key))]
-    for number in generations:
-        keys += [slots_key(job, number), stats_key(job, number), *shadow_keys(job, number)]
-    return keys if secret_key(job) == MODEL_SECRET_KEY else [*keys, secret_key(job)]
-
-
-def consumer(job: str, generation: int, subtask: int) -> str:
-    """Return the name of a slot in the consumer group."""
-    return f"{job}-{generation}-{subtask}"
-
-
-def consumers_of(job: str, generation: int) -> str:
-    """Return what the names of all slots of a generation in the consumer group begin with."""
-    return consumer(job, generation, 0).removesuffix("0")
-
-
-def generation_of(job: str, consumer: str) -> int | None:
-    """Return the generation of a slot's consumer; None for other consumers."""
-    generation, _, subtask = consumer.removeprefix(f"{job}-").rpartition("-")
-    return int(generation) if generation.isdigit() and subtask.isdigit() else None
-
-
-def left_for(job: str, generation: int) -> str:
-    """Return the consumer that holds requests which slots have left for a generation, and which nobody computes."""
-    return f"{job}-{generation}-left"
-
-
-def left_behind(job: str) -> str:
-    """Return the consumer that holds requests of slots that are gone; their computation may have begun."""
-    return f"{job}-left"
-
-
-def record_key(job: str) -> str:
-    """Return the hash in which the commands record the state of a job, its last error, and where the log is."""
-    return f"{job}:record"
-
-
-def limits_key(job: str) -> str:
-    """Return the hash of the configuration that clients of a job need; the job writes it when it starts."""
-    return f"{job}:limits"
-
-
-def dead_letters_key(job: str) -> str:
-    """Return the stream of the requests that were given up."""
-    return f"{job}:dead"
+    return key.startswith(starts) or _ANY.native_result("").encode() in key
 
 
 def is_pieces(key: bytes) -> bool:
     """Return True for the key of the pieces of an answer of any job."""
-    return pieces_key("", "").encode() in key
+    return _ANY.pieces("").encode() in key
 
 
 def is_dead_letters(key: bytes) -> bool:
     """Return True for the key of the dead letters of any job."""
-    return key.endswith(dead_letters_key("").encode())
-
-
-def attempts_key(job: str) -> str:
-    """Return the hash of notes about interrupted attempts at requests."""
-    return f"{job}:attempts"
-
-
-def ticket_key(job: str, secret: str) -> str:
-    """Return the hash of an asynchronous HTTP request: its priority, and the stream entry of each instance."""
-    return f"{job}:http:{secret}"
-
-
-def command_key(job: str) -> str:
-    """Return the hash of the command that is starting or stopping a job."""
-    return f"{job}:command"
-
-
-def controller_key(job: str) -> str:
-    """Return the hash of the process that changes a job without a command (`launcher.jobs.controller`)."""
-    return f"{job}:controller"
-
-
-def control_key(job: str) -> str:
-    """Return the list of the requests that the controller of a job has not begun (`protocol.model_control`)."""
-    return f"{job}:control"
-
-
-def control_outcome_key(job: str, request_id: str) -> str:
-    """Return the hash of the outcome of such a request."""
-    return f"{control_key(job)}:{request_id}"
-
-
-def answered_key(job: str) -> str:
-    """Return the counter of the requests that a job has answered since its start."""
-    return f"{job}:answered"
-
-
-def secret_key(job: str) -> str:
-    """Return the hash of the model secret that a job reads.
-
-    In a Redis Cluster the secret has to lie with the job's keys, so a job whose name has braces has its own secret.
-    """
-    return f"{job}:{MODEL_SECRET_KEY}" if job.startswith("{") else MODEL_SECRET_KEY
+    return key.endswith(_ANY.dead_letters.encode())
 
 
 def missing_secret(job: str) -> str:
     """Return the message for a missing model secret, with the command that stores it."""
-    return f"the model is encrypted, and Redis has no secret for it: HSET {secret_key(job)} secret <secret> salt <salt>"
+    secret = JobKeys(job).secret
+    return f"the model is encrypted, and Redis has no secret for it: HSET {secret} secret <secret> salt <salt>"

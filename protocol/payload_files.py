@@ -20,7 +20,7 @@ from redis.exceptions import ConnectionError, TimeoutError
 
 from cluster_serving.protocol.errors import InvalidInput, RedisUnavailable, RequestTooLarge
 from cluster_serving.protocol.inputs import Image
-from cluster_serving.protocol.keys import limits_key
+from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.scripts import FIND_PAYLOAD_FOLDER, Call, Procedure
 from cluster_serving.protocol.tensors import Encoded, Inputs
 
@@ -108,7 +108,7 @@ class PayloadFolders:
             return None
         until, folder = self._known.get(job, (0.0, None))
         if time.monotonic() >= until:
-            folder = PayloadFolder.local((yield Call(FIND_PAYLOAD_FOLDER, [limits_key(job)])))
+            folder = PayloadFolder.local((yield Call(FIND_PAYLOAD_FOLDER, [JobKeys(job).limits])))
             self._known[job] = time.monotonic() + _CACHE_S, folder
         return folder
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from cluster_serving.protocol.keys import pieces_key
+from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.results import Fields
 from cluster_serving.protocol.scripts import READ_PIECES, Call, fields_of
 
@@ -52,7 +52,7 @@ def is_id(text: object) -> bool:
 
 def read_call(job: str, uri: str, after: str = BEGINNING) -> Call:
     """Return the call that reads the pieces of an answer after the one of that id; see `read_reply`."""
-    return Call(READ_PIECES, [pieces_key(job, uri)], [after])
+    return Call(READ_PIECES, [JobKeys(job).pieces(uri)], [after])
 
 
 def read_reply(reply: Sequence[tuple[bytes, Sequence[bytes]]]) -> Iterator[Piece]:

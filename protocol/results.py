@@ -12,7 +12,7 @@ from cluster_serving.protocol import tensors
 from cluster_serving.protocol.entry import NATIVE, Entry
 from cluster_serving.protocol.errors import ServingError, from_wire
 from cluster_serving.protocol.inputs import Array
-from cluster_serving.protocol.keys import image_result_key, native_result_key, result_key, to_bytes, to_text
+from cluster_serving.protocol.keys import JobKeys, image_result_key, to_bytes, to_text
 from cluster_serving.protocol.original import arrow as original_arrow
 from cluster_serving.protocol.original import image_stream
 from cluster_serving.protocol.original.floats import java_float
@@ -45,10 +45,10 @@ def to_fields(written: Mapping[str, str | bytes]) -> Fields:
 def result_key_of(job: str, request: Entry) -> bytes:
     """Return the hash for the result of a request, which is where the client that sent it looks."""
     if request.native:
-        return to_bytes(native_result_key(job, request.uri))
+        return to_bytes(JobKeys(job).native_result(request.uri))
     if image_stream.sent(job, request):
         return to_bytes(image_result_key(request.uri))
-    return to_bytes(result_key(job, request.uri))
+    return to_bytes(JobKeys(job).result(request.uri))
 
 
 def encode_result(native: bool, names: Sequence[str], outputs: Sequence[Array]) -> dict[str, str | bytes]:

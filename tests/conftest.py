@@ -11,7 +11,7 @@ from hypothesis import settings
 from cluster_serving.connectors.answer import Answer, write_answers
 from cluster_serving.connectors.stream import StreamReader, create_group
 from cluster_serving.protocol.errors import ServingError
-from cluster_serving.protocol.keys import answered_key
+from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.payload_files import folder_name
 from cluster_serving.protocol.results import encode_error, encode_result
 from tests.support import markers
@@ -62,7 +62,7 @@ def job(request, db):
     """Name of a job that only this test uses."""
     name = f"job-{request.function.__name__[:40]}-{time.time_ns()}"
     yield name
-    db.delete(name, answered_key(name))
+    db.delete(name, JobKeys(name).answered)
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from cluster_serving.bench.load.result import Result
 from cluster_serving.bench.load.target import Endpoint, Failed, Lost, references
 from cluster_serving.protocol.connection import connect, open_redis, translated
 from cluster_serving.protocol.errors import InvalidInput, ServingError
-from cluster_serving.protocol.keys import DEFAULT_JOB, slots_key, stats_key
+from cluster_serving.protocol.keys import DEFAULT_JOB, JobKeys
 from cluster_serving.protocol.slots import TensorSpec, read_reports
 from cluster_serving.protocol.stats import JobStats
 
@@ -144,7 +144,7 @@ def _model_input(redis_url: str, job: str, required: bool) -> TensorSpec | None:
     """
     try:
         with connect("", 0, redis_url) as db, translated(db):
-            reports = read_reports(db.hgetall(slots_key(job)))
+            reports = read_reports(db.hgetall(JobKeys(job).slots()))
     except ServingError:
         if required:
             raise
@@ -159,7 +159,7 @@ def _job_stats(redis_url: str, job: str) -> JobStats | None:
     """Return the totals of a job, which its slots write once a second; None if Redis cannot be reached."""
     try:
         with open_redis(redis_url, job) as db:
-            return JobStats.read(db.hgetall(stats_key(job)))
+            return JobStats.read(db.hgetall(JobKeys(job).stats()))
     except redis.RedisError:
         return None
 

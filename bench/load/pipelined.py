@@ -15,7 +15,7 @@ from cluster_serving.bench.load.target import Endpoint, read_result
 from cluster_serving.client.subscription import RECHECK, new_channel, replies_in
 from cluster_serving.protocol.connection import connect
 from cluster_serving.protocol.entry import RESULT, request_fields
-from cluster_serving.protocol.keys import native_result_key
+from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.results import Fields
 from cluster_serving.protocol.scripts import flat
 
@@ -113,7 +113,7 @@ class _Pipeline:
             if not fields or uri not in self._open:
                 continue
             started, variant = self._open.pop(uri)
-            self._answered.append(native_result_key(self._endpoint.job, uri.decode()))
+            self._answered.append(JobKeys(self._endpoint.job).native_result(uri.decode()))
             if b"code" in fields:
                 self._recorder.failed(uri, fields[b"code"].decode())
             else:
@@ -122,7 +122,7 @@ class _Pipeline:
     def _fetch(self, uris: Sequence[bytes]) -> dict[bytes, Fields]:
         with self._client.pipeline(transaction=False) as pipeline:
             for uri in uris:
-                pipeline.hgetall(native_result_key(self._endpoint.job, uri.decode()))
+                pipeline.hgetall(JobKeys(self._endpoint.job).native_result(uri.decode()))
             return dict(zip(uris, pipeline.execute(), strict=True))
 
 

@@ -8,7 +8,7 @@ from cluster_serving.frontend.errors import Forbidden
 from cluster_serving.frontend.models.dispatch import Dispatch
 from cluster_serving.protocol.connection import translated
 from cluster_serving.protocol.errors import ResultTimeout
-from cluster_serving.protocol.keys import control_key, control_outcome_key, controller_key
+from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.model_control import MODEL_CONTROL, ControlRequest, decode_outcome
 
 _POLL_S = 0.1
@@ -30,11 +30,12 @@ class ModelControl:
             ResultTimeout: If it takes longer. What has begun goes on.
             ServingError: If it failed.
         """
+        keys = JobKeys(job)
         # redis-py types its commands as if they might not be awaitable.
         db: Any = self._dispatch.dispatcher(job).db
         deadline = time.monotonic() + timeout
         with translated(db):
-            if not await db.hexists(controller_key(job), MODEL_CONTROL):
+            if not await db.hexists(keys.controller, MODEL_CONTROL):
                 raise Forbidden(
                     f"the job {job} does not {action} its model at a client's request: set modelControl: true in its "
                     "config.yaml, and run cluster-serving-restart, which also starts a controller that has died"
@@ -42,17 +43,17 @@ class ModelControl:
             seconds, _ = await db.time()
             request = ControlRequest(action, seconds + timeout)
             async with db.pipeline(transaction=True) as pipeline:
-                pipeline.rpush(control_key(job), request.to_json()).expire(control_key(job), _KEPT_S)
+                pipeline.rpush(keys.control, request.to_json()).expire(keys.control, _KEPT_S)
                 await pipeline.execute()
             try:
-                while not (outcome := await db.hgetall(control_outcome_key(job, request.id))):
+                while not (outcome := await db.hgetall(keys.control_outcome(request.id))):
                     if time.monotonic() > deadline:
                         raise ResultTimeout(await self._given_up(db, job, request, timeout))
                     await asyncio.sleep(_POLL_S)
             except asyncio.CancelledError:
                 await self._withdraw(db, job, request)
                 raise
-            await db.unlink(control_outcome_key(job, request.id))
+            await db.unlink(keys.control_outcome(request.id))
         if error := decode_outcome(outcome):
             raise error
 
@@ -63,4 +64,4 @@ class ModelControl:
 
     async def _withdraw(self, db: Any, job: str, request: ControlRequest) -> bool:
         """Remove a request that has not begun; return False if it has."""
-        return bool(await db.lrem(control_key(job), 1, request.to_json()))
+        return bool(await db.lrem(JobKeys(job).control, 1, request.to_json()))

@@ -24,7 +24,7 @@ from cluster_serving.protocol.connection import connect_async, translated
 from cluster_serving.protocol.entry import PIECES
 from cluster_serving.protocol.errors import PoisonRequest, ServingError
 from cluster_serving.protocol.failover import is_cluster_url
-from cluster_serving.protocol.keys import NORMAL, SUBMITTED_CHANNEL, native_result_key, stream_of
+from cluster_serving.protocol.keys import NORMAL, SUBMITTED_CHANNEL, JobKeys
 from cluster_serving.protocol.results import Fields, Outputs, version_of
 from cluster_serving.protocol.scripts import call_all, fetch_call, fields_of
 from cluster_serving.protocol.tensors import Inputs
@@ -109,7 +109,7 @@ class DeferredDispatcher(Dispatcher):
         """Return the result of a submitted request, which stays in Redis; empty if none comes in `wait` seconds."""
         if not wait:
             with self.using_redis():
-                fields: Fields = await self.db.hgetall(native_result_key(job, uri))  # type: ignore[misc]
+                fields: Fields = await self.db.hgetall(JobKeys(job).native_result(uri))  # type: ignore[misc]
                 return fields
         await self._subscribe()
         name = uri.encode()
@@ -130,7 +130,7 @@ class DeferredDispatcher(Dispatcher):
 
     async def look_at_all(self, job: str, uris: Sequence[str]) -> list[Fields]:
         """Return the results of submitted requests, which stay in Redis; empty for each that is not there."""
-        keys = [native_result_key(job, uri) for uri in uris]
+        keys = list(map(JobKeys(job).native_result, uris))
         # One round trip of several scripts, since Redis serves no other client during one of them.
         calls = [fetch_call(keys[start : start + _AT_ONCE]) for start in range(0, len(keys), _AT_ONCE)]
         replies: list[Any] = []
@@ -286,7 +286,7 @@ class Dispatch:
 
         async def begin() -> None:
             entry = await dispatcher.submit(job, answer.uri, record, priority, options.version_text, in_pieces=True)
-            answer.place = Place(stream_of(job, priority), entry)
+            answer.place = Place(JobKeys(job).stream(priority), entry)
 
         async with self.limit.place(timeout), aclosing(dispatcher.pieces(answer, timeout, begin)) as pieces:
             async for piece in pieces:

@@ -19,19 +19,7 @@ from cluster_serving.frontend.models.dispatch import PATIENCE, Dispatch
 from cluster_serving.protocol.connection import Patience, persistent, translated
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.generations import CANARY, Generations
-from cluster_serving.protocol.keys import (
-    DEFAULT_JOB,
-    JOBS_KEY,
-    REFUSED_MODEL,
-    command_key,
-    controller_key,
-    generations_key,
-    secret_key,
-    slots_key,
-    stats_key,
-    streams_of,
-    to_text,
-)
+from cluster_serving.protocol.keys import DEFAULT_JOB, JOBS_KEY, REFUSED_MODEL, JobKeys, to_text
 from cluster_serving.protocol.model_control import UNLOADED
 from cluster_serving.protocol.slots import HEARTBEAT_S, SILENT_AFTER_S, SlotReport, read_reports
 from cluster_serving.protocol.stats import JobStats
@@ -278,7 +266,7 @@ class ModelRegistry:
         """Return the number of unanswered requests of each model, of all priorities together."""
 
         def lengths(pipeline: Any, job: str) -> None:
-            for stream in streams_of(job):
+            for stream in JobKeys(job).streams:
                 pipeline.xlen(stream)
 
         return [sum(replies) for replies in await self._dispatch.ask_all([model.job for model in models], lengths)]
@@ -287,7 +275,7 @@ class ModelRegistry:
         """Return the totals of the job of each model; while it has a canary, those of the model's generation."""
         keys: dict[str, list[str]] = {}
         for model in models:
-            keys.setdefault(model.job, []).append(stats_key(model.job, model.generation))
+            keys.setdefault(model.job, []).append(JobKeys(model.job).stats(model.generation))
 
         def totals(pipeline: Any, job: str) -> None:
             for key in keys[job]:
@@ -302,7 +290,7 @@ class ModelRegistry:
         # Jobs that start later read the key without a job's name, which a cluster does not have.
         await self._dispatch.ask_all(
             jobs if self._dispatch.jobs else ["", *jobs],
-            lambda pipeline, job: pipeline.hset(secret_key(job), mapping=fields),
+            lambda pipeline, job: pipeline.hset(JobKeys(job).secret, mapping=fields),
         )
 
     def _default_name(self) -> str:
@@ -325,12 +313,13 @@ class ModelRegistry:
         servables = self._configured or _served_by(await self._known_jobs())
 
         def state(pipeline: Any, job: str) -> None:
-            pipeline.hgetall(slots_key(job))
+            keys = JobKeys(job)
+            pipeline.hgetall(keys.slots())
             pipeline.time()
-            pipeline.hgetall(generations_key(job))
+            pipeline.hgetall(keys.generations)
 
         def refusal(pipeline: Any, job: str) -> None:
-            pipeline.hget(controller_key(job), REFUSED_MODEL)
+            pipeline.hget(JobKeys(job).controller, REFUSED_MODEL)
 
         jobs = [servable.job for servable in servables]
         # Apart: an access list may forbid the key of the controller, and nothing else depends on it.
@@ -372,7 +361,7 @@ class ModelRegistry:
             return list(absent)
 
         def holder(pipeline: Any, job: str) -> None:
-            pipeline.exists(command_key(job))
+            pipeline.exists(JobKeys(job).command)
 
         answers = await self._dispatch.ask([servable.job for servable in absent], holder)
         return [
@@ -386,7 +375,7 @@ class ModelRegistry:
         numbers = {servable.job: number for servable, number in generations.items()}
 
         def state(pipeline: Any, job: str) -> None:
-            pipeline.hgetall(slots_key(job, numbers[job]))
+            pipeline.hgetall(JobKeys(job).slots(numbers[job]))
             pipeline.time()
 
         answers = await self._dispatch.ask([servable.job for servable in generations], state)

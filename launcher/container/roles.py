@@ -23,7 +23,7 @@ from cluster_serving.launcher.services.flink_home import FlinkHome
 from cluster_serving.launcher.services.process import wait_until
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.generations import SERVING
-from cluster_serving.protocol.keys import SECRET_FIELDS, secret_key
+from cluster_serving.protocol.keys import SECRET_FIELDS, JobKeys
 
 CONFIG = "CONFIG"
 """Environment variable with the path of the job's `config.yaml`, for the roles `application` and `options`."""
@@ -172,7 +172,7 @@ def _introduce(config: Config, options: JobOptions) -> None:
             with redis_server.connect(config) as client:
                 if config.model_encrypted and config.model_secret:
                     secret = dict(zip(SECRET_FIELDS, config.model_secret, strict=True))
-                    client.hset(secret_key(config.job_name), mapping=secret)
+                    client.hset(JobKeys(config.job_name).secret, mapping=secret)
                 generations.begin(client, config.job_name, generations.of(options, SERVING))
                 announce(client, config.job_name, options.submission, options.model_parallelism)
         except (ServingError, RedisError, OSError) as error:

@@ -6,7 +6,7 @@ from typing import cast
 import redis
 
 from cluster_serving.protocol.errors import ServingError
-from cluster_serving.protocol.keys import control_key, control_outcome_key, slots_key
+from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.model_control import OUTCOME_TTL_S, UNLOADED, ControlRequest, encode_outcome
 from cluster_serving.protocol.scripts import PUT_FIELDS, Call, call, flat
 from cluster_serving.protocol.slots import read_reports
@@ -17,7 +17,7 @@ def take(client: redis.Redis, job: str) -> ControlRequest | None:
 
     The client has replies as text.
     """
-    while text := cast("str | None", client.lpop(control_key(job))):
+    while text := cast("str | None", client.lpop(JobKeys(job).control)):
         request = ControlRequest.from_json(text)
         seconds, _ = cast("tuple[int, int]", client.time())
         if seconds < request.expires:
@@ -27,17 +27,17 @@ def take(client: redis.Redis, job: str) -> ControlRequest | None:
 
 def finish(client: redis.Redis, job: str, request: ControlRequest, error: ServingError | None) -> None:
     """Tell the front end what has come of its request; `error` is None if it was carried out."""
-    key = control_outcome_key(job, request.id)
+    key = JobKeys(job).control_outcome(request.id)
     call(client, Call(PUT_FIELDS, [key], ["all", *flat(encode_outcome(error))]))
     client.expire(key, OUTCOME_TTL_S)
 
 
 def note_unloaded(client: redis.Redis, job: str) -> None:
     """Change the reports of the slots of a stopped job: requests for it are refused until it is started again."""
-    reports = read_reports(cast("dict[str, str]", client.hgetall(slots_key(job))))
+    reports = read_reports(cast("dict[str, str]", client.hgetall(JobKeys(job).slots())))
     fields: list[str] = []
     for report in reports:
         if report.state == "stopped":
             fields += [str(report.index), replace(report, state=UNLOADED).to_json()]
     if fields:
-        call(client, Call(PUT_FIELDS, [slots_key(job)], ["some", *fields]))
+        call(client, Call(PUT_FIELDS, [JobKeys(job).slots()], ["some", *fields]))

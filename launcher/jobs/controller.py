@@ -49,7 +49,7 @@ from cluster_serving.launcher.services import redis_server
 from cluster_serving.launcher.services.controller import Watched
 from cluster_serving.launcher.targets import target_of
 from cluster_serving.protocol.errors import ModelError, ServingError
-from cluster_serving.protocol.keys import REFUSED_MODEL, controller_key
+from cluster_serving.protocol.keys import REFUSED_MODEL, JobKeys
 from cluster_serving.protocol.model_control import LOAD, MODEL_CONTROL, ControlRequest
 from cluster_serving.protocol.scripts import PUT_CONTROLLER, Call, call, flat
 from cluster_serving.protocol.slots import HEARTBEAT_S
@@ -108,7 +108,7 @@ class Controller:
         finally:
             with suppress(*_ERRORS):
                 if self._is_last:
-                    self._client.delete(controller_key(self._job))
+                    self._client.delete(JobKeys(self._job).controller)
 
     def _work(self) -> None:
         try:
@@ -304,7 +304,7 @@ class Controller:
         if self._config.model_control:
             fields[MODEL_CONTROL] = "true"
         state = [self._since, _EXPIRES_S, *flat(fields)]
-        is_last = bool(call(client, Call(PUT_CONTROLLER, [controller_key(self._job)], state)))
+        is_last = bool(call(client, Call(PUT_CONTROLLER, [JobKeys(self._job).controller], state)))
         if is_last != self._is_last:
             _log("working again" if is_last else "resting: a controller that was started later has the job")
         self._is_last = is_last

@@ -10,7 +10,7 @@ from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.protocol.dead_letters import MAX_PAYLOAD_BYTES, DeadLetter
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.inputs import Image, Input, SparseTensor
-from cluster_serving.protocol.keys import dead_letters_key, pieces_key, stream_of
+from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.results import result_key_of
 from cluster_serving.protocol.scripts import REQUEUE, Call, call, flat
 
@@ -22,7 +22,8 @@ class DeadLetters:
         # redis-py types its commands as if they might be awaitable.
         self._client: Any = client
         self.job = job
-        self._key = dead_letters_key(job)
+        self._keys = JobKeys(job)
+        self._key = self._keys.dead_letters
 
     def all(self) -> dict[str, DeadLetter]:
         """Return all dead letters by their ids, the oldest first."""
@@ -58,8 +59,8 @@ class DeadLetters:
                 f"{letter.size} bytes was not kept, as it has more than {MAX_PAYLOAD_BYTES}; send it again"
             )
         fields = flat(letter.request_fields())
-        stream, result = stream_of(self.job, letter.request.priority), result_key_of(self.job, letter.request)
-        keys: list[str | bytes] = [self._key, stream, result, pieces_key(self.job, letter.request.uri)]
+        stream, result = self._keys.stream(letter.request.priority), result_key_of(self.job, letter.request)
+        keys: list[str | bytes] = [self._key, stream, result, self._keys.pieces(letter.request.uri)]
         entry_id = call(self._client, Call(REQUEUE, keys, [letter_id, *fields]))
         if entry_id is None:
             raise LaunchError(f"dead letter {letter_id} was removed in the meantime")

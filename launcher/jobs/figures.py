@@ -8,7 +8,7 @@ from typing import cast
 
 import redis
 
-from cluster_serving.protocol.keys import stats_key
+from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.stats import LATENCY_BOUNDS_MS, JobStats
 
 
@@ -34,7 +34,7 @@ class Figures:
     def begin(cls, client: redis.Redis, job: str) -> Figures:
         """Return the totals of a job now. The client has replies as text."""
         # redis-py declares one type for its blocking and its asyncio client.
-        fields = cast("dict[str, str]", client.hgetall(stats_key(job)))
+        fields = cast("dict[str, str]", client.hgetall(JobKeys(job).stats()))
         stats = JobStats.read({key.encode(): value.encode() for key, value in fields.items()})
         return cls(job, time.monotonic(), stats.requests, stats.failures, stats.latency_ms)
 

@@ -25,19 +25,7 @@ from cluster_serving.protocol.comparison import Comparison
 from cluster_serving.protocol.connection import address, translated
 from cluster_serving.protocol.errors import RedisUnavailable, ServingError
 from cluster_serving.protocol.generations import SHADOW, Generation, Generations
-from cluster_serving.protocol.keys import (
-    GROUP,
-    JOBS_KEY,
-    NORMAL,
-    PRIORITIES,
-    answered_key,
-    command_key,
-    controller_key,
-    dead_letters_key,
-    stats_key,
-    stream_of,
-    streams_of,
-)
+from cluster_serving.protocol.keys import GROUP, JOBS_KEY, NORMAL, PRIORITIES, JobKeys
 from cluster_serving.protocol.slots import SlotReport
 from cluster_serving.protocol.stats import JobStats
 
@@ -181,14 +169,16 @@ def read(config: Config, flink: Flink, name: str) -> JobStatus:
 
 def queue(client: redis.Redis, job: str) -> dict[str, int]:
     """Return the number of queued requests by priority, and as `pending` the number of those being worked on."""
-    lengths = {priority: cast("int", client.xlen(stream_of(job, priority))) for priority in PRIORITIES}
-    return lengths | {"pending": sum(_pending(client, stream) for stream in streams_of(job))}
+    keys = JobKeys(job)
+    lengths = {priority: cast("int", client.xlen(keys.stream(priority))) for priority in PRIORITIES}
+    return lengths | {"pending": sum(_pending(client, stream) for stream in keys.streams)}
 
 
 def waiting(client: redis.Redis, job: str) -> str:
     """Return in words what would be lost with the keys of a job; empty for nothing."""
-    requests = sum(cast("int", client.xlen(stream)) for stream in streams_of(job))
-    counts = {"waiting request": requests, "dead letter": cast("int", client.xlen(dead_letters_key(job)))}
+    keys = JobKeys(job)
+    requests = sum(cast("int", client.xlen(stream)) for stream in keys.streams)
+    counts = {"waiting request": requests, "dead letter": cast("int", client.xlen(keys.dead_letters))}
     return ", ".join(f"{count} {name}{'s' * (count != 1)}" for name, count in counts.items() if count)
 
 
@@ -213,14 +203,15 @@ def _known(config: Config) -> set[str]:
 def _read(config: Config, flink: Flink, name: str, jobs: list[Job], problem: str) -> JobStatus:
     recorded, reports, answered, controller = JobRecord(), [], None, ""
     now, shown, compared, refused = Generations(), [], None, ""
+    keys = JobKeys(name)
     with suppress(*_REDIS_ERRORS), redis_server.connect(config, job=name) as client:
         recorded, reports = record.read(client, name), read_slots(client, name)
-        if recorded.state == "starting" and not client.exists(command_key(name)):
+        if recorded.state == "starting" and not client.exists(keys.command):
             recorded = replace(recorded, state="failed", error="the command that started the job was killed")
-        count = cast("str | None", client.get(answered_key(name)))
+        count = cast("str | None", client.get(keys.answered))
         # A job that only Flink knows may have another Redis.
         answered = int(count or 0) if count or recorded.state or reports or not jobs else None
-        if described := cast("dict[str, str]", client.hgetall(controller_key(name))):
+        if described := cast("dict[str, str]", client.hgetall(keys.controller)):
             controller = "{tasks} on {host}; {event}".format_map(described)
         if refused := _refused(client, name):
             # They cannot give a sign of life.
@@ -269,7 +260,7 @@ def _refused(client: redis.Redis, name: str) -> str:
     try:
         with translated(client):
             # Nothing is deleted.
-            client.xdel(stream_of(name, NORMAL), "0-0")
+            client.xdel(JobKeys(name).stream(NORMAL), "0-0")
             memory = cast("dict[str, Any]", client.info("memory"))
     except RedisUnavailable as error:
         return str(error)
@@ -281,7 +272,7 @@ def _refused(client: redis.Redis, name: str) -> str:
 
 def _generation(client: redis.Redis, name: str, generation: Generation, jobs: list[Job]) -> GenerationStatus:
     job = next((job for job in jobs if job.submission == generation.submission), None)
-    fields = cast("dict[str, str]", client.hgetall(stats_key(name, generation.number)))
+    fields = cast("dict[str, str]", client.hgetall(JobKeys(name).stats(generation.number)))
     stats = JobStats.read({key.encode(): value.encode() for key, value in fields.items()})
     return GenerationStatus(
         generation.number,

@@ -32,16 +32,7 @@ from cluster_serving.launcher.targets.resubmit import PATIENCE
 from cluster_serving.protocol.connection import translated
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.generations import SERVING
-from cluster_serving.protocol.keys import (
-    JOBS_KEY,
-    PAYLOAD_FOLDER,
-    SECRET_FIELDS,
-    answered_key,
-    job_keys,
-    limits_key,
-    missing_secret,
-    secret_key,
-)
+from cluster_serving.protocol.keys import JOBS_KEY, PAYLOAD_FOLDER, SECRET_FIELDS, JobKeys, missing_secret
 from cluster_serving.protocol.model_control import UNLOADED
 
 Say = Callable[[str], None]
@@ -186,7 +177,7 @@ def forget(config: Config, job: str, say: Say = _ignore, warn: Say = _ignore) ->
         target.records.forget_earlier(job)
         model_copy.tidy(target.home.path, target.records.known())
         payload_folder.remove(config.model_copy(update={"job_name": job}), _folder_of(client, job))
-        client.delete(*job_keys(job, generations.read(client, job).all))
+        client.delete(*JobKeys(job).lasting(generations.read(client, job).all))
         # In a Redis Cluster this key may be on another node, and has no names then.
         with suppress(RedisError):
             client.srem(JOBS_KEY, job)
@@ -360,7 +351,7 @@ def _secret(client: Any, config: Config) -> tuple[str, str] | None:
     """Return secret and salt of an encrypted model, or empty texts; None if they are not stored."""
     if not config.model_encrypted:
         return "", ""
-    secret, salt = config.model_secret or client.hmget(secret_key(config.job_name), SECRET_FIELDS)
+    secret, salt = config.model_secret or client.hmget(JobKeys(config.job_name).secret, SECRET_FIELDS)
     return (secret, salt) if secret and salt else None
 
 
@@ -376,13 +367,13 @@ def folder_now(services: Services, job: str) -> str:
 
 
 def _folder_of(client: Any, job: str) -> str:
-    return os.fsdecode(client.hget(limits_key(job), PAYLOAD_FOLDER) or b"")
+    return os.fsdecode(client.hget(JobKeys(job).limits, PAYLOAD_FOLDER) or b"")
 
 
 def _start(services: Services, config: Config, options: JobOptions) -> Started:
     target, client, job = services.target, services.client, config.job_name
     with target.slots(config.slots):
-        client.delete(answered_key(job))
+        client.delete(JobKeys(job).answered)
         record.note(client, job, "starting", error="", log=target.log_of(job))
         generations.begin(client, job, generations.of(options, SERVING))
         try:
@@ -498,7 +489,7 @@ def _submitted(flink: Flink, name: str, submission: str) -> list[str]:
 
 def _store_secret(services: Services, config: Config) -> None:
     """Store the secret of an encrypted model for its slots, or say that they wait for it."""
-    key = secret_key(config.job_name)
+    key = JobKeys(config.job_name).secret
     if not config.model_encrypted:
         return
     if config.model_secret:

@@ -11,7 +11,7 @@ import redis
 from redis.exceptions import RedisError
 
 from cluster_serving.launcher.services.process import this_command
-from cluster_serving.protocol.keys import command_key
+from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.scripts import HOLD, Call, call
 
 EXPIRES_S = 15
@@ -23,7 +23,7 @@ _POLL_S = 0.2
 def holder(client: redis.Redis, job: str) -> str:
     """Return the command that starts, changes or stops a job at the moment; empty if none does."""
     # redis-py declares one type for its blocking and its asyncio client.
-    return cast("str | None", client.hget(command_key(job), "holder")) or ""
+    return cast("str | None", client.hget(JobKeys(job).command, "holder")) or ""
 
 
 @contextmanager
@@ -39,7 +39,7 @@ def locked(client: redis.Redis, job: str, say: Callable[[str], None]) -> Iterato
 
     def hold(seconds: int) -> str:
         """Take or renew the lock, or release it with 0 seconds; return the command that holds it instead."""
-        return str(call(client, Call(HOLD, [command_key(job)], [token, seconds, this_command()])) or "")
+        return str(call(client, Call(HOLD, [JobKeys(job).command], [token, seconds, this_command()])) or "")
 
     told = ""
     while holder := hold(EXPIRES_S):

@@ -12,7 +12,7 @@ from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services.flink_rest import ENDED
 from cluster_serving.launcher.targets.base import Flink
-from cluster_serving.protocol.keys import slots_key
+from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.scripts import PUT_FIELDS, Call, call
 from cluster_serving.protocol.slots import SILENT_AFTER_S, SlotReport, read_reports
 
@@ -23,7 +23,7 @@ def read_slots(
     """Return the reports of a job's slots, by index: those of the generation that serves, or of another one."""
     # redis-py declares one type for its blocking and its asyncio client.
     seconds, _ = cast("tuple[int, int]", client.time())
-    return read_reports(cast("dict[str, str]", client.hgetall(slots_key(job, generation))), seconds, silent_after)
+    return read_reports(cast("dict[str, str]", client.hgetall(JobKeys(job).slots(generation))), seconds, silent_after)
 
 
 def announce(client: redis.Redis, job: str, submission: str, parallelism: int, generation: int | None = None) -> None:
@@ -40,7 +40,7 @@ def announce(client: redis.Redis, job: str, submission: str, parallelism: int, g
     fields: list[str] = []
     for index in range(parallelism):
         fields += [str(index), replace(report, index=index).to_json()]
-    call(client, Call(PUT_FIELDS, [slots_key(job, generation)], ["all", *fields]))
+    call(client, Call(PUT_FIELDS, [JobKeys(job).slots(generation)], ["all", *fields]))
 
 
 def note_stopped(client: redis.Redis, job: str, submission: str | None, keep_failures: bool = False) -> None:
@@ -52,7 +52,7 @@ def note_stopped(client: redis.Redis, job: str, submission: str | None, keep_fai
     Raises:
         redis.RedisError: If Redis does not take the change.
     """
-    key = slots_key(job)
+    key = JobKeys(job).slots()
 
     def change(pipeline: redis.client.Pipeline) -> None:
         reports = read_reports(cast("dict[str, str]", pipeline.hgetall(key)))

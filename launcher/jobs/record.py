@@ -10,7 +10,7 @@ from typing import cast
 
 import redis
 
-from cluster_serving.protocol.keys import record_key
+from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.scripts import PUT_FIELDS, Call, call, flat
 
 
@@ -43,7 +43,7 @@ class JobRecord:
 def read(client: redis.Redis, job: str) -> JobRecord:
     """Return the record of a job. The client has replies as text."""
     # redis-py declares one type for its blocking and its asyncio client.
-    fields = cast("dict[str, str]", client.hgetall(record_key(job)))
+    fields = cast("dict[str, str]", client.hgetall(JobKeys(job).record))
     since = float(fields.pop("since", 0))
     return JobRecord(
         since=since, **{name: fields.get(name, "") for name in ("state", "error", "log", "host", "layout")}
@@ -66,9 +66,9 @@ def note(
         fields |= {"log": str(log), "host": socket.gethostname()}
     if layout is not None:
         fields["layout"] = layout
-    call(client, Call(PUT_FIELDS, [record_key(job)], ["some", *flat(fields)]))
+    call(client, Call(PUT_FIELDS, [JobKeys(job).record], ["some", *flat(fields)]))
 
 
 def note_error(client: redis.Redis, job: str, error: str) -> None:
     """Record an error that leaves a job as it is, or with an empty text that there is none any more."""
-    call(client, Call(PUT_FIELDS, [record_key(job)], ["some", "error", error]))
+    call(client, Call(PUT_FIELDS, [JobKeys(job).record], ["some", "error", error]))

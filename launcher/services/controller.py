@@ -13,7 +13,7 @@ from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services import redis_server, state
 from cluster_serving.launcher.services.process import Process, locked, spawn, wait_until
 from cluster_serving.launcher.services.supervisor import python_command
-from cluster_serving.protocol.keys import controller_key
+from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.settings.addresses import Address
 
 SERVICE = "controller"
@@ -135,4 +135,4 @@ def _stop(record: Path) -> bool:
 
 
 def _is_ready(client: redis.Redis, job: str, since: str) -> bool:
-    return client.hget(controller_key(job), "since") == since
+    return client.hget(JobKeys(job).controller, "since") == since

@@ -7,7 +7,7 @@ import subprocess
 import numpy as np
 import redis
 
-from cluster_serving.protocol.keys import native_result_key
+from cluster_serving.protocol.keys import JobKeys
 from tests.chaos.proxy import Proxy
 from tests.support import model_zoo
 from tests.support.cluster import Cluster
@@ -56,7 +56,7 @@ class System:
     def backlog(self):
         """Requests that are queued or pending, and results that nobody has taken."""
         waiting = sum(self.redis.xlen(name) for name in JOBS)
-        return waiting, sum(1 for name in JOBS for _ in self.redis.scan_iter(native_result_key(name, "*")))
+        return waiting, sum(1 for name in JOBS for _ in self.redis.scan_iter(JobKeys(name).native_result("*")))
 
     def close(self):
         self.cluster.run("cluster-serving-shutdown", "--yes", cwd=self.cluster.folder / "workers")

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import redis
 
-from cluster_serving.protocol.keys import streams_of
+from cluster_serving.protocol.keys import JobKeys
 from tests.chaos.clients import STEP, Place
 from tests.chaos.faults import descendants, kept_processes
 from tests.support import model_zoo
@@ -127,7 +127,7 @@ class VersionedJob:
     def waiting(self):
         """Return the number of requests without an answer."""
         with redis.Redis(port=self.place.redis_port) as client:
-            return sum(client.xlen(stream) for stream in streams_of(JOB))
+            return sum(client.xlen(stream) for stream in JobKeys(JOB).streams)
 
 
 def _resident(pid):

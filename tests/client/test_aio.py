@@ -18,7 +18,7 @@ from cluster_serving.client import (
     RedisUnavailable,
     ResultTimeout,
 )
-from cluster_serving.protocol.keys import native_result_key, result_key
+from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.results import encode_result
 
 
@@ -104,8 +104,8 @@ def test_a_client_that_came_before_redis_works_once_redis_is_there(redis_server,
 
 
 def test_dequeue_takes_results_of_any_name(redis_server, db, job):
-    key = result_key(job, "").encode() + b"\xff"
-    for name in (key, native_result_key(job, "a").encode()):
+    key = JobKeys(job).result("").encode() + b"\xff"
+    for name in (key, JobKeys(job).native_result("a").encode()):
         db.hset(name, mapping=encode_result(True, ["y"], [np.ones(1)]))
 
     async def main():

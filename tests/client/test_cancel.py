@@ -11,7 +11,7 @@ from cluster_serving.client.places import Place, RecentEntries
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.reporting import publish_limits
 from cluster_serving.connectors.stream import StreamReader, create_group
-from cluster_serving.protocol.keys import GROUP, image_result_key, native_result_key, result_key
+from cluster_serving.protocol.keys import GROUP, JobKeys, image_result_key
 from cluster_serving.protocol.original import image_stream
 from tests.support.waiting import wait_until
 
@@ -43,7 +43,7 @@ def test_a_waiting_request_is_withdrawn_and_its_client_told(redis_server, db, jo
     canceller = {"requests": requests, "stranger": stranger}[who]
     with OutputQueue(port=redis_server.port, name=job) as results, ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(results.query, "b", timeout=30)
-        wait_until(lambda: db.pubsub_numsub(result_key(job, "b"))[0][1] == 1)
+        wait_until(lambda: db.pubsub_numsub(JobKeys(job).result("b"))[0][1] == 1)
         assert canceller.cancel("b") is True
         with pytest.raises(RequestCancelled, match="'b' was cancelled before it was computed"):
             waiting.result(4)
@@ -61,17 +61,17 @@ def test_what_is_being_computed_or_is_unknown_is_left_alone(db, job, requests, s
     assert canceller.cancel("never was") is False
     assert db.xlen(job) == 2
     assert db.xpending(job, GROUP)["pending"] == 1
-    assert not db.exists(native_result_key(job, "running"))
+    assert not db.exists(JobKeys(job).native_result("running"))
     assert canceller.cancel("waiting") is True
 
 
 def test_the_answer_is_kept_as_long_as_the_job_says(db, job, requests):
     publish_limits(db, RedisOptions("", job, result_ttl_s=7200))
     put(requests, "a")
-    db.hset(native_result_key(job, "a"), "value", "of an earlier request")
+    db.hset(JobKeys(job).native_result("a"), "value", "of an earlier request")
     assert requests.cancel("a")
-    assert 7100 < db.ttl(native_result_key(job, "a")) <= 7200
-    assert db.hgetall(native_result_key(job, "a")).keys() == {b"value", b"error", b"code"}
+    assert 7100 < db.ttl(JobKeys(job).native_result("a")) <= 7200
+    assert db.hgetall(JobKeys(job).native_result("a")).keys() == {b"value", b"error", b"code"}
 
 
 def test_the_channel_of_the_request_hears_of_it(db, job, requests):
@@ -85,7 +85,7 @@ def test_the_channel_of_the_request_hears_of_it(db, job, requests):
 
 @pytest.mark.parametrize("fields", [{"image": "x"}, {"data": "x"}, {"image": "x", "data": "x"}])
 def test_the_clients_of_0_7_find_the_answer_where_they_look(redis_server, db, fields):
-    old, later = image_result_key("a"), result_key(image_stream.STREAM, "a")
+    old, later = image_result_key("a"), JobKeys(image_stream.STREAM).result("a")
     key, other = (old, later) if "data" not in fields else (later, old)
     with InputQueue(port=redis_server.port, name=image_stream.STREAM) as queue, db.pubsub() as listener:
         listener.subscribe(later)
@@ -131,7 +131,7 @@ def test_a_full_redis_can_still_be_emptied(db, job, requests):
         assert requests.cancel("a")
     finally:
         db.config_set("maxmemory", 0)
-    assert db.hget(native_result_key(job, "a"), "code") == b"REQUEST_CANCELLED"
+    assert db.hget(JobKeys(job).native_result("a"), "code") == b"REQUEST_CANCELLED"
 
 
 def test_only_the_latest_requests_are_remembered():
@@ -159,7 +159,7 @@ def test_a_coroutine_that_is_cancelled_withdraws_its_request_and_leaves_nothing(
             assert await requests.cancel("other") is False
 
     asyncio.run(main())
-    assert list(db.scan_iter(native_result_key(job, "*"))) == [native_result_key(job, "other").encode()]
+    assert list(db.scan_iter(JobKeys(job).native_result("*"))) == [JobKeys(job).native_result("other").encode()]
 
 
 def test_a_coroutine_cancelled_while_it_sends_withdraws_what_arrived(redis_server, db, job):

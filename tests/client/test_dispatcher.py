@@ -20,7 +20,7 @@ from cluster_serving.protocol.errors import (
     RequestLost,
     ResultTimeout,
 )
-from cluster_serving.protocol.keys import limits_key, native_result_key
+from cluster_serving.protocol.keys import JobKeys
 from tests.support.echo import Echo
 
 
@@ -31,7 +31,7 @@ async def echoed(dispatcher, job, number, timeout=30):
 
 async def until_deleted(dispatcher, job):
     async with time_limit(10):
-        while [key async for key in dispatcher.db.scan_iter(native_result_key(job, "*"))]:
+        while [key async for key in dispatcher.db.scan_iter(JobKeys(job).native_result("*"))]:
             await asyncio.sleep(0.01)
 
 
@@ -102,7 +102,7 @@ def test_requests_that_are_queued_together_may_be_of_several_jobs_and_sizes(redi
 
     async def main():
         dispatcher = Dispatcher(connect_async(url=redis_server.url))
-        await dispatcher.db.hset(limits_key(f"full {job}"), "maxQueueLength", 2)
+        await dispatcher.db.hset(JobKeys(f"full {job}").limits, "maxQueueLength", 2)
         # The first keeps the others waiting, so that they leave together.
         first = asyncio.create_task(echoed(dispatcher, job, 0))
         await asyncio.sleep(0)
@@ -190,7 +190,7 @@ def test_requests_that_redis_has_lost_are_told_so_and_no_others(redis_server, jo
         assert not kept.done()
         # Its answer was announced to nobody, so that only the look finds it.
         (entry,) = [uri for _, fields in await dispatcher.db.xrange(f"{job}:high") for uri in [fields[b"uri"].decode()]]
-        await dispatcher.db.hset(native_result_key(job, entry), "value", "here")
+        await dispatcher.db.hset(JobKeys(job).native_result(entry), "value", "here")
         await dispatcher.db.delete(f"{job}:high")
         assert await kept == {b"value": b"here"}
         await dispatcher.close()

@@ -18,7 +18,7 @@ from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.reporting import publish_limits
 from cluster_serving.protocol.connection import connect_async
 from cluster_serving.protocol.entry import parse_entry
-from cluster_serving.protocol.keys import PRIORITIES, limits_key, result_keys, streams_of
+from cluster_serving.protocol.keys import PRIORITIES, JobKeys
 from cluster_serving.protocol.results import encode_result
 from tests.support.echo import answering
 
@@ -58,7 +58,7 @@ def test_a_changed_limit_takes_effect_at_once_and_none_means_none(db, job, reque
     with pytest.raises(QueueFull):
         fill(requests, 1)
     limit(db, job, 0)
-    assert db.hkeys(limits_key(job)) == [b"resultTtl"]
+    assert db.hkeys(JobKeys(job).limits) == [b"resultTtl"]
     fill(requests, 20)
 
 
@@ -134,14 +134,14 @@ def test_asyncio_and_front_ends_keep_to_the_limit(redis_server, db, job):
 
 def test_queueing_is_one_trip_and_removes_an_earlier_result(db, job, requests):
     fill(requests, 1)
-    for key in result_keys(job, "r7"):
+    for key in JobKeys(job).results("r7"):
         db.hset(key, "value", "of an earlier request")
     db.config_resetstat()
     fill(requests, 10)
     stats = db.info("commandstats")
     assert stats["cmdstat_evalsha"]["calls"] == 10
     assert not {"cmdstat_eval", "cmdstat_multi", "cmdstat_script"} & set(stats)
-    assert not db.exists(*result_keys(job, "r7"))
+    assert not db.exists(*JobKeys(job).results("r7"))
 
 
 def test_a_restarted_redis_is_sent_the_script_again(redis_server, db, job, requests):
@@ -215,12 +215,12 @@ def test_a_priority_is_a_stream_of_its_own_and_counts_for_the_limit(redis_server
         requests.enqueue(f"r-{priority}", x=np.zeros(1), priority=priority)
     with pytest.raises(QueueFull, match="holds 4 requests"):
         requests.enqueue("late", x=np.zeros(1), priority="high")
-    assert [db.xlen(stream) for stream in streams_of(job)] == [1, 2, 1]
+    assert [db.xlen(stream) for stream in JobKeys(job).streams] == [1, 2, 1]
     with InputQueue(port=redis_server.port, name=job) as stranger:
         assert [queue.cancel(f"r-{priority}") for queue, priority in ((requests, "high"), (stranger, "low"))] == [
             True
         ] * 2
-    assert [db.xlen(stream) for stream in streams_of(job)] == [0, 2, 0]
+    assert [db.xlen(stream) for stream in JobKeys(job).streams] == [0, 2, 0]
     with pytest.raises(InvalidInput, match="option 'priority' is 'urgent' .* expected high or normal or low"):
         requests.enqueue("late", x=np.zeros(1), priority="urgent")
 
@@ -328,7 +328,7 @@ def test_a_dict_of_inputs_has_room_for_every_name(requests, db, job):
 def test_a_misspelt_option_is_refused_with_the_nearest_one(db, job, requests, call, message):
     with pytest.raises(InvalidInput, match=message):
         call(requests)
-    assert not any(db.xlen(stream) for stream in streams_of(job))
+    assert not any(db.xlen(stream) for stream in JobKeys(job).streams)
 
 
 def test_a_name_that_resembles_an_option_is_an_input_if_it_holds_an_array():

@@ -13,7 +13,7 @@ from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.reporting import publish_limits
 from cluster_serving.protocol import columns
 from cluster_serving.protocol.errors import PoisonRequest
-from cluster_serving.protocol.keys import native_result_key, slots_key
+from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.results import encode_error, encode_result
 from cluster_serving.protocol.slots import SlotReport
 from tests.support.echo import answering
@@ -45,7 +45,7 @@ def test_results_are_in_order_and_errors_in_their_place(redis_server, db, job):
         assert [n for n, result in enumerate(found) if result.error] == list(range(0, 300, 10))
         assert "input 'x' is of type set" in str(found[0].error)
         assert [result.item() for result in found if not result.error] == [n for n in range(300) if n % 10]
-        assert not list(db.scan_iter(native_result_key(job, "*")))
+        assert not list(db.scan_iter(JobKeys(job).native_result("*")))
         assert predict_many([]) == []
 
 
@@ -58,7 +58,7 @@ def test_an_error_ends_the_iteration_if_asked_to(redis_server, job):
 
 def test_a_record_that_is_refused_for_others_of_its_entry_is_sent_again_by_itself(redis_server, db, job):
     report = SlotReport("", "ready", max_batch_size=8, columns=True)
-    db.hset(slots_key(job), "0", report.to_json())
+    db.hset(JobKeys(job).slots(), "0", report.to_json())
     entries = []
 
     def answer(entry):
@@ -85,7 +85,7 @@ def test_a_record_that_is_refused_for_others_of_its_entry_is_sent_again_by_itsel
             assert isinstance(found[6].error, InferenceFailed)
             # One of the two refused ones is refused by itself, too, before it is answered.
             assert entries == [8, 1, 1, 1]
-    db.delete(slots_key(job))
+    db.delete(JobKeys(job).slots())
 
 
 @pytest.mark.usefixtures("echo")

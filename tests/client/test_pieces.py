@@ -23,7 +23,7 @@ from cluster_serving.client import (
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.pieces import PieceWriter
 from cluster_serving.protocol.entry import parse_entry
-from cluster_serving.protocol.keys import GROUP, limits_key, native_result_key, pieces_key
+from cluster_serving.protocol.keys import GROUP, JobKeys
 from tests.support.generating import generating
 
 ENDLESS = """
@@ -175,7 +175,7 @@ def test_an_iterator_that_was_not_begun_stops_its_request_too(db, job, queue, le
 
 
 def test_a_stream_that_is_refused_leaves_another_request_of_its_uri(redis_server, db, job, queue):
-    db.hset(limits_key(job), "maxQueueLength", 1)
+    db.hset(JobKeys(job).limits, "maxQueueLength", 1)
     queue.enqueue("same", x=[1.0])
 
     async def ask(uri):
@@ -190,7 +190,7 @@ def test_a_stream_that_is_refused_leaves_another_request_of_its_uri(redis_server
     with pytest.raises(InvalidInput, match="uri"):
         asyncio.run(ask(5))
     assert db.xlen(job) == 1
-    assert not db.exists(native_result_key(job, "same"))
+    assert not db.exists(JobKeys(job).native_result("same"))
     assert not db.pubsub_channels(f"*{job}*")
 
 
@@ -213,7 +213,7 @@ def test_a_client_goes_on_at_the_piece_that_it_has(redis_server, db, job, queue,
         # As if its process had died: nothing is closed.
         with InputQueue(port=redis_server.port, name=job) as other:
             assert numbers(other.resume("mine", pieces.last_id)) == [2, 3, 4, 5]
-            assert not db.exists(pieces_key(job, "mine"))
+            assert not db.exists(JobKeys(job).pieces("mine"))
             with pytest.raises(InvalidInput, match="after is 'x'; expected the id of a piece, such as '1-5'"):
                 other.resume("mine", "x")
 
@@ -247,7 +247,7 @@ def test_another_slot_begins_anew_and_the_first_adds_nothing_more(redis_server, 
             attempt = writer.attempt([parse_entry(pending["message_id"], fields)])
             assert attempt.add({0: {"value": b"", "serde": "arrow"}}) == []
             wait_for(lambda: (tmp_path / "handler.py.ended").exists())
-            stored = [key.decode() for key, _ in db.xrange(pieces_key(job, "mine"))]
+            stored = [key.decode() for key, _ in db.xrange(JobKeys(job).pieces("mine"))]
             assert stored[-2:] == ["2-0", "2-1"]
             assert attempt.add({0: {"value": b"", "serde": "arrow"}}) == []
             entry.close()

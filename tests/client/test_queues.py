@@ -25,7 +25,7 @@ from cluster_serving.client import (
     subscription,
 )
 from cluster_serving.protocol.entry import parse_entry
-from cluster_serving.protocol.keys import GROUP, native_result_key, result_key, slots_key
+from cluster_serving.protocol.keys import GROUP, JobKeys
 from cluster_serving.protocol.results import encode_error
 from tests.support.redis_server import free_port, on_each_server
 from tests.support.waiting import wait_until
@@ -91,7 +91,7 @@ def test_enqueue_query_and_delete(queues, db, job):
     assert results.query("my:request") is not None
     assert results.query_and_delete("my:request") is not None
     assert results.query("my:request") is None
-    assert not db.exists(native_result_key(job, "my:request"))
+    assert not db.exists(JobKeys(job).native_result("my:request"))
 
 
 @pytest.mark.usefixtures("echo")
@@ -135,7 +135,7 @@ def test_dequeue_takes_everything_and_keeps_whole_uris_and_errors(queues, db, jo
 def test_predict_waits_and_leaves_nothing_behind(queues, db, job, data, expected):
     requests, _ = queues
     assert requests.predict(data, timeout=10).tolist() == expected
-    assert not list(db.scan_iter(native_result_key(job, "*")))
+    assert not list(db.scan_iter(JobKeys(job).native_result("*")))
     assert db.xpending(job, GROUP)["pending"] == 0
 
 
@@ -188,8 +188,8 @@ def test_a_name_that_is_used_again_gives_the_new_result(queues):
 
 def test_a_result_that_cannot_be_read_does_not_take_the_others_with_it(queues, db, job):
     _, results = queues
-    db.hset(result_key(job, "foreign"), "value", base64.b64encode(b"whatever"))
-    db.hset(result_key(job, "good"), mapping=encode_error(InvalidInput("reason")))
+    db.hset(JobKeys(job).result("foreign"), "value", base64.b64encode(b"whatever"))
+    db.hset(JobKeys(job).result("good"), mapping=encode_error(InvalidInput("reason")))
     taken = results.dequeue()
     assert isinstance(taken["good"].error, InvalidInput)
     assert isinstance(taken["foreign"].error, ServingError)
@@ -338,13 +338,13 @@ def test_a_redis_that_has_become_a_replica_is_unavailable(redis_server, job, db)
 
 
 def test_a_timeout_of_a_job_that_has_run_does_not_doubt_its_name(queues, db, job):
-    db.hset(slots_key(job), "0", "{}")
+    db.hset(JobKeys(job).slots(), "0", "{}")
     requests, results = queues
     with pytest.raises(ResultTimeout, match=r"within 0\.1 s$"):
         requests.predict({"x": np.zeros(1)}, timeout=0.1)
     with pytest.raises(ResultTimeout, match=r"no result for 'never' of job '.*' within 0\.1 s$"):
         results.query("never", timeout=0.1)
-    db.delete(slots_key(job))
+    db.delete(JobKeys(job).slots())
 
 
 def test_a_request_that_redis_has_lost_is_told_so_before_its_timeout(redis_server, db, job, monkeypatch):
@@ -377,7 +377,7 @@ def test_a_query_notices_that_redis_has_lost_a_request_of_its_process(redis_serv
     with InputQueue(host="127.0.0.1", port=redis_server.port, name=job) as requests, ThreadPoolExecutor() as pool:
         requests.enqueue("lost", x=np.zeros(1))
         asked = pool.submit(lambda: asyncio.run(query_async()) if asynchronous else query())
-        wait_until(lambda: db.pubsub_numsub(result_key(job, "lost"))[0][1])
+        wait_until(lambda: db.pubsub_numsub(JobKeys(job).result("lost"))[0][1])
         db.flushdb()
         with pytest.raises(RequestLost, match="FLUSHALL"):
             asked.result(30)
@@ -414,7 +414,7 @@ def test_a_request_that_others_have_queued_anew_is_neither_lost_nor_beyond_cance
 def test_a_request_whose_result_this_process_has_taken_is_not_lost(queues, take):
     requests, results = queues
     requests.enqueue("taken", x=np.zeros(1))
-    wait_until(lambda: results.db.exists(native_result_key(results.name, "taken")))
+    wait_until(lambda: results.db.exists(JobKeys(results.name).native_result("taken")))
     assert results.dequeue() if take == "dequeue" else results.query_and_delete("taken").tolist() == [0]
     with pytest.raises(ResultTimeout):
         results.query("taken", timeout=0.1)

@@ -13,7 +13,7 @@ from cluster_serving.client import AsyncInputQueue, AsyncOutputQueue, InputQueue
 from cluster_serving.client.dispatcher import Dispatcher
 from cluster_serving.client.result import read_result
 from cluster_serving.protocol.connection import connect_async
-from cluster_serving.protocol.keys import streams_of
+from cluster_serving.protocol.keys import JobKeys
 from tests.support.echo import Echo
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_until
@@ -112,7 +112,7 @@ def test_a_request_that_redis_has_lost_is_sent_again(server, asynchronous):
         server.start()
         with Echo(server.url, "j"):
             assert waiting.result(60).item() == 7
-        assert not any(db.xlen(stream) for stream in streams_of("j"))
+        assert not any(db.xlen(stream) for stream in JobKeys("j").streams)
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])

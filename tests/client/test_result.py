@@ -10,7 +10,7 @@ import pytest
 
 from cluster_serving.client import AsyncInputQueue, AsyncOutputQueue, InputQueue, InvalidInput, OutputQueue, Result
 from cluster_serving.client.result import failed, read_result
-from cluster_serving.protocol.keys import result_key
+from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.results import encode_error, encode_ranked, encode_result
 
 ONE = Result({"y": np.array([[1.0, 2.0], [3.0, 4.0]], "f4")})
@@ -93,8 +93,8 @@ def test_both_clients_give_results(redis_server, db, job, echo):
         assert (taken["b"].version, taken["b"].error.version) == ("2", "2")
 
     def prepare():
-        db.hset(result_key(job, "a"), mapping=encode_result(True, ["x"], [x]))
-        db.hset(result_key(job, "b"), mapping=encode_error(InvalidInput("why")) | {"version": "2"})
+        db.hset(JobKeys(job).result("a"), mapping=encode_result(True, ["x"], [x]))
+        db.hset(JobKeys(job).result("b"), mapping=encode_error(InvalidInput("why")) | {"version": "2"})
 
     async def main():
         async with (

@@ -10,7 +10,7 @@ import redis
 from cluster_serving.client import AsyncOutputQueue
 from cluster_serving.client.subscription import Subscription, replies_in, uris_in
 from cluster_serving.protocol.compat import timeout as time_limit
-from cluster_serving.protocol.keys import result_key
+from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.results import encode_result
 
 
@@ -43,19 +43,19 @@ def test_a_query_during_a_lost_subscription_renews_the_subscriptions_of_others(r
     async def main():
         async with AsyncOutputQueue(port=redis_server.port, name=job) as results:
             waiting = [asyncio.create_task(results.query("old", timeout=30))]
-            while not db.pubsub_channels(result_key(job, "old")):
+            while not db.pubsub_channels(JobKeys(job).result("old")):
                 await asyncio.sleep(0.01)
             results._subscription._pubsub.get_message = lost
-            db.publish(result_key(job, "old"), "nothing")
+            db.publish(JobKeys(job).result("old"), "nothing")
             while results._subscription._pubsub is not None:
                 await asyncio.sleep(0.01)
             waiting.append(asyncio.create_task(results.query("new", timeout=30)))
-            while not db.pubsub_channels(result_key(job, "new")):
+            while not db.pubsub_channels(JobKeys(job).result("new")):
                 await asyncio.sleep(0.01)
-            assert db.pubsub_channels(result_key(job, "old"))
+            assert db.pubsub_channels(JobKeys(job).result("old"))
             for uri in ("old", "new"):
-                db.hset(result_key(job, uri), mapping=encode_result(True, ["y"], [np.ones(1)]))
-                db.publish(result_key(job, uri), uri)
+                db.hset(JobKeys(job).result(uri), mapping=encode_result(True, ["y"], [np.ones(1)]))
+                db.publish(JobKeys(job).result(uri), uri)
             async with time_limit(4):
                 await asyncio.gather(*waiting)
 
@@ -66,7 +66,7 @@ def test_a_subscriber_that_is_cancelled_does_not_delay_others(redis_server, db, 
     async def main():
         async with AsyncOutputQueue(port=redis_server.port, name=job) as results:
             waiting = [asyncio.create_task(results.query("first", timeout=30))]
-            while not db.pubsub_channels(result_key(job, "first")):
+            while not db.pubsub_channels(JobKeys(job).result("first")):
                 await asyncio.sleep(0.01)
             pubsub = results._subscription._pubsub
             subscribe, begun = pubsub.subscribe, asyncio.Event()
@@ -82,10 +82,10 @@ def test_a_subscriber_that_is_cancelled_does_not_delay_others(redis_server, db, 
             await asyncio.sleep(0.05)
             cancelled.cancel()
             async with time_limit(3):
-                while not db.pubsub_channels(result_key(job, "second")):
+                while not db.pubsub_channels(JobKeys(job).result("second")):
                     await asyncio.sleep(0.01)
-                db.hset(result_key(job, "second"), mapping=encode_result(True, ["y"], [np.ones(1)]))
-                db.publish(result_key(job, "second"), "second")
+                db.hset(JobKeys(job).result("second"), mapping=encode_result(True, ["y"], [np.ones(1)]))
+                db.publish(JobKeys(job).result("second"), "second")
                 assert (await other).tolist() == [1]
             waiting[0].cancel()
 

@@ -9,7 +9,7 @@ import pytest
 
 from cluster_serving.client import AsyncInputQueue, InputQueue
 from cluster_serving.protocol.errors import InvalidInput, RedisUnavailable
-from cluster_serving.protocol.keys import slots_key
+from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
 
 
@@ -19,7 +19,7 @@ def model(db, job):
 
     def report(*inputs):
         specs = tuple(TensorSpec(name, dtype, (None, *shape)) for name, dtype, shape in inputs)
-        db.hset(slots_key(job), "0", SlotReport("s", "ready", engine="Echo", inputs=specs).to_json())
+        db.hset(JobKeys(job).slots(), "0", SlotReport("s", "ready", engine="Echo", inputs=specs).to_json())
 
     return report
 
@@ -66,7 +66,7 @@ def test_a_file_is_not_sent_before_a_slot_has_told_what_the_model_takes(redis_se
 
 
 def test_a_hash_of_the_slots_that_is_none_tells_nothing(redis_server, db, job, file):
-    db.set(slots_key(job), "not a hash")
+    db.set(JobKeys(job).slots(), "not a hash")
     with InputQueue(url=redis_server.url, name=job) as queue, pytest.raises(InvalidInput, match="no image"):
         queue.predict(file)
 

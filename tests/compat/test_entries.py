@@ -8,7 +8,7 @@ import cv2
 
 from cluster_serving.client import original
 from cluster_serving.connectors.stream import StreamReader, create_group
-from cluster_serving.protocol.keys import GROUP, result_key
+from cluster_serving.protocol.keys import GROUP, JobKeys
 from cluster_serving.protocol.original import arrow as original_arrow
 from tests.support.originals import digit_pixels
 
@@ -28,7 +28,7 @@ def test_json_of_the_http_front_end_is_answered(mixed, cluster_db):
         sparse = {"shape": [6, 7], "data": [0.5, 1.5, 2.5], "indices": indices}
         body = json.dumps({"instances": [{"a": [1, 2], "b": [[1, 2], [3, 4]], "c": sparse}]})
         cluster_db.xadd(job, {"uri": uri, "data": body, "serde": "stream"})
-        outputs = original_arrow.decode_result(wait_for(cluster_db, result_key(job, uri))[b"value"])
+        outputs = original_arrow.decode_result(wait_for(cluster_db, JobKeys(job).result(uri))[b"value"])
         assert [output.tolist() for output in outputs] == [[2, 4], 10, [0.5, 1.5, 0, 0, 0, 2.5]]
 
 
@@ -36,7 +36,7 @@ def test_json_that_cannot_be_read_is_nan_with_the_reason(mixed, cluster_db):
     _, job = mixed
     body = json.dumps({"instances": [{"a": "no picture!"}]})
     cluster_db.xadd(job, {"uri": "bad", "data": body, "serde": "stream"})
-    refused = wait_for(cluster_db, result_key(job, "bad"))
+    refused = wait_for(cluster_db, JobKeys(job).result("bad"))
     assert refused[b"value"] == b"NaN"
     assert b"'a' is the text 'no picture!'" in refused[b"error"]
 

@@ -12,7 +12,7 @@ import pytest
 
 from cluster_serving.client import InputQueue, OutputQueue
 from cluster_serving.frontend import arguments
-from cluster_serving.protocol.keys import JOBS_KEY, slots_key
+from cluster_serving.protocol.keys import JOBS_KEY, JobKeys
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
 from tests.support import model_zoo
 from tests.support.front_end import Running
@@ -76,7 +76,7 @@ def test_the_published_client_reads_our_answers_unmodified(start, digits, origin
 def test_an_original_client_gets_all_of_its_results_beside_other_clients(run, redis_server, db, job, start):
     vector = TensorSpec("x", "float32", (None, None))
     db.sadd(JOBS_KEY, job)
-    db.hset(slots_key(job), "0", SlotReport("", "ready", "Echo", (vector,), (vector,)).to_json())
+    db.hset(JobKeys(job).slots(), "0", SlotReport("", "ready", "Echo", (vector,), (vector,)).to_json())
     url = start(redis_server.port, job)
     stopped = threading.Event()
     kept = []
@@ -116,4 +116,4 @@ def test_an_original_client_gets_all_of_its_results_beside_other_clients(run, re
         assert found["wrong"] == []
         assert all(results.query_and_delete(uri, timeout=30).tolist() == [1, 1, 1] for uri in kept)
     db.srem(JOBS_KEY, job)
-    db.delete(slots_key(job))
+    db.delete(JobKeys(job).slots())

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from cluster_serving.client import OutputQueue
 from cluster_serving.protocol.errors import InvalidInput
-from cluster_serving.protocol.keys import result_key
+from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.original import arrow as original_arrow
 from cluster_serving.protocol.results import encode_error, encode_ranked, encode_rows
 from tests.support import model_zoo
@@ -237,7 +237,7 @@ SHAPES = [(), (1,), (3,), (1, 5), (1, 1), (2, 1, 1), (1, 1, 2), (1, 1, 1, 3, 1),
 def test_results_of_every_shape_can_be_read(run, redis_server, db, job):
     for shape in SHAPES:
         value = original_arrow.encode_result([np.arange(np.prod(shape, dtype=int)).reshape(shape)])
-        db.hset(result_key(job, str(list(shape))), "value", value)
+        db.hset(JobKeys(job).result(str(list(shape))), "value", value)
     found = run(
         redis_server.port,
         job,
@@ -265,7 +265,7 @@ def test_all_that_our_job_writes_can_be_dequeued(run, redis_server, db, job):
         "error": encode_error(InvalidInput("what was wrong")),
     }
     for uri, fields in written.items():
-        db.hset(result_key(job, uri), mapping=fields)
+        db.hset(JobKeys(job).result(uri), mapping=fields)
     found = run(redis_server.port, job, "answers.update(results.dequeue())")
     assert sorted(found) == sorted(written)
     assert found["topN"].tolist() == [[3, 0.75], [0, 0.125]]

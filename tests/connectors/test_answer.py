@@ -8,14 +8,7 @@ from cluster_serving.connectors.answer import MAX_PUBLISHED_BYTES, Answer, dead_
 from cluster_serving.connectors.stream import StreamReader, create_group
 from cluster_serving.protocol.dead_letters import DeadLetter
 from cluster_serving.protocol.errors import PoisonRequest
-from cluster_serving.protocol.keys import (
-    GROUP,
-    answered_key,
-    attempts_key,
-    dead_letters_key,
-    native_result_key,
-    result_key,
-)
+from cluster_serving.protocol.keys import GROUP, JobKeys
 from tests.support.redis_server import on_each_server
 
 
@@ -24,19 +17,19 @@ def test_result_expiry_ack_delete_and_wake_up_happen_together(db, job):
     db.xadd(job, {"uri": "a", "data": b"x"})
     db.xadd(job, {"uri": "b", "data": b"x", "reply_to": "my-channel"})
     entries = StreamReader(db, job, "c", 60_000).read(2, None)
-    db.hset(result_key(job, "a"), mapping={"value": "old", "error": "of an earlier request"})
+    db.hset(JobKeys(job).result("a"), mapping={"value": "old", "error": "of an earlier request"})
     with db.pubsub() as listener:
-        listener.subscribe(result_key(job, "a"), "my-channel")
+        listener.subscribe(JobKeys(job).result("a"), "my-channel")
         assert [listener.get_message(timeout=5)["type"] for _ in range(2)] == ["subscribe"] * 2
         write_answers(db, job, 60, [Answer(entry, "", {"value": entry.uri}) for entry in entries], "7")
         received = [listener.get_message(timeout=5) for _ in range(2)]
     messages = {(message["channel"].decode(), message["data"].decode()) for message in received}
-    assert messages == {(result_key(job, "a"), "a"), ("my-channel", "b")}
-    assert db.hgetall(result_key(job, "a")) == {b"value": b"a", b"version": b"7"}
-    assert 0 < db.ttl(result_key(job, "b")) <= 60
+    assert messages == {(JobKeys(job).result("a"), "a"), ("my-channel", "b")}
+    assert db.hgetall(JobKeys(job).result("a")) == {b"value": b"a", b"version": b"7"}
+    assert 0 < db.ttl(JobKeys(job).result("b")) <= 60
     assert db.xlen(job) == 0
     assert db.xpending(job, GROUP)["pending"] == 0
-    assert db.getdel(answered_key(job)) == b"2"
+    assert db.getdel(JobKeys(job).answered) == b"2"
 
 
 def test_an_answered_request_is_not_answered_again(db, job):
@@ -46,10 +39,10 @@ def test_an_answered_request_is_not_answered_again(db, job):
     entries = StreamReader(db, job, "c", 60_000).read(2, None)
     assert write_answers(db, job, 60, [Answer(entries[0], "", {"value": "first"})]) == 1
     # A slot that was silent answers late: the client has taken the result meanwhile.
-    db.delete(result_key(job, "a"))
+    db.delete(JobKeys(job).result("a"))
     assert write_answers(db, job, 60, [Answer(entry, "", {"value": "second"}) for entry in entries]) == 1
-    assert not db.exists(result_key(job, "a"))
-    assert db.hgetall(result_key(job, "b")) == {b"value": b"second"}
+    assert not db.exists(JobKeys(job).result("a"))
+    assert db.hgetall(JobKeys(job).result("b")) == {b"value": b"second"}
 
 
 def test_a_channel_hears_of_a_batch_at_once(db, job):
@@ -83,8 +76,8 @@ def test_results_are_published_to_clients_that_ask_for_them_unless_they_are_larg
         b"b\r\n\xff": {b"value": b"\r\n*1\0", b"code": b"X"},
         b"c": {},
     }
-    assert db.hget(result_key(job, "a"), "code") == b"X"
-    assert db.hlen(result_key(job, "c")) == 2
+    assert db.hget(JobKeys(job).result("a"), "code") == b"X"
+    assert db.hlen(JobKeys(job).result("c")) == 2
 
 
 @on_each_server
@@ -101,9 +94,9 @@ def test_a_full_redis_is_emptied_by_answering(db, job):
         db.config_set("maxmemory", 0)
     assert db.xlen(job) == 0
     assert db.xpending(job, GROUP)["pending"] == 0
-    assert db.hgetall(result_key(job, "c")) == {b"value": b"c", b"code": b"X"}
-    assert db.ttl(result_key(job, "a")) > 0
-    assert db.getdel(answered_key(job)) == b"3"
+    assert db.hgetall(JobKeys(job).result("c")) == {b"value": b"c", b"code": b"X"}
+    assert db.ttl(JobKeys(job).result("a")) > 0
+    assert db.getdel(JobKeys(job).answered) == b"3"
 
 
 def test_a_batch_of_thousands(db, job):
@@ -118,7 +111,7 @@ def test_a_batch_of_thousands(db, job):
     assert write_answers(db, job, 60, answers) == 2500
     assert db.xlen(job) == 0
     assert db.xpending(job, GROUP)["pending"] == 0
-    assert db.hgetall(result_key(job, "2498")) == {b"value": entries[-1].id, b"only2499": b""}
+    assert db.hgetall(JobKeys(job).result("2498")) == {b"value": entries[-1].id, b"only2499": b""}
 
 
 @pytest.fixture
@@ -128,25 +121,25 @@ def entry(db, job):
         job, {"uri": "a", "data": b"payload", "serde": "arrow", "reply_to": "me", "deadline": "5000", "version": "2"}
     )
     yield StreamReader(db, job, "c", 60_000).read(1, None)[0]
-    db.delete(dead_letters_key(job), attempts_key(job))
+    db.delete(JobKeys(job).dead_letters, JobKeys(job).attempts)
 
 
 def test_a_dead_letter_is_kept_and_its_client_is_told(db, job, entry):
     dead_letter(db, job, 60, entry, PoisonRequest("it kills"), "Traceback")
-    ((_, letter),) = db.xrange(dead_letters_key(job))
+    ((_, letter),) = db.xrange(JobKeys(job).dead_letters)
     assert (letter[b"uri"], letter[b"data"], letter[b"code"]) == (b"a", b"payload", b"POISON_REQUEST")
     parsed = DeadLetter.parse(letter)
     assert (parsed.request, parsed.error, parsed.traceback) == (entry, "it kills", "Traceback")
-    assert db.hget(native_result_key(job, "a"), "error") == b"it kills"
+    assert db.hget(JobKeys(job).native_result("a"), "error") == b"it kills"
     assert db.xlen(job) == 0
 
 
 def test_texts_that_are_no_unicode_are_told_too(db, job, entry):
     """A handler quotes its input, which JSON of the original can make of lone surrogates."""
     dead_letter(db, job, 60, entry, PoisonRequest("unknown word \ud800"), "ValueError: \ud800")
-    letter = DeadLetter.parse(db.xrange(dead_letters_key(job))[0][1])
+    letter = DeadLetter.parse(db.xrange(JobKeys(job).dead_letters)[0][1])
     assert (letter.error, letter.traceback) == (r"unknown word \ud800", r"ValueError: \ud800")
-    assert db.hget(native_result_key(job, "a"), "error") == rb"unknown word \ud800"
+    assert db.hget(JobKeys(job).native_result("a"), "error") == rb"unknown word \ud800"
 
 
 def test_letter_and_answer_are_one_step(db, job, entry):
@@ -168,9 +161,9 @@ def test_a_full_redis_takes_the_letter_too(db, job, entry):
         dead_letter(db, job, 60, entry, PoisonRequest("it kills"))
     finally:
         db.config_set("maxmemory", 0)
-    ((_, letter),) = db.xrange(dead_letters_key(job))
+    ((_, letter),) = db.xrange(JobKeys(job).dead_letters)
     assert DeadLetter.parse(letter).request == entry
-    assert db.hget(native_result_key(job, "a"), "code") == b"POISON_REQUEST"
+    assert db.hget(JobKeys(job).native_result("a"), "code") == b"POISON_REQUEST"
 
 
 def test_a_large_payload_is_not_kept(db, job, entry):

@@ -7,7 +7,7 @@ import pytest
 from cluster_serving.connectors.attempts import Attempts, noted
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.stream import StreamReader, create_group
-from cluster_serving.protocol.keys import attempts_key, dead_letters_key
+from cluster_serving.protocol.keys import JobKeys
 from tests.support.redis_server import on_each_server
 
 
@@ -16,7 +16,7 @@ def entry(db, job):
     create_group(db, job)
     db.xadd(job, {"uri": "a", "data": b"payload", "serde": "arrow", "reply_to": "me", "deadline": "5000"})
     yield StreamReader(db, job, "c", 60_000).read(1, None)[0]
-    db.delete(dead_letters_key(job), attempts_key(job))
+    db.delete(JobKeys(job).dead_letters, JobKeys(job).attempts)
 
 
 def test_the_exception_that_ends_an_attempt_is_noted(redis_server, db, job, entry):
@@ -29,7 +29,7 @@ def test_the_exception_that_ends_an_attempt_is_noted(redis_server, db, job, entr
     assert re.fullmatch(r"; the last was process \d+ on \S+", str(attempts.last(entry)))
     attempts.forget(entry)
     assert str(attempts.last(entry)) == ""
-    assert not db.exists(attempts_key(job))
+    assert not db.exists(JobKeys(job).attempts)
 
 
 @on_each_server
@@ -45,7 +45,7 @@ def test_a_full_redis_takes_notes(redis_server, db, job, entry):
         db.config_set("maxmemory", 0)
     assert attempts.last(entry).traceback.endswith("ValueError: interrupted\n")
     assert attempts.last(entry._replace(id=b"2-0")).traceback
-    assert db.ttl(attempts_key(job)) > 0
+    assert db.ttl(JobKeys(job).attempts) > 0
 
 
 def test_entries_of_the_same_id_in_two_streams_are_told_apart(db, job, entry):

@@ -12,7 +12,7 @@ from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.payloads import SWEEP_AGE, Payloads
 from cluster_serving.connectors.reporting import publish_limits
 from cluster_serving.connectors.stream import StreamReader, create_groups
-from cluster_serving.protocol.keys import GROUP, PRIORITIES, native_result_key
+from cluster_serving.protocol.keys import GROUP, PRIORITIES, JobKeys
 from cluster_serving.protocol.payload_files import MIN_BYTES
 
 LARGE = np.arange(MIN_BYTES // 4, dtype="f4")
@@ -86,7 +86,7 @@ def test_a_file_is_removed_though_another_request_of_the_batch_is_already_answer
 def test_a_uri_that_is_no_text_is_answered_for_its_missing_file(db, job, requests, read, payloads):
     db.xadd(job, {"uri": b"\xff", "serde": "arrow", "data_file": "0" * 32})
     assert list(map(payloads.load, read())) == [None]
-    assert db.hget(native_result_key(job, "").encode() + b"\xff", "code") == b"INVALID_INPUT"
+    assert db.hget(JobKeys(job).native_result("").encode() + b"\xff", "code") == b"INVALID_INPUT"
 
 
 def refused(results, uri, error, match):
@@ -135,7 +135,7 @@ def test_a_request_that_was_queued_twice_keeps_its_result(db, job, requests, res
     first, second = read()
     write_answers(db, job, 60, [Answer(payloads.load(first), "", {"value": "kept"})])
     assert payloads.load(second) is None
-    assert db.hgetall(native_result_key(job, "a")) == {b"value": b"kept"}
+    assert db.hgetall(JobKeys(job).native_result("a")) == {b"value": b"kept"}
     assert db.xpending(job, GROUP)["pending"] == 0
     assert db.xlen(job) == 0
 

@@ -8,7 +8,7 @@ import pytest
 
 from cluster_serving.connectors.peers import Peers
 from cluster_serving.connectors.stream import StreamReader, create_groups
-from cluster_serving.protocol.keys import GROUP, consumer, consumers_of, streams_of
+from cluster_serving.protocol.keys import GROUP, JobKeys
 
 LONG_MS = 60_000
 
@@ -24,12 +24,12 @@ class Clock:
 def slots(db, job):
     """Readers of the slots 0 and 1, which have read the requests `a` and `b`, and the watch of slot 0."""
     create_groups(db, job)
-    readers = [StreamReader(db, job, consumer(job, 1, index), LONG_MS) for index in range(2)]
+    readers = [StreamReader(db, job, JobKeys(job).consumer(1, index), LONG_MS) for index in range(2)]
     for uri, reader in zip("ab", readers, strict=True):
         db.xadd(job, {"uri": uri, "data": b"x"})
         reader.read(1, None)
     clock = Clock()
-    peers = Peers(db, streams_of(job), consumer(job, 1, 0), consumers_of(job, 1), clock)
+    peers = Peers(db, JobKeys(job).streams, JobKeys(job).consumer(1, 0), JobKeys(job).consumers(1), clock)
     return readers, peers, clock
 
 
@@ -52,49 +52,49 @@ def held_by(db, job, name):
 
 def test_requests_of_a_silent_slot_are_taken_over_at_the_second_look(db, job, slots):
     (own, _), peers, clock = slots
-    silence(db, job, consumer(job, 1, 1))
+    silence(db, job, JobKeys(job).consumer(1, 1))
     assert not look(peers, clock)
     assert look(peers, clock)
-    assert (held_by(db, job, consumer(job, 1, 0)), held_by(db, job, consumer(job, 1, 1))) == (2, 0)
+    assert (held_by(db, job, JobKeys(job).consumer(1, 0)), held_by(db, job, JobKeys(job).consumer(1, 1))) == (2, 0)
     own.start_over()
     assert [own.recover(0)[0].uri] == ["a"]
 
 
 def test_a_slot_that_gives_a_sign_of_life_keeps_its_requests(db, job, slots):
     _, peers, clock = slots
-    silence(db, job, consumer(job, 1, 1))
+    silence(db, job, JobKeys(job).consumer(1, 1))
     assert not look(peers, clock)
     # As its heartbeat.
-    db.xreadgroup(GROUP, consumer(job, 1, 1), {job: "0"}, count=1)
+    db.xreadgroup(GROUP, JobKeys(job).consumer(1, 1), {job: "0"}, count=1)
     assert not look(peers, clock)
-    assert held_by(db, job, consumer(job, 1, 1)) == 1
+    assert held_by(db, job, JobKeys(job).consumer(1, 1)) == 1
 
 
 def test_after_a_standstill_nobody_is_taken_for_dead_at_once(db, job, slots):
     """As of Redis, or of this slot: all others seem silent then."""
     _, peers, clock = slots
-    silence(db, job, consumer(job, 1, 1))
+    silence(db, job, JobKeys(job).consumer(1, 1))
     assert not look(peers, clock)
     assert not look(peers, clock, after=5)
-    assert held_by(db, job, consumer(job, 1, 1)) == 1
+    assert held_by(db, job, JobKeys(job).consumer(1, 1)) == 1
     assert look(peers, clock)
 
 
 def test_slots_of_other_generations_and_their_like_are_left_alone(db, job, slots):
     _, peers, clock = slots
-    names = [consumer(job, 11, 0), f"{job}-left-1", "echo"]
+    names = [JobKeys(job).consumer(11, 0), f"{job}-left-1", "echo"]
     for name in names:
         db.xadd(job, {"uri": name, "data": b"x"})
         db.xreadgroup(GROUP, name, {job: ">"}, count=1)
     silence(db, job, names[0])
-    db.xreadgroup(GROUP, consumer(job, 1, 1), {job: "0"}, count=1)
+    db.xreadgroup(GROUP, JobKeys(job).consumer(1, 1), {job: "0"}, count=1)
     assert not look(peers, clock)
     assert not look(peers, clock)
 
 
 def test_an_answer_of_the_slot_that_comes_back_counts_once(db, job, slots):
     _, peers, clock = slots
-    silence(db, job, consumer(job, 1, 1))
+    silence(db, job, JobKeys(job).consumer(1, 1))
     look(peers, clock)
     assert look(peers, clock)
     (entry,) = [item["message_id"] for item in db.xpending_range(job, GROUP, "-", "+", 10)][1:]
@@ -104,4 +104,4 @@ def test_an_answer_of_the_slot_that_comes_back_counts_once(db, job, slots):
 
 def test_a_reader_without_others_looks_for_nobody(db, job):
     create_groups(db, job)
-    assert not StreamReader(db, job, consumer(job, 1, 0), LONG_MS).take_over()
+    assert not StreamReader(db, job, JobKeys(job).consumer(1, 0), LONG_MS).take_over()

@@ -9,7 +9,7 @@ from cluster_serving.connectors import permissions, ticks
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.reporting import SlotReporter
 from cluster_serving.protocol.errors import RedisUnavailable
-from cluster_serving.protocol.keys import JOBS_KEY, generations_key, slots_key, streams_of
+from cluster_serving.protocol.keys import JOBS_KEY, JobKeys
 from cluster_serving.protocol.slots import SlotReport, read_reports
 from tests.support.waiting import wait_until
 
@@ -39,11 +39,11 @@ def test_a_missing_right_is_named(user, db, job, command):
 
 
 def test_the_check_changes_nothing(db, job):
-    for stream in streams_of(job):
+    for stream in JobKeys(job).streams:
         db.xgroup_create(stream, "cluster_serving_group", mkstream=True)
-    before = {stream: db.xinfo_groups(stream) for stream in streams_of(job)}
+    before = {stream: db.xinfo_groups(stream) for stream in JobKeys(job).streams}
     permissions.check(db, job)
-    assert {stream: db.xinfo_groups(stream) for stream in streams_of(job)} == before
+    assert {stream: db.xinfo_groups(stream) for stream in JobKeys(job).streams} == before
 
 
 def test_a_redis_that_takes_no_writes_now_is_no_missing_right(db, job):
@@ -67,7 +67,7 @@ def test_a_slot_that_may_not_read_any_more_is_reported_until_it_may(db, job, mon
     reporter.loading()
 
     def report():
-        return read_reports(db.hgetall(slots_key(job)))[0]
+        return read_reports(db.hgetall(JobKeys(job).slots()))[0]
 
     reporter.ready(SlotReport("", "", "Echo"))
     shared.problem = "XREADGROUP is refused"
@@ -78,4 +78,4 @@ def test_a_slot_that_may_not_read_any_more_is_reported_until_it_may(db, job, mon
     assert report().error is None
     reporter.close()
     db.srem(JOBS_KEY, job)
-    db.delete(slots_key(job), generations_key(job))
+    db.delete(JobKeys(job).slots(), JobKeys(job).generations)

@@ -15,15 +15,7 @@ from cluster_serving.connectors.stream import StreamReader, create_group
 from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.errors import ModelError
 from cluster_serving.protocol.generations import CANARY, DIVIDED, SERVING, Generation, Generations
-from cluster_serving.protocol.keys import (
-    JOBS_KEY,
-    generations_key,
-    limits_key,
-    secret_key,
-    slots_key,
-    stats_key,
-    streams_of,
-)
+from cluster_serving.protocol.keys import JOBS_KEY, JobKeys
 from cluster_serving.protocol.slots import SILENT_AFTER_S, SlotReport, read_reports
 from cluster_serving.protocol.stats import BATCH_SIZES, LATENCY_BOUNDS_MS, JobStats
 from tests.support.redis_server import RedisServer
@@ -38,8 +30,8 @@ def test_a_full_redis_takes_the_limits(db, job):
         publish_limits(db, RedisOptions("", job, result_ttl_s=7, max_queue_length=6))
     finally:
         db.config_set("maxmemory", 0)
-    assert db.hgetall(limits_key(job)) == {b"resultTtl": b"7", b"maxQueueLength": b"6"}
-    db.delete(limits_key(job))
+    assert db.hgetall(JobKeys(job).limits) == {b"resultTtl": b"7", b"maxQueueLength": b"6"}
+    db.delete(JobKeys(job).limits)
 
 
 def test_a_full_redis_takes_reports(db, job):
@@ -50,12 +42,12 @@ def test_a_full_redis_takes_reports(db, job):
         reporter.ready(SlotReport("", "", engine="test"))
     finally:
         db.config_set("maxmemory", 0)
-    (report,) = read_reports(db.hgetall(slots_key(job)))
+    (report,) = read_reports(db.hgetall(JobKeys(job).slots()))
     assert (report.index, report.submission, report.state, report.engine) == (3, "start-1", "ready", "test")
     assert (report.version, report.numbered) == ("20", True)
     reporter.close()
     assert db.srem(JOBS_KEY, job)
-    db.delete(slots_key(job), limits_key(job), generations_key(job))
+    db.delete(JobKeys(job).slots(), JobKeys(job).limits, JobKeys(job).generations)
 
 
 def test_a_report_waits_for_redis(tmp_path_factory, job):
@@ -68,7 +60,7 @@ def test_a_report_waits_for_redis(tmp_path_factory, job):
         server.start()
         thread.join(30)
         reporter.close()
-        (report,) = read_reports(client.hgetall(slots_key(job)))
+        (report,) = read_reports(client.hgetall(JobKeys(job).slots()))
     server.stop()
     assert report.state == "loading"
 
@@ -83,19 +75,19 @@ def test_what_a_job_has_written_once_comes_back_when_redis_was_emptied(db, job, 
     reader = StreamReader(db, job, "c", 60_000)
     create_group(db, job)
     db.flushdb()
-    wait_until(lambda: db.hget(limits_key(job), "maxQueueLength") == b"7")
-    (report,) = read_reports(db.hgetall(slots_key(job)))
+    wait_until(lambda: db.hget(JobKeys(job).limits, "maxQueueLength") == b"7")
+    (report,) = read_reports(db.hgetall(JobKeys(job).slots()))
     assert (report.index, report.submission, report.state, report.engine) == (1, "start-1", "ready", "test")
     assert db.sismember(JOBS_KEY, job)
-    assert db.hgetall(secret_key(job)) == {b"secret": b"secret", b"salt": b"salt"}
+    assert db.hgetall(JobKeys(job).secret) == {b"secret": b"secret", b"salt": b"salt"}
     reader.read(1, None)
-    assert db.exists(*streams_of(job)) == 3
+    assert db.exists(*JobKeys(job).streams) == 3
     # An operator may remove the secret once the model is loaded; only a Redis that has lost all gets it again.
-    db.delete(secret_key(job), limits_key(job))
-    wait_until(lambda: db.exists(limits_key(job)))
-    assert not db.exists(secret_key(job))
+    db.delete(JobKeys(job).secret, JobKeys(job).limits)
+    wait_until(lambda: db.exists(JobKeys(job).limits))
+    assert not db.exists(JobKeys(job).secret)
     reporter.close()
-    db.delete(*streams_of(job), slots_key(job), limits_key(job), generations_key(job))
+    db.delete(*JobKeys(job).streams, JobKeys(job).slots(), JobKeys(job).limits, JobKeys(job).generations)
     db.srem(JOBS_KEY, job)
 
 
@@ -103,25 +95,25 @@ def test_a_slot_that_another_start_has_replaced_writes_no_more(db, job, monkeypa
     monkeypatch.setattr(reporting, "HEARTBEAT_S", 0.05)
     old = SlotReporter(db, RedisOptions("", job), "start-1", 1)
     old.loading()
-    wait_until(lambda: db.exists(generations_key(job)))
+    wait_until(lambda: db.exists(JobKeys(job).generations))
     record = Generation(2, SERVING).to_json()
-    write_hash(db, generations_key(job), {"2": record, "last": "2"}, replace=True)
-    db.delete(slots_key(job))
+    write_hash(db, JobKeys(job).generations, {"2": record, "last": "2"}, replace=True)
+    db.delete(JobKeys(job).slots())
     old._thread.join(30)
     assert not old._thread.is_alive()
-    assert not db.exists(slots_key(job))
-    db.delete(slots_key(job), limits_key(job), generations_key(job))
+    assert not db.exists(JobKeys(job).slots())
+    db.delete(JobKeys(job).slots(), JobKeys(job).limits, JobKeys(job).generations)
     db.srem(JOBS_KEY, job)
 
 
 def state_of(db, job):
     seconds, _ = db.time()
-    (report,) = read_reports(db.hgetall(slots_key(job)), seconds)
+    (report,) = read_reports(db.hgetall(JobKeys(job).slots()), seconds)
     return report.state
 
 
 def beat(db, job):
-    return float(db.hget(slots_key(job), "0:beat").split()[1])
+    return float(db.hget(JobKeys(job).slots(), "0:beat").split()[1])
 
 
 @pytest.fixture
@@ -138,7 +130,7 @@ def slot(db, job, monkeypatch):
     yield start
     for reporter in reporters:
         reporter.close()
-    db.delete(slots_key(job), limits_key(job), generations_key(job))
+    db.delete(JobKeys(job).slots(), JobKeys(job).limits, JobKeys(job).generations)
     db.srem(JOBS_KEY, job)
 
 
@@ -151,12 +143,12 @@ def test_a_slot_that_gives_no_heartbeat_is_silent(db, job, slot):
     first = beat(db, job)
     wait_until(lambda: beat(db, job) > first)
     reporter.close()
-    attempt = read_reports(db.hgetall(slots_key(job)))[0].attempt
-    db.hset(slots_key(job), "0:beat", f"{attempt} {seconds - SILENT_AFTER_S - 1}")
+    attempt = read_reports(db.hgetall(JobKeys(job).slots()))[0].attempt
+    db.hset(JobKeys(job).slots(), "0:beat", f"{attempt} {seconds - SILENT_AFTER_S - 1}")
     assert state_of(db, job) == "silent"
     # A stopped or loading slot is not expected to give any.
     for state in ("stopped", "loading"):
-        db.hset(slots_key(job), "0", SlotReport("start-1", state, attempt=attempt).to_json())
+        db.hset(JobKeys(job).slots(), "0", SlotReport("start-1", state, attempt=attempt).to_json())
         assert state_of(db, job) == state
 
 
@@ -167,7 +159,7 @@ def test_an_attempt_that_another_one_has_replaced_reports_nothing_more(db, job, 
     orphan.ready(SlotReport("", "", engine="orphan"))
     orphan._thread.join(30)
     assert not orphan._thread.is_alive()
-    (report,) = read_reports(db.hgetall(slots_key(job)))
+    (report,) = read_reports(db.hgetall(JobKeys(job).slots()))
     assert (report.engine, state_of(db, job)) == ("new", "ready")
 
 
@@ -176,7 +168,7 @@ def test_a_heartbeat_of_another_attempt_does_not_count(db, job, slot):
     reporter.ready(SlotReport("", "", engine="test"))
     reporter.close()
     seconds, _ = db.time()
-    db.hset(slots_key(job), "0:beat", f"another {seconds}")
+    db.hset(JobKeys(job).slots(), "0:beat", f"another {seconds}")
     assert state_of(db, job) == "silent"
 
 
@@ -187,23 +179,23 @@ def test_a_thread_whose_slot_flink_does_not_run_any_more_reports_nothing(db, job
     reporter = slot()
     reporter.ready(SlotReport("", "", engine="test"))
     wait_until(lambda: source.stale)
-    db.hdel(slots_key(job), "0:beat")
+    db.hdel(JobKeys(job).slots(), "0:beat")
     time.sleep(0.3)
-    assert not db.hexists(slots_key(job), "0:beat")
+    assert not db.hexists(JobKeys(job).slots(), "0:beat")
     source.note()
-    wait_until(lambda: db.hexists(slots_key(job), "0:beat"))
+    wait_until(lambda: db.hexists(JobKeys(job).slots(), "0:beat"))
 
 
 def test_the_description_of_a_model_outlives_its_slot(db, job):
     for submission in ("start-1", "start-2"):
         reporter = SlotReporter(db, RedisOptions("", job), submission, 0)
         reporter.loading()
-        (report,) = read_reports(db.hgetall(slots_key(job)))
+        (report,) = read_reports(db.hgetall(JobKeys(job).slots()))
         assert (report.submission, report.state) == (submission, "loading")
         reporter.ready(SlotReport("", "", engine="test"))
         reporter.close()
     assert report.engine == "test"
-    db.delete(slots_key(job), limits_key(job), generations_key(job))
+    db.delete(JobKeys(job).slots(), JobKeys(job).limits, JobKeys(job).generations)
     db.srem(JOBS_KEY, job)
 
 
@@ -221,7 +213,7 @@ def writer(redis_server, db, job):
     for made, client in zip(writers, clients, strict=True):
         made.close()
         client.close()
-    db.delete(stats_key(job), stats_key(job, 1))
+    db.delete(JobKeys(job).stats(), JobKeys(job).stats(1))
 
 
 def batch(size, failures=0, wait_ms=0, inference_ms=0):
@@ -230,7 +222,7 @@ def batch(size, failures=0, wait_ms=0, inference_ms=0):
 
 
 def read(db, job):
-    return JobStats.read(db.hgetall(stats_key(job)))
+    return JobStats.read(db.hgetall(JobKeys(job).stats()))
 
 
 def test_slots_add_to_the_same_totals_also_after_a_restart(writer, db, job):
@@ -281,10 +273,10 @@ def test_batches_are_counted_under_their_size(writer, db, job):
 
 def test_totals_that_redis_does_not_take_are_written_later(writer, db, job):
     slot = writer()
-    db.set(stats_key(job), "no hash")
+    db.set(JobKeys(job).stats(), "no hash")
     slot.add(batch(2), 0)
     time.sleep(1.5)  # The writer tries once a second.
-    db.delete(stats_key(job), stats_key(job, 1))
+    db.delete(JobKeys(job).stats(), JobKeys(job).stats(1))
     slot.add(batch(3), 0)
     wait_until(lambda: read(db, job).requests == 5)
 
@@ -293,30 +285,30 @@ def test_counters_that_came_first_do_not_keep_lost_generations_away(db, job, mon
     monkeypatch.setattr(reporting, "HEARTBEAT_S", 0.05)
     roles = {"4": Generation(4, SERVING, "start-1"), "5": Generation(5, CANARY, "start-2", share=20)}
     fields = {number: each.to_json() for number, each in roles.items()} | {"last": "5"}
-    write_hash(db, generations_key(job), fields)
+    write_hash(db, JobKeys(job).generations, fields)
     reporters = [SlotReporter(db, RedisOptions("", job, generation=n), f"start-{n - 3}", 0) for n in (4, 5)]
     try:
         for reporter in reporters:
             reporter.loading()
             reporter.ready(SlotReport("", "", engine="test"))
         wait_until(lambda: all(reporter._generations for reporter in reporters))
-        db.delete(generations_key(job), slots_key(job), slots_key(job, 5))
+        db.delete(JobKeys(job).generations, JobKeys(job).slots(), JobKeys(job).slots(5))
         # As the source does for each request during a canary.
-        db.hincrby(generations_key(job), DIVIDED, 1)
-        wait_until(lambda: Generations.read(db.hgetall(generations_key(job))).all == {4: roles["4"], 5: roles["5"]})
-        wait_until(lambda: db.hexists(slots_key(job), "0") and db.hexists(slots_key(job, 5), "0"))
+        db.hincrby(JobKeys(job).generations, DIVIDED, 1)
+        wait_until(lambda: Generations.read(db.hgetall(JobKeys(job).generations)).all == {4: roles["4"], 5: roles["5"]})
+        wait_until(lambda: db.hexists(JobKeys(job).slots(), "0") and db.hexists(JobKeys(job).slots(5), "0"))
     finally:
         for reporter in reporters:
             reporter.close()
         db.srem(JOBS_KEY, job)
-        db.delete(slots_key(job), slots_key(job, 5), limits_key(job), generations_key(job))
+        db.delete(JobKeys(job).slots(), JobKeys(job).slots(5), JobKeys(job).limits, JobKeys(job).generations)
 
 
 def test_a_slot_counts_its_restarts_and_keeps_the_error_of_the_attempt_before(db, job):
     def attempt(submission):
         reporter = SlotReporter(db, RedisOptions("", job), submission, 0)
         reporter.loading()
-        (report,) = read_reports(db.hgetall(slots_key(job)))
+        (report,) = read_reports(db.hgetall(JobKeys(job).slots()))
         return reporter, report
 
     try:
@@ -336,4 +328,4 @@ def test_a_slot_counts_its_restarts_and_keeps_the_error_of_the_attempt_before(db
             reporter.close()
     finally:
         db.srem(JOBS_KEY, job)
-        db.delete(slots_key(job), limits_key(job), generations_key(job))
+        db.delete(JobKeys(job).slots(), JobKeys(job).limits, JobKeys(job).generations)

@@ -15,7 +15,7 @@ from cluster_serving.protocol.comparison import Comparison
 from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.generations import SHADOW, Generation
-from cluster_serving.protocol.keys import awaited_key, compared_key, consumer, shadow_queue
+from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.results import encode_error, encode_result
 from tests.support.waiting import wait_until
 
@@ -32,13 +32,13 @@ def queue(redis_server, db, job, monkeypatch):
     """The queue of a shadow of the job."""
     monkeypatch.setattr(shadow, "_COPY_INTERVAL_S", 0.0)
     monkeypatch.setattr(shadow, "_KEEP_INTERVAL_S", 0.0)
-    name = shadow_queue(job, NUMBER)
+    name = JobKeys(job).shadow(NUMBER).job
     create_groups(db, name)
     yield name
     with redis.Redis(port=redis_server.port, decode_responses=True) as client:
         generations.end(client, job, NUMBER)
     assert not [key for key in db.keys(f"*{job}*") if b":awaited:" not in key]
-    db.delete(awaited_key(job, NUMBER, ""), *db.keys(f"*{job}*"))
+    db.delete(JobKeys(job).awaited(NUMBER, ""), *db.keys(f"*{job}*"))
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def entries(count, first=1):
 
 
 def compared(db, job):
-    fields = db.hgetall(compared_key(job, NUMBER))
+    fields = db.hgetall(JobKeys(job).compared(NUMBER))
     return Comparison.read({name.decode(): value.decode() for name, value in fields.items()})
 
 
@@ -64,7 +64,7 @@ def test_a_shadow_gets_copies_of_its_share_and_their_answers_reach_nobody(db, jo
     chosen = [entry for entry in marked if entry.shadow]
     assert abs(len(chosen) - 25) <= 3
     wait_until(lambda: db.xlen(queue) == len(chosen))
-    reader = StreamReader(db, queue, consumer(queue, NUMBER, 0), 60_000)
+    reader = StreamReader(db, queue, JobKeys(queue).consumer(NUMBER, 0), 60_000)
     copies = reader.read(100, None)
     assert [copy.uri for copy in copies] == [f"high:{entry.id.decode()}" for entry in chosen]
     # The client's deadline and channel stay with its own request.
@@ -102,10 +102,10 @@ def test_a_full_redis_and_a_shadow_that_has_ended_get_no_copies(db, job, queue, 
     assert not db.xlen(queue)
     copier.copy(entries(1), everything)
     wait_until(lambda: compared(db, job).skipped == 3)
-    db.delete(queue, compared_key(job, NUMBER))
+    db.delete(queue, JobKeys(job).compared(NUMBER))
     copier.copy(entries(3), everything)
     copier.close()
-    assert not db.exists(queue, compared_key(job, NUMBER))
+    assert not db.exists(queue, JobKeys(job).compared(NUMBER))
 
 
 def result(*values):
@@ -139,7 +139,7 @@ def test_the_answers_of_a_shadow_are_compared_with_those_of_the_same_requests(re
     marked = copier.copy(entries(len(pairs) - 1), Generation(NUMBER, SHADOW, share=100))
     assert marked == served[:-1]
     wait_until(lambda: db.xlen(queue) == len(pairs) - 1)
-    copies = StreamReader(db, queue, consumer(queue, NUMBER, 0), 60_000).read(100, None)
+    copies = StreamReader(db, queue, JobKeys(queue).consumer(NUMBER, 0), 60_000).read(100, None)
     # The last one was not copied.
     copies.append(Entry(b"9-0", "high:9-0", DATA))
     comparer.add(batch(zip(copies, (after for _, after in pairs), strict=True), 20_000), 0)

@@ -14,7 +14,7 @@ from cluster_serving.connectors.slot_keys import SlotKeys
 from cluster_serving.connectors.stream import StreamReader, create_groups
 from cluster_serving.launcher.jobs import generations
 from cluster_serving.protocol.generations import CANARY, RETIRING, SERVING, Generation
-from cluster_serving.protocol.keys import consumer, generations_key, native_result_key, stream_of, streams_of
+from cluster_serving.protocol.keys import JobKeys
 from tests.support.flink_context import Context
 from tests.support.waiting import wait_until
 
@@ -36,7 +36,7 @@ def opened(redis_server, db, job, monkeypatch):
     yield open_source
     for each in sources:
         each.close()
-    db.delete(*streams_of(job), generations_key(job))
+    db.delete(*JobKeys(job).streams, JobKeys(job).generations)
 
 
 def dead_canary(db, job, share, *uris):
@@ -44,8 +44,8 @@ def dead_canary(db, job, share, *uris):
     generations.put(db, job, Generation(1, SERVING, version="1"))
     generations.put(db, job, Generation(2, CANARY, version="2", share=share))
     for uri in uris:
-        db.xadd(stream_of(job, "normal"), {"uri": uri, "data": b"x", "version": "2"})
-    reader = StreamReader(db, job, consumer(job, 2, 0), 1000)
+        db.xadd(JobKeys(job).stream("normal"), {"uri": uri, "data": b"x", "version": "2"})
+    reader = StreamReader(db, job, JobKeys(job).consumer(2, 0), 1000)
     held = len(reader.read(10, 100)) if uris else 0
     reader.close()
     return held
@@ -80,7 +80,7 @@ def test_a_tick_of_process_mode_lasts_until_a_request_comes(opened, db, job):
         waiting = threads.submit(tick, slot)
         with pytest.raises(TimeoutError):
             waiting.result(timeout=1)
-        db.xadd(stream_of(job, "normal"), {"uri": "a", "data": b"x"})
+        db.xadd(JobKeys(job).stream("normal"), {"uri": "a", "data": b"x"})
         assert [entry.uri for batch in waiting.result(timeout=4) for entry in batch.entries] == ["a"]
 
 
@@ -101,7 +101,7 @@ def test_a_window_may_read_new_requests_by_itself(opened, db, job):
     # The first tick recovers what an earlier run has left.
     assert slot._read_directly(0) == []
     assert tick(slot) == []
-    db.xadd(stream_of(job, "normal"), {"uri": "a", "data": b"x"})
+    db.xadd(JobKeys(job).stream("normal"), {"uri": "a", "data": b"x"})
     assert [entry.uri for entry in slot._read_directly(1)] == ["a"]
     assert slot._flow._announced == 1
     assert slot._read_directly(0.01) == []
@@ -111,7 +111,7 @@ def test_a_window_leaves_a_long_queue_to_the_source_which_reads_ahead(opened, db
     slot = opened(process_mode=False)
     assert tick(slot) == []
     for number in range(9):
-        db.xadd(stream_of(job, "normal"), {"uri": str(number), "data": b"x"})
+        db.xadd(JobKeys(job).stream("normal"), {"uri": str(number), "data": b"x"})
     assert len(slot._read_directly(1)) == 4
     assert slot._read_directly(1) == []
 
@@ -119,7 +119,7 @@ def test_a_window_leaves_a_long_queue_to_the_source_which_reads_ahead(opened, db
 def test_a_window_does_not_read_for_a_generation_that_ends(opened, db, job):
     slot = opened(process_mode=False)
     assert tick(slot) == []
-    db.xadd(stream_of(job, "normal"), {"uri": "a", "data": b"x"})
+    db.xadd(JobKeys(job).stream("normal"), {"uri": "a", "data": b"x"})
     generations.put(db, job, Generation(1, RETIRING))
     wait_until(lambda: slot._generation.look() or slot._generation.retires)
     assert slot._read_directly(1) == []
@@ -128,7 +128,7 @@ def test_a_window_does_not_read_for_a_generation_that_ends(opened, db, job):
 def test_requests_that_the_window_has_read_are_counted_by_the_source(opened, db, job, monkeypatch):
     slot = opened(process_mode=False)
     assert tick(slot) == []
-    db.xadd(stream_of(job, "normal"), {"uri": "a", "data": b"x"})
+    db.xadd(JobKeys(job).stream("normal"), {"uri": "a", "data": b"x"})
     slot._read_directly(1)
     counted = []
     monkeypatch.setattr(slot, "_requests", SimpleNamespace(inc=counted.append))
@@ -145,7 +145,7 @@ def test_a_canary_that_has_died_stops_no_slot_of_the_generation_that_serves(open
 
     def send():
         nonlocal sent
-        db.xadd(stream_of(job, "normal"), {"uri": f"r{sent}", "data": b"x"})
+        db.xadd(JobKeys(job).stream("normal"), {"uri": f"r{sent}", "data": b"x"})
         sent += 1
 
     send()
@@ -161,7 +161,7 @@ def test_a_canary_with_the_larger_share_that_has_died_does_not_keep_requests_fro
     dead_canary(db, job, 60)
     slot = opened(process_mode=False)
     for number in range(10):
-        db.xadd(stream_of(job, "normal"), {"uri": f"r{number}", "data": b"x"})
+        db.xadd(JobKeys(job).stream("normal"), {"uri": f"r{number}", "data": b"x"})
     assert set(answered(slot, db, job, 10)) == {f"r{number}" for number in range(10)}
 
 
@@ -195,11 +195,11 @@ def test_what_expires_while_a_batch_is_computed_is_answered_then_and_makes_room(
     # One batch may wait beside the four requests of the next; no more is read.
     queue("a", "b", "c", "d", deadline=200)
     queue("e", "f", "g", "h")
-    goes_on(lambda: db.hget(native_result_key(job, "d"), "code") == b"DEADLINE_EXCEEDED")
+    goes_on(lambda: db.hget(JobKeys(job).native_result("d"), "code") == b"DEADLINE_EXCEEDED")
     goes_on(lambda: slot._flow.unanswered == 5)
     taken = [entry.uri for entries in slot._flow._entries for entry in entries]
     assert taken == ["e", "f", "g", "h"]
-    assert not db.exists(native_result_key(job, "computed"))
+    assert not db.exists(JobKeys(job).native_result("computed"))
 
 
 def test_what_has_expired_before_it_is_read_takes_no_place(opened, db, job):
@@ -208,7 +208,7 @@ def test_what_has_expired_before_it_is_read_takes_no_place(opened, db, job):
         db.xadd(job, {"uri": uri, "data": b"x", "serde": "arrow", "deadline": 1 if uri < "d" else 60_000})
     time.sleep(0.01)
     assert answered(slot, db, job, 1) == ["d"]
-    assert db.hget(native_result_key(job, "a"), "code") == b"DEADLINE_EXCEEDED"
+    assert db.hget(JobKeys(job).native_result("a"), "code") == b"DEADLINE_EXCEEDED"
 
 
 def test_a_refusal_that_no_repetition_mends_is_noted_until_it_is(opened, db, job):

@@ -5,36 +5,36 @@ import redis
 from cluster_serving.connectors.stream import StreamReader, create_groups
 from cluster_serving.launcher.jobs import generations
 from cluster_serving.protocol.generations import SERVING, Generation, is_in_trial
-from cluster_serving.protocol.keys import GROUP, consumer, generations_key, left_for, stream_of, streams_of
+from cluster_serving.protocol.keys import GROUP, JobKeys
 
 PATIENT_MS = 60_000
 
 
 def reader_of(db, job, generation, subtask=0):
-    return StreamReader(db, job, consumer(job, generation, subtask), PATIENT_MS)
+    return StreamReader(db, job, JobKeys(job).consumer(generation, subtask), PATIENT_MS)
 
 
 def queue(db, job, *uris):
     create_groups(db, job)
     for uri in uris:
         priority, _, _ = uri.partition("-")
-        db.xadd(stream_of(job, priority if priority == "high" else "normal"), {"uri": uri, "data": b"x"})
+        db.xadd(JobKeys(job).stream(priority if priority == "high" else "normal"), {"uri": uri, "data": b"x"})
 
 
 def clean(db, job):
-    db.delete(*streams_of(job), generations_key(job))
+    db.delete(*JobKeys(job).streams, JobKeys(job).generations)
 
 
 def test_a_request_that_is_left_for_a_generation_is_taken_once_and_has_not_been_tried(db, job):
     queue(db, job, "a", "b", "high-c")
     old, first, second = reader_of(db, job, 1), reader_of(db, job, 2), reader_of(db, job, 2, 1)
     entries = old.read(10, None)
-    old.leave(entries[1:], left_for(job, 2))
-    taken = first.take(left_for(job, 2), 10)
+    old.leave(entries[1:], JobKeys(job).left_for(2))
+    taken = first.take(JobKeys(job).left_for(2), 10)
     assert sorted(entry.uri for entry in taken) == sorted(entry.uri for entry in entries[1:])
     assert {entry.data for entry in taken} == {b"x"}
-    assert second.take(left_for(job, 2), 10) == []
-    pending = [item for stream in streams_of(job) for item in db.xpending_range(stream, GROUP, "-", "+", 10)]
+    assert second.take(JobKeys(job).left_for(2), 10) == []
+    pending = [item for stream in JobKeys(job).streams for item in db.xpending_range(stream, GROUP, "-", "+", 10)]
     assert {item["times_delivered"] for item in pending} == {1}
     clean(db, job)
 
@@ -42,9 +42,9 @@ def test_a_request_that_is_left_for_a_generation_is_taken_once_and_has_not_been_
 def test_requests_wait_for_their_generation_before_another_one_takes_them(db, job):
     queue(db, job, "a")
     old = reader_of(db, job, 1)
-    old.leave(old.read(10, None), left_for(job, 2))
-    assert old.take(left_for(job, 2), 10, idle_ms=60_000) == []
-    assert [entry.uri for entry in old.take(left_for(job, 2), 10, idle_ms=0)] == ["a"]
+    old.leave(old.read(10, None), JobKeys(job).left_for(2))
+    assert old.take(JobKeys(job).left_for(2), 10, idle_ms=60_000) == []
+    assert [entry.uri for entry in old.take(JobKeys(job).left_for(2), 10, idle_ms=0)] == ["a"]
     clean(db, job)
 
 
@@ -66,7 +66,7 @@ def test_what_a_generation_leaves_unanswered_is_recovered_by_the_next_one_at_onc
     while found := following.recover(0):
         entry, deliveries = found
         recovered.append((entry.uri, deliveries))
-        db.xack(stream_of(job, entry.priority), GROUP, entry.id)
+        db.xack(JobKeys(job).stream(entry.priority), GROUP, entry.id)
     assert sorted(recovered) == [("a", 2), ("b", 2), ("high-c", 2)]
     names = {item["name"] for item in db.xinfo_consumers(job, GROUP)}
     assert not {name for name in names if name.startswith(f"{job}-1-".encode())}

@@ -7,7 +7,7 @@ import pytest
 from cluster_serving.connectors.answer import Answer, dead_letter, write_answers
 from cluster_serving.connectors.stream import StreamReader, create_groups
 from cluster_serving.protocol.errors import PoisonRequest
-from cluster_serving.protocol.keys import GROUP, PRIORITIES, result_key, stream_of, streams_of
+from cluster_serving.protocol.keys import GROUP, PRIORITIES, JobKeys
 
 
 @pytest.fixture
@@ -20,11 +20,11 @@ def reader(db, job):
 
 def add(db, job, priority, count, start=0):
     for number in range(start, start + count):
-        db.xadd(stream_of(job, priority), {"uri": f"{priority}-{number}", "data": b"x"})
+        db.xadd(JobKeys(job).stream(priority), {"uri": f"{priority}-{number}", "data": b"x"})
 
 
 def pending(db, job):
-    return {stream: db.xpending(stream, GROUP)["pending"] for stream in streams_of(job)}
+    return {stream: db.xpending(stream, GROUP)["pending"] for stream in JobKeys(job).streams}
 
 
 def uris(entries):
@@ -135,7 +135,7 @@ def test_entries_of_a_dead_consumer_are_claimed_in_all_streams(db, job, reader):
     other = StreamReader(db, job, f"{job}-1", claim_idle_ms=1)
     assert other.recover(0) is None
     assert other.read(2, None) == []
-    taken = [db.xpending_range(stream, GROUP, "-", "+", 10, f"{job}-1") for stream in streams_of(job)]
+    taken = [db.xpending_range(stream, GROUP, "-", "+", 10, f"{job}-1") for stream in JobKeys(job).streams]
     assert [len(entries) for entries in taken] == [2, 2, 2]
 
 
@@ -144,12 +144,12 @@ def test_a_heartbeat_counts_in_all_groups(db, job, reader):
     reader._next_heartbeat = 0
     time.sleep(0.1)
     reader.heartbeat()
-    assert all(db.xinfo_consumers(stream, GROUP)[0]["idle"] < 100 for stream in streams_of(job))
+    assert all(db.xinfo_consumers(stream, GROUP)[0]["idle"] < 100 for stream in JobKeys(job).streams)
 
 
 @pytest.mark.parametrize("priority", PRIORITIES)
 def test_a_stream_that_disappears_is_created_again(db, job, reader, priority):
-    db.delete(stream_of(job, priority))
+    db.delete(JobKeys(job).stream(priority))
     assert reader.read(1, None) == []
     add(db, job, priority, 1)
     assert uris(reader.read(1, None)) == [f"{priority}-0"]
@@ -168,6 +168,6 @@ def test_answers_and_dead_letters_leave_the_right_stream(db, job, reader, full):
             dead_letter(db, job, 60, entry, PoisonRequest("reason"))
     finally:
         db.config_set("maxmemory", 0)
-    assert [db.xlen(stream) for stream in streams_of(job)] == [0, 0, 0]
+    assert [db.xlen(stream) for stream in JobKeys(job).streams] == [0, 0, 0]
     assert set(pending(db, job).values()) == {0}
-    assert all(db.exists(result_key(job, entry.uri)) for entry in entries)
+    assert all(db.exists(JobKeys(job).result(entry.uri)) for entry in entries)

@@ -17,7 +17,7 @@ from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.redis import connect
 from cluster_serving.connectors.stream import StreamReader, create_group
 from cluster_serving.protocol.errors import PoisonRequest, RequestCancelled, ServingError
-from cluster_serving.protocol.keys import DEFAULT_JOB, dead_letters_key, limits_key, slots_key
+from cluster_serving.protocol.keys import DEFAULT_JOB, JobKeys
 from tests.support import model_zoo
 from tests.support.redis_topologies import Server, servers
 from tests.support.waiting import wait_until
@@ -106,8 +106,8 @@ def test_a_job_serves_clients_and_operators_under_these_rules(nothing_denied, jo
 
     # What a job has written once comes back if Redis has lost it.
     with redis.Redis.from_url(url("job")) as db:
-        db.delete(slots_key(JOB), limits_key(JOB))
-        wait_until(lambda: db.exists(slots_key(JOB), limits_key(JOB)) == 2)
+        db.delete(JobKeys(JOB).slots(), JobKeys(JOB).limits)
+        wait_until(lambda: db.exists(JobKeys(JOB).slots(), JobKeys(JOB).limits) == 2)
 
     operator = copy.copy(job)
     operator._environment = job._environment | {"CLUSTER_SERVING_REDIS_URL": url("operator")}
@@ -133,7 +133,7 @@ def test_what_has_to_be_done_by_hand_works_under_these_rules(nothing_denied, clu
         done = cluster.run("cluster-serving-cli", "dead", "requeue", letter["id"], cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         assert client.xlen(JOB) == 1
-        assert client.xlen(dead_letters_key(JOB)) == 0
+        assert client.xlen(JobKeys(JOB).dead_letters) == 0
         client.delete(JOB)
 
 

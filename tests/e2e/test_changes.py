@@ -14,7 +14,7 @@ import redis
 
 from cluster_serving.client import InputQueue, RequestLost, ServingError, VersionNotFound
 from cluster_serving.protocol.generations import Generations
-from cluster_serving.protocol.keys import generations_key
+from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.slots import HEARTBEAT_S
 from tests.chaos.faults import kept_processes
 from tests.support import model_zoo
@@ -82,7 +82,7 @@ def done(command):
 
 
 def generations_of(db, job):
-    return Generations.read(db.hgetall(generations_key(job)))
+    return Generations.read(db.hgetall(JobKeys(job).generations))
 
 
 # Six changes, with the CPU time of a start each.

@@ -6,7 +6,7 @@ import pytest
 
 from cluster_serving.client import InferenceFailed, InvalidInput
 from cluster_serving.frontend import arguments
-from cluster_serving.protocol.keys import answered_key, dead_letters_key, stats_key
+from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.stats import JobStats
 from tests.support import model_zoo
 from tests.support.front_end import Running
@@ -55,11 +55,11 @@ def test_each_record_of_a_request_is_answered_as_if_it_came_alone(started, clust
             assert answer["value"] == {"y": [2 * index] * size, "greeting": f"hello n{index}", "about": about}
 
     def counted():
-        totals = JobStats.read(cluster_db.hgetall(stats_key(job)))
-        return totals.requests, totals.failures, int(cluster_db.get(answered_key(job)))
+        totals = JobStats.read(cluster_db.hgetall(JobKeys(job).stats()))
+        return totals.requests, totals.failures, int(cluster_db.get(JobKeys(job).answered))
 
     wait_until(lambda: counted() == (100, 1, 100))
-    ((_, letter),) = cluster_db.xrange(dead_letters_key(job))
+    ((_, letter),) = cluster_db.xrange(JobKeys(job).dead_letters)
     assert b"-41 is negative" in letter[b"error"] and int(letter[b"bytes"]) < 2000
 
     def items():

@@ -8,7 +8,7 @@ import pytest
 
 from cluster_serving.client import InferenceFailed, InvalidInput
 from cluster_serving.frontend import arguments
-from cluster_serving.protocol.keys import dead_letters_key
+from cluster_serving.protocol.keys import JobKeys
 from tests.support import model_zoo
 from tests.support.front_end import Running
 from tests.support.handled import write
@@ -58,7 +58,7 @@ def test_a_handler_serves_a_model_and_a_changed_one_its_new_code(started, cluste
     with pytest.raises(InvalidInput, match=r"pixels: uint8\[8, 8\]"):
         queue.predict({"pixels": pixels[0][:4]}, timeout=30)
 
-    letters = [letter for _, letter in cluster_db.xrange(dead_letters_key(name))]
+    letters = [letter for _, letter in cluster_db.xrange(JobKeys(name).dead_letters)]
     assert len(letters) == (right[:20] == 7).sum() > 0
     assert b'handler.py", line' in letters[0][b"traceback"]
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from cluster_serving.client import InferenceTimeout
-from cluster_serving.protocol.keys import GROUP, dead_letters_key
+from cluster_serving.protocol.keys import GROUP, JobKeys
 from tests.chaos.faults import kept_processes
 from tests.support import model_zoo
 from tests.support.waiting import wait_until
@@ -51,7 +51,7 @@ def test_a_request_that_hangs_is_answered_with_an_error_and_the_job_goes_on(
                     results.query(f"{wave}{number}", timeout=150)
             else:
                 assert results.query(f"{wave}{number}", timeout=150).tolist() == [2 * number] * 3
-    assert not cluster_db.exists(dead_letters_key(name))
+    assert not cluster_db.exists(JobKeys(name).dead_letters)
     assert requests.predict({"x": np.ones(3, "f4")}, timeout=60).tolist() == [2] * 3
     wait_until(lambda: cluster.state_of(name) == "RUNNING")
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cluster_serving.client import InvalidInput
-from cluster_serving.protocol.keys import PAYLOAD_FOLDER, limits_key
+from cluster_serving.protocol.keys import PAYLOAD_FOLDER, JobKeys
 from cluster_serving.protocol.payload_files import MIN_BYTES
 from tests.support import model_zoo
 from tests.support.waiting import wait_until
@@ -29,7 +29,7 @@ def start(started, tmp_path):
 
 
 def folder_of(db, job):
-    return os.fsdecode(db.hget(limits_key(job), PAYLOAD_FOLDER) or b"")
+    return os.fsdecode(db.hget(JobKeys(job).limits, PAYLOAD_FOLDER) or b"")
 
 
 @pytest.mark.parametrize("mode", ["thread", "process"])

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from cluster_serving.client import PoisonRequest
-from cluster_serving.protocol.keys import attempts_key, dead_letters_key
+from cluster_serving.protocol.keys import JobKeys
 from tests.support.waiting import wait_until
 
 
@@ -51,12 +51,12 @@ def test_a_request_that_kills_its_process_becomes_a_dead_letter(started, cluster
                 results.query(f"r{number}", timeout=120)
         else:
             assert results.query(f"r{number}", timeout=120).tolist() == [2 * number] * 3
-    letters = {letter[b"uri"]: letter[b"traceback"] for _, letter in cluster_db.xrange(dead_letters_key(name))}
+    letters = {letter[b"uri"]: letter[b"traceback"] for _, letter in cluster_db.xrange(JobKeys(name).dead_letters)}
     assert letters.keys() == {b"r20", b"r30"}
     assert b"in forward" in letters[b"r20"]
     assert not letters[b"r30"]
     assert cluster_db.xlen(name) == 0
-    wait_until(lambda: not cluster_db.exists(attempts_key(name)))
+    wait_until(lambda: not cluster_db.exists(JobKeys(name).attempts))
     wait_until(lambda: cluster.state_of(name) == "RUNNING")
 
 
@@ -83,9 +83,9 @@ def test_a_request_that_crashes_its_process_alone_is_given_up_then(started, clus
                 results.query(f"r{index}", timeout=150)
         else:
             assert results.query(f"r{index}", timeout=150).tolist() == [2 * number] * 3
-    letters = list(cluster_db.xrange(dead_letters_key(name)))
+    letters = list(cluster_db.xrange(JobKeys(name).dead_letters))
     assert len(letters) == 3
     for _, letter in letters:
         assert b"in forward" in letter[b"traceback"]
-    wait_until(lambda: not cluster_db.exists(attempts_key(name)))
+    wait_until(lambda: not cluster_db.exists(JobKeys(name).attempts))
     wait_until(lambda: cluster.state_of(name) == "RUNNING")

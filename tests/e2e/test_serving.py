@@ -14,15 +14,7 @@ import pytest
 from cluster_serving.client import InferenceFailed, InputQueue, InvalidInput
 from cluster_serving.frontend import arguments
 from cluster_serving.job.models.encryption import encrypt
-from cluster_serving.protocol.keys import (
-    GROUP,
-    JOBS_KEY,
-    answered_key,
-    limits_key,
-    native_result_key,
-    result_key,
-    slots_key,
-)
+from cluster_serving.protocol.keys import GROUP, JOBS_KEY, JobKeys
 from cluster_serving.protocol.original import arrow as original_arrow
 from tests.support import model_zoo
 from tests.support.front_end import Running
@@ -132,7 +124,7 @@ def test_original_clients_are_answered_in_their_encoding(models, started, cluste
     digit = model_zoo.digits_data()[0][0]
     cluster_db.xadd("original", {"uri": "ok", "data": original_arrow.encode_request({"x": digit})})
     cluster_db.xadd("original", {"uri": "no", "data": original_arrow.encode_request({"x": digit[:3]})})
-    ok, no = (result_key("original", uri) for uri in ("ok", "no"))
+    ok, no = (JobKeys("original").result(uri) for uri in ("ok", "no"))
     wait_until(lambda: cluster_db.exists(ok, no) == 2)
     decoded = original_arrow.decode_result(cluster_db.hget(ok, "value"))[0]
     np.testing.assert_allclose(decoded, model_zoo.digits_mlp(digit[np.newaxis])[0], atol=TOLERANCE)
@@ -163,7 +155,7 @@ def test_ten_thousand_requests_of_three_shapes_from_four_processes(started, clus
         wrong = pool.starmap(send, [(cluster.redis_port, client, 2500) for client in range(4)])
     assert wrong == [0, 0, 0, 0]
     assert cluster_db.xlen("shapes") == 0
-    assert not list(cluster_db.scan_iter(native_result_key("shapes", "*")))
+    assert not list(cluster_db.scan_iter(JobKeys("shapes").native_result("*")))
     for vertex in cluster.job("shapes")["vertices"]:
         url = f"{cluster.rest}/jobs/{cluster.job('shapes')['jid']}/vertices/{vertex['id']}/subtasks/metrics"
         wait_until(lambda url=url: metric_sum(url, "numRecordsOut") == 10_000, 60)
@@ -233,7 +225,7 @@ def assert_a_redis_that_was_emptied_is_filled_again(queue, db):
     flushed = threading.Event()
 
     def written():
-        hashes = [db.hgetall(key) for key in ("model_secured", limits_key(queue.name), slots_key(queue.name))]
+        hashes = [db.hgetall(key) for key in ("model_secured", JobKeys(queue.name).limits, JobKeys(queue.name).slots())]
         # Heartbeats change all the time.
         once = [{field: value for field, value in fields.items() if b":beat" not in field} for fields in hashes]
         return [*once, db.sismember(JOBS_KEY, queue.name)]
@@ -257,7 +249,7 @@ def assert_a_redis_that_was_emptied_is_filled_again(queue, db):
     ask_http()
     with ThreadPoolExecutor() as pool:
         asking = [pool.submit(keep_asking, ask) for ask in (ask_client, ask_http) * 4]
-        wait_until(lambda: int(db.get(answered_key(queue.name))) > 100)
+        wait_until(lambda: int(db.get(JobKeys(queue.name).answered)) > 100)
         db.flushall()
         flushed.set()
         for one in asking:
@@ -276,7 +268,7 @@ def test_filters_rank_for_both_kinds_of_client(models, started, cluster_db):
     ranking = queue.predict({"x": digit}, timeout=30).top_n
     assert [index for index, _ in ranking] == np.argsort(-expected)[:2].tolist()
     cluster_db.xadd("ranked", {"uri": "text", "data": original_arrow.encode_request({"x": digit})})
-    key = result_key("ranked", "text")
+    key = JobKeys("ranked").result("text")
     wait_until(lambda: cluster_db.exists(key))
     text = cluster_db.hget(key, "topN").decode()
     assert json.loads(text.replace("][", "],["))[0][0] == ranking[0][0]

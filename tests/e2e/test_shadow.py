@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cluster_serving.frontend import arguments
-from cluster_serving.protocol.keys import JOBS_KEY, RESULT_PREFIX, answered_key, compared_key, result_key
+from cluster_serving.protocol.keys import JOBS_KEY, RESULT_PREFIX, JobKeys
 from cluster_serving.protocol.original import arrow as original_arrow
 from tests.support import model_zoo
 from tests.support.front_end import Running
@@ -36,7 +36,7 @@ def test_a_shadow_answers_nobody_and_what_it_would_have_answered_is_compared(clu
     inputs = [np.full(4, number % 2 * number, "f4") for number in range(EACH)]
 
     cli = partial(cluster.run, "cluster-serving-cli", cwd=cluster.folder / JOB)
-    before = int(cluster_db.get(answered_key(JOB)) or 0)
+    before = int(cluster_db.get(JobKeys(JOB).answered) or 0)
     # The slots look for roles ten times a second.
     time.sleep(0.3)
     for x in inputs:
@@ -46,14 +46,14 @@ def test_a_shadow_answers_nobody_and_what_it_would_have_answered_is_compared(clu
 
     for number, x in enumerate(inputs):
         cluster_db.xadd(JOB, {"uri": f"original-{number}", "data": original_arrow.encode_request({"x": x})})
-    expected = {result_key(JOB, f"original-{number}").encode() for number in range(EACH)}
+    expected = {JobKeys(JOB).result(f"original-{number}").encode() for number in range(EACH)}
     # An original client takes all keys that begin so, whenever it looks.
     seen = set()
     while seen < expected:
         seen = set(cluster_db.keys(f"{RESULT_PREFIX}{JOB}:*"))
         assert seen <= expected
     for number, x in enumerate(inputs):
-        (output,) = original_arrow.decode_result(cluster_db.hget(result_key(JOB, f"original-{number}"), "value"))
+        (output,) = original_arrow.decode_result(cluster_db.hget(JobKeys(JOB).result(f"original-{number}"), "value"))
         np.testing.assert_array_equal(output, x)
     cluster_db.delete(*expected)
 
@@ -68,7 +68,7 @@ def test_a_shadow_answers_nobody_and_what_it_would_have_answered_is_compared(clu
         front.stop()
 
     sent = 2 * EACH + 10
-    wait_until(lambda: int(cluster_db.hget(compared_key(JOB, 2), "compared") or 0) >= sent // 2 - 5, 60)
+    wait_until(lambda: int(cluster_db.hget(JobKeys(JOB).compared(2), "compared") or 0) >= sent // 2 - 5, 60)
     status = json.loads(cli("status", "--json").stdout)
     assert [each["role"] for each in status["generations"]] == ["serving", "shadow"]
     found = status["comparison"]
@@ -78,7 +78,7 @@ def test_a_shadow_answers_nobody_and_what_it_would_have_answered_is_compared(clu
     assert (found["serving_failures"], found["shadow_failures"], found["skipped"]) == (0, 0, 0)
     assert all("numbers differ" in example["difference"] for example in found["examples"])
     # The answers of the shadow are none of the job.
-    assert int(cluster_db.get(answered_key(JOB))) - before == sent
+    assert int(cluster_db.get(JobKeys(JOB).answered)) - before == sent
     assert not [name for name in cluster_db.smembers(JOBS_KEY) if b":shadow:" in name]
 
     assert "answers differ" in cli("status").stdout

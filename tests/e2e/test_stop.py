@@ -5,7 +5,7 @@ import time
 import numpy as np
 import pytest
 
-from cluster_serving.protocol.keys import slots_key
+from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.slots import HEARTBEAT_S
 from tests.support import model_zoo
 from tests.support.waiting import wait_until
@@ -29,7 +29,7 @@ def test_a_stopped_job_holds_no_connection_and_gives_no_sign_of_life(cluster, cl
         # The cluster itself holds some from its first job on.
         connections.append(len(cluster_db.client_list()))
         wait_until(lambda: len(cluster_db.client_list()) <= connections[0], 10)
-    beat = cluster_db.hget(slots_key(name), "0:beat")
+    beat = cluster_db.hget(JobKeys(name).slots(), "0:beat")
     time.sleep(1.5 * HEARTBEAT_S)
     assert beat
-    assert cluster_db.hget(slots_key(name), "0:beat") == beat
+    assert cluster_db.hget(JobKeys(name).slots(), "0:beat") == beat

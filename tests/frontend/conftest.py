@@ -9,7 +9,7 @@ import pytest
 from cluster_serving.frontend import arguments
 from cluster_serving.frontend.proto import inference
 from cluster_serving.frontend.server.keys import new_key
-from cluster_serving.protocol.keys import JOBS_KEY, slots_key
+from cluster_serving.protocol.keys import JOBS_KEY, JobKeys
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
 from tests.support.front_end import Running
 from tests.support.grpc_calls import caller
@@ -27,12 +27,12 @@ def report(db, job):
         made = SlotReport(**fields | changes)
         reported.add(job)
         db.sadd(JOBS_KEY, job)
-        db.hset(slots_key(job), "0", made.to_json())
+        db.hset(JobKeys(job).slots(), "0", made.to_json())
 
     yield report
     for name in reported:
         db.srem(JOBS_KEY, name)
-        db.delete(slots_key(name))
+        db.delete(JobKeys(name).slots())
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.server import app_server
 from cluster_serving.frontend.server.offload import LARGE
 from cluster_serving.protocol.errors import ServingError
-from cluster_serving.protocol.keys import JOBS_KEY, slots_key
+from cluster_serving.protocol.keys import JOBS_KEY, JobKeys
 from cluster_serving.protocol.results import encode_error, encode_result
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
 from tests.support import worst
@@ -150,7 +150,7 @@ def delay(options):
         stack.callback(server.stop)
         db = stack.enter_context(redis.Redis.from_url(server.url))
         db.sadd(JOBS_KEY, JOB)
-        db.hset(slots_key(JOB), "0", report("").to_json())
+        db.hset(JobKeys(JOB).slots(), "0", report("").to_json())
         ready = spawn.Queue()
         for target, needed in ((serve, (server.url, ready)), (echo, (server.url,))):
             process = spawn.Process(target=target, args=needed)

@@ -27,7 +27,7 @@ from cluster_serving.launcher.services import flink_cluster
 from cluster_serving.launcher.services.flink_home import FlinkHome
 from cluster_serving.launcher.services.flink_rest import FlinkRest
 from cluster_serving.launcher.targets import submission
-from cluster_serving.protocol.keys import slots_key
+from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.slots import read_reports
 from cluster_serving.settings.addresses import Address
 from tests.support.front_end import Running
@@ -224,7 +224,7 @@ def test_a_job_from_its_start_to_its_stop(cluster, model, tmp_path, monkeypatch)
     assert (stopped["state"], stopped["job_id"], stopped["error"]) == ("STOPPED", "", "")
     assert stopped.keys() == documented_fields() - {"models", "queue", "comparison"}
     with redis.Redis(port=cluster.redis_port) as db:
-        assert [report.state for report in read_reports(db.hgetall(slots_key("cycle")))] == ["stopped"] * 2
+        assert [report.state for report in read_reports(db.hgetall(JobKeys("cycle").slots()))] == ["stopped"] * 2
     missing = cluster.run("cluster-serving-stop", "cycle", "-c", config)
     assert missing.returncode == 1
     assert "no job cycle is running" in missing.stderr

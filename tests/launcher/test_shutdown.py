@@ -10,7 +10,7 @@ from cluster_serving.client import InputQueue
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.services import redis_server
 from cluster_serving.launcher.services.process import is_listening
-from cluster_serving.protocol.keys import dead_letters_key, pieces_key, result_key
+from cluster_serving.protocol.keys import JobKeys
 
 SHUTDOWN = "cluster-serving-shutdown"
 LOST = "1 waiting request, 3 unread results, 1 dead letter; running jobs: none"
@@ -26,9 +26,9 @@ def config(own_cluster, monkeypatch):
     with InputQueue(url=url, name="waiting") as requests, redis.Redis.from_url(url) as client:
         requests.enqueue("r", x=1.0)
         for uri in ("a", "b"):
-            client.hset(result_key("other", uri), "value", "")
-        client.xadd(pieces_key("other", "d"), {"value": ""})
-        client.xadd(dead_letters_key("other"), {"uri": "c"})
+            client.hset(JobKeys("other").result(uri), "value", "")
+        client.xadd(JobKeys("other").pieces("d"), {"value": ""})
+        client.xadd(JobKeys("other").dead_letters, {"uri": "c"})
     return config
 
 

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from cluster_serving.protocol import entry, keys
+from cluster_serving.protocol import entry
 from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.errors import ERRORS, InferenceFailed, InvalidInput, ServingError
+from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.results import decode_outputs, encode_error, encode_ranked, encode_result
 
 
@@ -47,10 +48,11 @@ def test_a_uri_is_a_non_empty_string(uri):
 
 
 def test_a_uri_may_hold_colons_and_a_job_name_may_hold_wildcards():
-    for key in keys.result_keys("a*b", "x:y:z"):
-        assert keys.uri_of("a*b", key) == "x:y:z"
-    assert keys.uri_of("a*b", b"another a*b:slots") is None
-    assert keys.result_pattern("a*b") == r"*a\*b:*"
+    keys = JobKeys("a*b")
+    for key in keys.results("x:y:z"):
+        assert keys.uri_of(key) == "x:y:z"
+    assert keys.uri_of(b"another a*b:slots") is None
+    assert keys.result_pattern == r"*a\*b:*"
 
 
 @pytest.mark.parametrize("native", [True, False])

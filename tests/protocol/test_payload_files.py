@@ -20,7 +20,7 @@ from cluster_serving.protocol.connection import connect_async
 from cluster_serving.protocol.entry import parse_entry
 from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge, ServingError
 from cluster_serving.protocol.inputs import Image
-from cluster_serving.protocol.keys import limits_key
+from cluster_serving.protocol.keys import JobKeys
 from tests.support.waiting import wait_until
 
 LARGE = np.arange(files.MIN_BYTES // 4, dtype="f4")
@@ -70,7 +70,7 @@ def test_every_kind_of_input_arrives_as_it_would_through_redis(db, shared, folde
     requests.enqueue("a", x=value)
     found = entry(db, shared)
     data = (folder / found.file.decode()).read_bytes() if found.file else found.data
-    db.delete(limits_key(shared))
+    db.delete(JobKeys(shared).limits)
     with InputQueue(port=requests.port, name=shared) as plain:
         plain.enqueue("b", x=value)
     assert entry(db, shared).data == data
@@ -246,7 +246,7 @@ def test_a_file_is_removed_once(folder):
 
 
 def test_limits_that_cannot_be_read_are_an_error_of_redis(db, job, requests):
-    db.set(limits_key(job), "not a hash")
+    db.set(JobKeys(job).limits, "not a hash")
     with pytest.raises(ServingError, match="WRONGTYPE"):
         requests.enqueue("a", x=LARGE)
-    db.delete(limits_key(job))
+    db.delete(JobKeys(job).limits)

@@ -13,16 +13,7 @@ from cluster_serving.protocol.dead_letters import DeadLetter
 from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.generations import SERVING, Generation
-from cluster_serving.protocol.keys import (
-    GROUP,
-    command_key,
-    controller_key,
-    dead_letters_key,
-    generations_key,
-    native_result_key,
-    pieces_key,
-    slots_key,
-)
+from cluster_serving.protocol.keys import GROUP, JobKeys
 from cluster_serving.protocol.scripts import Call, call
 
 NAME, PASSWORD = "restricted", "secret"
@@ -66,7 +57,7 @@ def queued(db, job, **fields):
 
 @pytest.mark.parametrize("command", names(scripts.HOLD))
 def test_a_lock_has_an_expiry(without, db, job, command):
-    key = command_key(job)
+    key = JobKeys(job).command
     client = without(command)
     attempt(lambda: call(client, Call(scripts.HOLD, [key], ["token", 60, "me"])))
     assert expires(db, key)
@@ -77,16 +68,16 @@ def test_a_lock_has_an_expiry(without, db, job, command):
 
 
 def test_a_lock_without_expiry_that_another_version_has_left_is_free(db, job):
-    db.hset(command_key(job), mapping={"token": "dead", "holder": "a command of before"})
-    assert call(db, Call(scripts.HOLD, [command_key(job)], ["token", 60, "me"])) is None
-    assert db.hget(command_key(job), "holder") == b"me"
+    db.hset(JobKeys(job).command, mapping={"token": "dead", "holder": "a command of before"})
+    assert call(db, Call(scripts.HOLD, [JobKeys(job).command], ["token", 60, "me"])) is None
+    assert db.hget(JobKeys(job).command, "holder") == b"me"
 
 
 @pytest.mark.parametrize("command", names(scripts.PUT_CONTROLLER))
 def test_the_state_of_a_controller_has_an_expiry(without, db, job, command):
     client = without(command)
-    attempt(lambda: call(client, Call(scripts.PUT_CONTROLLER, [controller_key(job)], ["1", 15, "host", "h"])))
-    assert expires(db, controller_key(job))
+    attempt(lambda: call(client, Call(scripts.PUT_CONTROLLER, [JobKeys(job).controller], ["1", 15, "host", "h"])))
+    assert expires(db, JobKeys(job).controller)
 
 
 @pytest.mark.parametrize("in_pieces", [False, True])
@@ -100,23 +91,23 @@ def test_a_request_is_pending_or_answered(without, db, job, command, in_pieces):
     answers = [Answer(entry, "", {"value": "1"}) for entry in entries]
     client = without(command)
     attempt(lambda: write_answers(client, job, 60, answers))
-    key = pieces_key if in_pieces else native_result_key
+    key = JobKeys(job).pieces if in_pieces else JobKeys(job).native_result
     waiting = {one["message_id"] for one in db.xpending_range(job, GROUP, "-", "+", 10)}
     for entry in entries:
-        assert entry.id in waiting or db.exists(key(job, entry.uri))
+        assert entry.id in waiting or db.exists(key(entry.uri))
     # Once the command is allowed, the same answers are written as a whole.
     if waiting:
         assert write_answers(db, job, 60, answers) == len(waiting)
     for entry in entries:
-        assert db.ttl(key(job, entry.uri)) > 0
+        assert db.ttl(key(entry.uri)) > 0
 
 
 @pytest.mark.parametrize("in_pieces", [False, True])
 @pytest.mark.parametrize("command", names(scripts.WITHDRAW))
 def test_a_request_that_is_withdrawn_waits_or_has_its_answer(without, db, job, command, in_pieces):
     entry_id = queued(db, job, **({"reply_with": "pieces"} if in_pieces else {}))
-    key = pieces_key(job, "u") if in_pieces else native_result_key(job, "u")
-    keys = [job, f"{job}:limits", native_result_key(job, "u"), "original", pieces_key(job, "u")]
+    key = JobKeys(job).pieces("u") if in_pieces else JobKeys(job).native_result("u")
+    keys = [job, f"{job}:limits", JobKeys(job).native_result("u"), "original", JobKeys(job).pieces("u")]
     arguments = [GROUP, entry_id, "u", 60, "code", "CANCELLED"]
     client = without(command)
     attempt(lambda: call(client, Call(scripts.WITHDRAW, keys, arguments)))
@@ -128,7 +119,7 @@ def test_a_request_that_is_withdrawn_waits_or_has_its_answer(without, db, job, c
 def test_pieces_have_an_expiry(without, db, job, command):
     entry_id = queued(db, job)
     db.xreadgroup(GROUP, "slot", {job: ">"})
-    key = pieces_key(job, "u")
+    key = JobKeys(job).pieces("u")
     client = without(command)
     piece = [entry_id, "u", 0, 1, 2, "value", "1"]
     attempt(lambda: call(client, Call(scripts.ADD_PIECES, [key, job], [GROUP, 60, *piece])))
@@ -137,8 +128,8 @@ def test_pieces_have_an_expiry(without, db, job, command):
 
 @pytest.mark.parametrize("command", names(scripts.ADD))
 def test_a_request_that_is_refused_is_not_queued(without, db, job, command):
-    db.hset(native_result_key(job, "u"), "value", "of before")
-    keys = [f"{job}:limits", job, f"{job}:high", f"{job}:low", native_result_key(job, "u")]
+    db.hset(JobKeys(job).native_result("u"), "value", "of before")
+    keys = [f"{job}:limits", job, f"{job}:high", f"{job}:low", JobKeys(job).native_result("u")]
     client = without(command)
     replies = []
     attempt(lambda: replies.extend(call(client, Call(scripts.ADD, keys, [2, 2, "uri", "u"]))))
@@ -149,20 +140,20 @@ def test_a_request_that_is_refused_is_not_queued(without, db, job, command):
 @pytest.mark.parametrize("command", names(scripts.REQUEUE))
 def test_a_dead_letter_is_not_lost(without, db, job, command):
     letter = DeadLetter.of(Entry(b"1-0", "u", b"x", b"arrow"), ServingError("reason"), "")
-    letter_id = db.xadd(dead_letters_key(job), letter.fields())
+    letter_id = db.xadd(JobKeys(job).dead_letters, letter.fields())
     client = without(command)
-    keys = [dead_letters_key(job), job, native_result_key(job, "u"), pieces_key(job, "u")]
+    keys = [JobKeys(job).dead_letters, job, JobKeys(job).native_result("u"), JobKeys(job).pieces("u")]
     attempt(lambda: call(client, Call(scripts.REQUEUE, keys, [letter_id, "uri", "u"])))
-    assert db.xlen(dead_letters_key(job)) + db.xlen(job) >= 1
+    assert db.xlen(JobKeys(job).dead_letters) + db.xlen(job) >= 1
 
 
 @pytest.mark.parametrize("command", names(scripts.SWITCH))
 def test_roles_and_reports_of_a_switch_change_together(without, db, job, command):
     old, new = Generation(1, SERVING), Generation(2, SERVING)
-    db.hset(generations_key(job), mapping={"1": old.to_json(), "2": new.to_json()})
-    db.hset(slots_key(job), "0", "one")
-    db.hset(slots_key(job, 2), "0", "two")
-    keys = [generations_key(job), slots_key(job), slots_key(job, 2), slots_key(job, 1)]
+    db.hset(JobKeys(job).generations, mapping={"1": old.to_json(), "2": new.to_json()})
+    db.hset(JobKeys(job).slots(), "0", "one")
+    db.hset(JobKeys(job).slots(2), "0", "two")
+    keys = [JobKeys(job).generations, JobKeys(job).slots(), JobKeys(job).slots(2), JobKeys(job).slots(1)]
     before = db.hgetall(keys[0])
     client = without(command)
     attempt(lambda: call(client, Call(scripts.SWITCH, keys, ["2", "serving", "1", "retiring"])))

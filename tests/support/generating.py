@@ -11,7 +11,7 @@ from cluster_serving.connectors.pieces import PieceWriter
 from cluster_serving.connectors.redis import connect
 from cluster_serving.connectors.stream import StreamReader, create_groups
 from cluster_serving.job.request import Request
-from cluster_serving.protocol.keys import JOBS_KEY, dead_letters_key, slots_key
+from cluster_serving.protocol.keys import JOBS_KEY, JobKeys
 from tests.support.handled import load, write
 
 COUNTER = """
@@ -87,7 +87,7 @@ def generating(port, job, folder, code=COUNTER, generation=1, version="7", most=
             predictor.send_pieces(PieceWriter(client, options))
             client.sadd(JOBS_KEY, job)
             report = replace(predictor.report(), state="ready", version=version)
-            client.hset(slots_key(job), "0", report.to_json())
+            client.hset(JobKeys(job).slots(), "0", report.to_json())
             ready.set()
             reader = StreamReader(client, job, f"{job}-{generation}-0", 60_000)
             while not stopped.is_set():
@@ -108,4 +108,4 @@ def generating(port, job, folder, code=COUNTER, generation=1, version="7", most=
             thread.join()
             predictor.close()
             client.srem(JOBS_KEY, job)
-            client.delete(job, dead_letters_key(job), slots_key(job))
+            client.delete(job, JobKeys(job).dead_letters, JobKeys(job).slots())

@@ -32,7 +32,7 @@ from cluster_serving.client import (
 )
 from cluster_serving.client.encryption import RecordKey, encrypt
 from cluster_serving.protocol import encryption, tensors
-from cluster_serving.protocol.keys import MAX_QUEUE_LENGTH, limits_key
+from cluster_serving.protocol.keys import MAX_QUEUE_LENGTH, JobKeys
 from cluster_serving.protocol.original import arrow, json
 
 UNSERVED = "unserved"
@@ -99,9 +99,9 @@ def check_errors(url):
         assert requests.cancel("a")
         assert not requests.cancel("a")
         expect(RequestCancelled, lambda: results.query_and_delete("a"))
-        requests.db.hset(limits_key(UNSERVED), MAX_QUEUE_LENGTH, 0)
+        requests.db.hset(JobKeys(UNSERVED).limits, MAX_QUEUE_LENGTH, 0)
         expect(QueueFull, lambda: requests.enqueue("a", x=np.zeros(1), block=True, timeout=0.1))
-        requests.db.delete(UNSERVED, limits_key(UNSERVED))
+        requests.db.delete(UNSERVED, JobKeys(UNSERVED).limits)
     with InputQueue(port=1) as unreachable:
         expect(RedisUnavailable, lambda: unreachable.enqueue("a", x=np.zeros(1)))
 

@@ -13,7 +13,7 @@ from cluster_serving.frontend.models.registry import ServedModel
 from cluster_serving.frontend.proto import original
 from cluster_serving.frontend.server.grpc import Call, Method, Service
 from cluster_serving.frontend.server.metrics import as_json
-from cluster_serving.protocol.keys import result_key
+from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.results import Outputs
 
 NAME = "grpc.FrontEndGRPCService"
@@ -98,7 +98,7 @@ class _Methods:
             modelName=model.name,
             modelVersion=model.version,
             redisInputQueue=model.job,
-            redisOutputQueue=result_key(model.job, ""),
+            redisOutputQueue=JobKeys(model.job).result(""),
             timeWindow=options.time_window,
             countWindow=options.count_window,
             redisSecureEnabled=options.redis_address.startswith("rediss:"),

@@ -23,7 +23,7 @@ from cluster_serving.client.places import Place
 from cluster_serving.frontend.errors import RequestNotFound
 from cluster_serving.frontend.models.dispatch import Dispatch, in_turns
 from cluster_serving.protocol.errors import RequestCancelled, ServingError
-from cluster_serving.protocol.keys import NORMAL, native_result_key, stream_of, ticket_key
+from cluster_serving.protocol.keys import NORMAL, JobKeys
 from cluster_serving.protocol.results import Fields, Outputs, decode_outputs, encode_error, version_of
 from cluster_serving.protocol.scripts import HAS_ENTRY, Call, call_all, call_async
 from cluster_serving.protocol.tensors import Inputs
@@ -65,7 +65,7 @@ class Ticket:
     @property
     def key(self) -> str:
         """Redis hash of owner and priority, and of the stream entries by uri; it exists while the id is known."""
-        return ticket_key(self.job, self.secret)
+        return JobKeys(self.job).ticket(self.secret)
 
     @classmethod
     def read(cls, text: str, most: int) -> Ticket:
@@ -207,7 +207,7 @@ class RequestStore:
                 if isinstance(reply, RedisError):
                     raise reply
                 discard_file(reply)
-            await db.unlink(ticket.key, *(native_result_key(ticket.job, uri) for uri in ticket.uris))
+            await db.unlink(ticket.key, *map(JobKeys(ticket.job).native_result, ticket.uris))
 
     async def _result(self, ticket: Ticket, uri: str, wait: float) -> Fields:
         """Return the result of an instance, empty if there is none yet; raise `RequestNotFound` if none will come."""
@@ -232,7 +232,7 @@ class RequestStore:
 
 
 def _stream(ticket: Ticket, entries: Mapping[bytes, bytes]) -> str:
-    return stream_of(ticket.job, entries.get(_PRIORITY.encode(), NORMAL.encode()).decode())
+    return JobKeys(ticket.job).stream(entries.get(_PRIORITY.encode(), NORMAL.encode()).decode())
 
 
 def _decoded(fields: Fields) -> Result:

@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from cluster_serving.frontend import arguments
-from cluster_serving.protocol.keys import controller_key
+from cluster_serving.protocol.keys import JobKeys
 from tests.support.front_end import Running
 from tests.support.waiting import wait_until
 
@@ -78,8 +78,8 @@ def test_a_new_model_that_is_not_served_is_seen_everywhere(serve, report, echo, 
 
     assert f"{refused}0.0" in get("/metrics", **plain).text
     assert get(f"/models/{job}").json()[0]["refusedModel"] == ""
-    db.hset(controller_key(job), "refused", "no graph")
+    db.hset(JobKeys(job).controller, "refused", "no graph")
     wait_until(lambda: f"{refused}1.0" in get("/metrics", **plain).text)
     assert get(f"/models/{job}").json()[0]["refusedModel"] == "no graph"
     assert get("/health/ready").json() == {"ready": True, "refusedModels": {job: "no graph"}}
-    db.delete(controller_key(job))
+    db.delete(JobKeys(job).controller)

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import expect
 
 from cluster_serving.frontend import arguments
-from cluster_serving.protocol.keys import stats_key
+from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.stats import JobStats
 from tests.support import browser, model_zoo
 from tests.support.front_end import Running
@@ -176,7 +176,7 @@ def test_the_form_comes_before_the_charts_on_a_phone(chromium, front):
 def test_the_charts_move_while_requests_flow_past_the_front_end(page, cluster, cluster_db):
     choose(page, "ui-vectors")
     wait_until(lambda: reading(page, "Throughput") == 0, 60)
-    before = JobStats.read(cluster_db.hgetall(stats_key("ui-vectors")))
+    before = JobStats.read(cluster_db.hgetall(JobKeys("ui-vectors").stats()))
     vectors = model_zoo.digits_data()[0]
     queue, _ = cluster.queues("ui-vectors")
     with queue, ThreadPoolExecutor(8) as pool:
@@ -186,8 +186,9 @@ def test_the_charts_move_while_requests_flow_past_the_front_end(page, cluster, c
     expect(page.get_by_role("img", name=re.compile(r"^Throughput:  ?[1-9]"))).to_be_visible()
     expect(page.get_by_role("img", name=re.compile(r"^Latency: p50 [\d.]+ ms, p95 [\d.]+ ms"))).to_be_visible()
     assert page.locator(".chart .line.series-1").count() >= 1
-    wait_until(lambda: JobStats.read(cluster_db.hgetall(stats_key("ui-vectors"))).requests == before.requests + 400)
-    after = JobStats.read(cluster_db.hgetall(stats_key("ui-vectors")))
+    key = JobKeys("ui-vectors").stats()
+    wait_until(lambda: JobStats.read(cluster_db.hgetall(key)).requests == before.requests + 400)
+    after = JobStats.read(cluster_db.hgetall(key))
     assert after.failures == before.failures
     assert sum(after.latency_ms) - sum(before.latency_ms) == 400
     assert 400 / 32 <= after.batches - before.batches <= 400

@@ -5,7 +5,7 @@ import pytest
 from playwright.sync_api import expect
 
 from cluster_serving.frontend.server.keys import new_key
-from cluster_serving.protocol.keys import JOBS_KEY, slots_key, stats_key, streams_of
+from cluster_serving.protocol.keys import JOBS_KEY, JobKeys
 from cluster_serving.protocol.slots import SlotReport
 from tests.support import browser
 
@@ -22,11 +22,11 @@ def slot(db, job):
 
     def slot(index, state, **fields):
         db.sadd(JOBS_KEY, job)
-        db.hset(slots_key(job), str(index), SlotReport("", state, index=index, **fields).to_json())
+        db.hset(JobKeys(job).slots(), str(index), SlotReport("", state, index=index, **fields).to_json())
 
     yield slot
     db.srem(JOBS_KEY, job)
-    db.delete(slots_key(job), stats_key(job))
+    db.delete(JobKeys(job).slots(), JobKeys(job).stats())
 
 
 def test_without_models_the_page_says_how_to_start_one(chromium, serve, db):
@@ -57,12 +57,12 @@ def test_a_state_is_followed_without_a_reload(chromium, serve, job, slot, db):
 def test_the_page_opens_on_a_model_that_serves(chromium, serve, job, slot, db):
     failed = f"a-{job}"
     db.sadd(JOBS_KEY, failed)
-    db.hset(slots_key(failed), "0", SlotReport("", "failed", error="no model").to_json())
+    db.hset(JobKeys(failed).slots(), "0", SlotReport("", "failed", error="no model").to_json())
     slot(0, "ready", engine="Echo")
     with browser.watched(chromium, serve(f"--models={failed},{job}").url) as page:
         expect(page.locator("#model-name")).to_have_text(job)
     db.srem(JOBS_KEY, failed)
-    db.delete(slots_key(failed))
+    db.delete(JobKeys(failed).slots())
 
 
 def test_a_server_that_is_away_is_said_to_be(chromium, serve, job, slot):
@@ -98,11 +98,11 @@ def test_a_key_is_asked_for_once_where_the_server_wants_one(chromium, serve, job
 
 def test_the_queue_counts_requests_of_all_priorities(chromium, serve, job, slot, db):
     slot(0, "ready", engine="Echo")
-    for stream in streams_of(job):
+    for stream in JobKeys(job).streams:
         db.xadd(stream, {"uri": "waits"})
     with browser.watched(chromium, serve(f"--models={job}").url) as page:
         expect(page.get_by_role("img", name="Queue: 3 waiting")).to_be_visible()
-    db.delete(*streams_of(job))
+    db.delete(*JobKeys(job).streams)
 
 
 def test_the_devices_of_the_slots_are_shown(chromium, serve, job, slot):

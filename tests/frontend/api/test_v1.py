@@ -5,7 +5,7 @@ import base64
 import pytest
 
 from cluster_serving.frontend.api import v1
-from cluster_serving.protocol.keys import slots_key
+from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.slots import SlotReport
 
 
@@ -89,7 +89,7 @@ def test_the_status_of_a_model_is_that_of_kserve_and_of_tensorflow_serving(ask, 
         }
     missing = ask.get("/v1/models/another")
     assert (missing.status_code, "no model 'another'" in missing.json()["error"]) == (404, True)
-    db.hset(slots_key(job), "0", SlotReport("", "failed", code="MODEL_ERROR", error="no such file").to_json())
+    db.hset(JobKeys(job).slots(), "0", SlotReport("", "failed", code="MODEL_ERROR", error="no such file").to_json())
     ask.base_url = serve().url
     failed = ask.get(f"/v1/models/{job}")
     assert (failed.status_code, failed.json()["ready"]) == (503, False)

@@ -15,7 +15,7 @@ from tritonclient.utils import InferenceServerException
 from cluster_serving.frontend.proto import inference
 from cluster_serving.launcher.jobs import control_requests
 from cluster_serving.protocol.errors import ModelError
-from cluster_serving.protocol.keys import control_key, controller_key, slots_key
+from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.model_control import LOAD, MODEL_CONTROL
 from cluster_serving.protocol.slots import SlotReport
 from tests.support.grpc_calls import caller
@@ -24,9 +24,9 @@ from tests.support.grpc_calls import caller
 @pytest.fixture
 def announced(db, job):
     """A controller that takes requests, by what it says of itself."""
-    db.hset(controller_key(job), MODEL_CONTROL, "true")
+    db.hset(JobKeys(job).controller, MODEL_CONTROL, "true")
     yield
-    db.delete(controller_key(job), control_key(job))
+    db.delete(JobKeys(job).controller, JobKeys(job).control)
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def change(db, job):
 
     def change(action):
         report = SlotReport("", "ready" if action == LOAD else "stopped", engine="Echo")
-        db.hset(slots_key(job), "0", report.to_json())
+        db.hset(JobKeys(job).slots(), "0", report.to_json())
         if action != LOAD:
             with redis.Redis(**db.connection_pool.connection_kwargs | {"decode_responses": True}) as client:
                 control_requests.note_unloaded(client, job)
@@ -122,7 +122,7 @@ def test_a_request_that_has_not_begun_is_withdrawn_with_its_client(serve, db, jo
     with pytest.raises(httpx.ReadTimeout):
         httpx.post(url, timeout=0.5)
     deadline = time.monotonic() + 30
-    while db.exists(control_key(job)):
+    while db.exists(JobKeys(job).control):
         assert time.monotonic() < deadline
 
 
@@ -131,6 +131,6 @@ def test_requests_are_carried_out_in_order_and_expired_ones_not_at_all(redis_ser
     with redis.Redis(port=redis_server.port, decode_responses=True) as client:
         seconds, _ = client.time()
         for name, expires in (("late", seconds - 1), ("first", seconds + 60), ("second", seconds + 60)):
-            client.rpush(control_key(job), json.dumps({"action": LOAD, "expires": expires, "id": name}))
+            client.rpush(JobKeys(job).control, json.dumps({"action": LOAD, "expires": expires, "id": name}))
         assert [control_requests.take(client, job).id for _ in range(2)] == ["first", "second"]
         assert control_requests.take(client, job) is None

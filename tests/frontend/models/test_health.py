@@ -11,7 +11,7 @@ from cluster_serving.frontend.models.dispatch import Dispatch
 from cluster_serving.frontend.models.health import Health
 from cluster_serving.frontend.models.registry import ModelRegistry
 from cluster_serving.protocol.entry import parse_entry
-from cluster_serving.protocol.keys import slots_key
+from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.slots import SlotReport, read_reports
 from tests.support.echo import failing
 from tests.support.front_end import Running
@@ -67,7 +67,7 @@ def test_readiness_names_no_model_to_whom_has_no_key(serve, keys, job):
 
 def test_a_model_that_cannot_be_loaded_is_not_ready_and_says_why(serve, report, db, job):
     report(("x", "float32", (None, 2)))
-    db.hset(slots_key(job), "0", SlotReport("", "failed", code="MODEL_ERROR", error="no such file").to_json())
+    db.hset(JobKeys(job).slots(), "0", SlotReport("", "failed", code="MODEL_ERROR", error="no such file").to_json())
     response = httpx.get(f"{serve().url}/health/ready")
     assert response.status_code == 503
     assert "no such file" in response.json()["error"]
@@ -79,8 +79,8 @@ def test_a_job_that_does_not_run_is_said_to_be_stopped(serve, report, db, job, h
     url = serve(f"--models={job}").url
     assert httpx.get(f"{url}/models/{job}").json()[0]["state"] == "ready"
     if how == "stopped":
-        (slot,) = read_reports(db.hgetall(slots_key(job)))
-        db.hset(slots_key(job), "0", replace(slot, state="stopped").to_json())
+        (slot,) = read_reports(db.hgetall(JobKeys(job).slots()))
+        db.hset(JobKeys(job).slots(), "0", replace(slot, state="stopped").to_json())
     else:
         # Nobody was left to say so: its attempt has given no heartbeat.
         report(("x", "float64", (None, 2)), attempt="gone")

@@ -12,7 +12,7 @@ from cluster_serving.connectors.stream import create_group
 from cluster_serving.frontend import arguments
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.protocol.connection import open_redis
-from cluster_serving.protocol.keys import secret_key, slots_key
+from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
 from cluster_serving.settings.model import SettingsError
 from tests.support.echo import Echo
@@ -40,7 +40,7 @@ def jobs(nodes):
         for name in names.values():
             with open_redis(nodes.url, name) as client:
                 create_group(client, name)
-                client.hset(slots_key(name), "0", SlotReport("", "ready", "Echo", (SPEC,), (SPEC,)).to_json())
+                client.hset(JobKeys(name).slots(), "0", SlotReport("", "ready", "Echo", (SPEC,), (SPEC,)).to_json())
             stack.enter_context(Echo(nodes.url, name))
         yield list(names.values())
 
@@ -89,7 +89,7 @@ def test_the_secret_of_encrypted_models_reaches_every_job(ask, nodes, jobs):
     assert ask.post("/model-secure", content="secret=s&salt=t").status_code == 200
     for job in jobs:
         with open_redis(nodes.url, job) as client:
-            assert client.hgetall(secret_key(job)) == {b"secret": b"s", b"salt": b"t"}
+            assert client.hgetall(JobKeys(job).secret) == {b"secret": b"s", b"salt": b"t"}
 
 
 def test_a_job_whose_slot_moves_is_followed(nodes):

@@ -10,7 +10,7 @@ from cluster_serving.frontend.errors import ModelNotFound
 from cluster_serving.frontend.models.dispatch import Dispatch
 from cluster_serving.frontend.models.registry import ModelRegistry
 from cluster_serving.protocol.errors import RedisUnavailable, ServingError
-from cluster_serving.protocol.keys import DEFAULT_JOB, JOBS_KEY, generations_key, slots_key
+from cluster_serving.protocol.keys import DEFAULT_JOB, JOBS_KEY, JobKeys
 from cluster_serving.protocol.slots import SlotReport
 
 MANY = 300
@@ -22,7 +22,7 @@ def model(db, job):
     SlotReporter(db, RedisOptions("", job), "1", 0).ready(SlotReport("", ""))
     yield job
     db.srem(JOBS_KEY, job)
-    db.delete(slots_key(job))
+    db.delete(JobKeys(job).slots())
 
 
 def looks(db):
@@ -94,14 +94,14 @@ def test_all_are_told_that_redis_is_away():
 
 def test_a_job_of_which_nothing_can_be_read_keeps_no_other_from_being_asked(redis_server, db, model):
     wrong, odd = f"{model}-wrong", f"{model}-odd"
-    db.set(slots_key(wrong), "no hash")
-    db.hset(slots_key(odd), "0", "no report")
+    db.set(JobKeys(wrong).slots(), "no hash")
+    db.hset(JobKeys(odd).slots(), "0", "no report")
     found, _ = ask(redis_server.url, (wrong, model, odd))
     assert all(names == sorted([wrong, model, odd]) for names in found)
     for name, reason in ((wrong, "WRONGTYPE"), (odd, "cannot be read")):
         found, _ = ask(redis_server.url, (name,))
         assert all(type(error) is ServingError and reason in str(error) for error in found)
-    db.delete(slots_key(wrong), slots_key(odd))
+    db.delete(JobKeys(wrong).slots(), JobKeys(odd).slots())
 
 
 @pytest.mark.parametrize("cancelled", [0, 1])
@@ -125,7 +125,7 @@ def test_among_several_jobs_the_one_that_runs_is_the_default_and_those_that_run_
 
     def report(name, state):
         db.sadd(JOBS_KEY, name)
-        db.hset(slots_key(name), "0", SlotReport("1", state).to_json())
+        db.hset(JobKeys(name).slots(), "0", SlotReport("1", state).to_json())
 
     async def look():
         dispatch = Dispatch(redis_server.url)
@@ -147,7 +147,7 @@ def test_among_several_jobs_the_one_that_runs_is_the_default_and_those_that_run_
     report(DEFAULT_JOB, "stopped")
     assert asyncio.run(look()) == (DEFAULT_JOB, [])
     db.srem(JOBS_KEY, *names)
-    db.delete(*map(slots_key, names))
+    db.delete(*(JobKeys(name).slots() for name in names))
 
 
 def test_a_job_whose_first_start_failed_is_in_nobodys_way(redis_server, db, job):
@@ -155,7 +155,7 @@ def test_a_job_whose_first_start_failed_is_in_nobodys_way(redis_server, db, job)
 
     def report(name, **fields):
         db.sadd(JOBS_KEY, name)
-        db.hset(slots_key(name), "0", SlotReport("1", **fields).to_json())
+        db.hset(JobKeys(name).slots(), "0", SlotReport("1", **fields).to_json())
 
     async def look():
         dispatch = Dispatch(redis_server.url)
@@ -172,11 +172,11 @@ def test_a_job_whose_first_start_failed_is_in_nobodys_way(redis_server, db, job)
     report(other, state="failed", engine="Echo", error="no model")
     assert asyncio.run(look()) == (job, [job, other], False)
     db.srem(JOBS_KEY, job, other)
-    db.delete(slots_key(job), slots_key(other))
+    db.delete(JobKeys(job).slots(), JobKeys(other).slots())
 
 
 def test_a_front_end_that_may_not_read_the_controller_serves_all_the_same(redis_server, db, model):
-    keys = [JOBS_KEY, slots_key(model), generations_key(model)]
+    keys = [JOBS_KEY, JobKeys(model).slots(), JobKeys(model).generations]
     db.acl_setuser("front", enabled=True, nopass=True, commands=["+@all"], keys=keys)
     try:
         found, _ = ask(f"redis://front:any@127.0.0.1:{redis_server.port}", (model,))

@@ -15,7 +15,7 @@ from cluster_serving.frontend.proto import inference, original
 from cluster_serving.launcher.jobs.lock import locked
 from cluster_serving.launcher.jobs.readiness import announce, note_stopped
 from cluster_serving.protocol.errors import ModelError
-from cluster_serving.protocol.keys import JOBS_KEY, limits_key, slots_key
+from cluster_serving.protocol.keys import JOBS_KEY, JobKeys
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
 from tests.support.echo import Echo
 from tests.support.front_end import Running
@@ -45,7 +45,7 @@ def reporter(db, job):
     for one in made:
         one.close()
     db.srem(JOBS_KEY, job)
-    db.delete(slots_key(job), limits_key(job))
+    db.delete(JobKeys(job).slots(), JobKeys(job).limits)
 
 
 def state_of(url, job):
@@ -129,9 +129,10 @@ def test_all_apis_say_at_once_that_a_job_does_not_run(serve, report, job, how):
 
 def test_a_start_replaces_all_reports_of_earlier_ones(launcher, report, db, job):
     report(("x", "float64", (None, 2)), submission="first")
-    db.hset(slots_key(job), "7", SlotReport("zeroth", "failed", code="MODEL_ERROR", error="gone", index=7).to_json())
+    key = JobKeys(job).slots()
+    db.hset(key, "7", SlotReport("zeroth", "failed", code="MODEL_ERROR", error="gone", index=7).to_json())
     announce(launcher, job, "second", 2)
-    reports = [SlotReport.from_json(text) for text in launcher.hvals(slots_key(job))]
+    reports = [SlotReport.from_json(text) for text in launcher.hvals(key)]
     assert {(one.submission, one.state, one.engine, one.error) for one in reports} == {
         ("second", "loading", "Echo", None)
     }
@@ -178,7 +179,7 @@ def test_a_redis_that_was_emptied_makes_no_model_unknown_to_a_front_end(serve, r
     report(("x", "float64", (None, 2)))
     url = serve().url
     assert state_of(url, job) == "ready"
-    db.delete(JOBS_KEY, slots_key(job))
+    db.delete(JOBS_KEY, JobKeys(job).slots())
     before = db.info("commandstats")["cmdstat_smembers"]["calls"]
 
     def read_again():
@@ -197,7 +198,7 @@ def test_every_call_waits_for_a_redis_that_is_started_again(tmp_path, job, monke
     report = SlotReport("first", "ready", "Echo", inputs=(TensorSpec("x", "float32", (None, None)),))
     with redis.Redis(port=server.port) as db:
         db.sadd(JOBS_KEY, job)
-        db.hset(slots_key(job), "0", report.to_json())
+        db.hset(JobKeys(job).slots(), "0", report.to_json())
     words = [f"--redisUrl={server.url}", "--port=0", "--grpcPort=0", "--drainSeconds=0"]
     front = Running(arguments.read(words, {}))
     try:

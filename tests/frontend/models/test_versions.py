@@ -4,7 +4,7 @@ import httpx
 import pytest
 
 from cluster_serving.protocol.generations import CANARY, SERVING, Generation
-from cluster_serving.protocol.keys import generations_key, slots_key
+from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.results import encode_result
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
 from tests.support.echo import answering
@@ -32,7 +32,7 @@ def asked(db, job):
 
     with answering(db, job, answer):
         yield names
-    db.delete(generations_key(job), slots_key(job, 2))
+    db.delete(JobKeys(job).generations, JobKeys(job).slots(2))
 
 
 def paths(job, version):
@@ -93,10 +93,10 @@ def test_a_canary_is_listed_and_asked_by_its_version(client, report, job, db, as
     report(X, version="1", numbered=True)
     spec = TensorSpec(*X)
     canary = SlotReport("", "ready", "Echo", (spec,), (spec,), version="2", numbered=True)
-    db.hset(slots_key(job, 2), "0", canary.to_json())
+    db.hset(JobKeys(job).slots(2), "0", canary.to_json())
     roles = {1: SERVING, 2: CANARY}
     records = {number: Generation(number, role, version=str(number)).to_json() for number, role in roles.items()}
-    db.hset(generations_key(job), mapping=records)
+    db.hset(JobKeys(job).generations, mapping=records)
     assert [model["modelVersion"] for model in client.get(f"/models/{job}").json()] == ["1", "2"]
     # Requests that name no version are divided by the job.
     assert client.get(f"/v2/models/{job}").json()["versions"] == ["1", "2"]

@@ -18,7 +18,7 @@ import pytest
 
 from cluster_serving.frontend.errors import StartError
 from cluster_serving.frontend.server.workers import Workers
-from cluster_serving.protocol.keys import NORMAL, stream_of
+from cluster_serving.protocol.keys import NORMAL, JobKeys
 from cluster_serving.protocol.results import encode_result
 from tests.support.cluster import BIN
 from tests.support.echo import answering
@@ -249,7 +249,7 @@ def asked(launched, db, job):
         threads = [threading.Thread(target=ask, args=(index,)) for index in range(3)]
         for thread in threads:
             thread.start()
-        wait_until(lambda: launched.connections() == [1, 1, 1] and db.xlen(stream_of(job, NORMAL)) == 3)
+        wait_until(lambda: launched.connections() == [1, 1, 1] and db.xlen(JobKeys(job).stream(NORMAL)) == 3)
         yield released, answers
         released.set()
         for thread in threads:

@@ -12,7 +12,7 @@ from cluster_serving.launcher.container import __main__ as container
 from cluster_serving.launcher.container import checks, health, roles
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.protocol.generations import LAST, SERVING, Generation, Generations
-from cluster_serving.protocol.keys import generations_key, slots_key
+from cluster_serving.protocol.keys import JobKeys
 
 
 def run(role, tmp_path, **environment):
@@ -94,8 +94,8 @@ def test_the_job_of_a_container_serves_where_commands_have_started_and_stopped_i
     """Its slots read only if Redis knows their generation."""
     (tmp_path / "config.yaml").write_text(f"modelPath: /m\njobName: {job}\nredisUrl: localhost:{redis_server.port}\n")
     config = file.read(tmp_path / "config.yaml")
-    db.hset(generations_key(job), mapping={LAST: 5, "5": Generation(5, SERVING).to_json()})
+    db.hset(JobKeys(job).generations, mapping={LAST: 5, "5": Generation(5, SERVING).to_json()})
     roles._introduce(config, job_options(config, "start-1"))
-    now = Generations.read(db.hgetall(generations_key(job)))
+    now = Generations.read(db.hgetall(JobKeys(job).generations))
     assert [(each.number, each.role, each.submission) for each in now.all.values()] == [(1, SERVING, "start-1")]
-    db.delete(generations_key(job), slots_key(job))
+    db.delete(JobKeys(job).generations, JobKeys(job).slots())

@@ -14,7 +14,7 @@ from cluster_serving.connectors.answer import dead_letter
 from cluster_serving.connectors.stream import StreamReader, create_group
 from cluster_serving.launcher.jobs.dead_letters import DeadLetters
 from cluster_serving.protocol.errors import PoisonRequest
-from cluster_serving.protocol.keys import dead_letters_key, native_result_key, result_key
+from cluster_serving.protocol.keys import JobKeys
 
 
 @pytest.fixture
@@ -25,10 +25,10 @@ def bury_all(db, job):
     def bury_all():
         for entry in StreamReader(db, job, "c", 60_000).read(10, None):
             dead_letter(db, job, 60, entry, PoisonRequest("given up after 3 attempts\nreally"), "Traceback ...\n  Boom")
-        return [letter_id.decode() for letter_id, _ in db.xrange(dead_letters_key(job))]
+        return [letter_id.decode() for letter_id, _ in db.xrange(JobKeys(job).dead_letters)]
 
     yield bury_all
-    db.delete(dead_letters_key(job))
+    db.delete(JobKeys(job).dead_letters)
 
 
 @pytest.fixture
@@ -83,8 +83,8 @@ def test_a_requeued_request_is_as_its_client_sent_it(db, job, dead, requests, bu
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("Queued") == len(letters) == 2
     assert [fields for _, fields in db.xrange(job)] == before
-    assert db.xlen(dead_letters_key(job)) == 0
-    assert not db.exists(native_result_key(job, "a"), result_key(job, "b"))
+    assert db.xlen(JobKeys(job).dead_letters) == 0
+    assert not db.exists(JobKeys(job).native_result("a"), JobKeys(job).result("b"))
 
 
 def test_a_requeued_request_is_answered(redis_server, job, dead, requests, bury_all, request):
@@ -103,7 +103,7 @@ def test_a_letter_without_its_payload_is_not_queued_again(db, job, dead, request
     refused = dead("requeue", letter_id)
     assert refused.returncode == 1
     assert "its payload of 4" in refused.stderr
-    assert db.xlen(dead_letters_key(job)) == 1
+    assert db.xlen(JobKeys(job).dead_letters) == 1
     assert db.xlen(job) == 0
 
 
@@ -132,7 +132,7 @@ def test_letters_are_purged_once_that_is_confirmed(db, job, dead, requests, bury
         requests.enqueue(uri, x=np.zeros(3, "f4"))
     first, *_ = bury_all()
     assert dead("purge", "--all", answer="n\n").returncode == 1
-    assert db.xlen(dead_letters_key(job)) == 3
+    assert db.xlen(JobKeys(job).dead_letters) == 3
     assert "Removed 1" in dead("purge", first, "--yes").stdout
     assert "Removed 2" in dead("purge", "--all", answer="y\n").stdout
     assert "has no dead letters" in dead("list").stdout

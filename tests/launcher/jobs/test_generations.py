@@ -5,7 +5,7 @@ import redis
 
 from cluster_serving.launcher.jobs import generations
 from cluster_serving.protocol.generations import CANDIDATE, RETIRING, SERVING, Generation
-from cluster_serving.protocol.keys import GROUP, generations_key, slots_key
+from cluster_serving.protocol.keys import GROUP, JobKeys
 
 
 @pytest.fixture
@@ -13,7 +13,7 @@ def client(redis_server, job):
     with redis.Redis(port=redis_server.port, decode_responses=True) as client:
         yield client
         client.config_set("maxmemory", 0)
-        client.delete(job, generations_key(job), slots_key(job), slots_key(job, 1), slots_key(job, 2))
+        client.delete(job, JobKeys(job).generations, JobKeys(job).slots(), JobKeys(job).slots(1), JobKeys(job).slots(2))
 
 
 def test_a_full_redis_takes_a_change(client, job):

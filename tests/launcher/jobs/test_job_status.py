@@ -15,7 +15,7 @@ from cluster_serving.launcher.jobs.lock import locked
 from cluster_serving.launcher.jobs.readiness import read_slots
 from cluster_serving.launcher.services.flink_rest import Job
 from cluster_serving.protocol.generations import SERVING, Generation
-from cluster_serving.protocol.keys import JOBS_KEY, dead_letters_key, generations_key, record_key, slots_key
+from cluster_serving.protocol.keys import JOBS_KEY, JobKeys
 from cluster_serving.protocol.slots import SlotReport
 
 
@@ -23,7 +23,7 @@ from cluster_serving.protocol.slots import SlotReport
 def client(redis_server, job):
     with redis.Redis(port=redis_server.port, decode_responses=True) as client:
         yield client
-        client.delete(record_key(job), slots_key(job))
+        client.delete(JobKeys(job).record, JobKeys(job).slots())
         client.srem(JOBS_KEY, job)
 
 
@@ -53,7 +53,7 @@ def test_a_start_that_failed_shows_its_error_and_its_log(client, run, job):
     assert (details["state"], details["error"], details["log"]) == ("FAILED", "no slots\x1b[2J", "/a/submission.log")
     # Whoever writes to Redis does not control the terminal.
     assert f"{job}: no slots\\x1b[2J (log: /a/submission.log)" in run("list").stdout
-    client.hset(record_key(job), "host", f"not-{socket.gethostname()}")
+    client.hset(JobKeys(job).record, "host", f"not-{socket.gethostname()}")
     assert f"/a/submission.log on not-{socket.gethostname()}" in run("status").stdout
 
 
@@ -68,7 +68,7 @@ def test_a_start_that_was_killed_has_failed(client, run, job):
 
 def test_a_job_that_disappeared_is_lost(client, run, job):
     record.note(client, job, "running")
-    client.hset(slots_key(job), "0", SlotReport("start-1", "ready", "Echo", attempt="gone").to_json())
+    client.hset(JobKeys(job).slots(), "0", SlotReport("start-1", "ready", "Echo", attempt="gone").to_json())
     details = json.loads(run("status", "--json").stdout)
     assert details["state"] == "LOST"
     assert [model["state"] for model in details["models"]] == ["silent"]
@@ -79,7 +79,8 @@ def test_a_job_that_disappeared_is_lost(client, run, job):
 
 def test_what_a_slot_reports_counts_more_than_an_earlier_error(client, run, job):
     record.note(client, job, "failed", error="some")
-    client.hset(slots_key(job), "0", SlotReport("start-1", "failed", code="MODEL_ERROR", error="no model").to_json())
+    report = SlotReport("start-1", "failed", code="MODEL_ERROR", error="no model")
+    client.hset(JobKeys(job).slots(), "0", report.to_json())
     details = json.loads(run("status", "--json").stdout)
     assert details["error"] == "no model"
     assert details["models"] == [
@@ -102,8 +103,8 @@ def failed(client, job):
     client.sadd(JOBS_KEY, job)
     record.note(client, job, "failed", error="no model")
     reports = [SlotReport("start-1", "failed", error="no model"), SlotReport("start-1", "loading", index=1)]
-    client.hset(slots_key(job), mapping={str(report.index): report.to_json() for report in reports})
-    client.hset(generations_key(job), "1", Generation(1, SERVING, "start-1").to_json())
+    client.hset(JobKeys(job).slots(), mapping={str(report.index): report.to_json() for report in reports})
+    client.hset(JobKeys(job).generations, "1", Generation(1, SERVING, "start-1").to_json())
     return job
 
 
@@ -120,7 +121,7 @@ def test_a_job_whose_start_failed_can_be_stopped(client, run, failed):
 
 def test_a_job_that_does_not_run_can_be_forgotten(client, run, failed):
     client.xadd(failed, {"uri": "waits"})
-    client.xadd(dead_letters_key(failed), {"uri": "dead"})
+    client.xadd(JobKeys(failed).dead_letters, {"uri": "dead"})
     refused = run("forget", failed)
     assert refused.returncode == 1
     assert "1 waiting request, 1 dead letter" in refused.stderr and "--yes" in refused.stderr
@@ -132,7 +133,7 @@ def test_a_job_that_does_not_run_can_be_forgotten(client, run, failed):
 
 
 def test_a_job_that_answers_in_another_flink_is_left_alone(client, run, failed):
-    client.hset(slots_key(failed), "1", SlotReport("start-1", "ready", "Echo", index=1).to_json())
+    client.hset(JobKeys(failed).slots(), "1", SlotReport("start-1", "ready", "Echo", index=1).to_json())
     assert "flinkRestUrl" in run("stop", failed).stderr
     assert "in another Flink" in run("forget", failed, "--yes").stderr
     assert [report.state for report in read_slots(client, failed)] == ["failed", "ready"]
@@ -146,7 +147,7 @@ def test_a_job_that_answers_in_another_flink_is_left_alone(client, run, failed):
 def test_a_redis_that_takes_no_writes_is_told_and_not_that_slots_are_silent(client, run, job, setting, said):
     record.note(client, job, "running")
     slot = SlotReport("first", "ready", "Echo", attempt="without a heartbeat")
-    client.hset(slots_key(job), "0", slot.to_json())
+    client.hset(JobKeys(job).slots(), "0", slot.to_json())
     assert "silent" in run("status").stdout
     client.config_set(setting, 1)
     try:

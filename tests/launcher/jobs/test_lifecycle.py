@@ -9,7 +9,7 @@ from cluster_serving.launcher.jobs import lifecycle
 from cluster_serving.launcher.services import redis_server as service
 from cluster_serving.launcher.services.flink_rest import FlinkRest
 from cluster_serving.launcher.targets.local import Local
-from cluster_serving.protocol.keys import slots_key
+from cluster_serving.protocol.keys import JobKeys
 
 
 def test_a_flink_that_is_gone_does_not_hide_why_a_start_failed(own_cluster, redis_server, job):
@@ -30,4 +30,4 @@ def test_a_flink_that_is_gone_does_not_hide_why_a_start_failed(own_cluster, redi
         with pytest.raises(LaunchError, match="no slots"):
             lifecycle.submit(services, config, options)
         assert said[-1].startswith(f"job {job} may still run: Flink at")
-        client.delete(slots_key(job))
+        client.delete(JobKeys(job).slots())

@@ -7,7 +7,7 @@ import redis
 
 from cluster_serving.launcher.jobs import lock
 from cluster_serving.launcher.services.process import locked, this_command
-from cluster_serving.protocol.keys import command_key
+from cluster_serving.protocol.keys import JobKeys
 
 HOLDS = """
 import sys
@@ -43,7 +43,7 @@ def test_a_command_waits_for_the_one_that_holds_the_job_and_says_which_it_is(cli
     thread.join()
     assert entered == [1, 2]
     assert said == [f"Waiting for {this_command()}, which works on job {job}"]
-    assert not client.exists(command_key(job))
+    assert not client.exists(JobKeys(job).command)
 
 
 def test_commands_for_other_jobs_do_not_wait(client, job):
@@ -57,8 +57,8 @@ def test_the_lock_of_a_killed_command_expires(client, job, redis_server):
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "holds\n"
         process.kill()
-    assert 0 < client.ttl(command_key(job)) <= lock.EXPIRES_S
-    client.pexpire(command_key(job), 100)
+    assert 0 < client.ttl(JobKeys(job).command) <= lock.EXPIRES_S
+    client.pexpire(JobKeys(job).command, 100)
     said = []
     with lock.locked(client, job, said.append):
         assert "-c" in said[0] and f"process {process.pid} on " in said[0]
@@ -67,9 +67,9 @@ def test_the_lock_of_a_killed_command_expires(client, job, redis_server):
 def test_a_lock_is_renewed_until_its_command_ends(client, job, monkeypatch):
     monkeypatch.setattr(lock, "EXPIRES_S", 1)
     with lock.locked(client, job, lambda _: None):
-        client.pexpire(command_key(job), 500)
-        while client.pttl(command_key(job)) < 500:
-            assert client.exists(command_key(job))
+        client.pexpire(JobKeys(job).command, 500)
+        while client.pttl(JobKeys(job).command) < 500:
+            assert client.exists(JobKeys(job).command)
 
 
 def test_a_full_redis_takes_a_lock(client, job):
@@ -77,7 +77,7 @@ def test_a_full_redis_takes_a_lock(client, job):
     client.config_set("maxmemory", 1)
     try:
         with lock.locked(client, job, lambda _: None):
-            assert client.exists(command_key(job))
+            assert client.exists(JobKeys(job).command)
     finally:
         client.config_set("maxmemory", limit)
 

@@ -4,7 +4,7 @@ import pytest
 import redis
 
 from cluster_serving.launcher.jobs.readiness import note_stopped, read_slots
-from cluster_serving.protocol.keys import slots_key
+from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
 
 
@@ -12,7 +12,7 @@ from cluster_serving.protocol.slots import SlotReport, TensorSpec
 def client(redis_server, job):
     with redis.Redis(port=redis_server.port, decode_responses=True) as client:
         yield client
-        client.delete(slots_key(job))
+        client.delete(JobKeys(job).slots())
 
 
 def test_the_slots_of_a_job_that_was_stopped_say_so_and_those_of_a_later_start_do_not(client, job):
@@ -23,7 +23,7 @@ def test_the_slots_of_a_job_that_was_stopped_say_so_and_those_of_a_later_start_d
         SlotReport("second", "ready", "Echo", index=2),
     ]
     for report in reports:
-        client.hset(slots_key(job), str(report.index), report.to_json())
+        client.hset(JobKeys(job).slots(), str(report.index), report.to_json())
     note_stopped(client, job, "first", keep_failures=True)
     assert [report.state for report in read_slots(client, job)] == ["stopped", "failed", "ready"]
     note_stopped(client, job, "first")
@@ -35,4 +35,4 @@ def test_the_slots_of_a_job_that_was_stopped_say_so_and_those_of_a_later_start_d
 
 def test_a_job_that_has_said_nothing_leaves_nothing_behind(client, job):
     note_stopped(client, job, "first")
-    assert not client.exists(slots_key(job))
+    assert not client.exists(JobKeys(job).slots())

@@ -12,7 +12,7 @@ from cluster_serving.launcher.jobs import lifecycle
 from cluster_serving.launcher.services import controller
 from cluster_serving.launcher.services.controller import Watched
 from cluster_serving.launcher.services.process import Process
-from cluster_serving.protocol.keys import control_key, control_outcome_key, controller_key, slots_key
+from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.model_control import UNLOAD, ControlRequest
 from cluster_serving.protocol.slots import SlotReport
 from tests.support.redis_server import free_port
@@ -23,7 +23,7 @@ from tests.support.waiting import wait_until
 def client(redis_server, job):
     with redis.Redis(port=redis_server.port, decode_responses=True) as client:
         yield client
-        client.delete(controller_key(job), control_key(job), slots_key(job))
+        client.delete(JobKeys(job).controller, JobKeys(job).control, JobKeys(job).slots())
 
 
 @pytest.fixture
@@ -44,17 +44,17 @@ def test_a_controller_is_started_once_kept_alive_and_stopped(path, client, job):
     config = config_file.read(path)
     controller.ensure(config, path, said.append, Watched("seen"))
     assert said == [f"Starting the controller of job {job}: watchModel, modelControl"]
-    assert client.hget(controller_key(job), "tasks") == "watchModel, modelControl"
-    assert 0 < client.ttl(controller_key(job)) <= 15
+    assert client.hget(JobKeys(job).controller, "tasks") == "watchModel, modelControl"
+    assert 0 < client.ttl(JobKeys(job).controller) <= 15
 
-    client.hset(slots_key(job), "0", SlotReport("start-1", "stopped", engine="test").to_json())
+    client.hset(JobKeys(job).slots(), "0", SlotReport("start-1", "stopped", engine="test").to_json())
     request = ControlRequest(UNLOAD, client.time()[0] + 60)
-    client.rpush(control_key(job), request.to_json())
-    wait_until(lambda: client.hgetall(control_outcome_key(job, request.id)) == {"code": "", "error": ""})
-    assert '"state": "unloaded"' in client.hget(slots_key(job), "0")
+    client.rpush(JobKeys(job).control, request.to_json())
+    wait_until(lambda: client.hgetall(JobKeys(job).control_outcome(request.id)) == {"code": "", "error": ""})
+    assert '"state": "unloaded"' in client.hget(JobKeys(job).slots(), "0")
 
     # Another one that was started later, as on another machine, has the job until it is gone.
-    client.hset(controller_key(job), "since", str(client.time()[0] + 60))
+    client.hset(JobKeys(job).controller, "since", str(client.time()[0] + 60))
     wait_until(lambda: "resting: a controller that was started later" in controller.log_of(config).read_text())
     assert controller.recall(config).served == "seen"
 
@@ -64,13 +64,13 @@ def test_a_controller_is_started_once_kept_alive_and_stopped(path, client, job):
     wait_until(lambda: lifecycle.unsupervised(config))
     assert lifecycle.unsupervised(config) == [f"{record.parent.name}/{job}"]
     assert not controller.stop(config.redis_address, job)
-    client.delete(controller_key(job))
+    client.delete(JobKeys(job).controller)
     controller.ensure(config, path, said.append)
     first = Process.read(record)
     controller.ensure(config, path, said.append)
     assert not first.is_alive
     assert controller.stop_all(config.redis_address) == [job]
-    assert not client.exists(controller_key(job))
+    assert not client.exists(JobKeys(job).controller)
 
 
 def test_a_controller_that_does_not_start_says_why(path, job):

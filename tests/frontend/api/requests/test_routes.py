@@ -12,7 +12,7 @@ from cluster_serving.connectors.answer import Answer, write_answers
 from cluster_serving.connectors.stream import StreamReader, create_group
 from cluster_serving.frontend.main import main
 from cluster_serving.frontend.server.keys import new_key
-from cluster_serving.protocol.keys import native_result_key
+from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.results import encode_result
 from tests.support.waiting import wait_until
 
@@ -156,7 +156,7 @@ def test_an_expired_result_is_not_pending(serve, db, job):
     fields = encode_result(True, ["x"], list(first.decode()[1].values()))
     write_answers(db, job, 60, [Answer(first, "", fields)])
     assert httpx.get(place).json()["answered"] == 1
-    db.delete(native_result_key(job, first.uri))
+    db.delete(JobKeys(job).native_result(first.uri))
     # The other one is being computed, so only the first tells.
     assert httpx.get(f"{place}?wait=60", timeout=30).status_code == 404
     with httpx.stream("GET", f"{place}/events", timeout=30) as response:

@@ -11,7 +11,7 @@ import tritonclient.http as triton
 import tritonclient.http.aio as triton_aio
 from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
-from cluster_serving.protocol.keys import native_result_key, slots_key, stats_key, streams_of
+from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
 from cluster_serving.protocol.stats import ANSWERED, add_batch
 from tests.support.waiting import wait_until
@@ -142,7 +142,7 @@ def test_statistics_are_those_of_the_job(client, job, db):
     totals = Counter()
     add_batch(totals, 4, 1, wait_us=30, inference_us=200, write_us=7)
     add_batch(totals, 1, 0, wait_us=5, inference_us=100, write_us=3)
-    db.hset(stats_key(job), mapping={**totals, ANSWERED: 1_700_000_000_000})
+    db.hset(JobKeys(job).stats(), mapping={**totals, ANSWERED: 1_700_000_000_000})
     row = client.get_inference_statistics(job)["model_stats"][0]
     assert (row["name"], row["inference_count"], row["execution_count"]) == (job, 4, 2)
     assert row["last_inference"] == 1_700_000_000_000
@@ -155,7 +155,7 @@ def test_statistics_are_those_of_the_job(client, job, db):
         "compute_output": (5, 31_000),
     }
     assert row in client.get_inference_statistics()["model_stats"]
-    db.delete(stats_key(job))
+    db.delete(JobKeys(job).stats())
 
 
 @pytest.mark.parametrize("algorithm", ["gzip", "deflate"])
@@ -215,7 +215,7 @@ def test_priorities_are_those_of_the_job(serve, report, job, db):
             with pytest.raises(InferenceServerException, match="no result"):
                 client.infer(job, [x], priority=priority, timeout=100_000)
             # Withdrawn, the request leaves its stream empty.
-            assert [name for name in streams_of(job) if db.exists(name)] == [stream]
+            assert [name for name in JobKeys(job).streams if db.exists(name)] == [stream]
             db.delete(stream)
 
 
@@ -228,7 +228,7 @@ def test_the_timeout_of_a_request_counts(serve, report, job):
 
 
 def test_a_model_that_is_not_loaded_is_not_ready(serve, job, db):
-    db.hset(slots_key(job), "0", SlotReport("", "loading").to_json())
+    db.hset(JobKeys(job).slots(), "0", SlotReport("", "loading").to_json())
     front = serve(f"--models={job}")
     with triton.InferenceServerClient(front.url.removeprefix("http://")) as client:
         assert client.is_server_live()
@@ -239,7 +239,7 @@ def test_a_model_that_is_not_loaded_is_not_ready(serve, job, db):
         with pytest.raises(InferenceServerException, match="is not ready: loading") as raised:
             client.infer(job, [tensor("x", np.ones((1, 3)))])
         assert raised.value.status() == "503"
-    db.delete(slots_key(job))
+    db.delete(JobKeys(job).slots())
 
 
 def test_jobs_that_take_batches_get_them_whole(serve, report, echo, job):
@@ -284,4 +284,4 @@ def test_errors_have_the_form_of_the_protocol(front, job):
 def test_nothing_is_left_in_redis(client, job, db):
     inputs, _ = record(np.ones((16, 3)))
     client.infer(job, inputs)
-    wait_until(lambda: not list(db.scan_iter(native_result_key(job, "*"))) and db.xlen(job) == 0)
+    wait_until(lambda: not list(db.scan_iter(JobKeys(job).native_result("*"))) and db.xlen(job) == 0)
