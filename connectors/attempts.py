@@ -5,13 +5,12 @@ may die in it. A request that is answered at its first attempt has no note.
 """
 
 import contextlib
-import json
 import os
 import socket
 import time
 import traceback
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import redis
@@ -21,6 +20,7 @@ from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.redis import connect, write_hash
 from cluster_serving.connectors.worker import STOPPED, read_end
 from cluster_serving.protocol.entry import Entry
+from cluster_serving.protocol.json_record import JsonRecord
 from cluster_serving.protocol.keys import JobKeys
 
 _KEEP_S = 7 * 24 * 3600
@@ -28,7 +28,7 @@ _MAX_TRACEBACK = 16_000
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(JsonRecord):
     """The last attempt at a request.
 
     Attributes:
@@ -77,7 +77,7 @@ class Attempts:
         note = Attempt(socket.gethostname(), os.getpid(), time.time(), error[-_MAX_TRACEBACK:], self._end)
         # Records of one entry may be many.
         each = {_field(entry): entry for entry in entries}
-        notes = {key: json.dumps(asdict(replace(note, stops=self.last(entry).stops))) for key, entry in each.items()}
+        notes = {key: replace(note, stops=self.last(entry).stops).to_json() for key, entry in each.items()}
         # A full Redis takes notes too: without a note a request is not tried, yet each delivery counts as an attempt.
         write_hash(self._client, self._key, notes)
         self._client.expire(self._key, _KEEP_S)
@@ -85,7 +85,7 @@ class Attempts:
     def last(self, entry: Entry) -> Attempt:
         """Return the last attempt at a request, with the recorded end of its process; an empty one if none is noted."""
         raw = self._client.hget(self._key, _field(entry))
-        attempt = Attempt(**json.loads(raw)) if raw else Attempt()
+        attempt = Attempt.from_json(raw) if raw else Attempt()
         end = read_end(attempt.end)
         if end == STOPPED:
             return replace(attempt, stops=attempt.stops + 1)

@@ -7,13 +7,12 @@ slots follow them within a fraction of a second.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
-from cluster_serving.protocol.keys import to_text
+from cluster_serving.protocol.json_record import JsonRecord
+from cluster_serving.protocol.keys import as_text
 
 CANDIDATE = "candidate"
 """Role of a generation that loads its model; it reads no requests."""
@@ -41,7 +40,7 @@ DIVIDED = "divided"
 
 
 @dataclass(frozen=True)
-class Generation:
+class Generation(JsonRecord):
     """One generation of a job.
 
     Attributes:
@@ -68,17 +67,6 @@ class Generation:
         """True if the generation reads requests of clients."""
         return self.role in (SERVING, CANARY)
 
-    def to_json(self) -> str:
-        """Return the record as JSON text for the hash."""
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str | bytes) -> Generation:
-        """Read a record from the text that `to_json` returned."""
-        raw: dict[str, Any] = json.loads(text)
-        # The commands may be of a newer version and write more fields.
-        return cls(**{field.name: raw[field.name] for field in fields(cls) if field.name in raw})
-
 
 @dataclass(frozen=True)
 class Generations:
@@ -97,10 +85,10 @@ class Generations:
     @classmethod
     def read(cls, hash: Mapping[bytes, bytes] | Mapping[str, str]) -> Generations:
         """Read the hash, as Redis gives it; a missing hash has no generations."""
-        texts = {_text(key): value for key, value in hash.items()}
+        texts = {as_text(key): value for key, value in hash.items()}
         found = [Generation.from_json(value) for key, value in texts.items() if key.isdigit()]
         found.sort(key=lambda generation: generation.number)
-        return cls({each.number: each for each in found}, int(texts.get(LAST, 0)), _text(texts.get(LEFT, "0")))
+        return cls({each.number: each for each in found}, int(texts.get(LAST, 0)), as_text(texts.get(LEFT, "0")))
 
     def of_role(self, role: str) -> Generation | None:
         """Return the latest generation of a role; None if there is none."""
@@ -125,10 +113,6 @@ class Generations:
     def reading(self) -> list[Generation]:
         """The generations that read requests of clients."""
         return [found for found in self.all.values() if found.reads]
-
-
-def _text(raw: str | bytes) -> str:
-    return raw if isinstance(raw, str) else to_text(raw)
 
 
 def is_in_trial(number: int, share: float) -> bool:

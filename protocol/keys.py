@@ -55,6 +55,11 @@ def to_text(raw: bytes) -> str:
     return raw.decode("utf8", "surrogateescape")
 
 
+def as_text(raw: bytes | str) -> str:
+    """Return a reply of Redis as text, whether the client decodes replies or not."""
+    return raw if isinstance(raw, str) else to_text(raw)
+
+
 RESULT_PREFIX = "cluster-serving_"
 """Start of the original's result keys."""
 

@@ -7,12 +7,12 @@ that was not begun in time is dropped. The hash `<jobName>:controller` describes
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 from cluster_serving.protocol.errors import ServingError, from_wire
+from cluster_serving.protocol.json_record import JsonRecord
 
 LOAD, UNLOAD = "load", "unload"
 
@@ -27,7 +27,7 @@ OUTCOME_TTL_S = 60
 
 
 @dataclass(frozen=True)
-class ControlRequest:
+class ControlRequest(JsonRecord):
     """A request to the controller of a job.
 
     Attributes:
@@ -39,15 +39,6 @@ class ControlRequest:
     action: str
     expires: float
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
-
-    def to_json(self) -> str:
-        """Return the request as JSON text for the list."""
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str | bytes) -> ControlRequest:
-        """Read a request from the text that `to_json` returned."""
-        return cls(**json.loads(text))
 
 
 def encode_outcome(error: ServingError | None) -> dict[str, str]:

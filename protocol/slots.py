@@ -6,15 +6,15 @@ answered. The launcher waits for the reports; front ends read them.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from cluster_serving.protocol.keys import to_text
+from cluster_serving.protocol.json_record import JsonRecord
+from cluster_serving.protocol.keys import as_text
 from cluster_serving.protocol.versions import FIRST
 
 HEARTBEAT_S = 3.0
@@ -73,7 +73,7 @@ def type_text(dtype: str, shape: Sequence[int | None] | None) -> str:
 
 
 @dataclass(frozen=True)
-class SlotReport:
+class SlotReport(JsonRecord):
     """State of one slot.
 
     Attributes:
@@ -151,17 +151,12 @@ class SlotReport:
         """Version and `model` in one line; empty while the model is not loaded."""
         return self.model and f"version {self.version}, {self.model}"
 
-    def to_json(self) -> str:
-        """Return the report as JSON text for the hash."""
-        return json.dumps(asdict(self))
-
     @classmethod
     def from_json(cls, text: str | bytes) -> SlotReport:
-        """Read a report from the text that `to_json` returned."""
-        raw: dict[str, Any] = json.loads(text)
-        # The job may be of a newer version and report more fields.
-        values = {field.name: raw[field.name] for field in fields(cls) if field.name in raw}
-        return cls(**values | {key: tuple(map(_spec, raw.get(key, ()))) for key in ("inputs", "outputs", "sent")})
+        """Read a report, with its lists of inputs and outputs; see `JsonRecord`."""
+        report = super().from_json(text)
+        specs: Any = {name: tuple(map(_spec, getattr(report, name))) for name in ("inputs", "outputs", "sent")}
+        return replace(report, **specs)
 
 
 def read_reports(
@@ -173,9 +168,9 @@ def read_reports(
     """
     slots, beats = [], {}
     for field, text in reports.items():
-        index, _, beat = _text(field).partition(":")
+        index, _, beat = as_text(field).partition(":")
         if beat:
-            attempt, _, seconds = _text(text).partition(" ")
+            attempt, _, seconds = as_text(text).partition(" ")
             beats[int(index), attempt] = float(seconds)
         else:
             slots.append(replace(SlotReport.from_json(text), index=int(index)))
@@ -190,10 +185,6 @@ def slot_states(reports: Iterable[SlotReport]) -> dict[str, int]:
     """Return the number of slots in each state; one that is tried again after an error is `failed`."""
     states = Counter("failed" if report.has_failed else report.state for report in reports)
     return dict.fromkeys(_STATES, 0) | states
-
-
-def _text(raw: bytes | str) -> str:
-    return raw if isinstance(raw, str) else to_text(raw)
 
 
 def _spec(raw: Mapping[str, Any]) -> TensorSpec:

@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from cluster_serving.protocol.keys import as_text
+
 LATENCY_BOUNDS_MS = (
     *(1, 2, 3, 4, 5, 7, 10, 14, 20, 30, 40, 50, 70, 100, 140, 200, 300, 400, 500, 700),
     *(1000, 1400, 2000, 3000, 5000, 7000, 10_000, 20_000, 30_000, 60_000),
@@ -109,11 +111,12 @@ class JobStats:
     answered_ms: int
 
     @classmethod
-    def read(cls, fields: Mapping[bytes, bytes]) -> JobStats:
+    def read(cls, hash: Mapping[bytes, bytes] | Mapping[str, str]) -> JobStats:
         """Read the hash, as Redis gives it; all totals of a missing hash are 0."""
+        texts = {as_text(name): value for name, value in hash.items()}
 
         def total(name: str) -> int:
-            return int(fields.get(name.encode(), 0))
+            return int(texts.get(name, 0))
 
         return cls(
             **{name: total(name) for name in _TOTALS},

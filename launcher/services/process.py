@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import functools
-import json
 import os
 import shutil
 import signal
@@ -14,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services import state
 from cluster_serving.launcher.services.process_table import members, start_time
 from cluster_serving.launcher.services.supervisor import CONFIRM, RETIRE, python_command
+from cluster_serving.protocol.json_record import JsonRecord
 from cluster_serving.settings.addresses import Address
 
 _INTERVAL = 0.1
@@ -33,7 +33,7 @@ _started: list[subprocess.Popen[bytes]] = []
 
 
 @dataclass(frozen=True, slots=True)
-class Process:
+class Process(JsonRecord):
     """A supervisor with its standby: a process group, told apart from a later one by the start time of its leader.
 
     Attributes:
@@ -78,7 +78,7 @@ class Process:
     def read(cls, record: Path) -> Process | None:
         """Return the process of a record file, or None if there is none or it has ended."""
         try:
-            process = cls(**json.loads(record.read_text("utf8")))
+            process = cls.from_json(record.read_text("utf8"))
         except (OSError, ValueError, TypeError):
             return None
         return process if process.is_alive else None
@@ -118,7 +118,7 @@ def spawn(
     process = Process(child.pid, start_time(child.pid) or 0)
     try:
         _started.append(child)
-        record.write_text(json.dumps(asdict(process)), "utf8")
+        record.write_text(process.to_json(), "utf8")
     except BaseException:
         # No later command could find a process without its record.
         process.stop()
