@@ -23,6 +23,7 @@ from cluster_serving.launcher.jobs import change, job_status, lifecycle, model_w
 from cluster_serving.launcher.jobs.change import Changed, NotBeside
 from cluster_serving.launcher.jobs.lifecycle import Say
 from cluster_serving.launcher.jobs.shutdown import losses, shut_down
+from cluster_serving.launcher.jobs.store import opened
 from cluster_serving.launcher.services import controller, front_end, redis_server, state
 from cluster_serving.launcher.services.controller import Watched
 from cluster_serving.launcher.shipping import cargo as shipping
@@ -132,8 +133,8 @@ def _forget(
     config = _config(config_path)
     name = _named(job, config, config_path)
     redis_server.check(config)
-    with redis_server.connect(config, job=name) as client:
-        lost = job_status.waiting(client, name)
+    with opened(config, name) as store:
+        lost = job_status.waiting(store)
     if lost and not yes:
         if not sys.stdin.isatty():
             raise LaunchError(f"job {name} was not removed, because this would be lost: {lost}. Use --yes to remove it")
@@ -308,11 +309,11 @@ def _status(job: JobName = None, config_path: ConfigPath = _PATH, as_json: AsJso
     config = _config(config_path)
     _warn_of_killed(config)
     name = _named(job, config, config_path)
-    with target_of(config).flink() as flink, redis_server.connect(config, job=name) as client:
+    with target_of(config).flink() as flink, opened(config, name) as store:
         found = job_status.read(config, flink, name)
         redis_server.check(config)
         redis_server.warn_of_holes(config, warn)
-        queued = job_status.queue(client, name)
+        queued = job_status.queue(store)
     if as_json:
         print(json.dumps(found.details(queued), indent=2))
     else:

@@ -9,7 +9,7 @@ from redis.exceptions import RedisError
 from cluster_serving.job.options import JobOptions
 from cluster_serving.launcher.container import roles
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.jobs.readiness import read_slots
+from cluster_serving.launcher.jobs.store import JobStore
 from cluster_serving.launcher.services.flink_rest import FlinkRest
 from cluster_serving.protocol.connection import open_redis
 from cluster_serving.protocol.errors import ServingError
@@ -48,7 +48,7 @@ def _missing_slots(rest: FlinkRest) -> str | None:
     if state != "RUNNING":
         return f"job {job} is {state}"
     with open_redis(options.redis.url, job, decode_responses=True) as client:
-        slots = [slot for slot in read_slots(client, job) if slot.submission == options.submission]
+        slots = [slot for slot in JobStore(client, job).slots() if slot.submission == options.submission]
     if failed := [slot.error for slot in slots if slot.state == "failed"]:
         return failed[0]
     ready = sum(slot.state == "ready" for slot in slots)

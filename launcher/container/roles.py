@@ -16,14 +16,13 @@ from cluster_serving.launcher.config.job_options import job_options, model_optio
 from cluster_serving.launcher.config.model import NO_FOLDER, Config
 from cluster_serving.launcher.container import checks
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.jobs import generations
-from cluster_serving.launcher.jobs.readiness import announce
-from cluster_serving.launcher.services import redis_server, state
+from cluster_serving.launcher.jobs.store import generation_of, opened
+from cluster_serving.launcher.services import state
 from cluster_serving.launcher.services.flink_home import FlinkHome
 from cluster_serving.launcher.services.process import wait_until
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.generations import SERVING
-from cluster_serving.protocol.keys import SECRET_FIELDS, JobKeys
+from cluster_serving.protocol.keys import SECRET_FIELDS
 
 CONFIG = "CONFIG"
 """Environment variable with the path of the job's `config.yaml`, for the roles `application` and `options`."""
@@ -169,12 +168,12 @@ def _introduce(config: Config, options: JobOptions) -> None:
     def is_told() -> bool:
         nonlocal problem
         try:
-            with redis_server.connect(config) as client:
+            with opened(config) as store:
                 if config.model_encrypted and config.model_secret:
                     secret = dict(zip(SECRET_FIELDS, config.model_secret, strict=True))
-                    client.hset(JobKeys(config.job_name).secret, mapping=secret)
-                generations.begin(client, config.job_name, generations.of(options, SERVING))
-                announce(client, config.job_name, options.submission, options.model_parallelism)
+                    store.client.hset(store.keys.secret, mapping=secret)
+                store.begin(generation_of(options, SERVING))
+                store.announce(options.submission, options.model_parallelism)
         except (ServingError, RedisError, OSError) as error:
             if not problem:
                 print(f"Waiting for Redis at {config.redis_shown}: {error}", file=sys.stderr, flush=True)

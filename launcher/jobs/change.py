@@ -19,12 +19,11 @@ from cluster_serving.job.options import JobOptions
 from cluster_serving.launcher.config.job_options import with_layout
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.jobs import capacity, comparison, generations, lifecycle, lock, payload_folder, record
+from cluster_serving.launcher.jobs import capacity, comparison, lifecycle, lock, payload_folder
 from cluster_serving.launcher.jobs.figures import Figures
 from cluster_serving.launcher.jobs.layout.decision import layout_of
 from cluster_serving.launcher.jobs.lifecycle import Say, Services, Started
-from cluster_serving.launcher.jobs.readiness import read_slots
-from cluster_serving.launcher.services import redis_server
+from cluster_serving.launcher.jobs.store import generation_of, opened
 from cluster_serving.launcher.services.flink_rest import Job
 from cluster_serving.protocol.generations import (
     CANARY,
@@ -81,10 +80,10 @@ def update(config: Config, say: Say, warn: Say, canary: float = 0.0, shadow: flo
     """
     config = lifecycle.checked(config, warn)
     with _changing(config, say, warn) as services:
-        _refuse_in_trial(services, config.job_name)
+        _refuse_in_trial(services)
         config = _with_slots_now(services, services.target.fitted(config))
         _check_beside(services, config)
-        now = lifecycle.options_now(services, config.job_name)
+        now = lifecycle.options_now(services)
         config, options = lifecycle.laid_out(services, config, lifecycle.options_of(services, config), now)
         if shadow:
             options = replace(options, redis=replace(options.redis, shadow=True))
@@ -99,8 +98,8 @@ def scale(config: Config, job: str, slots: int, say: Say, warn: Say) -> Changed:
         LaunchError: As for `update`; also if this machine does not know how the job was started.
     """
     with _changing(_named(config, job), say, warn) as services:
-        _refuse_in_trial(services, job)
-        options = replace(_options_now(services, job), model_parallelism=slots)
+        _refuse_in_trial(services)
+        options = replace(_options_now(services), model_parallelism=slots)
         return _change(services, *lifecycle.again(services, config, options), SERVING)
 
 
@@ -113,24 +112,24 @@ def promote(config: Config, job: str, say: Say, warn: Say) -> Changed:
         LaunchError: As for `update`; also if the job has neither canary nor shadow.
     """
     with _changing(_named(config, job), say, warn) as services:
-        now = generations.read(services.client, job)
+        now = services.store.generations()
         trial = now.trial
         if trial is None:
             raise LaunchError(f"job {job} has neither a canary nor a shadow; cluster-serving-cli update starts one")
-        figures = Figures.begin(services.client, job)
+        figures = Figures.begin(services.store)
         if trial.role == SHADOW:
-            options = _recall(services, job, trial)
-            _tell_comparison(services, job, trial)
+            options = _recall(services, trial)
+            _tell_comparison(services, trial)
             changed = _change(services, *lifecycle.again(services, config, options), SERVING)
             _end_trial(services, config, trial)
             return changed
-        _keep_earlier(services, job, now.serving)
-        _switch(services, job, trial, now.serving)
+        _keep_earlier(services, now.serving)
+        _switch(services, trial, now.serving)
         if now.serving:
             _retire(services, config, now.serving)
-        started = _started(services, config, job, trial)
-        record.note(services.client, job, "running", layout=started.layout)
-        return Changed(started, trial.number, SERVING, figures.end(services.client))
+        started = _started(services, config, trial)
+        services.store.note("running", layout=started.layout)
+        return Changed(started, trial.number, SERVING, figures.end(services.store))
 
 
 def rollback(config: Config, job: str, say: Say, warn: Say) -> Changed | None:
@@ -142,9 +141,9 @@ def rollback(config: Config, job: str, say: Say, warn: Say) -> Changed | None:
         LaunchError: As for `update`; also if this machine does not know the generation before.
     """
     with _changing(_named(config, job), say, warn) as services:
-        if trial := generations.read(services.client, job).trial:
+        if trial := services.store.generations().trial:
             if trial.role == SHADOW:
-                _tell_comparison(services, job, trial)
+                _tell_comparison(services, trial)
             _end_trial(services, config, trial)
             return None
         options = services.target.records.earlier(job)
@@ -160,9 +159,9 @@ def settle(config: Config, say: Say, warn: Say) -> bool:
 
     Nothing is done while another command works on the job.
     """
-    with redis_server.connect(config) as client:
-        left = [each for each in generations.read(client, config.job_name).all.values() if _is_left(each)]
-        if not left or lock.holder(client, config.job_name):
+    with opened(config) as store:
+        left = [each for each in store.generations().all.values() if _is_left(each)]
+        if not left or lock.holder(store):
             return False
     with lifecycle.services(config, say, warn) as services:
         return _settle(services, config)
@@ -172,8 +171,8 @@ def settle(config: Config, say: Say, warn: Say) -> bool:
 def _changing(config: Config, say: Say, warn: Say) -> Iterator[Services]:
     """Provide Redis and Flink for a job that runs; refuse if another command works on the job."""
     # A Redis that does not run is started below.
-    with redis_server.connect(config) as client, suppress(ConnectionError):
-        if holder := lock.holder(client, config.job_name):
+    with opened(config) as store, suppress(ConnectionError):
+        if holder := lock.holder(store):
             raise Busy(f"job {config.job_name} is being changed by {holder}; try again when it has ended")
     with lifecycle.services(config, say, warn) as services:
         if not services.flink.jobs(config.job_name):
@@ -186,26 +185,25 @@ def _named(config: Config, job: str) -> Config:
     return config.model_copy(update={"job_name": job})
 
 
-def _refuse_in_trial(services: Services, job: str) -> None:
-    if trial := generations.read(services.client, job).trial:
+def _refuse_in_trial(services: Services) -> None:
+    if trial := services.store.generations().trial:
         raise Busy(
-            f"generation {trial.number} is the {trial.role} of job {job}, with {trial.share:g} % of the requests; end "
-            "that first: cluster-serving-cli promote, or cluster-serving-cli rollback"
+            f"generation {trial.number} is the {trial.role} of job {services.store.job}, with {trial.share:g} % of the "
+            "requests; end that first: cluster-serving-cli promote, or cluster-serving-cli rollback"
         )
 
 
 def _check_beside(services: Services, config: Config) -> None:
     """Check that a new generation can share the Redis and the folder for large inputs of the one that serves."""
-    job = config.job_name
-    if generations.read(services.client, job).serving is None:
-        raise NotBeside(f"the Redis at {config.redis_shown} does not know the job {job} that runs")
-    if not payload_folder.stays(config, lifecycle.folder_now(services, job)):
+    if services.store.generations().serving is None:
+        raise NotBeside(f"the Redis at {config.redis_shown} does not know the job {config.job_name} that runs")
+    if not payload_folder.stays(config, lifecycle.folder_now(services)):
         raise NotBeside("payloadFolder has changed, and both generations have to read the same folder")
 
 
 def _check_room(services: Services, config: Config, options: JobOptions) -> None:
     """Check that this machine can hold the slots of both generations, if the slots are to run here."""
-    now, path = lifecycle.options_now(services, config.job_name), Path(options.model.path)
+    now, path = lifecycle.options_now(services), Path(options.model.path)
     if now and services.target.is_here and path.exists():
         both = config.slots + now.model_parallelism
         if not capacity.holds(config, [path], both):
@@ -214,21 +212,22 @@ def _check_room(services: Services, config: Config, options: JobOptions) -> None
 
 def _with_slots_now(services: Services, config: Config) -> Config:
     """Return the configuration with the number of slots that the job has now, where that number follows the load."""
-    now = lifecycle.options_now(services, config.job_name)
+    now = lifecycle.options_now(services)
     if config.autoscale_max is None or now is None:
         return config
     slots = min(max(now.model_parallelism, config.autoscale_min), config.autoscale_max)
     return config.model_copy(update={"model_parallelism": slots})
 
 
-def _options_now(services: Services, job: str) -> JobOptions:
-    serving = generations.read(services.client, job).serving
+def _options_now(services: Services) -> JobOptions:
+    serving = services.store.generations().serving
     if serving is None:
-        raise LaunchError(f"no generation of job {job} serves; cluster-serving-restart starts it again")
-    return _recall(services, job, serving)
+        raise LaunchError(f"no generation of job {services.store.job} serves; cluster-serving-restart starts it again")
+    return _recall(services, serving)
 
 
-def _recall(services: Services, job: str, generation: Generation) -> JobOptions:
+def _recall(services: Services, generation: Generation) -> JobOptions:
+    job = services.store.job
     options = services.target.records.recall(job, generation.submission)
     if options is None:
         raise LaunchError(
@@ -240,9 +239,9 @@ def _recall(services: Services, job: str, generation: Generation) -> JobOptions:
 
 def _change(services: Services, config: Config, options: JobOptions, role: str, share: float = 0.0) -> Changed:
     """Start a new generation, and give it its role when it is ready."""
-    client, job, number = services.client, config.job_name, options.redis.generation
-    figures = Figures.begin(client, job)
-    candidate = generations.of(options, CANDIDATE)
+    store, job, number = services.store, config.job_name, options.redis.generation
+    figures = Figures.begin(store)
+    candidate = generation_of(options, CANDIDATE)
     services.say(f"Starting generation {number} of job {job} beside the one that serves")
     _check_room(services, config, options)
     with ExitStack() as stack:
@@ -250,13 +249,13 @@ def _change(services: Services, config: Config, options: JobOptions, role: str, 
             stack.enter_context(services.target.slots(config.slots))
         except LaunchError as error:
             raise NotBeside(str(error)) from None
-        generations.put(client, job, candidate)
+        store.put(candidate)
         try:
             started = lifecycle.submit(services, config, options, number)
         except BaseException as error:
-            generations.end(client, job, number)
+            store.end(number)
             reason = str(error) if isinstance(error, Exception) else "the change was interrupted"
-            record.note(client, job, "running", error=reason)
+            store.note("running", error=reason)
             with suppress(LaunchError):
                 lifecycle.tidy(services)
             if isinstance(error, (LaunchError, RedisError)):
@@ -264,67 +263,67 @@ def _change(services: Services, config: Config, options: JobOptions, role: str, 
             raise
     services.target.records.remember(options)
     if role == SERVING:
-        before = generations.read(client, job).serving
-        _keep_earlier(services, job, before)
-        _switch(services, job, candidate, before)
-        record.note(client, job, "running", error="", log=services.target.log_of(job), layout=started.layout)
+        before = store.generations().serving
+        _keep_earlier(services, before)
+        _switch(services, candidate, before)
+        store.note("running", error="", log=services.target.log_of(job), layout=started.layout)
         if before:
             _retire(services, config, before)
     else:
-        generations.put(client, job, replace(candidate, role=role, share=share))
-        record.note_error(client, job, "")
+        store.put(replace(candidate, role=role, share=share))
+        store.note_error("")
         services.say(f"Generation {number} is ready, as the {role} with {share:g} % of the requests")
-    return Changed(started, number, role, figures.end(client))
+    return Changed(started, number, role, figures.end(store))
 
 
-def _keep_earlier(services: Services, job: str, serving: Generation | None) -> None:
+def _keep_earlier(services: Services, serving: Generation | None) -> None:
     """Keep the options of the generation that serves, for `rollback`; a command that dies later would not."""
     records = services.target.records
-    if serving and (options := records.recall(job, serving.submission)):
+    if serving and (options := records.recall(services.store.job, serving.submission)):
         records.keep_earlier(options)
 
 
-def _switch(services: Services, job: str, generation: Generation, before: Generation | None) -> None:
+def _switch(services: Services, generation: Generation, before: Generation | None) -> None:
     serving = replace(generation, role=SERVING, share=0.0)
-    generations.switch(services.client, job, serving, before and replace(before, role=RETIRING))
+    services.store.switch(serving, before and replace(before, role=RETIRING))
     services.say(f"Switched to generation {generation.number}")
 
 
-def _tell_comparison(services: Services, job: str, shadow: Generation) -> None:
-    for topic, text in comparison.lines(comparison.read(services.client, job, shadow.number)).items():
+def _tell_comparison(services: Services, shadow: Generation) -> None:
+    for topic, text in comparison.lines(services.store.comparison(shadow.number)).items():
         services.say(f"Shadow, {topic}: {text}")
 
 
 def _end_trial(services: Services, config: Config, trial: Generation) -> None:
-    generations.put(services.client, config.job_name, replace(trial, role=RETIRING))
+    services.store.put(replace(trial, role=RETIRING))
     _retire(services, config, trial)
 
 
 def _retire(services: Services, config: Config, generation: Generation) -> None:
     """Wait until a generation has answered what it has read, and end it."""
-    client, job, number = services.client, config.job_name, generation.number
+    store, job, number = services.store, config.job_name, generation.number
     deadline, settled = time.monotonic() + _DRAIN_S, time.monotonic() + _SETTLED_S
     services.say(f"Generation {number} answers what it has read")
-    if serving := generations.read(client, job).serving:
-        generations.hand_over(client, job, number, serving.number)
+    if serving := store.generations().serving:
+        store.hand_over(number, serving.number)
     while time.monotonic() < deadline:
         # A generation whose processes have died answers nothing; the others take over as soon as it has ended.
-        if any(each.state != "RUNNING" for each in _running(services, job, generation)):
+        if any(each.state != "RUNNING" for each in _running(services, generation)):
             break
-        if time.monotonic() > settled and not generations.unanswered(client, job, number):
+        if time.monotonic() > settled and not store.unanswered(number):
             break
         time.sleep(_POLL_S)
     # A JobManager that is started again from now on leaves this generation out.
     services.target.records.forget(job, number)
-    _cancel(services, job, generation)
-    generations.end(client, job, number)
+    _cancel(services, generation)
+    store.end(number)
     lifecycle.tidy(services)
     services.say(f"Generation {number} has ended")
 
 
-def _cancel(services: Services, job: str, generation: Generation) -> None:
+def _cancel(services: Services, generation: Generation) -> None:
     deadline = time.monotonic() + _FLINK_BACK_S
-    while running := _running(services, job, generation):
+    while running := _running(services, generation):
         try:
             for each in running:
                 services.flink.cancel(each.id)
@@ -334,12 +333,14 @@ def _cancel(services: Services, job: str, generation: Generation) -> None:
                 raise
 
 
-def _running(services: Services, job: str, generation: Generation) -> list[Job]:
+def _running(services: Services, generation: Generation) -> list[Job]:
     """Return the jobs of a generation that Flink has now, which are others after the death of its JobManager."""
     deadline = time.monotonic() + _FLINK_BACK_S
     while True:
         try:
-            return [each for each in services.flink.jobs(job) if each.submission == generation.submission]
+            return [
+                each for each in services.flink.jobs(services.store.job) if each.submission == generation.submission
+            ]
         except LaunchError:
             # The JobManager is being started again.
             if time.monotonic() > deadline:
@@ -349,8 +350,7 @@ def _running(services: Services, job: str, generation: Generation) -> list[Job]:
 
 def _settle(services: Services, config: Config) -> bool:
     """End the generations that a killed command has left: candidates, and such as retire."""
-    client, job = services.client, config.job_name
-    now = generations.read(client, job)
+    job, now = services.store.job, services.store.generations()
     known = {each.submission for each in now.all.values()}
     left = [each for each in now.all.values() if _is_left(each)]
     for each in left:
@@ -367,8 +367,8 @@ def _is_left(generation: Generation) -> bool:
     return generation.role in (CANDIDATE, RETIRING)
 
 
-def _started(services: Services, config: Config, job: str, generation: Generation) -> Started:
-    slots = read_slots(services.client, job)
+def _started(services: Services, config: Config, generation: Generation) -> Started:
+    job, slots = services.store.job, services.store.slots()
     running = [each for each in services.flink.jobs(job) if each.submission == generation.submission]
     page = services.flink.page(running[0].id) if running else services.flink.where
     layout, options = "", services.target.records.recall(job, generation.submission)

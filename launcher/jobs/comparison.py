@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
-
-import redis
+from typing import Any
 
 from cluster_serving.launcher.terminal import printable
 from cluster_serving.protocol.comparison import Comparison
-from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.stats import latency_of
 
 _PARTS = {"p50": 0.5, "p99": 0.99}
-
-
-def read(client: redis.Redis, job: str, generation: int) -> Comparison:
-    """Return what was compared of a shadow so far. The client has replies as text."""
-    # redis-py declares one type for its blocking and its asyncio client.
-    fields = cast("dict[str, str]", client.hgetall(JobKeys(job).compared(generation)))
-    return Comparison.read(fields, cast("int", client.xlen(JobKeys(job).shadow(generation).dead_letters)))
 
 
 def lines(found: Comparison) -> dict[str, str]:

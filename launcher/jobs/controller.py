@@ -20,7 +20,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
-import redis
 from redis.exceptions import RedisError
 
 from cluster_serving.job.main import check_model
@@ -33,23 +32,21 @@ from cluster_serving.launcher.jobs import (
     capacity,
     change,
     control_requests,
-    generations,
     lifecycle,
     lock,
     model_watch,
     queue_sample,
-    record,
 )
 from cluster_serving.launcher.jobs.autoscaler import Autoscaler, Decision
 from cluster_serving.launcher.jobs.change import Busy
 from cluster_serving.launcher.jobs.model_watch import ModelWatch
-from cluster_serving.launcher.jobs.readiness import read_slots
+from cluster_serving.launcher.jobs.store import JobStore, opened
 from cluster_serving.launcher.services import controller as service
 from cluster_serving.launcher.services import redis_server
 from cluster_serving.launcher.services.controller import Watched
 from cluster_serving.launcher.targets import target_of
 from cluster_serving.protocol.errors import ModelError, ServingError
-from cluster_serving.protocol.keys import REFUSED_MODEL, JobKeys
+from cluster_serving.protocol.keys import REFUSED_MODEL
 from cluster_serving.protocol.model_control import LOAD, MODEL_CONTROL, ControlRequest
 from cluster_serving.protocol.scripts import PUT_CONTROLLER, Call, call, flat
 from cluster_serving.protocol.slots import HEARTBEAT_S
@@ -82,13 +79,13 @@ class Controller:
         self._since = since
         self._config = config_file.read(path)
         self._job = self._config.job_name
-        self._client: redis.Redis = redis_server.connect(self._config)
+        self._store = JobStore(redis_server.connect(self._config), self._job)
         watched = service.recall(self._config) or Watched(self._look())
         self._watch = ModelWatch(watched.served, watched.refused)
         self._refusal = watched.problem
         # Fingerprint of the folder when somebody began to change the job; None while nobody does.
         self._seen_before: str | None = None
-        self._last_generation = generations.read(self._client, self._job).last
+        self._last_generation = self._store.generations().last
         self._autoscaler = _autoscaler(self._config)
         self._rests_until = 0.0
         self._looked_at = 0.0
@@ -108,7 +105,7 @@ class Controller:
         finally:
             with suppress(*_ERRORS):
                 if self._is_last:
-                    self._client.delete(JobKeys(self._job).controller)
+                    self._store.client.delete(self._store.keys.controller)
 
     def _work(self) -> None:
         try:
@@ -124,7 +121,7 @@ class Controller:
             self._pause()
 
     def _round(self) -> None:
-        if self._config.model_control and (request := control_requests.take(self._client, self._job)):
+        if self._config.model_control and (request := control_requests.take(self._store)):
             self._answer(request)
         if time.monotonic() - self._looked_at < _LOOK_S:
             return
@@ -140,7 +137,7 @@ class Controller:
 
     def _is_busy(self) -> bool:
         """Return True while a person changes the job; end what a command that was killed meanwhile has left."""
-        if lock.holder(self._client, self._job) or generations.read(self._client, self._job).trial:
+        if lock.holder(self._store) or self._store.generations().trial:
             if self._seen_before is None:
                 self._seen_before = self._look()
             return True
@@ -148,7 +145,7 @@ class Controller:
 
     def _note_others(self) -> None:
         """Note a change that a person has made: what was in the folder then is loaded, or left out on purpose."""
-        last = generations.read(self._client, self._job).last
+        last = self._store.generations().last
         if last != self._last_generation:
             self._last_generation = last
             self._note_served(self._look() if self._seen_before is None else self._seen_before)
@@ -163,9 +160,9 @@ class Controller:
         watch, refused, seen = self._watch, self._watch.refused, self._look()
         is_due = watch.is_due(seen, time.monotonic())
         if refused and not watch.refused:
-            record.note_error(self._client, self._job, "")
+            self._store.note_error("")
             self._remember()
-        if not is_due or record.read(self._client, self._job).state in ("", "stopped"):
+        if not is_due or self._store.record().state in ("", "stopped"):
             return
         problem = self._change("Loading the model, whose files have changed", self._serve)
         if problem is None:
@@ -175,7 +172,7 @@ class Controller:
         watch.note(seen, is_served=False)
         self._refusal = f"the new model is not served until its files change: {problem}"
         self._remember()
-        record.note_error(self._client, self._job, self._refusal)
+        self._store.note_error(self._refusal)
 
     def _serve(self, config: Config) -> None:
         if lifecycle.is_running(config):
@@ -194,17 +191,17 @@ class Controller:
             self._refusal = ""
         service.remember(self._config, Watched(self._watch.served, self._watch.refused, self._refusal))
         with suppress(*_ERRORS):
-            self._report(self._client)
+            self._report(self._store)
 
     # The number of slots
 
     def _look_at_queue(self, autoscaler: Autoscaler) -> None:
         # A slot that has missed two heartbeats may have died, or its Redis was away.
-        slots = read_slots(self._client, self._job, silent_after=2.5 * HEARTBEAT_S)
+        slots = self._store.slots(silent_after=2.5 * HEARTBEAT_S)
         if not slots or {slot.state for slot in slots} != {"ready"} or time.monotonic() < self._rests_until:
             self._pause()
             return
-        decision = autoscaler.decide(queue_sample.read(self._client, self._job, len(slots)))
+        decision = autoscaler.decide(queue_sample.read(self._store, len(slots)))
         if decision is None:
             return
         possible = self._possible(decision, len(slots))
@@ -240,7 +237,7 @@ class Controller:
         problem = self._change(f"{what} the model, as a client asks for it", action)
         if problem is not None and not isinstance(problem, ServingError):
             problem = (ModelError if request.action == LOAD else ServingError)(str(problem))
-        control_requests.finish(self._client, self._job, request, problem)
+        control_requests.finish(self._store, request, problem)
 
     def _load(self, config: Config) -> None:
         seen = model_watch.look(config)
@@ -250,7 +247,7 @@ class Controller:
     def _unload(self, config: Config) -> None:
         if lifecycle.is_running(config):
             lifecycle.stop(config, self._job, _log, _log)
-        control_requests.note_unloaded(self._client, self._job)
+        control_requests.note_unloaded(self._store)
 
     # Changes
 
@@ -265,7 +262,7 @@ class Controller:
             return error
         finally:
             with suppress(*_ERRORS):
-                self._last_generation = generations.read(self._client, self._job).last
+                self._last_generation = self._store.generations().last
         if _limits(config) != _limits(self._config):
             self._autoscaler = _autoscaler(config)
         self._config = config
@@ -287,24 +284,24 @@ class Controller:
         _log(event)
         self._event = f"{time.strftime('%Y-%m-%d %H:%M:%S')} {event}"
         with suppress(*_ERRORS):
-            self._report(self._client)
+            self._report(self._store)
 
     def _keep_reporting(self) -> None:
         while True:
-            with suppress(*_ERRORS), redis_server.connect(self._config) as client:
+            with suppress(*_ERRORS), opened(self._config) as store:
                 while True:
-                    self._report(client)
+                    self._report(store)
                     time.sleep(_BEAT_S)
             time.sleep(_BEAT_S)
 
-    def _report(self, client: redis.Redis) -> None:
+    def _report(self, store: JobStore) -> None:
         fields = {"tasks": ", ".join(service.tasks(self._config)), "host": socket.gethostname(), "event": self._event}
         if self._refusal:
             fields[REFUSED_MODEL] = self._refusal
         if self._config.model_control:
             fields[MODEL_CONTROL] = "true"
         state = [self._since, _EXPIRES_S, *flat(fields)]
-        is_last = bool(call(client, Call(PUT_CONTROLLER, [JobKeys(self._job).controller], state)))
+        is_last = bool(call(store.client, Call(PUT_CONTROLLER, [store.keys.controller], state)))
         if is_last != self._is_last:
             _log("working again" if is_last else "resting: a controller that was started later has the job")
         self._is_last = is_last

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import cast
 
-import redis
-
-from cluster_serving.protocol.keys import JobKeys
-from cluster_serving.protocol.stats import LATENCY_BOUNDS_MS, JobStats
+from cluster_serving.launcher.jobs.store import JobStore
+from cluster_serving.protocol.stats import LATENCY_BOUNDS_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,34 +14,28 @@ class Figures:
     """The totals of a job, or the difference of two of them.
 
     Attributes:
-        job: `jobName`.
         time: Time in seconds, of `time.monotonic`; of a difference, the seconds between both.
         requests: Number of answered requests.
         failures: Number of those answered with an error.
         latency_ms: As in `JobStats`.
     """
 
-    job: str
     time: float
     requests: int
     failures: int
     latency_ms: tuple[int, ...]
 
     @classmethod
-    def begin(cls, client: redis.Redis, job: str) -> Figures:
-        """Return the totals of a job now. The client has replies as text."""
-        # redis-py declares one type for its blocking and its asyncio client.
-        fields = cast("dict[str, str]", client.hgetall(JobKeys(job).stats()))
-        stats = JobStats.read({key.encode(): value.encode() for key, value in fields.items()})
-        return cls(job, time.monotonic(), stats.requests, stats.failures, stats.latency_ms)
+    def begin(cls, store: JobStore) -> Figures:
+        """Return the totals of a job now."""
+        stats = store.stats()
+        return cls(time.monotonic(), stats.requests, stats.failures, stats.latency_ms)
 
-    def end(self, client: redis.Redis) -> Figures:
+    def end(self, store: JobStore) -> Figures:
         """Return the difference of the totals now to these."""
-        now = Figures.begin(client, self.job)
+        now = Figures.begin(store)
         latencies = tuple(after - before for after, before in zip(now.latency_ms, self.latency_ms, strict=True))
-        return Figures(
-            self.job, now.time - self.time, now.requests - self.requests, now.failures - self.failures, latencies
-        )
+        return Figures(now.time - self.time, now.requests - self.requests, now.failures - self.failures, latencies)
 
     def __str__(self) -> str:
         """Return the figures of a change in words."""

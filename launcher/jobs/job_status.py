@@ -8,26 +8,23 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
-from typing import Any, cast
+from typing import Any
 
-import redis
 from redis.exceptions import RedisError, ResponseError
 
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.jobs import comparison, generations, record
-from cluster_serving.launcher.jobs.readiness import read_slots
+from cluster_serving.launcher.jobs import comparison
 from cluster_serving.launcher.jobs.record import JobRecord
-from cluster_serving.launcher.services import redis_server
+from cluster_serving.launcher.jobs.store import JobStore, opened
 from cluster_serving.launcher.services.flink_rest import Job
 from cluster_serving.launcher.targets.base import Flink
 from cluster_serving.protocol.comparison import Comparison
 from cluster_serving.protocol.connection import address, translated
 from cluster_serving.protocol.errors import RedisUnavailable, ServingError
 from cluster_serving.protocol.generations import SHADOW, Generation, Generations
-from cluster_serving.protocol.keys import GROUP, JOBS_KEY, NORMAL, PRIORITIES, JobKeys
+from cluster_serving.protocol.keys import GROUP, JOBS_KEY, NORMAL, PRIORITIES
 from cluster_serving.protocol.slots import SlotReport
-from cluster_serving.protocol.stats import JobStats
 
 # What Flink knows is shown all the same.
 _REDIS_ERRORS = (RedisError, ServingError, OSError)
@@ -167,18 +164,16 @@ def read(config: Config, flink: Flink, name: str) -> JobStatus:
     return status
 
 
-def queue(client: redis.Redis, job: str) -> dict[str, int]:
+def queue(store: JobStore) -> dict[str, int]:
     """Return the number of queued requests by priority, and as `pending` the number of those being worked on."""
-    keys = JobKeys(job)
-    lengths = {priority: cast("int", client.xlen(keys.stream(priority))) for priority in PRIORITIES}
-    return lengths | {"pending": sum(_pending(client, stream) for stream in keys.streams)}
+    lengths = {priority: store.client.xlen(store.keys.stream(priority)) for priority in PRIORITIES}
+    return lengths | {"pending": sum(_pending(store, stream) for stream in store.keys.streams)}
 
 
-def waiting(client: redis.Redis, job: str) -> str:
+def waiting(store: JobStore) -> str:
     """Return in words what would be lost with the keys of a job; empty for nothing."""
-    keys = JobKeys(job)
-    requests = sum(cast("int", client.xlen(stream)) for stream in keys.streams)
-    counts = {"waiting request": requests, "dead letter": cast("int", client.xlen(keys.dead_letters))}
+    requests = sum(map(store.client.xlen, store.keys.streams))
+    counts = {"waiting request": requests, "dead letter": store.client.xlen(store.keys.dead_letters)}
     return ", ".join(f"{count} {name}{'s' * (count != 1)}" for name, count in counts.items() if count)
 
 
@@ -193,33 +188,32 @@ def _jobs(flink: Flink, name: str | None = None) -> tuple[list[Job], str]:
 def _known(config: Config) -> set[str]:
     # In a Redis Cluster, and for a user without the right, only the job of the configuration can be found by its name.
     known: set[str] = set()
-    with suppress(*_REDIS_ERRORS), redis_server.connect(config) as client:
-        if record.read(client, config.job_name).state:
+    with suppress(*_REDIS_ERRORS), opened(config) as store:
+        if store.record().state:
             known.add(config.job_name)
-        known |= cast("set[str]", client.smembers(JOBS_KEY))
+        known |= store.client.smembers(JOBS_KEY)
     return known
 
 
 def _read(config: Config, flink: Flink, name: str, jobs: list[Job], problem: str) -> JobStatus:
     recorded, reports, answered, controller = JobRecord(), [], None, ""
     now, shown, compared, refused = Generations(), [], None, ""
-    keys = JobKeys(name)
-    with suppress(*_REDIS_ERRORS), redis_server.connect(config, job=name) as client:
-        recorded, reports = record.read(client, name), read_slots(client, name)
-        if recorded.state == "starting" and not client.exists(keys.command):
+    with suppress(*_REDIS_ERRORS), opened(config, name) as store:
+        recorded, reports = store.record(), store.slots()
+        if recorded.state == "starting" and not store.client.exists(store.keys.command):
             recorded = replace(recorded, state="failed", error="the command that started the job was killed")
-        count = cast("str | None", client.get(keys.answered))
+        count = store.client.get(store.keys.answered)
         # A job that only Flink knows may have another Redis.
         answered = int(count or 0) if count or recorded.state or reports or not jobs else None
-        if described := cast("dict[str, str]", client.hgetall(keys.controller)):
+        if described := store.client.hgetall(store.keys.controller):
             controller = "{tasks} on {host}; {event}".format_map(described)
-        if refused := _refused(client, name):
+        if refused := _refused(store):
             # They cannot give a sign of life.
             reports = [replace(one, error=refused) if one.state == "silent" else one for one in reports]
-        now = generations.read(client, name)
-        shown = [_generation(client, name, each, jobs) for each in now.all.values()]
+        now = store.generations()
+        shown = [_generation(store, each, jobs) for each in now.all.values()]
         if shadow := now.of_role(SHADOW):
-            compared = comparison.read(client, name, shadow.number)
+            compared = store.comparison(shadow.number)
     serving = now.serving.submission if now.serving else ""
     job = next((job for job in jobs if job.submission == serving), jobs[0] if jobs else None)
     failed = next((report.error for report in reports if report.has_failed and report.error), "")
@@ -255,25 +249,26 @@ def _read(config: Config, flink: Flink, name: str, jobs: list[Job], problem: str
     return status
 
 
-def _refused(client: redis.Redis, name: str) -> str:
+def _refused(store: JobStore) -> str:
     """Return why Redis takes no writes, or no requests; empty if it takes them, or does not tell."""
     try:
-        with translated(client):
+        with translated(store.client):
             # Nothing is deleted.
-            client.xdel(JobKeys(name).stream(NORMAL), "0-0")
-            memory = cast("dict[str, Any]", client.info("memory"))
+            store.client.xdel(store.keys.stream(NORMAL), "0-0")
+            memory = store.client.info("memory")
     except RedisUnavailable as error:
         return str(error)
     except ServingError:
         return ""
     is_full = 0 < memory["maxmemory"] <= memory["used_memory"] and memory["maxmemory_policy"] == "noeviction"
-    return f"Redis at {address(client)} has reached its memory limit and takes no more requests" if is_full else ""
+    return (
+        f"Redis at {address(store.client)} has reached its memory limit and takes no more requests" if is_full else ""
+    )
 
 
-def _generation(client: redis.Redis, name: str, generation: Generation, jobs: list[Job]) -> GenerationStatus:
+def _generation(store: JobStore, generation: Generation, jobs: list[Job]) -> GenerationStatus:
     job = next((job for job in jobs if job.submission == generation.submission), None)
-    fields = cast("dict[str, str]", client.hgetall(JobKeys(name).stats(generation.number)))
-    stats = JobStats.read({key.encode(): value.encode() for key, value in fields.items()})
+    stats = store.stats(generation.number)
     return GenerationStatus(
         generation.number,
         generation.role,
@@ -299,9 +294,9 @@ def _end(flink: Flink, name: str) -> str:
     return flink.root_cause(ended[0].id) or f"the job was {ended[0].state} in Flink, by no command" if ended else ""
 
 
-def _pending(client: redis.Redis, stream: str) -> int:
+def _pending(store: JobStore, stream: str) -> int:
     try:
-        return int(cast("dict[str, int]", client.xpending(stream, GROUP))["pending"])
+        return int(store.client.xpending(stream, GROUP)["pending"])
     except ResponseError:
         # The stream or its group is gone, for instance after FLUSHALL.
         return 0

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from redis.exceptions import RedisError
 
@@ -18,10 +17,11 @@ from cluster_serving.launcher.config import versions
 from cluster_serving.launcher.config.job_options import job_options, model_options, sized_for, with_layout
 from cluster_serving.launcher.config.model import NO_FOLDER, Config
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.jobs import capacity, generations, lock, model_copy, payload_folder, record, rehearsal
+from cluster_serving.launcher.jobs import capacity, lock, model_copy, payload_folder, rehearsal
 from cluster_serving.launcher.jobs.layout.decision import Decider, Tuned, layout_of
 from cluster_serving.launcher.jobs.layout.measuring import NotMeasured
-from cluster_serving.launcher.jobs.readiness import announce, note_stopped, read_slots, wait_ready
+from cluster_serving.launcher.jobs.readiness import wait_ready
+from cluster_serving.launcher.jobs.store import JobStore, generation_of, opened
 from cluster_serving.launcher.services import controller, flink_cluster, front_end, redis_server, state
 from cluster_serving.launcher.services.flink_rest import Job
 from cluster_serving.launcher.services.process import Process, wait_until
@@ -32,7 +32,7 @@ from cluster_serving.launcher.targets.resubmit import PATIENCE
 from cluster_serving.protocol.connection import translated
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.generations import SERVING
-from cluster_serving.protocol.keys import JOBS_KEY, PAYLOAD_FOLDER, SECRET_FIELDS, JobKeys, missing_secret
+from cluster_serving.protocol.keys import JOBS_KEY, PAYLOAD_FOLDER, SECRET_FIELDS, missing_secret
 from cluster_serving.protocol.model_control import UNLOADED
 
 Say = Callable[[str], None]
@@ -60,14 +60,11 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """Flink and Redis of a job, and the functions that tell a person what happens, and what may be wrong.
-
-    The client of Redis has replies as text.
-    """
+    """Flink and Redis of a job, and the functions that tell a person what happens, and what may be wrong."""
 
     target: Target
     flink: Flink
-    client: Any  # redis-py types its commands as if they might be awaitable.
+    store: JobStore
     say: Say
     warn: Say
 
@@ -110,7 +107,7 @@ def restart(config: Config, say: Say = _ignore, warn: Say = _ignore) -> Started:
         earlier = None
         if running:
             _rehearse(provided, config)
-            earlier = options_now(provided, job)
+            earlier = options_now(provided)
         target.records.forget(job)
         for each in running:
             say(f"Stopping job {job}")
@@ -129,7 +126,7 @@ def restart(config: Config, say: Say = _ignore, warn: Say = _ignore) -> Started:
             outcome = "runs again as it was"
             try:
                 _start_again(provided, config, earlier, (options or earlier).redis.payload_folder)
-                record.note(provided.client, job, "running", error=str(error))
+                provided.store.note("running", error=str(error))
             except (LaunchError, RedisError) as second:
                 outcome = f"does not start as it was, either: {second}"
             raise LaunchError(f"{error}; job {job} {outcome}") from None
@@ -167,20 +164,20 @@ def forget(config: Config, job: str, say: Say = _ignore, warn: Say = _ignore) ->
         RedisError: If Redis does not take the removal.
     """
     target = target_of(config, say)
-    with locked(config, job, say, warn), redis_server.connect(config, job=job) as client:
+    with locked(config, job, say, warn), opened(config, job) as store:
         with _jobs_of(target, job) as (active, _):
             if active:
                 raise LaunchError(f"job {job} is {active[0].state}; run cluster-serving-stop {job} before")
-        if any(report.state == "ready" for report in read_slots(client, job)):
+        if any(report.state == "ready" for report in store.slots()):
             raise LaunchError(f"job {job} answers requests, in another Flink than that of flinkRestUrl; stop it there")
         target.records.forget(job)
         target.records.forget_earlier(job)
         model_copy.tidy(target.home.path, target.records.known())
-        payload_folder.remove(config.model_copy(update={"job_name": job}), _folder_of(client, job))
-        client.delete(*JobKeys(job).lasting(generations.read(client, job).all))
+        payload_folder.remove(config.model_copy(update={"job_name": job}), _folder_of(store))
+        store.client.delete(*store.keys.lasting(store.generations().all))
         # In a Redis Cluster this key may be on another node, and has no names then.
         with suppress(RedisError):
-            client.srem(JOBS_KEY, job)
+            store.client.srem(JOBS_KEY, job)
 
 
 @contextmanager
@@ -194,8 +191,8 @@ def _jobs_of(target: Target, job: str) -> Iterator[tuple[list[Job], Flink]]:
 def _counts_as_started(config: Config, job: str) -> bool:
     """Return True if a job that this Flink does not have was started, by its Redis, and not stopped since."""
     states: set[str] = set()
-    with suppress(RedisError, OSError), redis_server.connect(config, job=job) as client:
-        states = {record.read(client, job).state, *(report.state for report in read_slots(client, job))}
+    with suppress(RedisError, OSError), opened(config, job) as store:
+        states = {store.record().state, *(report.state for report in store.slots())}
     # Slots that give heartbeats run in another Flink.
     return "ready" not in states and bool(states - {"", "stopped", UNLOADED})
 
@@ -205,8 +202,7 @@ def locked(config: Config, job: str, say: Say, warn: Say) -> Iterator[None]:
     """Let one command at a time start or stop a job."""
     with ExitStack() as stack:
         try:
-            client = stack.enter_context(redis_server.connect(config, job=job))
-            stack.enter_context(lock.locked(client, job, say))
+            stack.enter_context(lock.locked(stack.enter_context(opened(config, job)), say))
         except (ServingError, RedisError, OSError) as error:
             warn(f"let no other command start or stop job {job} now, as its Redis takes no lock: {error}")
         yield
@@ -269,23 +265,23 @@ def services(config: Config, say: Say, warn: Say) -> Iterator[Services]:
         stack.enter_context(locked(config, config.job_name, say, warn))
         target.ensure()
         flink = stack.enter_context(target.flink())
-        client = stack.enter_context(redis_server.connect(config))
+        store = stack.enter_context(opened(config))
         # What is left of errors of Redis here is for a person.
-        with translated(client):
-            yield Services(target, flink, client, say, warn)
+        with translated(store.client):
+            yield Services(target, flink, store, say, warn)
 
 
-def options_now(services: Services, job: str) -> JobOptions | None:
+def options_now(services: Services) -> JobOptions | None:
     """Return the options with which a job serves; None if this machine does not know them."""
-    serving = generations.read(services.client, job).serving
-    return services.target.records.recall(job, serving.submission) if serving else None
+    serving = services.store.generations().serving
+    return services.target.records.recall(services.store.job, serving.submission) if serving else None
 
 
 def options_of(services: Services, config: Config) -> JobOptions:
     """Return the options of a new generation, for which the model's secret and the folder for inputs are ready."""
     _store_secret(services, config)
-    number = generations.next_number(services.client, config.job_name)
-    folder = payload_folder.ensure(config, folder_now(services, config.job_name))
+    number = services.store.next_number()
+    folder = payload_folder.ensure(config, folder_now(services))
     options = job_options(config, uuid.uuid4().hex, folder, number)
     return model_copy.keep(services.target.home.path, config, options, services.warn)
 
@@ -328,8 +324,8 @@ def tune(config: Config, seconds: float, say: Say, warn: Say) -> Tuned:
             )
     secret = config.model_secret if config.model_encrypted else ("", "")
     if secret is None:
-        with redis_server.connect(config) as client:
-            secret = _secret(client, config)
+        with opened(config) as store:
+            secret = _secret(store, config)
     if secret is None:
         raise LaunchError(missing_secret(config.job_name))
     say(f"Measuring the layouts, for about {seconds:.0f} s")
@@ -341,17 +337,17 @@ def tune(config: Config, seconds: float, say: Say, warn: Say) -> Tuned:
 
 def _decider(services: Services, config: Config, options: JobOptions) -> Decider | None:
     """Return what decides on the layout; None if the job runs elsewhere, or the secret of its model is missing."""
-    secret = _secret(services.client, config)
+    secret = _secret(services.store, config)
     if not services.target.is_here or secret is None:
         return None
     return Decider(config, options, secret, services.say, services.warn)
 
 
-def _secret(client: Any, config: Config) -> tuple[str, str] | None:
+def _secret(store: JobStore, config: Config) -> tuple[str, str] | None:
     """Return secret and salt of an encrypted model, or empty texts; None if they are not stored."""
     if not config.model_encrypted:
         return "", ""
-    secret, salt = config.model_secret or client.hmget(JobKeys(config.job_name).secret, SECRET_FIELDS)
+    secret, salt = config.model_secret or store.client.hmget(store.keys.secret, SECRET_FIELDS)
     return (secret, salt) if secret and salt else None
 
 
@@ -361,25 +357,25 @@ def tidy(services: Services) -> None:
     services.target.reclaim()
 
 
-def folder_now(services: Services, job: str) -> str:
+def folder_now(services: Services) -> str:
     """Return the folder for large inputs that the job has, or has had when it ran; empty for none."""
-    return _folder_of(services.client, job)
+    return _folder_of(services.store)
 
 
-def _folder_of(client: Any, job: str) -> str:
-    return os.fsdecode(client.hget(JobKeys(job).limits, PAYLOAD_FOLDER) or b"")
+def _folder_of(store: JobStore) -> str:
+    return os.fsdecode(store.client.hget(store.keys.limits, PAYLOAD_FOLDER) or b"")
 
 
 def _start(services: Services, config: Config, options: JobOptions) -> Started:
-    target, client, job = services.target, services.client, config.job_name
+    target, store, job = services.target, services.store, config.job_name
     with target.slots(config.slots):
-        client.delete(JobKeys(job).answered)
-        record.note(client, job, "starting", error="", log=target.log_of(job))
-        generations.begin(client, job, generations.of(options, SERVING))
+        store.client.delete(store.keys.answered)
+        store.note("starting", error="", log=target.log_of(job))
+        store.begin(generation_of(options, SERVING))
         try:
             started = submit(services, config, options)
             target.records.remember(options)
-            record.note(client, job, "running", layout=started.layout)
+            store.note("running", layout=started.layout)
         except BaseException as error:
             # Also after Ctrl-C: a half started job would be in the way of the next start.
             target.records.forget(job)
@@ -400,9 +396,9 @@ def submit(services: Services, config: Config, options: JobOptions, generation: 
     target, flink, say, job = services.target, services.flink, services.say, config.job_name
     job_id, log = "", target.log_of(job)
     try:
-        announce(services.client, job, options.submission, config.slots, generation)
+        services.store.announce(options.submission, config.slots, generation)
         job_id = target.submit(options)
-        slot = wait_ready(services.client, flink, config, job_id, options.submission, say, generation)
+        slot = wait_ready(services.store, flink, config, job_id, options.submission, say, generation)
     except BaseException as error:
         if job_id and isinstance(error, LaunchError):
             _log_failure(log, error, flink, job_id)
@@ -426,7 +422,7 @@ def _rehearse(services: Services, config: Config) -> None:
     Raises:
         LaunchError: If the model cannot be loaded.
     """
-    secret = _secret(services.client, config)
+    secret = _secret(services.store, config)
     options = job_options(config, "rehearsal")
     if not services.target.is_here or secret is None:
         return
@@ -450,15 +446,15 @@ def _start_again(services: Services, config: Config, options: JobOptions, folder
 
 def again(services: Services, config: Config, options: JobOptions) -> tuple[Config, JobOptions]:
     """Return configuration and options of a new generation that is as one of before."""
-    place, job = options.redis.payload_folder, options.redis.job
+    place = options.redis.payload_folder
     before = {
-        "job_name": job,
+        "job_name": options.redis.job,
         "model_parallelism": options.model_parallelism,
         "thread_per_model": options.model.thread_per_model,
         "start_timeout": max(config.start_timeout, int(PATIENCE)),
         "payload_folder": str(Path(place).parent) if place else NO_FOLDER,
     }
-    number = generations.next_number(services.client, job)
+    number = services.store.next_number()
     # The model is the one of that time, and so is its version.
     redis = replace(options.redis, generation=number, shadow=False)
     return config.model_copy(update=before), replace(options, submission=uuid.uuid4().hex, redis=redis)
@@ -489,12 +485,12 @@ def _submitted(flink: Flink, name: str, submission: str) -> list[str]:
 
 def _store_secret(services: Services, config: Config) -> None:
     """Store the secret of an encrypted model for its slots, or say that they wait for it."""
-    key = JobKeys(config.job_name).secret
+    client, key = services.store.client, services.store.keys.secret
     if not config.model_encrypted:
         return
     if config.model_secret:
-        services.client.hset(key, mapping=dict(zip(SECRET_FIELDS, config.model_secret, strict=True)))
-    elif not services.client.exists(key):
+        client.hset(key, mapping=dict(zip(SECRET_FIELDS, config.model_secret, strict=True)))
+    elif not client.exists(key):
         services.say(f"{missing_secret(config.job_name)}, within a minute; or set CLUSTER_SERVING_MODEL_SECRET")
 
 
@@ -508,11 +504,11 @@ def _note_stopped(config: Config, job: str, submission: str | None, say: Say, er
     """Note in Redis that a submission of a job is stopped, or with None all of them, or why its start failed."""
     # The slots have ended, so they cannot write a later report.
     try:
-        with redis_server.connect(config, job=job) as client:
-            note_stopped(client, job, submission, keep_failures=error is not None)
-            for number, generation in generations.read(client, job).all.items():
+        with opened(config, job) as store:
+            store.note_stopped(submission, keep_failures=error is not None)
+            for number, generation in store.generations().all.items():
                 if submission in (None, generation.submission):
-                    generations.end(client, job, number)
-            record.note(client, job, "failed" if error else "stopped", error)
+                    store.end(number)
+            store.note("failed" if error else "stopped", error)
     except (ServingError, RedisError, OSError) as error:
         say(f"front ends do not learn that job {job} is stopped, as Redis does not take it: {error}")

@@ -5,13 +5,11 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import cast
 
-import redis
 from redis.exceptions import RedisError
 
+from cluster_serving.launcher.jobs.store import JobStore
 from cluster_serving.launcher.services.process import this_command
-from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.scripts import HOLD, Call, call
 
 EXPIRES_S = 15
@@ -20,17 +18,14 @@ EXPIRES_S = 15
 _POLL_S = 0.2
 
 
-def holder(client: redis.Redis, job: str) -> str:
+def holder(store: JobStore) -> str:
     """Return the command that starts, changes or stops a job at the moment; empty if none does."""
-    # redis-py declares one type for its blocking and its asyncio client.
-    return cast("str | None", client.hget(JobKeys(job).command, "holder")) or ""
+    return store.client.hget(store.keys.command, "holder") or ""
 
 
 @contextmanager
-def locked(client: redis.Redis, job: str, say: Callable[[str], None]) -> Iterator[None]:
+def locked(store: JobStore, say: Callable[[str], None]) -> Iterator[None]:
     """Hold the lock of a job, after waiting for the command that holds it; `say` receives who that is.
-
-    The client has replies as text.
 
     Raises:
         RedisError: If Redis does not take the lock.
@@ -39,12 +34,12 @@ def locked(client: redis.Redis, job: str, say: Callable[[str], None]) -> Iterato
 
     def hold(seconds: int) -> str:
         """Take or renew the lock, or release it with 0 seconds; return the command that holds it instead."""
-        return str(call(client, Call(HOLD, [JobKeys(job).command], [token, seconds, this_command()])) or "")
+        return str(call(store.client, Call(HOLD, [store.keys.command], [token, seconds, this_command()])) or "")
 
     told = ""
     while holder := hold(EXPIRES_S):
         if holder != told:
-            say(f"Waiting for {holder}, which works on job {job}")
+            say(f"Waiting for {holder}, which works on job {store.job}")
             told = holder
         time.sleep(_POLL_S)
     ended = threading.Event()

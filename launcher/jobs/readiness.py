@@ -2,71 +2,19 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
-from typing import cast
 
-import redis
 from redis.exceptions import RedisError
 
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.jobs.store import JobStore
 from cluster_serving.launcher.services.flink_rest import ENDED
 from cluster_serving.launcher.targets.base import Flink
-from cluster_serving.protocol.keys import JobKeys
-from cluster_serving.protocol.scripts import PUT_FIELDS, Call, call
-from cluster_serving.protocol.slots import SILENT_AFTER_S, SlotReport, read_reports
-
-
-def read_slots(
-    client: redis.Redis, job: str, generation: int | None = None, silent_after: float = SILENT_AFTER_S
-) -> list[SlotReport]:
-    """Return the reports of a job's slots, by index: those of the generation that serves, or of another one."""
-    # redis-py declares one type for its blocking and its asyncio client.
-    seconds, _ = cast("tuple[int, int]", client.time())
-    return read_reports(cast("dict[str, str]", client.hgetall(JobKeys(job).slots(generation))), seconds, silent_after)
-
-
-def announce(client: redis.Redis, job: str, submission: str, parallelism: int, generation: int | None = None) -> None:
-    """Report all slots of a job that is about to be submitted as loading, in place of all earlier reports.
-
-    The reports describe the model that the job had before, so that front ends can queue requests for it meanwhile. With
-    `generation`, they are those of a generation beside the one that serves. The client has replies as text.
-
-    Raises:
-        redis.RedisError: If Redis does not take the reports.
-    """
-    before = next((report for report in read_slots(client, job) if report.engine), SlotReport("", ""))
-    report = replace(before, submission=submission, state="loading", time=time.time(), attempt="")
-    fields: list[str] = []
-    for index in range(parallelism):
-        fields += [str(index), replace(report, index=index).to_json()]
-    call(client, Call(PUT_FIELDS, [JobKeys(job).slots(generation)], ["all", *fields]))
-
-
-def note_stopped(client: redis.Redis, job: str, submission: str | None, keep_failures: bool = False) -> None:
-    """Change the reports of a stopped job's slots to stopped, in one transaction.
-
-    Reports of other submissions stay as they are; None means all. With `keep_failures`, slots that could not load the
-    model go on to say why. The client has replies as text.
-
-    Raises:
-        redis.RedisError: If Redis does not take the change.
-    """
-    key = JobKeys(job).slots()
-
-    def change(pipeline: redis.client.Pipeline) -> None:
-        reports = read_reports(cast("dict[str, str]", pipeline.hgetall(key)))
-        pipeline.multi()
-        for report in reports:
-            if submission in (None, report.submission) and not (keep_failures and report.state == "failed"):
-                stopped = replace(report, state="stopped", code=None, error=None)
-                pipeline.hset(key, str(report.index), stopped.to_json())
-
-    client.transaction(change, key)
+from cluster_serving.protocol.slots import SlotReport
 
 
 def wait_ready(
-    client: redis.Redis,
+    store: JobStore,
     flink: Flink,
     config: Config,
     job_id: str,
@@ -79,8 +27,7 @@ def wait_ready(
     The job also runs with the slots that could load the model, if the others have failed to: Flink tries them again.
     A generation beside the one that serves needs all of its slots.
 
-    Reports of earlier submissions do not count; `generation` is as for `read_slots`. The client of Redis has replies as
-    text.
+    Reports of earlier submissions do not count; `generation` is as for `JobStore.slots`.
 
     Raises:
         LaunchError: If the model cannot be loaded, the job fails, or slots are not ready within `startTimeout`.
@@ -89,7 +36,7 @@ def wait_ready(
 
     def good_slots() -> list[SlotReport]:
         try:
-            slots = [s for s in read_slots(client, config.job_name, generation) if s.submission == submission]
+            slots = [s for s in store.slots(generation) if s.submission == submission]
         except (RedisError, OSError) as error:
             raise LaunchError(f"Redis stopped answering while the job started: {error}") from None
         failed = [slot for slot in slots if slot.has_failed]

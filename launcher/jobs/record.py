@@ -3,15 +3,7 @@
 from __future__ import annotations
 
 import socket
-import time
 from dataclasses import dataclass
-from pathlib import Path
-from typing import cast
-
-import redis
-
-from cluster_serving.protocol.keys import JobKeys
-from cluster_serving.protocol.scripts import PUT_FIELDS, Call, call, flat
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,37 +30,3 @@ class JobRecord:
     def place(self) -> str:
         """The log, with its machine if that is another one."""
         return self.log if self.host in ("", socket.gethostname()) else f"{self.log} on {self.host}"
-
-
-def read(client: redis.Redis, job: str) -> JobRecord:
-    """Return the record of a job. The client has replies as text."""
-    # redis-py declares one type for its blocking and its asyncio client.
-    fields = cast("dict[str, str]", client.hgetall(JobKeys(job).record))
-    since = float(fields.pop("since", 0))
-    return JobRecord(
-        since=since, **{name: fields.get(name, "") for name in ("state", "error", "log", "host", "layout")}
-    )
-
-
-def note(
-    client: redis.Redis,
-    job: str,
-    state: str,
-    error: str | None = None,
-    log: Path | None = None,
-    layout: str | None = None,
-) -> None:
-    """Record a change of a job's state. Without `error`, `log` or `layout`, those of before stay."""
-    fields = {"state": state, "since": str(time.time())}
-    if error is not None:
-        fields["error"] = error
-    if log is not None:
-        fields |= {"log": str(log), "host": socket.gethostname()}
-    if layout is not None:
-        fields["layout"] = layout
-    call(client, Call(PUT_FIELDS, [JobKeys(job).record], ["some", *flat(fields)]))
-
-
-def note_error(client: redis.Redis, job: str, error: str) -> None:
-    """Record an error that leaves a job as it is, or with an empty text that there is none any more."""
-    call(client, Call(PUT_FIELDS, [JobKeys(job).record], ["some", "error", error]))

@@ -9,7 +9,7 @@ from cluster_serving.connectors.answer import Answer, AnsweredBatch, write_answe
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.shadow import Comparer, Copier, Keeper
 from cluster_serving.connectors.stream import StreamReader, create_groups
-from cluster_serving.launcher.jobs import generations
+from cluster_serving.launcher.jobs.store import JobStore
 from cluster_serving.protocol import tensors
 from cluster_serving.protocol.comparison import Comparison
 from cluster_serving.protocol.entry import Entry
@@ -36,7 +36,7 @@ def queue(redis_server, db, job, monkeypatch):
     create_groups(db, name)
     yield name
     with redis.Redis(port=redis_server.port, decode_responses=True) as client:
-        generations.end(client, job, NUMBER)
+        JobStore(client, job).end(NUMBER)
     assert not [key for key in db.keys(f"*{job}*") if b":awaited:" not in key]
     db.delete(JobKeys(job).awaited(NUMBER, ""), *db.keys(f"*{job}*"))
 

@@ -12,7 +12,7 @@ from cluster_serving.connectors.entry_batch import EntryBatch
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.slot_keys import SlotKeys
 from cluster_serving.connectors.stream import StreamReader, create_groups
-from cluster_serving.launcher.jobs import generations
+from cluster_serving.launcher.jobs.store import JobStore
 from cluster_serving.protocol.generations import CANARY, RETIRING, SERVING, Generation
 from cluster_serving.protocol.keys import JobKeys
 from tests.support.flink_context import Context
@@ -24,7 +24,7 @@ def opened(redis_server, db, job, monkeypatch):
     # Worker processes end with their Flink; this process has none.
     monkeypatch.setattr(source, "record_end", lambda: "")
     create_groups(db, job)
-    generations.put(db, job, Generation(1, SERVING))
+    JobStore(db, job).put(Generation(1, SERVING))
     sources = []
 
     def open_source(process_mode, **options):
@@ -41,8 +41,8 @@ def opened(redis_server, db, job, monkeypatch):
 
 def dead_canary(db, job, share, *uris):
     """A canary whose only slot has died with requests for its version; return the number that it holds."""
-    generations.put(db, job, Generation(1, SERVING, version="1"))
-    generations.put(db, job, Generation(2, CANARY, version="2", share=share))
+    JobStore(db, job).put(Generation(1, SERVING, version="1"))
+    JobStore(db, job).put(Generation(2, CANARY, version="2", share=share))
     for uri in uris:
         db.xadd(JobKeys(job).stream("normal"), {"uri": uri, "data": b"x", "version": "2"})
     reader = StreamReader(db, job, JobKeys(job).consumer(2, 0), 1000)
@@ -120,7 +120,7 @@ def test_a_window_does_not_read_for_a_generation_that_ends(opened, db, job):
     slot = opened(process_mode=False)
     assert tick(slot) == []
     db.xadd(JobKeys(job).stream("normal"), {"uri": "a", "data": b"x"})
-    generations.put(db, job, Generation(1, RETIRING))
+    JobStore(db, job).put(Generation(1, RETIRING))
     wait_until(lambda: slot._generation.look() or slot._generation.retires)
     assert slot._read_directly(1) == []
 

@@ -3,7 +3,7 @@
 import redis
 
 from cluster_serving.connectors.stream import StreamReader, create_groups
-from cluster_serving.launcher.jobs import generations
+from cluster_serving.launcher.jobs.store import JobStore
 from cluster_serving.protocol.generations import SERVING, Generation, is_in_trial
 from cluster_serving.protocol.keys import GROUP, JobKeys
 
@@ -53,11 +53,12 @@ def test_what_a_generation_leaves_unanswered_is_recovered_by_the_next_one_at_onc
     reader_of(db, job, 1).read(2, None)
     reader_of(db, job, 1, 1).read(2, None)
     with redis.Redis(port=redis_server.port, decode_responses=True) as client:
-        generations.put(client, job, Generation(2, SERVING))
-        assert generations.unanswered(client, job, 1) == 3
-        generations.end(client, job, 1)
-        assert generations.unanswered(client, job, 1) == 0
-        assert list(generations.read(client, job).all) == [2]
+        store = JobStore(client, job)
+        store.put(Generation(2, SERVING))
+        assert store.unanswered(1) == 3
+        store.end(1)
+        assert store.unanswered(1) == 0
+        assert list(store.generations().all) == [2]
     following = reader_of(db, job, 2)
     while following.recover(0):
         pass

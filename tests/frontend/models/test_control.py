@@ -14,6 +14,7 @@ from tritonclient.utils import InferenceServerException
 
 from cluster_serving.frontend.proto import inference
 from cluster_serving.launcher.jobs import control_requests
+from cluster_serving.launcher.jobs.store import JobStore
 from cluster_serving.protocol.errors import ModelError
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.model_control import LOAD, MODEL_CONTROL
@@ -40,8 +41,8 @@ def controller(redis_server, db, job, announced):
         def run():
             with redis.Redis(port=redis_server.port, decode_responses=True) as client:
                 while not stopped.wait(0.02):
-                    if request := control_requests.take(client, job):
-                        control_requests.finish(client, job, request, change(request.action))
+                    if request := control_requests.take(JobStore(client, job)):
+                        control_requests.finish(JobStore(client, job), request, change(request.action))
 
         thread = threading.Thread(target=run)
         thread.start()
@@ -63,7 +64,7 @@ def change(db, job):
         db.hset(JobKeys(job).slots(), "0", report.to_json())
         if action != LOAD:
             with redis.Redis(**db.connection_pool.connection_kwargs | {"decode_responses": True}) as client:
-                control_requests.note_unloaded(client, job)
+                control_requests.note_unloaded(JobStore(client, job))
 
     return change
 
@@ -132,5 +133,5 @@ def test_requests_are_carried_out_in_order_and_expired_ones_not_at_all(redis_ser
         seconds, _ = client.time()
         for name, expires in (("late", seconds - 1), ("first", seconds + 60), ("second", seconds + 60)):
             client.rpush(JobKeys(job).control, json.dumps({"action": LOAD, "expires": expires, "id": name}))
-        assert [control_requests.take(client, job).id for _ in range(2)] == ["first", "second"]
-        assert control_requests.take(client, job) is None
+        assert [control_requests.take(JobStore(client, job)).id for _ in range(2)] == ["first", "second"]
+        assert control_requests.take(JobStore(client, job)) is None

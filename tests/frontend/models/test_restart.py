@@ -13,7 +13,7 @@ from cluster_serving.frontend import arguments
 from cluster_serving.frontend.models import dispatch
 from cluster_serving.frontend.proto import inference, original
 from cluster_serving.launcher.jobs.lock import locked
-from cluster_serving.launcher.jobs.readiness import announce, note_stopped
+from cluster_serving.launcher.jobs.store import JobStore
 from cluster_serving.protocol.errors import ModelError
 from cluster_serving.protocol.keys import JOBS_KEY, JobKeys
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
@@ -76,13 +76,13 @@ def test_requests_of_all_apis_wait_while_their_job_is_restarted(
                 assert [one.result().status_code for one in asked] == [200] * 3
 
     assert state_of(url, job) == "ready"
-    with locked(launcher, job, print):
-        note_stopped(launcher, job, "first")
+    with locked(JobStore(launcher, job), print):
+        JobStore(launcher, job).note_stopped("first")
         wait_until(lambda: state_of(url, job) == "stopped")
         assert_they_wait()
     impatient = {"json": {"instances": [{"x": [1, 2]}]}, "headers": {"x-timeout-ms": "100"}}
     wait_until(lambda: httpx.post(f"{url}/predict", **impatient).status_code == 503)
-    announce(launcher, job, "second", 2)
+    JobStore(launcher, job).announce("second", 2)
     wait_until(lambda: state_of(url, job) == "loading")
     assert_they_wait()
     slot = reporter("second")
@@ -131,7 +131,7 @@ def test_a_start_replaces_all_reports_of_earlier_ones(launcher, report, db, job)
     report(("x", "float64", (None, 2)), submission="first")
     key = JobKeys(job).slots()
     db.hset(key, "7", SlotReport("zeroth", "failed", code="MODEL_ERROR", error="gone", index=7).to_json())
-    announce(launcher, job, "second", 2)
+    JobStore(launcher, job).announce("second", 2)
     reports = [SlotReport.from_json(text) for text in launcher.hvals(key)]
     assert {(one.submission, one.state, one.engine, one.error) for one in reports} == {
         ("second", "loading", "Echo", None)

@@ -10,9 +10,9 @@ import redis
 
 from cluster_serving.launcher import report
 from cluster_serving.launcher.config.file import read as read_config
-from cluster_serving.launcher.jobs import job_status, record
+from cluster_serving.launcher.jobs import job_status
 from cluster_serving.launcher.jobs.lock import locked
-from cluster_serving.launcher.jobs.readiness import read_slots
+from cluster_serving.launcher.jobs.store import JobStore
 from cluster_serving.launcher.services.flink_rest import Job
 from cluster_serving.protocol.generations import SERVING, Generation
 from cluster_serving.protocol.keys import JOBS_KEY, JobKeys
@@ -40,13 +40,13 @@ def test_a_job_is_known_as_long_as_its_redis_knows_it(client, run, job):
     assert any(line.split() == [job, "STOPPED", "0"] for line in run("list").stdout.splitlines())
     client.srem(JOBS_KEY, job)
     # As in a Redis Cluster, and for a user who may not read the names of jobs.
-    record.note(client, job, "stopped")
+    JobStore(client, job).note("stopped")
     assert f"{job}  STOPPED" in run("list").stdout
 
 
 def test_a_start_that_failed_shows_its_error_and_its_log(client, run, job):
-    record.note(client, job, "starting", error="", log=Path("/a/submission.log"))
-    record.note(client, job, "failed", error="no slots\x1b[2J")
+    JobStore(client, job).note("starting", error="", log=Path("/a/submission.log"))
+    JobStore(client, job).note("failed", error="no slots\x1b[2J")
     ran = run("status", "--json")
     assert ran.returncode == 3
     details = json.loads(ran.stdout)
@@ -58,8 +58,8 @@ def test_a_start_that_failed_shows_its_error_and_its_log(client, run, job):
 
 
 def test_a_start_that_was_killed_has_failed(client, run, job):
-    record.note(client, job, "starting", error="")
-    with locked(client, job, lambda _: None):
+    JobStore(client, job).note("starting", error="")
+    with locked(JobStore(client, job), lambda _: None):
         assert json.loads(run("status", "--json").stdout)["state"] == "STARTING"
     details = json.loads(run("status", "--json").stdout)
     assert details["state"] == "FAILED"
@@ -67,7 +67,7 @@ def test_a_start_that_was_killed_has_failed(client, run, job):
 
 
 def test_a_job_that_disappeared_is_lost(client, run, job):
-    record.note(client, job, "running")
+    JobStore(client, job).note("running")
     client.hset(JobKeys(job).slots(), "0", SlotReport("start-1", "ready", "Echo", attempt="gone").to_json())
     details = json.loads(run("status", "--json").stdout)
     assert details["state"] == "LOST"
@@ -78,7 +78,7 @@ def test_a_job_that_disappeared_is_lost(client, run, job):
 
 
 def test_what_a_slot_reports_counts_more_than_an_earlier_error(client, run, job):
-    record.note(client, job, "failed", error="some")
+    JobStore(client, job).note("failed", error="some")
     report = SlotReport("start-1", "failed", code="MODEL_ERROR", error="no model")
     client.hset(JobKeys(job).slots(), "0", report.to_json())
     details = json.loads(run("status", "--json").stdout)
@@ -91,17 +91,17 @@ def test_what_a_slot_reports_counts_more_than_an_earlier_error(client, run, job)
 def test_a_full_redis_takes_the_record(client, job):
     client.config_set("maxmemory", 1)
     try:
-        record.note(client, job, "failed", error="no slots")
+        JobStore(client, job).note("failed", error="no slots")
     finally:
         client.config_set("maxmemory", 0)
-    assert record.read(client, job).error == "no slots"
+    assert JobStore(client, job).record().error == "no slots"
 
 
 @pytest.fixture
 def failed(client, job):
     """A job whose first start has failed: Redis knows it, and Flink does not."""
     client.sadd(JOBS_KEY, job)
-    record.note(client, job, "failed", error="no model")
+    JobStore(client, job).note("failed", error="no model")
     reports = [SlotReport("start-1", "failed", error="no model"), SlotReport("start-1", "loading", index=1)]
     client.hset(JobKeys(job).slots(), mapping={str(report.index): report.to_json() for report in reports})
     client.hset(JobKeys(job).generations, "1", Generation(1, SERVING, "start-1").to_json())
@@ -112,7 +112,7 @@ def test_a_job_whose_start_failed_can_be_stopped(client, run, failed):
     stopped = run("stop", failed)
     assert (stopped.returncode, stopped.stderr) == (0, "")
     assert f"cluster-serving-cli forget {failed}" in stopped.stdout
-    assert {report.state for report in read_slots(client, failed)} == {"stopped"}
+    assert {report.state for report in JobStore(client, failed).slots()} == {"stopped"}
     details = json.loads(run("status", "--json").stdout)
     # The cause of the failure stays known.
     assert (details["state"], details["error"]) == ("STOPPED", "no model")
@@ -136,7 +136,7 @@ def test_a_job_that_answers_in_another_flink_is_left_alone(client, run, failed):
     client.hset(JobKeys(failed).slots(), "1", SlotReport("start-1", "ready", "Echo", index=1).to_json())
     assert "flinkRestUrl" in run("stop", failed).stderr
     assert "in another Flink" in run("forget", failed, "--yes").stderr
-    assert [report.state for report in read_slots(client, failed)] == ["failed", "ready"]
+    assert [report.state for report in JobStore(client, failed).slots()] == ["failed", "ready"]
     assert client.sismember(JOBS_KEY, failed)
 
 
@@ -145,7 +145,7 @@ def test_a_job_that_answers_in_another_flink_is_left_alone(client, run, failed):
     [("min-replicas-to-write", "takes no writes: NOREPLICAS"), ("maxmemory", "has reached its memory limit")],
 )
 def test_a_redis_that_takes_no_writes_is_told_and_not_that_slots_are_silent(client, run, job, setting, said):
-    record.note(client, job, "running")
+    JobStore(client, job).note("running")
     slot = SlotReport("first", "ready", "Echo", attempt="without a heartbeat")
     client.hset(JobKeys(job).slots(), "0", slot.to_json())
     assert "silent" in run("status").stdout

@@ -6,6 +6,7 @@ import pytest
 import redis
 
 from cluster_serving.launcher.jobs import lock
+from cluster_serving.launcher.jobs.store import JobStore
 from cluster_serving.launcher.services.process import locked, this_command
 from cluster_serving.protocol.keys import JobKeys
 
@@ -14,8 +15,9 @@ import sys
 import time
 import redis
 from cluster_serving.launcher.jobs import lock
+from cluster_serving.launcher.jobs.store import JobStore
 client = redis.Redis(port=int(sys.argv[1]), decode_responses=True)
-with lock.locked(client, sys.argv[2], print):
+with lock.locked(JobStore(client, sys.argv[2]), print):
     print("holds", flush=True)
     time.sleep(60)
 """
@@ -31,11 +33,11 @@ def test_a_command_waits_for_the_one_that_holds_the_job_and_says_which_it_is(cli
     entered, said = [], []
 
     def second():
-        with lock.locked(client, job, said.append):
+        with lock.locked(JobStore(client, job), said.append):
             entered.append(2)
 
     thread = threading.Thread(target=second)
-    with lock.locked(client, job, said.append):
+    with lock.locked(JobStore(client, job), said.append):
         thread.start()
         while not said:
             pass
@@ -48,7 +50,7 @@ def test_a_command_waits_for_the_one_that_holds_the_job_and_says_which_it_is(cli
 
 def test_commands_for_other_jobs_do_not_wait(client, job):
     said = []
-    with lock.locked(client, job, said.append), lock.locked(client, f"{job}-2", said.append):
+    with lock.locked(JobStore(client, job), said.append), lock.locked(JobStore(client, f"{job}-2"), said.append):
         assert said == []
 
 
@@ -60,13 +62,13 @@ def test_the_lock_of_a_killed_command_expires(client, job, redis_server):
     assert 0 < client.ttl(JobKeys(job).command) <= lock.EXPIRES_S
     client.pexpire(JobKeys(job).command, 100)
     said = []
-    with lock.locked(client, job, said.append):
+    with lock.locked(JobStore(client, job), said.append):
         assert "-c" in said[0] and f"process {process.pid} on " in said[0]
 
 
 def test_a_lock_is_renewed_until_its_command_ends(client, job, monkeypatch):
     monkeypatch.setattr(lock, "EXPIRES_S", 1)
-    with lock.locked(client, job, lambda _: None):
+    with lock.locked(JobStore(client, job), lambda _: None):
         client.pexpire(JobKeys(job).command, 500)
         while client.pttl(JobKeys(job).command) < 500:
             assert client.exists(JobKeys(job).command)
@@ -76,7 +78,7 @@ def test_a_full_redis_takes_a_lock(client, job):
     limit = client.config_get("maxmemory")["maxmemory"]
     client.config_set("maxmemory", 1)
     try:
-        with lock.locked(client, job, lambda _: None):
+        with lock.locked(JobStore(client, job), lambda _: None):
             assert client.exists(JobKeys(job).command)
     finally:
         client.config_set("maxmemory", limit)

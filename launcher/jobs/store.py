@@ -1,0 +1,197 @@
+"""What the Redis of a job keeps of it, as the commands read and write it."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import redis
+from redis.exceptions import ResponseError
+
+from cluster_serving.job.options import JobOptions
+from cluster_serving.launcher.config.model import Config
+from cluster_serving.launcher.jobs.record import JobRecord
+from cluster_serving.launcher.services import redis_server
+from cluster_serving.protocol.comparison import Comparison
+from cluster_serving.protocol.generations import LAST, Generation, Generations
+from cluster_serving.protocol.keys import GROUP, JobKeys
+from cluster_serving.protocol.scripts import PUT_FIELDS, RELEASE, SWITCH, Argument, Call, call, flat
+from cluster_serving.protocol.slots import SILENT_AFTER_S, SlotReport, read_reports
+from cluster_serving.protocol.stats import JobStats
+
+
+class JobStore:
+    """Record, generations, slots and totals of a job. Each method raises `redis.RedisError` if Redis cannot be used.
+
+    Args:
+        client: A client that has replies as text.
+        job: `jobName`.
+    """
+
+    def __init__(self, client: redis.Redis, job: str) -> None:
+        # redis-py types its commands as if they might be awaitable.
+        self.client: Any = client
+        self.job = job
+        self.keys = JobKeys(job)
+
+    def write(self, key: str, fields: Sequence[Argument], anew: bool = False) -> None:
+        """Write fields of a hash, names and values in turn, also if Redis is full; with `anew`, delete all others."""
+        call(self.client, Call(PUT_FIELDS, [key], ["all" if anew else "some", *fields]))
+
+    def now(self) -> int:
+        """Return the time by the clock of Redis, in seconds since the epoch."""
+        return int(self.client.time()[0])
+
+    # The record
+
+    def record(self) -> JobRecord:
+        """Return what the commands did with the job last."""
+        fields = self.client.hgetall(self.keys.record)
+        names = ("state", "error", "log", "host", "layout")
+        return JobRecord(since=float(fields.get("since", 0)), **{name: fields.get(name, "") for name in names})
+
+    def note(self, state: str, error: str | None = None, log: Path | None = None, layout: str | None = None) -> None:
+        """Record a change of the job's state. Without `error`, `log` or `layout`, those of before stay."""
+        fields = {"state": state, "since": str(time.time())}
+        if error is not None:
+            fields["error"] = error
+        if log is not None:
+            fields |= {"log": str(log), "host": socket.gethostname()}
+        if layout is not None:
+            fields["layout"] = layout
+        self.write(self.keys.record, flat(fields))
+
+    def note_error(self, error: str) -> None:
+        """Record an error that leaves the job as it is, or with an empty text that there is none any more."""
+        self.write(self.keys.record, ["error", error])
+
+    # Generations
+
+    def generations(self) -> Generations:
+        """Return the generations of the job."""
+        return Generations.read(cast("dict[str, str]", self.client.hgetall(self.keys.generations)))
+
+    def begin(self, generation: Generation) -> None:
+        """Write the record of a generation that starts alone; all earlier ones have ended."""
+        earlier = self.generations().all
+        # First: a slot that still runs would find no generation that reads, and refuse requests that name a version.
+        self.put(generation)
+        for number in earlier:
+            self.end(number)
+
+    def next_number(self) -> int:
+        """Return a number that no generation of the job has had."""
+        known = self.generations()
+        last = max(known.last, *known.all, 0)
+        self.write(self.keys.generations, [LAST, last + 1])
+        return last + 1
+
+    def put(self, generation: Generation) -> None:
+        """Write the record of a generation."""
+        self.write(self.keys.generations, [str(generation.number), generation.to_json()])
+
+    def switch(self, generation: Generation, before: Generation | None) -> None:
+        """Let a generation serve in place of the one before; both records have their new roles already."""
+        records: list[Argument] = []
+        for each in filter(None, (generation, before)):
+            records += [str(each.number), each.to_json()]
+        numbers = (None, generation.number, before.number if before else 0)
+        call(self.client, Call(SWITCH, [self.keys.generations, *map(self.keys.slots, numbers)], records))
+
+    def end(self, number: int) -> None:
+        """Remove a generation that has ended; the slots of the others take over what it left unanswered, at once."""
+        consumers = [name for name in self._pending() if self.keys.generation_of(name) == number]
+        self._release([*consumers, self.keys.left_for(number)], self.keys.left_behind)
+        self.client.hdel(self.keys.generations, str(number))
+        self.client.delete(*self.keys.of_generation(number))
+
+    def hand_over(self, number: int, to: int) -> None:
+        """Leave the requests that were left for a generation to another one."""
+        self._release([self.keys.left_for(number)], self.keys.left_for(to))
+
+    def unanswered(self, number: int) -> int:
+        """Return the number of requests that the slots of a generation have read and not answered."""
+        return sum(count for name, count in self._pending().items() if self.keys.generation_of(name) == number)
+
+    def _release(self, consumers: list[str], to: str) -> None:
+        # A stream or a group is missing if the job has never run, or if Redis has lost it, and the requests with it.
+        present = [each for each in self.keys.streams if self.client.exists(each) and self.client.xinfo_groups(each)]
+        call(self.client, Call(RELEASE, [self.keys.generations, *present], [GROUP, to, *consumers]))
+
+    def _pending(self) -> dict[str, int]:
+        """Return the consumers of the job, each with the number of its pending entries in all streams."""
+        found: dict[str, int] = {}
+        for stream in self.keys.streams:
+            try:
+                consumers = self.client.xinfo_consumers(stream, GROUP)
+            except ResponseError:
+                # There is no such stream, or no group.
+                continue
+            for consumer in consumers:
+                found[consumer["name"]] = found.get(consumer["name"], 0) + consumer["pending"]
+        return found
+
+    def stats(self, generation: int | None = None) -> JobStats:
+        """Return the totals of the job, or of one generation."""
+        return JobStats.read(cast("dict[str, str]", self.client.hgetall(self.keys.stats(generation))))
+
+    def comparison(self, shadow: int) -> Comparison:
+        """Return what was compared so far of a shadow, by the number of its generation."""
+        given_up = self.client.xlen(self.keys.shadow(shadow).dead_letters)
+        return Comparison.read(self.client.hgetall(self.keys.compared(shadow)), given_up)
+
+    # Slots
+
+    def slots(self, generation: int | None = None, silent_after: float = SILENT_AFTER_S) -> list[SlotReport]:
+        """Return the reports of the slots, by index: those of the generation that serves, or of another one."""
+        now = self.now()
+        return read_reports(cast("dict[str, str]", self.client.hgetall(self.keys.slots(generation))), now, silent_after)
+
+    def announce(self, submission: str, parallelism: int, generation: int | None = None) -> None:
+        """Report all slots of a job that is about to be submitted as loading, in place of all earlier reports.
+
+        The reports describe the model that the job had before, so that front ends can queue requests for it meanwhile.
+        With `generation`, they are those of a generation beside the one that serves.
+        """
+        before = next((report for report in self.slots() if report.engine), SlotReport("", ""))
+        report = replace(before, submission=submission, state="loading", time=time.time(), attempt="")
+        fields: list[str] = []
+        for index in range(parallelism):
+            fields += [str(index), replace(report, index=index).to_json()]
+        self.write(self.keys.slots(generation), fields, anew=True)
+
+    def note_stopped(self, submission: str | None, keep_failures: bool = False) -> None:
+        """Change the reports of a stopped job's slots to stopped, in one transaction.
+
+        Reports of other submissions stay as they are; None means all. With `keep_failures`, slots that could not load
+        the model go on to say why.
+        """
+        key = self.keys.slots()
+
+        def change(pipeline: Any) -> None:
+            reports = read_reports(pipeline.hgetall(key))
+            pipeline.multi()
+            for report in reports:
+                if submission in (None, report.submission) and not (keep_failures and report.state == "failed"):
+                    stopped = replace(report, state="stopped", code=None, error=None)
+                    pipeline.hset(key, str(report.index), stopped.to_json())
+
+        self.client.transaction(change, key)
+
+
+@contextmanager
+def opened(config: Config, job: str | None = None) -> Iterator[JobStore]:
+    """Connect to the Redis of a job, by default the job of the configuration."""
+    with redis_server.connect(config, job=job) as client:
+        yield JobStore(client, job or config.job_name)
+
+
+def generation_of(options: JobOptions, role: str) -> Generation:
+    """Return the record of the generation that the options start."""
+    redis = options.redis
+    return Generation(redis.generation, role, options.submission, redis.version, redis.numbered, since=time.time())

@@ -1,0 +1,60 @@
+"""What the commands keep of a job in a real Redis."""
+
+import pytest
+import redis
+
+from cluster_serving.launcher.jobs.store import JobStore
+from cluster_serving.protocol.generations import CANDIDATE, RETIRING, SERVING, Generation
+from cluster_serving.protocol.keys import GROUP, JobKeys
+from cluster_serving.protocol.slots import SlotReport, TensorSpec
+
+
+@pytest.fixture
+def client(redis_server, job):
+    with redis.Redis(port=redis_server.port, decode_responses=True) as client:
+        yield client
+        client.config_set("maxmemory", 0)
+        client.delete(*JobKeys(job).lasting([1, 2]))
+
+
+def test_the_slots_of_a_job_that_was_stopped_say_so_and_those_of_a_later_start_do_not(client, job):
+    spec = TensorSpec("x", "float32", (None, 3))
+    reports = [
+        SlotReport("first", "ready", "Echo", (spec,), (spec,), index=0),
+        SlotReport("first", "failed", code="MODEL_ERROR", error="no model", index=1),
+        SlotReport("second", "ready", "Echo", index=2),
+    ]
+    for report in reports:
+        client.hset(JobKeys(job).slots(), str(report.index), report.to_json())
+    JobStore(client, job).note_stopped("first", keep_failures=True)
+    assert [report.state for report in JobStore(client, job).slots()] == ["stopped", "failed", "ready"]
+    JobStore(client, job).note_stopped("first")
+    after = JobStore(client, job).slots()
+    assert [report.state for report in after] == ["stopped", "stopped", "ready"]
+    # What the model expects stays known, for those who queue requests until the next start.
+    assert after[0].inputs == (spec,)
+
+
+def test_a_job_that_has_said_nothing_leaves_nothing_behind(client, job):
+    JobStore(client, job).note_stopped("first")
+    assert not client.exists(JobKeys(job).slots())
+
+
+def test_a_full_redis_takes_a_change(client, job):
+    client.xgroup_create(job, GROUP, mkstream=True)
+    client.xadd(job, {"uri": "a"})
+    client.xreadgroup(GROUP, "0", {job: ">"})
+    client.config_set("maxmemory", 1)
+    with pytest.raises(redis.exceptions.OutOfMemoryError):
+        client.set("any", "thing")
+    store = JobStore(client, job)
+    first, second = Generation(1, SERVING), Generation(2, SERVING)
+    store.begin(first)
+    assert store.next_number() == 2
+    store.put(Generation(2, CANDIDATE))
+    store.switch(second, Generation(1, RETIRING))
+    now = store.generations()
+    assert (now.serving, now.all[1].role) == (second, RETIRING)
+    store.hand_over(1, 2)
+    store.end(1)
+    assert store.generations().all == {2: second}
