@@ -107,9 +107,7 @@ def options() -> None:
         checks.can_embed_python()
     made = _options(_sized(config))
     try:
-        # The options may hold a password.
-        options_file().touch(mode=0o600)
-        options_file().write_text(made.to_json(), "utf8")
+        state.write(options_file(), made.to_json())
     except OSError as error:
         raise LaunchError(f"{options_file()} cannot be written: {error.strerror}") from None
     _introduce(config, made)

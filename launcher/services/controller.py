@@ -99,10 +99,7 @@ def stop_all(redis: Address | None) -> list[str]:
 
 def remember(config: Config, watched: Watched) -> None:
     """Keep what the controller of a job knows of its models, for the next one."""
-    file = _watched(config)
-    unfinished = file.with_suffix(".new")
-    unfinished.write_text(json.dumps(watched), "utf8")
-    unfinished.replace(file)
+    state.write(_watched(config), json.dumps(watched))
 
 
 def recall(config: Config) -> Watched | None:

@@ -250,8 +250,7 @@ def _start(config: Config, say: Callable[[str], None]) -> None:
         say(f"Starting Redis on port {address.port}")
         conf = home / _SETTINGS
         program = _program(address)
-        conf.touch(0o600)
-        conf.write_text(f"{_PROGRAM}{program}\n{_settings(config, home)}", "utf8")
+        state.write(conf, f"{_PROGRAM}{program}\n{_settings(config, home)}")
         process = spawn([program, conf], home / _RECORD, home / _LOG, home, os.environ)
         wait_until_serving(process, lambda: is_listening(address), config.start_timeout, "Redis", home / _LOG)
 

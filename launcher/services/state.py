@@ -57,6 +57,16 @@ def without_spaces(path: Path) -> Path:
     )
 
 
+def write(file: Path, text: str) -> None:
+    """Write a file that only this user can read, whole or not at all; make its folder if needed."""
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    unfinished = file.with_name(f"{file.name}.{os.getpid()}")
+    # Private before it is filled: addresses of Redis may hold a password.
+    unfinished.touch(0o600)
+    unfinished.write_text(text, "utf8")
+    unfinished.replace(file)
+
+
 def folder(service: str, address: Address) -> Path:
     """Return the folder of a service, which the service makes."""
     return root() / (f"{service}-{address.port}" if address.is_local else f"{service}-{address.host}-{address.port}")

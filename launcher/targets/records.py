@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 from cluster_serving.job.options import JobOptions
-from cluster_serving.launcher.services import flink_cluster
+from cluster_serving.launcher.services import flink_cluster, state
 
 _EARLIER = "earlier"
 
@@ -24,7 +24,7 @@ class JobRecords:
 
     def remember(self, options: JobOptions) -> None:
         """Keep the options of a generation that runs."""
-        _write(self.of(options), options)
+        state.write(self.of(options), options.to_json())
 
     def forget(self, job: str, generation: int | None = None) -> None:
         """Drop the options of a generation that was stopped, or of all of the job."""
@@ -43,7 +43,7 @@ class JobRecords:
 
     def keep_earlier(self, options: JobOptions) -> None:
         """Keep the options of the generation that served before, in place of those of another one."""
-        _write(self._earlier / f"{options.redis.job}.json", options)
+        state.write(self._earlier / f"{options.redis.job}.json", options.to_json())
 
     def forget_earlier(self, job: str) -> None:
         """Drop the options of the generation that served before."""
@@ -67,15 +67,6 @@ class JobRecords:
 
     def _of_job(self, job: str) -> list[Path]:
         return [record for record in self.all() if record.stem.rpartition("@")[0] == job]
-
-
-def _write(record: Path, options: JobOptions) -> None:
-    record.parent.mkdir(mode=0o700, exist_ok=True, parents=True)
-    unfinished = record.with_suffix(".new")
-    # Private before it is filled: the address of Redis may hold a password.
-    unfinished.touch(0o600)
-    unfinished.write_text(options.to_json(), "utf8")
-    unfinished.replace(record)
 
 
 def _read(record: Path) -> JobOptions | None:

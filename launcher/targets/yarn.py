@@ -16,6 +16,7 @@ from typing import Any
 from cluster_serving.job.options import JobOptions
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.services import state
 from cluster_serving.launcher.services.flink_home import FlinkHome, java_home, python_path
 from cluster_serving.launcher.services.flink_rest import FlinkRest, cause
 from cluster_serving.launcher.services.process import wait_until
@@ -193,10 +194,9 @@ class YarnApplication(Manager):
             shipped = {TAG, f"{_SUBMISSION}{options.submission}", *(f"{_SHIPS}{Path(uri).name}" for uri in archives)}
             shipped.add(f"{_SHIPS}{Path(libraries).name}")
             with tempfile.TemporaryDirectory(dir=self.home.work) as folder:
-                # The options may hold a password. Flink puts the file into a folder that only this user can enter.
+                # Flink puts the file into a folder that only this user can enter.
                 file = Path(folder, _OPTIONS)
-                file.touch(0o600)
-                file.write_text(relocated(loaded).to_json(), "utf8")
+                state.write(file, relocated(loaded).to_json())
                 given = settings(self.config, loaded, cores) | {
                     "yarn.application.name": self.config.job_name,
                     "yarn.tags": ",".join(sorted(shipped)),

@@ -90,12 +90,8 @@ def read(name: str) -> Measured | None:
 
 def write(name: str, measured: Measured) -> None:
     """Keep a measurement; nothing is kept if the state folder cannot be written."""
-    file = _file(name)
     with suppress(OSError):
-        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        unfinished = file.with_suffix(f".{os.getpid()}")
-        unfinished.write_text(json.dumps(asdict(measured)), "utf8")
-        unfinished.replace(file)
+        state.write(_file(name), json.dumps(asdict(measured)))
 
 
 def _scope(asked: Asked) -> Scope:
