@@ -31,9 +31,9 @@ def test_a_stopped_process_is_gone(sleeper, tmp_path):
 
 
 def test_a_process_whose_active_supervisor_was_killed_is_found_and_stopped(sleeper, tmp_path):
-    wait_until(lambda: len(supervisors(sleeper.pid)) == 2, 20)
-    os.kill(sleeper.pid, signal.SIGKILL)
     log = tmp_path / "log"
+    assert wait_until(lambda: len(supervisors(sleeper.pid)) == 2 and "up" in log.read_text(), 20)
+    os.kill(sleeper.pid, signal.SIGKILL)
     assert wait_until(lambda: log.read_text().splitlines().count("up") == 2, 20)
     assert Process.read(tmp_path / "record.json") == sleeper
     process = kept(sleeper.pid)
