@@ -2,7 +2,8 @@
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Generic, Protocol, TypeVar
 
 log = logging.getLogger(__name__)
@@ -21,26 +22,24 @@ class _Item(Protocol):
 T = TypeVar("T", bound=_Item)
 
 
-class Backlog(Generic[T]):
-    """Items of one slot that wait for their thread, which the first item starts.
+class Backlog(ABC, Generic[T]):
+    """Base of what works off items of one slot in a thread, which the first item starts.
 
     Args:
         name: Name of the thread.
         interval_s: Seconds for which items gather before they are worked off.
-        work: Called with all items that wait; it returns those that are to wait on.
     """
 
-    def __init__(self, name: str, interval_s: float, work: Callable[[list[T]], list[T]]) -> None:
+    def __init__(self, name: str, interval_s: float) -> None:
         self._name = name
         self._interval_s = interval_s
-        self._work = work
         self._items: list[T] = []
         self._bytes = 0
         self._changed = threading.Condition()
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def add(self, items: Sequence[T], patience: float = 0.0) -> bool:
+    def put(self, items: Sequence[T], patience: float = 0.0) -> bool:
         """Add items; return False if there is no room for them within `patience` seconds."""
         size = sum(item.size for item in items)
         with self._changed:
@@ -62,6 +61,10 @@ class Backlog(Generic[T]):
             self._changed.notify_all()
         if self._thread:
             self._thread.join(_CLOSE_PATIENCE)
+
+    @abstractmethod
+    def _work(self, items: list[T]) -> list[T]:
+        """Work off all items that wait, and return those that are to wait on."""
 
     def _run(self) -> None:
         ends = False

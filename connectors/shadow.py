@@ -52,7 +52,7 @@ class _Kept:
         return sum(map(len, self.fields.values()))
 
 
-class Copier:
+class Copier(Backlog[Entry]):
     """Copies of a share of the requests that a slot reads.
 
     Args:
@@ -61,11 +61,11 @@ class Copier:
     """
 
     def __init__(self, client: redis.Redis, job: str) -> None:
+        super().__init__("copies for a shadow", _COPY_INTERVAL_S)
         self._client = client
         self._keys = JobKeys(job)
         self._count = 0
         self._skipped = 0
-        self._backlog: Backlog[Entry] = Backlog("copies for a shadow", _COPY_INTERVAL_S, self._write)
 
     def copy(self, entries: list[Entry], shadow: Generation) -> list[Entry]:
         """Copy the share of the requests that is for a shadow; return all, and these marked."""
@@ -76,16 +76,12 @@ class Copier:
             for number, entry in enumerate(entries, first)
         ]
         chosen = [entry for entry in marked if entry.shadow]
-        if not chosen or self._backlog.add(chosen):
+        if not chosen or self.put(chosen):
             return marked
         self._skipped += len(chosen)
         return entries
 
-    def close(self) -> None:
-        """End the thread, unless Redis takes longer than 2 s."""
-        self._backlog.close()
-
-    def _write(self, entries: list[Entry]) -> list[Entry]:
+    def _work(self, entries: list[Entry]) -> list[Entry]:
         number = int(entries[-1].shadow)
         skipped, self._skipped = self._skipped, 0
         keys = [self._keys.shadow(number).job, self._keys.compared(number)]
@@ -101,7 +97,7 @@ class Copier:
         return []
 
 
-class Keeper:
+class Keeper(Backlog[_Kept]):
     """The answers of a slot that serves, those of requests that were copied.
 
     Args:
@@ -110,18 +106,14 @@ class Keeper:
     """
 
     def __init__(self, client: redis.Redis, job: str) -> None:
+        super().__init__("answers for a shadow", _KEEP_INTERVAL_S)
         self._client = client
         self._keys = JobKeys(job)
-        self._backlog: Backlog[_Kept] = Backlog("answers for a shadow", _KEEP_INTERVAL_S, self._write)
 
     def add(self, batch: AnsweredBatch, write_us: int) -> None:
         """Keep the answers of a batch, if it has some of copied requests."""
         if any(answer.entry.shadow for answer in batch.answers):
-            self._backlog.add(list(self._kept(batch, batch.wait_us + batch.inference_us + write_us)))
-
-    def close(self) -> None:
-        """End the thread, unless Redis takes longer than 2 s."""
-        self._backlog.close()
+            self.put(list(self._kept(batch, batch.wait_us + batch.inference_us + write_us)))
 
     def _kept(self, batch: AnsweredBatch, latency_us: int) -> Iterator[_Kept]:
         for entry, _, fields, *_ in batch.answers:
@@ -129,7 +121,7 @@ class Keeper:
                 until = time.monotonic() + _COPY_PATIENCE_S
                 yield _Kept(int(entry.shadow), _name(entry), fields, latency_us, until)
 
-    def _write(self, answers: list[_Kept]) -> list[_Kept]:
+    def _work(self, answers: list[_Kept]) -> list[_Kept]:
         number = answers[-1].shadow
         keys = [self._keys.shadow(number).job]
         arguments: list[Argument] = [MOST_BYTES, _KEEP_S]
@@ -145,7 +137,7 @@ class Keeper:
         return [answer for answer in early if time.monotonic() < answer.until]
 
 
-class Comparer:
+class Comparer(Backlog[_Kept]):
     """The answers of a slot of a shadow, which are compared with those of the slots that serve.
 
     Args:
@@ -154,24 +146,20 @@ class Comparer:
     """
 
     def __init__(self, client: redis.Redis, options: RedisOptions) -> None:
+        super().__init__("comparisons", _KEEP_INTERVAL_S)
         self._client = client
         self._keys = JobKeys(options.job)
         self._number = options.generation
         self._missed = 0
-        self._backlog: Backlog[_Kept] = Backlog("comparisons", _KEEP_INTERVAL_S, self._compare)
 
     def add(self, batch: AnsweredBatch, write_us: int) -> None:
         """Compare the answers of a batch; a shadow that answers faster than its thread compares waits for a moment."""
         latency_us, until = batch.wait_us + batch.inference_us + write_us, time.monotonic() + _PATIENCE_S
         own = [_Kept(self._number, answer.entry.uri, answer.fields, latency_us, until) for answer in batch.answers]
-        if not self._backlog.add(own, _FULL_PATIENCE_S):
+        if not self.put(own, _FULL_PATIENCE_S):
             self._missed += len(own)
 
-    def close(self) -> None:
-        """End the thread, unless Redis takes longer than 2 s."""
-        self._backlog.close()
-
-    def _compare(self, answers: list[_Kept]) -> list[_Kept]:
+    def _work(self, answers: list[_Kept]) -> list[_Kept]:
         """Compare the answers whose counterparts have come, and return those that wait for theirs."""
         waiting = [answer for answer in answers if time.monotonic() < answer.until]
         keys = [self._keys.awaited(self._number, answer.request) for answer in answers]
