@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -178,11 +179,12 @@ def _start(row: Mapping[str, Any]) -> str:
     return table(["command, s", "first answer, s"], [(t["command_s"], t["first_answer_s"]) for t in row["times"]])
 
 
-def _change(row: Mapping[str, Any]) -> str:
+def _steady(row: Mapping[str, Any], timed: bool) -> str:
+    """Return the table of a steady load with a change; `timed` if the change has a duration."""
     lines: list[list[object]] = []
     for name, measured in _servers(row).items():
         if "runs" not in measured:
-            lines.append([name, f"failed: {_line(measured['failed'])}", *[""] * 8])
+            lines.append([name, f"failed: {_line(measured['failed'])}", *[""] * (7 + timed)])
             continue
         runs = measured["runs"]
         lines.append(
@@ -196,11 +198,12 @@ def _change(row: Mapping[str, Any]) -> str:
                 f"{middle(runs, 'gap_ms'):,.0f}",
                 _spread(measured.get("ratio")),
                 f"{middle(runs, 'wait_ms'):,.0f}",
-                f"{middle(runs, 'update_s'):.1f}",
+                *([f"{middle(runs, 'update_s'):.1f}"] if timed else []),
             ]
         )
     heads = ["", "requests", "failed, wrong", "p50 before, ms", "p99 before, ms", "p99 during, ms", "longest gap, ms"]
-    return table([*heads, "gap, ours to theirs (spread)", "longest wait, ms", "change, s"], lines)
+    heads += ["gap, ours to theirs (spread)", "longest wait, ms", *(["update, s"] if timed else [])]
+    return table(heads, lines)
 
 
 def _pieces(row: Mapping[str, Any]) -> str:
@@ -251,8 +254,8 @@ _SECTIONS: dict[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = {
     "scaling": ("Scaling over task slots, with a model that sleeps 50 ms", _scaling),
     "backlog": ("A long queue", _backlog),
     "start": ("From a stopped machine to the first answer", _start),
-    "update": ("A new version of the model under load, 8 in flight", _change),
-    "machine_dies": ("One of two machines dies under load, 8 in flight", _change),
+    "update": ("A new version of the model under load, 8 in flight", partial(_steady, timed=True)),
+    "machine_dies": ("One of two machines dies under load, 8 in flight", partial(_steady, timed=False)),
     "handler": ("A handler that passes everything on, small vector, 512 in flight", _compared),
     "handler_images": ("A handler that passes everything on, JPEG, 32 in flight", _compared),
     "lengths": ("Texts of different lengths, small encoder, 64 in flight", _compared),

@@ -150,7 +150,7 @@ def figures(requests: Iterable[Request], since: float, begin: float, end: float)
     """Compare the time of an update with the time before.
 
     The update lasts from `begin` to `end`, or longer: until the old version has answered for the last time, the new one
-    for the first time, and one second has passed.
+    for the first time, and one second has passed; at most until the last request has ended.
 
     Args:
         requests: All requests.
@@ -168,7 +168,7 @@ def figures(requests: Iterable[Request], since: float, begin: float, end: float)
     last_old = max((request.ended for request in right if request.outcome == OLD), default=begin)
     first_new = min((request.ended for request in right if request.outcome == NEW), default=begin)
     done = max(end, last_old, first_new)
-    over = done + _SETTLE
+    over = min(done + _SETTLE, every[-1].ended if every else done)
     before = [request for request in right if since <= request.ended < begin]
     during = [request for request in right if begin <= request.ended < over]
     ends = [begin, *(request.ended for request in during), over]

@@ -169,11 +169,11 @@ def test_a_request_that_is_read_while_the_job_is_stopped_is_not_refused(opened, 
     """Its version is served again after the next start."""
     slot = opened(process_mode=False)
     # What a thread of the slot sees while another one waits for requests.
-    generations.end(db, job, 1)
-    db.hset(generations_key(job), "last", 1)
+    JobStore(db, job).end(1)
+    db.hset(JobKeys(job).generations, "last", 1)
     slot._generation.look()
     assert not slot._generation.now.reading
-    db.xadd(stream_of(job, "normal"), {"uri": "a", "data": b"x", "version": "1"})
+    db.xadd(JobKeys(job).stream("normal"), {"uri": "a", "data": b"x", "version": "1"})
     (entry,) = slot._read_stream(10, 100)
     assert (entry.uri, entry.version) == ("a", "1")
 

@@ -21,6 +21,12 @@ def test_the_time_without_answers_is_that_of_the_update():
     assert found["update_s"] == 6.5
 
 
+def test_a_change_that_leaves_the_version_lasts_until_the_load_ends():
+    answers = [Request(at / 10 - 0.1, at / 10, OLD) for at in range(100) if not 50 < at < 57]
+    found = figures(answers, since=2, begin=5, end=5)
+    assert (found["requests"], found["failed"], found["gap_ms"]) == (94, 0, 700)
+
+
 @pytest.mark.usefixtures("echo")
 def test_an_answer_tells_which_version_gave_it(redis_server, job):
     records = payload.random_records("x", (3,), "float32")

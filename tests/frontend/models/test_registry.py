@@ -57,7 +57,7 @@ def ask(url, names=()):
 def test_requests_that_come_during_the_first_look_wait_for_it(redis_server, db, model, job):
     """Where jobs are stopped, a look has a second part, after which the models are known."""
     stopped = f"{job}-stopped"
-    db.hset(slots_key(stopped), "0", SlotReport("", "stopped").to_json())
+    db.hset(JobKeys(stopped).slots(), "0", SlotReport("", "stopped").to_json())
     db.sadd(JOBS_KEY, stopped)
 
     async def main():
@@ -75,7 +75,7 @@ def test_requests_that_come_during_the_first_look_wait_for_it(redis_server, db, 
         assert not asyncio.run(main())
     finally:
         db.srem(JOBS_KEY, stopped)
-        db.delete(slots_key(stopped))
+        db.delete(JobKeys(stopped).slots())
 
 
 def test_one_look_answers_all_who_wait_at_once(redis_server, db, model):
