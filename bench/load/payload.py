@@ -5,6 +5,7 @@ import json
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -87,18 +88,27 @@ def size(record: Record) -> int:
     return sum(len(value.data) if isinstance(value, Image) else value.nbytes for value in record.values())
 
 
-def encode(kind: str, record: Record) -> tuple[bytes, dict[str, str]]:
-    """Return body and headers of an HTTP request; `target.Endpoint` has the kinds."""
+def encode(kind: str, record: Record, batched: bool = False) -> tuple[bytes, dict[str, str]]:
+    """Return body and headers of an HTTP request; `target.Endpoint` has the kinds, and tells what is `batched`."""
     if kind == "raw":
         return raw_body(record), {"Content-Type": "application/octet-stream"}
     if kind == "v2":
-        return v2_body(record)
+        return v2_body(record, batched)
     if kind == "v2-json":
-        return v2_json_body(record), {}
+        return v2_json_body(record, batched), {}
     values = {name: _plain(value) for name, value in record.items()}
+    if batched:
+        return json.dumps({"instances": _instances(kind, values)}).encode(), {}
     # The models of servers that take rows have one input without a name.
     instances = [values] if kind == "predict" else list(values.values())
     return json.dumps({"instances": instances}).encode(), {}
+
+
+def _instances(kind: str, columns: Mapping[str, Any]) -> list[Any]:
+    if kind != "predict":
+        (rows,) = columns.values()
+        return list(rows)
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def raw_body(record: Record) -> bytes:
@@ -107,32 +117,32 @@ def raw_body(record: Record) -> bytes:
     return value.data if isinstance(value, Image) else value.tobytes()
 
 
-def v2_body(record: Record) -> tuple[bytes, dict[str, str]]:
-    """Return body and headers of a KServe v2 request with a batch dimension of 1 and binary tensors both ways."""
+def v2_body(record: Record, batched: bool = False) -> tuple[bytes, dict[str, str]]:
+    """Return body and headers of a KServe v2 request with binary tensors both ways; unless `batched`, of one record."""
     inputs, tail = [], b""
     for name, value in record.items():
         raw = struct.pack("<I", len(value.data)) + value.data if isinstance(value, Image) else value.tobytes()
-        inputs.append({**_v2_input(name, value), "parameters": {"binary_data_size": len(raw)}})
+        inputs.append({**_v2_input(name, value, batched), "parameters": {"binary_data_size": len(raw)}})
         tail += raw
     head = json.dumps({"inputs": inputs, "parameters": {"binary_data_output": True}}).encode()
     return head + tail, {"Content-Type": "application/octet-stream", V2_LENGTH: str(len(head))}
 
 
-def v2_json_body(record: Record) -> bytes:
-    """Return the body of a KServe v2 request in JSON, with a batch dimension of 1; images are base64 text."""
+def v2_json_body(record: Record, batched: bool = False) -> bytes:
+    """Return the body of a KServe v2 request in JSON, unless `batched` of one record; images are base64 text."""
     inputs = []
     for name, value in record.items():
         data = [_base64(value)] if isinstance(value, Image) else value.ravel().tolist()
-        inputs.append({**_v2_input(name, value), "data": data})
+        inputs.append({**_v2_input(name, value, batched), "data": data})
     return json.dumps({"inputs": inputs}).encode()
 
 
-def _v2_input(name: str, value: Value) -> dict[str, object]:
+def _v2_input(name: str, value: Value, batched: bool) -> dict[str, object]:
     if isinstance(value, Image):
         # Triton expects a dimension beside the batch's.
         return {"name": name, "datatype": "BYTES", "shape": [1, 1]}
     datatype = value.dtype.name.upper().replace("FLOAT", "FP")
-    return {"name": name, "datatype": datatype, "shape": [1, *value.shape]}
+    return {"name": name, "datatype": datatype, "shape": [*value.shape] if batched else [1, *value.shape]}
 
 
 def read_v2(body: bytes, head_length: int | None) -> Array:

@@ -46,6 +46,7 @@ class Endpoint:
         records: The different requests.
         timeout: Seconds after which a request counts as lost.
         headers: Further HTTP headers.
+        batched: A request has several records of its input, along the first axis; over HTTP, but not for `raw`.
     """
 
     kind: str
@@ -54,6 +55,7 @@ class Endpoint:
     records: Sequence[Record]
     timeout: float = 30.0
     headers: Mapping[str, str] = field(default_factory=dict)
+    batched: bool = False
 
 
 class Target(Protocol):
@@ -118,7 +120,7 @@ class _HttpTarget:
         self._client = HttpClient(endpoint.url)
         self._requests = []
         for record in endpoint.records:
-            body, headers = payload.encode(endpoint.kind, record)
+            body, headers = payload.encode(endpoint.kind, record, endpoint.batched)
             self._requests.append(encode_request(endpoint.url, body, {**endpoint.headers, **headers}))
 
     async def ask(self, variant: int) -> Response:

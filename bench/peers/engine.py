@@ -32,9 +32,11 @@ PORTS = [int(port) for port in os.environ.get("BENCH_PORTS", "8001,8002,8003,800
 WORKERS = int(os.environ.get("BENCH_WORKERS", "1"))
 THREADS = int(os.environ.get("BENCH_THREADS", "1"))
 SINGLE = os.environ.get("BENCH_SINGLE") == "1"
+# Records of a request.
+ROWS = int(os.environ.get("BENCH_ROWS", "1"))
 JSON = KIND == "vector" or os.environ.get("BENCH_JSON") == "1"
 PRECISION = os.environ.get("BENCH_PRECISION", "")
-BATCH = 32
+BATCH = max(32, ROWS)
 WAIT_MS = 5
 SHAPE = {"jpeg": (224, 224, 3), "tensor": (224, 224, 3), "vector": (64,)}[KIND]
 
@@ -69,7 +71,10 @@ class Engine:
         return self._request.get_output_tensor(0).data.copy()
 
     def answer(self, inputs: Sequence[np.ndarray]) -> list[list[float]]:
-        """Compute records from `decode`. Return the answer to each: [class, value] of images, else all numbers."""
+        """Compute what `decode` or `read` returned; answer each: [class, value] of an image, else all numbers."""
+        if inputs[0].ndim > len(SHAPE):
+            ends = np.cumsum([len(rows) for rows in inputs])
+            return [part.tolist() for part in np.split(self.infer(np.concatenate(inputs)), ends[:-1])]
         outputs = self.infer(np.stack(inputs))
         if KIND == "vector":
             return outputs.tolist()
@@ -77,10 +82,13 @@ class Engine:
 
 
 def decode(raw: bytes) -> np.ndarray:
-    """Decode the bytes of a request to one record, float32, as Cluster Serving does: colours in OpenCV's order."""
+    """Decode the bytes of a request to one record, float32, as Cluster Serving does: colours in OpenCV's order.
+
+    If requests have several records, these are the rows of the result.
+    """
     if KIND == "jpeg":
         return cv2.imdecode(np.frombuffer(raw, np.uint8), cv2.IMREAD_COLOR).astype(np.float32)
-    return np.frombuffer(raw, np.float32).reshape(SHAPE)
+    return np.frombuffer(raw, np.float32).reshape(SHAPE if ROWS == 1 else (-1, *SHAPE))
 
 
 def decode_instance(instance: dict[str, str] | list[float]) -> np.ndarray:
@@ -91,5 +99,7 @@ def decode_instance(instance: dict[str, str] | list[float]) -> np.ndarray:
 
 
 def read(raw: bytes) -> np.ndarray:
-    """Decode the body of a request to one record: JSON, or the bytes of an image or a tensor."""
+    """Decode the body of a request as `decode` does: JSON, or the bytes of an image or a tensor."""
+    if ROWS > 1:
+        return np.asarray(json.loads(raw)["instances"], np.float32)
     return decode_instance(json.loads(raw)["instances"][0]) if JSON else decode(raw)

@@ -38,6 +38,7 @@ class Peer:
         prepare: Commands that run before, written like `command`.
         environment: Further environment variables.
         updates: Way → command that gives the running server the model in `{model}`, written like `command`.
+        takes_rows: It computes the rows of one request together.
         replica: Begin of the command line of a process that serves a copy of the model, and that the server starts
             again when it dies; empty if it is not measured.
     """
@@ -48,12 +49,15 @@ class Peer:
     prepare: tuple[tuple[str, ...], ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
     updates: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    takes_rows: bool = False
     replica: str = ""
 
 
 PEERS = {
-    "fastapi": Peer(),
-    "mosec": Peer(("python", "server.py", "--port", "{port}", "--address", "127.0.0.1"), path="/inference"),
+    "fastapi": Peer(takes_rows=True),
+    "mosec": Peer(
+        ("python", "server.py", "--port", "{port}", "--address", "127.0.0.1"), path="/inference", takes_rows=True
+    ),
     "litserve": Peer(kinds={"jpeg": "rows", "vector": "rows"}),
     "bentoml": Peer(
         ("bentoml", "serve", "server:Bench", "--port", "{port}", "--host", "127.0.0.1"),
@@ -73,12 +77,14 @@ PEERS = {
         path="/v2/models/bench/infer",
         kinds={"jpeg": "v2-json", "vector": "v2-json"},
         prepare=(("python", "server.py", "{folder}"),),
+        takes_rows=True,
     ),
     "triton": Peer(
         path="/v2/models/bench/infer",
         kinds={"jpeg": "v2", "tensor": "v2", "vector": "v2"},
         # Triton embeds Python, and must load the library of this Python, not the system's.
         environment={"PYTRITON_HOME": "{folder}", "LD_LIBRARY_PATH": sysconfig.get_config_var("LIBDIR") or ""},
+        takes_rows=True,
     ),
     "torchserve": Peer(
         (
@@ -110,6 +116,7 @@ class Work:
         threads: Threads of each copy.
         single: Compile the model for single records, as Cluster Serving does where that is faster; for the bare loop.
         precision: `inferencePrecision` of Cluster Serving.
+        rows: Records of each request.
         json: Images are sent as base64 in JSON to every server that can read them so; all but Triton can.
     """
 
@@ -120,6 +127,7 @@ class Work:
     threads: int
     single: bool = False
     precision: str = ""
+    rows: int = 1
     json: bool = False
 
     def environment(self, port: int = 0) -> dict[str, str]:
@@ -131,6 +139,7 @@ class Work:
             "BENCH_THREADS": str(self.threads),
             "BENCH_SINGLE": str(int(self.single)),
             "BENCH_PRECISION": self.precision,
+            "BENCH_ROWS": str(self.rows),
             "BENCH_JSON": str(int(self.json)),
             "BENCH_PORT": str(port),
             "BENCH_PORTS": ",".join(str(free_port()) for _ in range(4)),
@@ -193,7 +202,7 @@ def serving(
         Unavailable: If the peer cannot do this work or does not start; the text says why.
     """
     peer = PEERS[name]
-    if work.kind not in peer.kinds:
+    if work.kind not in peer.kinds or (work.rows > 1 and not peer.takes_rows):
         raise Unavailable(f"{name} is not set up for {work.kind}")
     binaries = environments if (environments / "python").exists() else install(name, environments, report)
     port = free_port()
@@ -225,7 +234,11 @@ def serving(
     with program(_filled(binaries, peer.command, fill), port, log, cwd=home, env=environment) as process:
         kind = peer.kinds[work.kind]
         endpoint = Endpoint(
-            "rows" if work.json and kind == "raw" else kind, f"http://127.0.0.1:{port}{peer.path}", "", work.records
+            "rows" if work.json and kind == "raw" else kind,
+            f"http://127.0.0.1:{port}{peer.path}",
+            "",
+            work.records,
+            batched=work.rows > 1,
         )
         _wait_for_answers(endpoint, process, log)
         yield Serving(endpoint, process.pid, update, peer.replica)

@@ -19,7 +19,7 @@ from cluster_serving.bench.load.target import references
 from cluster_serving.bench.suite import models, peers, pieces
 from cluster_serving.bench.suite.peers import PEERS, Work
 from cluster_serving.bench.suite.session import Measurement, Run, Session
-from cluster_serving.bench.suite.stack import Stack
+from cluster_serving.bench.suite.stack import AS_INSTALLED, Stack
 from cluster_serving.bench.suite.steady import SteadyRuns
 from cluster_serving.client import AsyncInputQueue
 from cluster_serving.protocol.inputs import Array
@@ -144,6 +144,36 @@ def vector_http(session: Session, in_flight: int = HTTP_IN_FLIGHT) -> Measuremen
         others = {name: partial(peer, session, stack, name, work, in_flight) for name in session.settings.peers}
         tensors = partial(ours, kind="v2", path="/v2/models/vector/infer")
         return session.compare(ours, others | {_TENSORS: tensors})
+
+
+def rows_http(session: Session, rows: int) -> Measurement:
+    """Measure requests of several vectors of 64 floats over HTTP, 8 in flight, beside those that compute them together.
+
+    JSON goes to all but Triton, which gets binary tensors, as does Cluster Serving in a second row.
+    """
+    records = payload.random_records("x", (rows, 64), "float32")
+    work = Work("vector", _model(session, "mlp"), records, 1, 1, rows=rows)
+    names = [name for name in session.settings.peers if PEERS[name].takes_rows]
+    with Stack() as stack:
+        stack.start("vector", work.model, maxBatchSize=_LARGE_BATCH)
+        ours = partial(_over_http, session, stack, "vector", records, IN_FLIGHT, batched=True)
+        others = {name: partial(peer, session, stack, name, work, IN_FLIGHT) for name in names}
+        tensors = partial(ours, kind="v2", path="/v2/models/vector/infer")
+        return session.compare(ours, others | {_TENSORS: tensors})
+
+
+def as_installed(session: Session) -> Measurement:
+    """Measure JPEG files to the best class over HTTP, in the same JSON, 8 in flight, without a key for the layout.
+
+    Cluster Serving measures its own; the peers have one copy of the model with all cores, as engines do by themselves.
+    """
+    records = payload.image_records("x", "synthetic")
+    work = Work("jpeg", _model(session, "mobilenet"), records, 1, session.cores, json=True)
+    with Stack() as stack:
+        stack.start("images", work.model, postProcessing="topN(1)", **AS_INSTALLED)
+        ours = partial(_over_http, session, stack, "images", records, IN_FLIGHT)
+        others = {name: partial(peer, session, stack, name, work, IN_FLIGHT) for name in session.settings.peers}
+        return session.compare(ours, others)
 
 
 def workers(session: Session) -> Measurement:
@@ -383,6 +413,9 @@ ROWS: dict[str, Callable[[Session], Measurement]] = {
     "classes_http": classes_http,
     "vector_http": vector_http,
     "vector_http_128": partial(vector_http, in_flight=4 * HTTP_IN_FLIGHT),
+    "rows_16": partial(rows_http, rows=16),
+    "rows_256": partial(rows_http, rows=256),
+    "as_installed": as_installed,
     "workers": workers,
     "scaling": scaling,
     "backlog": backlog,
@@ -435,10 +468,12 @@ def _over_http(
     kind: str = "rows",
     path: str = "",
     workers: int = 1,
+    batched: bool = False,
 ) -> Measurement:
     """Measure a job through the front end."""
     url = stack.front_end(job, workers)
-    endpoint = replace(stack.endpoint(job, records), kind=kind, url=url + (path or f"/v1/models/{job}:predict"))
+    url_of_job = url + (path or f"/v1/models/{job}:predict")
+    endpoint = replace(stack.endpoint(job, records), kind=kind, url=url_of_job, batched=batched)
     return session.measure(endpoint, Load("closed", concurrency=in_flight), stack.roles(url))
 
 

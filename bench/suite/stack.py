@@ -27,6 +27,9 @@ _COMMAND_TIMEOUT = 300
 _LISTEN_TIMEOUT = 120
 _UPDATE = "cluster-serving-restart"
 
+AS_INSTALLED = {"modelParallelism": None, "threadPerModel": None, "maxBatchSize": None}
+"""Settings of a job whose layout is measured, as without these keys."""
+
 
 class Unavailable(Exception):
     """A server cannot be started on this machine; the text says why."""
@@ -129,7 +132,7 @@ class Stack:
         folder = self.folder / job
         folder.mkdir(exist_ok=True)
         addresses = {"redisUrl": f"127.0.0.1:{self.redis_port}", "flinkRestUrl": f"127.0.0.1:{self.flink_port}"}
-        # Rows choose their layout; nothing is measured.
+        # Rows choose their layout; nothing is measured, unless they say so (`AS_INSTALLED`).
         layout = {"modelParallelism": 1, "threadPerModel": 1, "maxBatchSize": 32}
         config = {"jobName": job, "modelPath": str(model.absolute())} | layout | settings | addresses
         # JSON is YAML.

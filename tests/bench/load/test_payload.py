@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from cluster_serving.bench.load import payload
+from cluster_serving.bench.load.http_client import V2_LENGTH
 from cluster_serving.protocol.inputs import Image
 
 
@@ -52,3 +53,16 @@ def test_synthetic_images_are_jpegs_of_a_photographs_size():
     assert 10_000 < payload.size(record) < 40_000
     (instance,) = json.loads(payload.encode("predict", record)[0])["instances"]
     assert set(instance["image"]) == {"b64"}
+
+
+def test_a_request_of_several_records_has_them_along_the_first_axis():
+    record = {"x": np.arange(6, dtype="f4").reshape(3, 2)}
+    rows = [[0, 1], [2, 3], [4, 5]]
+    assert json.loads(payload.encode("rows", record, batched=True)[0]) == {"instances": rows}
+    assert json.loads(payload.encode("predict", record, batched=True)[0]) == {"instances": [{"x": row} for row in rows]}
+    (given,) = json.loads(payload.encode("v2-json", record, batched=True)[0])["inputs"]
+    assert (given["shape"], given["data"]) == ([3, 2], [0, 1, 2, 3, 4, 5])
+    body, headers = payload.encode("v2", record, batched=True)
+    head = int(headers[V2_LENGTH])
+    assert json.loads(body[:head])["inputs"][0]["shape"] == [3, 2] and body[head:] == record["x"].tobytes()
+    assert json.loads(payload.encode("v2-json", record)[0])["inputs"][0]["shape"] == [1, 3, 2]
