@@ -5,7 +5,7 @@ import shlex
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -437,6 +437,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "list": _list,
     "status": _status,
     "tune": _tune,
+    "try": trial.try_,
 }
 
 
@@ -500,24 +501,24 @@ def _bench(context: typer.Context) -> None:
     entry_points.load("bench.load.main", "main", "bench")(context.args)
 
 
-def _group() -> typer.Typer:
-    return typer.Typer(
+def _group(names: Iterable[str]) -> typer.Typer:
+    app = typer.Typer(
         add_completion=False,
         pretty_exceptions_enable=False,
         no_args_is_help=True,
         epilog=_EPILOG,
         context_settings=_HELP,
     )
+    for name in names:
+        app.command(name)(_COMMANDS[name])
+    app.add_typer(dead_commands.commands(_config, _default_job), name="dead")
+    return app
 
 
 def umbrella() -> None:
     """Run `cluster-serving`, which has the other commands as subcommands."""
-    app = _group()
+    app = _group(_COMMANDS)
     app.callback()(_about)
-    for name, command in _COMMANDS.items():
-        app.command(name)(command)
-    app.command("try")(trial.try_)
-    app.add_typer(dead_commands.commands(_config, _default_job), name="dead")
     # All words after these commands are passed on, --help too.
     unread = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
     app.command("http", context_settings=unread)(_http)
@@ -531,12 +532,4 @@ def _about() -> None:
 
 def cli() -> None:
     """Run `cluster-serving-cli`."""
-    app = _group()
-    app.command("list")(_list)
-    app.command("status")(_status)
-    app.command("stop")(_stop)
-    for name in ("forget", "update", "scale", "promote", "rollback", "tune"):
-        app.command(name)(_COMMANDS[name])
-    app.command("try")(trial.try_)
-    app.add_typer(dead_commands.commands(_config, _default_job), name="dead")
-    _run(app)
+    _run(_group(("list", "status", "stop", "forget", "update", "scale", "promote", "rollback", "tune", "try")))

@@ -22,7 +22,6 @@ from cluster_serving.launcher.services.flink_home import FlinkHome
 from cluster_serving.launcher.services.process import wait_until
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.generations import SERVING
-from cluster_serving.protocol.keys import SECRET_FIELDS
 
 CONFIG = "CONFIG"
 """Environment variable with the path of the job's `config.yaml`, for the roles `application` and `options`."""
@@ -167,9 +166,7 @@ def _introduce(config: Config, options: JobOptions) -> None:
         nonlocal problem
         try:
             with opened(config) as store:
-                if config.model_encrypted and config.model_secret:
-                    secret = dict(zip(SECRET_FIELDS, config.model_secret, strict=True))
-                    store.client.hset(store.keys.secret, mapping=secret)
+                store.put_secret(config)
                 store.begin(generation_of(options, SERVING))
                 store.announce(options.submission, options.model_parallelism)
         except (ServingError, RedisError, OSError) as error:

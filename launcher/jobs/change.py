@@ -197,7 +197,7 @@ def _check_beside(services: Services, config: Config) -> None:
     """Check that a new generation can share the Redis and the folder for large inputs of the one that serves."""
     if services.store.generations().serving is None:
         raise NotBeside(f"the Redis at {config.redis_shown} does not know the job {config.job_name} that runs")
-    if not payload_folder.stays(config, lifecycle.folder_now(services)):
+    if not payload_folder.stays(config, services.store.payload_folder()):
         raise NotBeside("payloadFolder has changed, and both generations have to read the same folder")
 
 

@@ -35,9 +35,8 @@ from cluster_serving.launcher.jobs import (
     lifecycle,
     lock,
     model_watch,
-    queue_sample,
 )
-from cluster_serving.launcher.jobs.autoscaler import Autoscaler, Decision
+from cluster_serving.launcher.jobs.autoscaler import Autoscaler, Decision, Sample
 from cluster_serving.launcher.jobs.change import Busy
 from cluster_serving.launcher.jobs.model_watch import ModelWatch
 from cluster_serving.launcher.jobs.store import JobStore, opened
@@ -46,9 +45,9 @@ from cluster_serving.launcher.services import redis_server
 from cluster_serving.launcher.services.controller import Watched
 from cluster_serving.launcher.targets import target_of
 from cluster_serving.protocol.errors import ModelError, ServingError
-from cluster_serving.protocol.keys import REFUSED_MODEL
+from cluster_serving.protocol.keys import GROUP, REFUSED_MODEL
 from cluster_serving.protocol.model_control import LOAD, MODEL_CONTROL, ControlRequest
-from cluster_serving.protocol.scripts import PUT_CONTROLLER, Call, call, flat
+from cluster_serving.protocol.scripts import BACKLOG, PUT_CONTROLLER, Call, call, flat
 from cluster_serving.protocol.slots import HEARTBEAT_S
 from cluster_serving.settings.model import SettingsError
 
@@ -201,7 +200,7 @@ class Controller:
         if not slots or {slot.state for slot in slots} != {"ready"} or time.monotonic() < self._rests_until:
             self._pause()
             return
-        decision = autoscaler.decide(queue_sample.read(self._store, len(slots)))
+        decision = autoscaler.decide(self._sample(len(slots)))
         if decision is None:
             return
         possible = self._possible(decision, len(slots))
@@ -217,6 +216,12 @@ class Controller:
         what = f"Changing the number of slots from {len(slots)} to {possible}: {decision.reason}"
         if self._change(what, lambda config: change.scale(config, self._job, possible, _log, _log)) is not None:
             self._rests_until = time.monotonic() + _AFTER_FAILURE_S
+
+    def _sample(self, slots: int) -> Sample:
+        stats = self._store.stats()
+        queued, oldest_ms = call(self._store.client, Call(BACKLOG, self._store.keys.streams, [GROUP]))
+        answered, waits, busy_us = stats.requests, stats.wait_ms, stats.inference_us
+        return Sample(time.monotonic(), slots, answered, waits, busy_us, queued, oldest_ms)
 
     def _possible(self, decision: Decision, now: int) -> int:
         """Return the number of slots that this machine can hold of those that a job should have."""

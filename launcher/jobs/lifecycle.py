@@ -1,6 +1,5 @@
 """Lifecycle of a job: start, restart and stop."""
 
-import os
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -32,7 +31,7 @@ from cluster_serving.launcher.targets.resubmit import PATIENCE
 from cluster_serving.protocol.connection import translated
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.generations import SERVING
-from cluster_serving.protocol.keys import JOBS_KEY, PAYLOAD_FOLDER, SECRET_FIELDS, missing_secret
+from cluster_serving.protocol.keys import JOBS_KEY, missing_secret
 from cluster_serving.protocol.model_control import UNLOADED
 
 Say = Callable[[str], None]
@@ -173,7 +172,7 @@ def forget(config: Config, job: str, say: Say = _ignore, warn: Say = _ignore) ->
         target.records.forget(job)
         target.records.forget_earlier(job)
         model_copy.tidy(target.home.path, target.records.known())
-        payload_folder.remove(config.model_copy(update={"job_name": job}), _folder_of(store))
+        payload_folder.remove(config.model_copy(update={"job_name": job}), store.payload_folder())
         store.client.delete(*store.keys.lasting(store.generations().all))
         # In a Redis Cluster this key may be on another node, and has no names then.
         with suppress(RedisError):
@@ -279,9 +278,10 @@ def options_now(services: Services) -> JobOptions | None:
 
 def options_of(services: Services, config: Config) -> JobOptions:
     """Return the options of a new generation, for which the model's secret and the folder for inputs are ready."""
-    _store_secret(services, config)
+    if not services.store.put_secret(config):
+        services.say(f"{missing_secret(config.job_name)}, within a minute; or set CLUSTER_SERVING_MODEL_SECRET")
     number = services.store.next_number()
-    folder = payload_folder.ensure(config, folder_now(services))
+    folder = payload_folder.ensure(config, services.store.payload_folder())
     options = job_options(config, uuid.uuid4().hex, folder, number)
     return model_copy.keep(services.target.home.path, config, options, services.warn)
 
@@ -325,7 +325,7 @@ def tune(config: Config, seconds: float, say: Say, warn: Say) -> Tuned:
     secret = config.model_secret if config.model_encrypted else ("", "")
     if secret is None:
         with opened(config) as store:
-            secret = _secret(store, config)
+            secret = store.secret(config)
     if secret is None:
         raise LaunchError(missing_secret(config.job_name))
     say(f"Measuring the layouts, for about {seconds:.0f} s")
@@ -337,33 +337,16 @@ def tune(config: Config, seconds: float, say: Say, warn: Say) -> Tuned:
 
 def _decider(services: Services, config: Config, options: JobOptions) -> Decider | None:
     """Return what decides on the layout; None if the job runs elsewhere, or the secret of its model is missing."""
-    secret = _secret(services.store, config)
+    secret = services.store.secret(config)
     if not services.target.is_here or secret is None:
         return None
     return Decider(config, options, secret, services.say, services.warn)
-
-
-def _secret(store: JobStore, config: Config) -> tuple[str, str] | None:
-    """Return secret and salt of an encrypted model, or empty texts; None if they are not stored."""
-    if not config.model_encrypted:
-        return "", ""
-    secret, salt = config.model_secret or store.client.hmget(store.keys.secret, SECRET_FIELDS)
-    return (secret, salt) if secret and salt else None
 
 
 def tidy(services: Services) -> None:
     """Give back what no generation uses any more: copies of models, and idle TaskManagers."""
     model_copy.tidy(services.target.home.path, services.target.records.known())
     services.target.reclaim()
-
-
-def folder_now(services: Services) -> str:
-    """Return the folder for large inputs that the job has, or has had when it ran; empty for none."""
-    return _folder_of(services.store)
-
-
-def _folder_of(store: JobStore) -> str:
-    return os.fsdecode(store.client.hget(store.keys.limits, PAYLOAD_FOLDER) or b"")
 
 
 def _start(services: Services, config: Config, options: JobOptions) -> Started:
@@ -422,7 +405,7 @@ def _rehearse(services: Services, config: Config) -> None:
     Raises:
         LaunchError: If the model cannot be loaded.
     """
-    secret = _secret(services.store, config)
+    secret = services.store.secret(config)
     options = job_options(config, "rehearsal")
     if not services.target.is_here or secret is None:
         return
@@ -481,17 +464,6 @@ def _submitted(flink: Flink, name: str, submission: str) -> list[str]:
 
     wait_until(is_settled, _INITIALIZED_WITHIN)
     return ids
-
-
-def _store_secret(services: Services, config: Config) -> None:
-    """Store the secret of an encrypted model for its slots, or say that they wait for it."""
-    client, key = services.store.client, services.store.keys.secret
-    if not config.model_encrypted:
-        return
-    if config.model_secret:
-        client.hset(key, mapping=dict(zip(SECRET_FIELDS, config.model_secret, strict=True)))
-    elif not client.exists(key):
-        services.say(f"{missing_secret(config.job_name)}, within a minute; or set CLUSTER_SERVING_MODEL_SECRET")
 
 
 def cancel(flink: Flink, job: Job, config: Config, say: Say) -> None:

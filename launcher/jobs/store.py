@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 from collections.abc import Iterator, Sequence
@@ -19,7 +20,7 @@ from cluster_serving.launcher.jobs.record import JobRecord
 from cluster_serving.launcher.services import redis_server
 from cluster_serving.protocol.comparison import Comparison
 from cluster_serving.protocol.generations import LAST, Generation, Generations
-from cluster_serving.protocol.keys import GROUP, JobKeys
+from cluster_serving.protocol.keys import GROUP, PAYLOAD_FOLDER, SECRET_FIELDS, JobKeys
 from cluster_serving.protocol.scripts import PUT_FIELDS, RELEASE, SWITCH, Argument, Call, call, flat
 from cluster_serving.protocol.slots import SILENT_AFTER_S, SlotReport, read_reports
 from cluster_serving.protocol.stats import JobStats
@@ -144,6 +145,23 @@ class JobStore:
         """Return what was compared so far of a shadow, by the number of its generation."""
         given_up = self.client.xlen(self.keys.shadow(shadow).dead_letters)
         return Comparison.read(self.client.hgetall(self.keys.compared(shadow)), given_up)
+
+    def payload_folder(self) -> str:
+        """Return the folder for large inputs that the job has, or has had when it ran; empty for none."""
+        return os.fsdecode(self.client.hget(self.keys.limits, PAYLOAD_FOLDER) or b"")
+
+    def secret(self, config: Config) -> tuple[str, str] | None:
+        """Return secret and salt of an encrypted model, or empty texts; None if they are not stored."""
+        if not config.model_encrypted:
+            return "", ""
+        secret, salt = config.model_secret or self.client.hmget(self.keys.secret, SECRET_FIELDS)
+        return (secret, salt) if secret and salt else None
+
+    def put_secret(self, config: Config) -> bool:
+        """Store secret and salt of an encrypted model, if they are known; return False if the slots have to wait."""
+        if config.model_encrypted and config.model_secret:
+            self.client.hset(self.keys.secret, mapping=dict(zip(SECRET_FIELDS, config.model_secret, strict=True)))
+        return not config.model_encrypted or bool(self.client.exists(self.keys.secret))
 
     # Slots
 
