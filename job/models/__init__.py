@@ -97,9 +97,7 @@ def served(engine: Model, files: ModelFiles, options: ModelOptions) -> Model:
     model = BatchedModel(engine)
     if problem := _contradiction(model, options.input_shapes):
         raise ModelError(f"the model {files.paths[0]} cannot be served: {problem}")
-    found = with_text(model, files.folder, options)
-    found.device = engine.device
-    return found
+    return with_text(model, files.folder, options)
 
 
 def _problem(model: Model) -> str | None:

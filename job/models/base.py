@@ -163,6 +163,27 @@ class Model(ABC):
         """Compute a batch as `predict` does. Any exception may be raised."""
 
 
+class Wrapper(Model):
+    """Base of a model around another one, which is closed with it; a derived class has its own `predict`."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self.engine, self.layout, self.device = model.engine, model.layout, model.device
+        self.inputs, self.outputs = model.inputs, model.outputs
+
+    @property
+    def one_by_one(self) -> str:
+        """See `Model.one_by_one`."""
+        return self._model.one_by_one
+
+    def close(self) -> None:
+        """See `Model.close`."""
+        self._model.close()
+
+    def _run(self, inputs: Sequence[Array]) -> list[Array]:
+        return self.predict(inputs)
+
+
 def dummy_inputs(specs: Sequence[TensorSpec], batch: int | None) -> list[Array] | None:
     """Return zeros (empty strings) that fit the specs; None if a shape is unknown.
 

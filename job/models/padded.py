@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cluster_serving.job.batch import BatchMemory, gather
-from cluster_serving.job.models.base import Model, TensorSpec, dummy_inputs
+from cluster_serving.job.models.base import Model, TensorSpec, Wrapper, dummy_inputs
 from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, ModelError
 from cluster_serving.protocol.inputs import Array
 
@@ -34,7 +34,7 @@ class Axis(NamedTuple):
     axis: int
 
 
-class PaddedModel(Model):
+class PaddedModel(Wrapper):
     """A model whose records may differ in the sizes of some inputs.
 
     Inputs of `predict` are arrays, or object arrays (n,) with an array of each record. An output that follows a padded
@@ -52,8 +52,7 @@ class PaddedModel(Model):
     """
 
     def __init__(self, model: Model, values: Mapping[str, float], tied: bool = False, exact: bool = False) -> None:
-        self._model = model
-        self.engine, self.layout = model.engine, model.layout
+        super().__init__(model)
         self._values = [values.get(spec.name, 0) for spec in model.inputs]
         self._exact = exact
         self._most = sys.maxsize
@@ -83,18 +82,6 @@ class PaddedModel(Model):
             return parts[0]
         order = np.argsort(np.concatenate(groups))
         return [np.concatenate(arrays)[order] for arrays in zip(*parts, strict=True)]
-
-    @property
-    def one_by_one(self) -> str:
-        """See `Model.one_by_one`."""
-        return self._model.one_by_one
-
-    def close(self) -> None:
-        """See `Model.close`."""
-        self._model.close()
-
-    def _run(self, inputs: Sequence[Array]) -> list[Array]:
-        return self.predict(inputs)
 
     def _check(self, sizes: Iterable[Sequence[int]]) -> None:
         for limit, (at, _), *found in zip(self._limits, self._axes, *sizes, strict=True):

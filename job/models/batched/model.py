@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from cluster_serving.job.batch import gather
-from cluster_serving.job.models.base import Model, Started, TensorSpec
+from cluster_serving.job.models.base import Model, Started, TensorSpec, Wrapper
 from cluster_serving.job.models.batched.axes import Place, Reading, readings, take
 from cluster_serving.job.models.batched.comparison import alike
 from cluster_serving.job.models.batched.proof import Axes, Draw, prove, without
@@ -32,7 +32,7 @@ class _Disproved(Exception):
     """An output does not have the batch where it had it before; the argument is its index."""
 
 
-class BatchedModel(Model):
+class BatchedModel(Wrapper):
     """A model whose batch is the first axis of each input and output, whatever it is in the model's own tensors.
 
     Records share a call if it is proven that no answer depends on the others. Otherwise each record is computed in a
@@ -43,8 +43,7 @@ class BatchedModel(Model):
     """
 
     def __init__(self, model: Model) -> None:
-        self._model = model
-        self.engine, self.layout, self.device = model.engine, model.layout, model.device
+        super().__init__(model)
         self._raw_inputs = list(model.inputs)
         # By the ranks of the inputs where the model does not tell them, else by ().
         self._axes: dict[tuple[int, ...], Axes] = {}
@@ -131,13 +130,6 @@ class BatchedModel(Model):
     def start(self, record: Sequence[Array]) -> Started:
         """See `Model.start`."""
         return self._model.start(record)
-
-    def close(self) -> None:
-        """See `Model.close`."""
-        self._model.close()
-
-    def _run(self, inputs: Sequence[Array]) -> list[Array]:
-        return self.predict(inputs)
 
     def _prove(
         self, options: Sequence[Reading], kinds: Sequence[str] = KINDS, draws: Sequence[Draw] = ()

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from cluster_serving.job.batch import gather
-from cluster_serving.job.models.base import Model, TensorSpec
+from cluster_serving.job.models.base import Model, TensorSpec, Wrapper
 from cluster_serving.job.models.batched.model import BatchedModel
 from cluster_serving.job.models.padded import PaddedModel
 from cluster_serving.job.models.text import tokenizer as tokenizer_file
@@ -43,7 +43,7 @@ def with_text(model: BatchedModel, folder: Path, options: ModelOptions) -> Model
     return _embedding(PaddedModel(model, dict(options.padding)) if options.padding else model, options)
 
 
-class TextModel(Model):
+class TextModel(Wrapper):
     """A model of token ids, whose input is a text.
 
     Args:
@@ -52,12 +52,10 @@ class TextModel(Model):
     """
 
     def __init__(self, model: Model, reader: TextReader) -> None:
-        self._model = model
+        super().__init__(model)
         self._reader = reader
         self._sources = [(_SOURCES[spec.name], spec.numpy_dtype) for spec in model.inputs]
-        self.engine, self.layout = model.engine, model.layout
         self.inputs = [TensorSpec(INPUT, "str", (None,))]
-        self.outputs = model.outputs
 
     @property
     def guesses(self) -> bool:
@@ -77,18 +75,6 @@ class TextModel(Model):
                 for source, dtype in self._sources
             ]
         )
-
-    @property
-    def one_by_one(self) -> str:
-        """See `Model.one_by_one`."""
-        return self._model.one_by_one
-
-    def close(self) -> None:
-        """See `Model.close`."""
-        self._model.close()
-
-    def _run(self, inputs: Sequence[Array]) -> list[Array]:
-        return self.predict(inputs)
 
 
 def _embedding(model: Model, options: ModelOptions) -> Model:

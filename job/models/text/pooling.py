@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from cluster_serving.job.batch import are_gathered
-from cluster_serving.job.models.base import Model, TensorSpec
+from cluster_serving.job.models.base import Model, TensorSpec, Wrapper
 from cluster_serving.protocol.errors import ModelError
 from cluster_serving.protocol.inputs import Array
 
@@ -19,7 +19,7 @@ _POOLINGS: Mapping[str, Callable[[Array], Array]] = {
 }
 
 
-class EmbeddingModel(Model):
+class EmbeddingModel(Wrapper):
     """A model whose vectors of tokens are pooled to one vector per record, and normalised.
 
     Pooling takes the first output of three dimensions (records, tokens, numbers); it is the only output then, and has
@@ -35,8 +35,8 @@ class EmbeddingModel(Model):
     """
 
     def __init__(self, model: Model, pooling: str, normalize: bool) -> None:
-        self._model = model
-        self.engine, self.layout, self.padded, self.inputs = model.engine, model.layout, model.padded, model.inputs
+        super().__init__(model)
+        self.padded = model.padded
         self._pool = _POOLINGS[pooling] if pooling else None
         self._normalize = normalize
         rank = 3 if pooling else 2
@@ -47,7 +47,6 @@ class EmbeddingModel(Model):
                 f"{key} needs an output with {needs}, of {rank} dimensions; the model has "
                 f"{', '.join(map(str, model.outputs))}"
             )
-        self.outputs = list(model.outputs)
         if pooling:
             spec = model.outputs[self._fitting[0]]
             self.outputs = [TensorSpec(OUTPUT, spec.dtype, (None, spec.shape[2] if spec.shape else None))]
@@ -60,18 +59,6 @@ class EmbeddingModel(Model):
             pooled = np.stack([*map(self._pool, tokens)]) if are_gathered(tokens) else self._pool(tokens)
             return [_unit(pooled) if self._normalize else pooled]
         return [_unit(output) if index in self._fitting else output for index, output in enumerate(outputs)]
-
-    @property
-    def one_by_one(self) -> str:
-        """See `Model.one_by_one`."""
-        return self._model.one_by_one
-
-    def close(self) -> None:
-        """See `Model.close`."""
-        self._model.close()
-
-    def _run(self, inputs: Sequence[Array]) -> list[Array]:
-        return self.predict(inputs)
 
 
 def _unit(vectors: Array) -> Array:
