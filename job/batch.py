@@ -8,7 +8,6 @@ from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
-from redis.exceptions import RedisError
 
 from cluster_serving.protocol.errors import InferenceFailed, InferenceTimeout, ServingError
 from cluster_serving.protocol.inputs import Array
@@ -143,6 +142,10 @@ def group_by_shape(records: Sequence[Arrays]) -> list[list[int]]:
     return list(groups.values())
 
 
+class NotWritten(Exception):
+    """A part of an answer cannot be written, which is no failure of an item; the cause is the writer's exception."""
+
+
 class Suspect:
     """An item of a call that failed as a whole: it, or another one, is the cause.
 
@@ -164,11 +167,11 @@ def attempt(run: Callable[[Sequence[T]], list[R]], items: Sequence[T]) -> list[R
     It is known if there is one item, or if the error has the `index` of an item.
 
     Raises:
-        RedisError: As `run` does: no answer can be written then.
+        NotWritten: If `run` raises it.
     """
     try:
         return list(run(items))
-    except RedisError:
+    except NotWritten:
         raise
     except ServingError as error:
         failure = error
@@ -193,7 +196,7 @@ def search(run: Callable[[Sequence[T]], list[R]], items: Sequence[T]) -> Iterato
         Results by index, as soon as they are known; None after a run that has left suspects.
 
     Raises:
-        RedisError: See `attempt`.
+        NotWritten: See `attempt`.
     """
     tried = list(items)
     group = list(range(len(tried)))

@@ -22,11 +22,10 @@ from cluster_serving.connectors.reporting import SlotReporter
 from cluster_serving.connectors.runtime import SelfClosing, is_first_attempt, subtask_index
 from cluster_serving.connectors.worker import record_end
 from cluster_serving.job.computation import Computation, Steps
-from cluster_serving.job.handlers.predictor import HandlerPredictor
 from cluster_serving.job.options import JobOptions
 from cluster_serving.job.overlap import Overlap
 from cluster_serving.job.parts import Parts
-from cluster_serving.job.predictor import Predictor, load_predictor
+from cluster_serving.job.predictor import Predictor
 from cluster_serving.job.request import Request, with_errors
 from cluster_serving.job.secret import PATIENCE, wait_for_secret
 from cluster_serving.job.suspects import Suspects
@@ -49,7 +48,7 @@ _CULPRITS = {error.code for error in (InferenceFailed, InferenceTimeout, Invalid
 
 
 class _Running(NamedTuple):
-    computation: Computation
+    computation: Computation[Answer]
     started: float
     wait_us: int
 
@@ -63,9 +62,7 @@ class _Batches:
     It has no reference to the Flink function, which PyFlink drops to close it (see `connectors.runtime.SelfClosing`).
     """
 
-    def __init__(
-        self, options: JobOptions, predictor: Predictor | HandlerPredictor, client: redis.Redis, metrics: MetricGroup
-    ) -> None:
+    def __init__(self, options: JobOptions, predictor: Predictor, client: redis.Redis, metrics: MetricGroup) -> None:
         self._options = options
         self._predictor = predictor
         self._clock = RedisClock(client)
@@ -128,7 +125,7 @@ class _Batches:
         )
         yield from self._answered([request.fail(error) for request in refused], 0, 0.0)
 
-    def _steps(self, value: Sequence[Request]) -> Steps:
+    def _steps(self, value: Sequence[Request]) -> Steps[Answer]:
         computation = self._predictor.start(self._checked(value), False)
         computation.ready()
         yield computation.known
@@ -210,7 +207,7 @@ class Inference(SelfClosing, FlatMapFunction):
                     # A slot that waits cannot be cancelled, and the launcher cancels the job after the first attempt.
                     patience = PATIENCE if is_first_attempt(runtime_context) else 0.0
                     reporter.secret = wait_for_secret(client, self._options.redis.job, patience)
-                self._predictor = load_predictor(self._options.in_slot(index), reporter.secret)
+                self._predictor = Predictor.of(self._options.in_slot(index), reporter.secret)
             except ServingError as error:
                 reporter.failed(error)
                 raise
@@ -218,7 +215,7 @@ class Inference(SelfClosing, FlatMapFunction):
                 reporter.failed(ModelError(f"{type(error).__name__}: {error}"))
                 raise
             opened.callback(self._predictor.close)
-            if isinstance(self._predictor, HandlerPredictor) and not self._options.redis.shadow:
+            if not self._options.redis.shadow:
                 self._predictor.send_pieces(PieceWriter(client, self._options.redis))
             self._reporter = reporter
             self._report()

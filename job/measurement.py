@@ -23,10 +23,9 @@ import numpy as np
 
 from cluster_serving.connectors.answer import Answer
 from cluster_serving.job.computation import Computation
-from cluster_serving.job.handlers.predictor import HandlerPredictor
 from cluster_serving.job.models.base import TensorSpec
 from cluster_serving.job.options import ImageOptions, JobOptions
-from cluster_serving.job.predictor import Predictor, load_predictor
+from cluster_serving.job.predictor import Predictor
 from cluster_serving.job.request import Request
 from cluster_serving.protocol.entry import NATIVE, Entry
 from cluster_serving.protocol.errors import ServingError
@@ -79,7 +78,7 @@ class _Copies:
     def __init__(self, options: JobOptions, secret: tuple[str, str]) -> None:
         self._options = options
         self._secret = secret
-        self._loaded = [load_predictor(options, secret)]
+        self._loaded = [Predictor.of(options, secret)]
         self._inputs = _inputs(self._loaded[0], options)
 
     @property
@@ -90,7 +89,7 @@ class _Copies:
     def measure(self, copies: int, batch: int, seconds: float) -> dict[str, float]:
         """Compute batches in so many copies for so many seconds, at least one in each."""
         while len(self._loaded) < copies:
-            self._loaded.append(load_predictor(self._options.in_slot(len(self._loaded)), self._secret))
+            self._loaded.append(Predictor.of(self._options.in_slot(len(self._loaded)), self._secret))
         start = Barrier(copies)
         with ThreadPoolExecutor(copies) as threads:
             lanes = [
@@ -101,14 +100,12 @@ class _Copies:
         return {"rate": sum(batch / seconds for seconds in batch_s), "batch_s": max(batch_s)}
 
 
-def _compute(
-    predictor: Predictor | HandlerPredictor, inputs: Mapping[str, Input], batch: int, seconds: float, start: Barrier
-) -> float:
+def _compute(predictor: Predictor, inputs: Mapping[str, Input], batch: int, seconds: float, start: Barrier) -> float:
     """Compute batches as a slot does; return the seconds of one."""
     requests = [_request(inputs)] * batch
     # A batch is started while the one before is computed, where the model can do that.
     beside = int(predictor.overlaps and batch > 1)
-    running: deque[Computation] = deque()
+    running: deque[Computation[Answer]] = deque()
     start.wait(_PATIENCE_S)
     began = time.perf_counter()
     # The first batch prepares memory and threads.
@@ -129,7 +126,7 @@ def _compute(
     return elapsed / count
 
 
-def _inputs(predictor: Predictor | HandlerPredictor, options: JobOptions) -> Mapping[str, Input]:
+def _inputs(predictor: Predictor, options: JobOptions) -> Mapping[str, Input]:
     """Return the inputs of a request that the model computes: of zeros, but for texts and images.
 
     Raises:

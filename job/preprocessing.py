@@ -34,6 +34,10 @@ class Preprocessor:
         image: Options for images.
         already_batched: Records have a batch dimension of their own.
         most_rows: Limit of that dimension; None if `inputAlreadyBatched` allows any.
+        keeps_bytes: Images that are not normalised stay uint8, and become the model's dtype in a batch.
+
+    Attributes:
+        names: Names of the inputs.
     """
 
     def __init__(
@@ -43,9 +47,11 @@ class Preprocessor:
         image: ImageOptions,
         already_batched: bool = False,
         most_rows: int | None = None,
+        keeps_bytes: bool = True,
     ) -> None:
-        self._rules = [_Rule(spec, layout, image, already_batched) for spec in inputs]
-        self._names = frozenset(spec.name for spec in inputs)
+        self._rules = [_Rule(spec, layout, image, already_batched, keeps_bytes) for spec in inputs]
+        self.names = [spec.name for spec in inputs]
+        self._names = frozenset(self.names)
         self._folded = {name.casefold() for name in self._names}
         self._already_batched = already_batched
         self._most_rows = most_rows
@@ -59,7 +65,7 @@ class Preprocessor:
         tensors are made dense. Images are decoded, and decrypted before if that is configured.
 
         The arrays are in the model's order, and without a batch dimension unless `already_batched`. An array may be a
-        read-only view of the request. Images may be uint8, which becomes the model's dtype in a batch.
+        read-only view of the request.
 
         Raises:
             InvalidInput: If number of inputs, kind, dtype, shape or values are wrong; the message names the input.
@@ -120,13 +126,15 @@ class Preprocessor:
 
     def _order(self, record: Mapping[str, Input]) -> list[str]:
         """Return the names of a record's inputs in the order of the model's inputs."""
-        return [rule.name for rule in self._rules] if record.keys() == self._names else list(record)
+        return self.names if record.keys() == self._names else list(record)
 
 
 class _Rule:
     """Rule for one input of the model: the kinds, dtypes and shapes that it takes."""
 
-    def __init__(self, spec: TensorSpec, layout: Layout, image: ImageOptions, already_batched: bool) -> None:
+    def __init__(
+        self, spec: TensorSpec, layout: Layout, image: ImageOptions, already_batched: bool, keeps_bytes: bool
+    ) -> None:
         self.name = spec.name
         self._shape = self.record_shape = spec.record_shape
         self._batched = already_batched
@@ -139,6 +147,7 @@ class _Rule:
         self._text = f"{spec.name}: {type_text(spec.dtype, self._shape)}"
         self._layout: Layout = image.layout or _layout_of(self.record_shape) or layout
         self._image = image
+        self._keeps_bytes = keeps_bytes and not image.normalizes
 
     def __str__(self) -> str:
         return self._text
@@ -191,7 +200,7 @@ class _Rule:
             if not any(_fits(shape, expected) for shape in shapes):
                 raise self._wrong_size(name, dtype, shapes[0], expected)
         # Integers become the model's dtype when they are merged into a batch, where they are copied anyway.
-        kept = dtype if self._dtype is None or self._image.normalizes else np.dtype(np.uint8)
+        kept = np.dtype(np.uint8) if self._keeps_bytes and self._dtype is not None else dtype
         image = images.decode(value.data, self._image, self._layout, kept, name)
         if not _fits(image.shape, expected):
             raise self._wrong_size(name, dtype, image.shape, expected)

@@ -11,7 +11,7 @@ import os
 import sys
 
 from cluster_serving.job.options import JobOptions
-from cluster_serving.job.predictor import load_predictor
+from cluster_serving.job.predictor import Predictor
 from cluster_serving.protocol.errors import ServingError
 
 
@@ -22,7 +22,7 @@ def main() -> None:
     result = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     try:
-        load_predictor(JobOptions.from_json(given["options"]), tuple(given["secret"])).close()
+        Predictor.of(JobOptions.from_json(given["options"]), tuple(given["secret"])).close()
     except ServingError as error:
         with result:
             result.write(str(error))

@@ -1,13 +1,16 @@
 """A request between the batching window and the sink."""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cluster_serving.connectors.answer import Answer
+from cluster_serving.job.encoding import Encoding
+from cluster_serving.job.handlers.failure import HandlerFailed
 from cluster_serving.protocol import tensors
+from cluster_serving.protocol.dead_letters import DeadLetter
 from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.errors import ServingError
-from cluster_serving.protocol.inputs import Array, Input
+from cluster_serving.protocol.inputs import Input
 from cluster_serving.protocol.results import encode_error
 
 
@@ -28,13 +31,28 @@ class Request(NamedTuple):
     error: ServingError | None = None
     part: int = -1
 
-    def answer(self, fields: Mapping[str, str | bytes]) -> Answer:
-        """Return the answer with these fields of a result hash."""
-        return Answer(self.entry, self.flow_id, fields, part=self.part)
+    @property
+    def in_pieces(self) -> bool:
+        """True if the client wants the answer in pieces."""
+        return self.entry.in_pieces
 
-    def part_answer(self, names: Sequence[str], outputs: Sequence[Array]) -> Answer:
-        """Return the answer of one record of an entry, which is sent along with those of the others."""
-        return Answer(self.entry, self.flow_id, {}, part=self.part, outputs=(names, outputs))
+    def content(self, outputs: Any, encoding: Encoding) -> Mapping[str, str | bytes]:
+        """Return the fields of a result hash with outputs; raise `ServingError` if they cannot be sent."""
+        return encoding.fields(self.entry.native, outputs)
+
+    def answer(self, content: Mapping[str, str | bytes]) -> Answer:
+        """Return the answer with these fields of a result hash."""
+        return Answer(self.entry, self.flow_id, content, part=self.part)
+
+    def succeed(self, outputs: Any, encoding: Encoding) -> Answer:
+        """Return the answer with outputs, or with the error if they cannot be sent."""
+        try:
+            # One record of an entry is sent along with the others.
+            if self.part >= 0 and (columns := encoding.columns(outputs)) is not None:
+                return Answer(self.entry, self.flow_id, {}, part=self.part, outputs=columns)
+            return Answer(self.entry, self.flow_id, encoding.fields(self.entry.native, outputs), part=self.part)
+        except ServingError as error:
+            return self.fail(error)
 
     @property
     def single(self) -> Entry:
@@ -44,8 +62,12 @@ class Request(NamedTuple):
         return self.entry._replace(data=tensors.encode(self.inputs), records=b"")
 
     def fail(self, error: ServingError) -> Answer:
-        """Return the answer with an error."""
-        return self.answer(encode_error(error))
+        """Return the answer with an error; the failure of a handler is kept as a dead letter, with its traceback."""
+        letter = None
+        if isinstance(error, HandlerFailed):
+            error.report()
+            letter = DeadLetter.of(self.single, error, error.traceback)
+        return Answer(self.entry, self.flow_id, encode_error(error), letter, self.part)
 
 
 def with_errors(requests: Sequence[Request], errors: Mapping[tuple[str, bytes], ServingError]) -> Sequence[Request]:

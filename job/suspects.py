@@ -26,7 +26,7 @@ class Suspect:
         steps: Steps that compute it.
     """
 
-    def __init__(self, requests: Sequence[Request], steps: Steps) -> None:
+    def __init__(self, requests: Sequence[Request], steps: Steps[Answer]) -> None:
         self.requests = requests
         self._steps = steps
         self._answered: set[int] = set()
@@ -65,17 +65,17 @@ class Suspects:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, computation: Computation, count: int, seconds: float) -> None:
+    def add(self, computation: Computation[Answer], count: int, seconds: float) -> None:
         """Take note of a new batch, which took so many seconds, and of its `count` requests without an answer."""
         self._credit = min(self._credit + _WEIGHT * seconds, _MOST_CREDIT_S)
         if computation.search is not None:
             self._hold(Suspect(computation.requests, computation.search), count)
 
-    def put_off(self, requests: Sequence[Request], steps: Steps) -> None:
+    def put_off(self, requests: Sequence[Request], steps: Steps[Answer]) -> None:
         """Take a batch of a client whose requests make batches fail, which `steps` compute."""
         self._hold(Suspect(requests, steps), len(requests))
 
-    def regroup(self, key: Callable[[Request], str], steps: Callable[[Sequence[Request]], Steps]) -> None:
+    def regroup(self, key: Callable[[Request], str], steps: Callable[[Sequence[Request]], Steps[Answer]]) -> None:
         """Search anew among the requests without an answer, those of one key together; those of the key "" go first."""
         for _ in range(len(self._waiting)):
             groups: dict[str, list[Request]] = {}

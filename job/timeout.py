@@ -12,15 +12,13 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent import futures
 from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import Any, Generic, Protocol, TypeVar
 
-from cluster_serving.job.models.base import Model
 from cluster_serving.protocol.errors import InferenceTimeout
-from cluster_serving.protocol.inputs import Array
 
 T = TypeVar("T")
 
@@ -142,40 +140,6 @@ class Watched(Generic[M]):
             raise NotComputed("not computed") from error
         self._copy = copy
         return copy
-
-
-class WatchedModel(Model):
-    """A model that raises `InferenceTimeout` instead of hanging; see `Watched`."""
-
-    def __init__(self, load: Callable[[], Model], timeout: float) -> None:
-        self._watched = Watched(load, timeout)
-        model = self._watched.loaded
-        self.engine, self.layout = model.engine, model.layout
-        self.inputs, self.outputs, self.padded = model.inputs, model.outputs, model.padded
-        self.device = model.device
-
-    @property
-    def exhausted(self) -> bool:
-        """See `Watched.exhausted`."""
-        return self._watched.exhausted
-
-    @property
-    def one_by_one(self) -> str:
-        """See `Model.one_by_one`."""
-        return self._watched.loaded.one_by_one
-
-    def predict(self, inputs: Sequence[Array], requests: int = 1) -> list[Array]:
-        """See `Model.predict` and `Watched.call`."""
-        outputs = self._watched.call(lambda model: model.predict(inputs), requests)
-        self.outputs = self._watched.loaded.outputs
-        return outputs
-
-    def close(self) -> None:
-        """Free the model, but not the copies that hang."""
-        self._watched.close()
-
-    def _run(self, inputs: Sequence[Array]) -> list[Array]:
-        return self.predict(inputs)
 
 
 class _Hangs(Exception):

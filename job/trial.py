@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from cluster_serving.connectors.answer import Answer
-from cluster_serving.job.handlers.predictor import HandlerPredictor
 from cluster_serving.job.options import JobOptions, ModelOptions, RedisOptions
-from cluster_serving.job.predictor import load_predictor
+from cluster_serving.job.predictor import Predictor
 from cluster_serving.job.request import Request
 from cluster_serving.protocol.entry import NATIVE, PIECES, Entry
 from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, ServingError
@@ -37,7 +36,7 @@ class Trial:
         if not isinstance(options, JobOptions):
             folder = str(Path(options).absolute())
             options = JobOptions(uuid.uuid4().hex, ModelOptions(folder), RedisOptions("redis://localhost"))
-        self._predictor = load_predictor(options)
+        self._predictor = Predictor.of(options)
 
     def __enter__(self) -> Trial:
         return self
@@ -76,7 +75,7 @@ class Trial:
         A handler that generates gives its pieces to `on_piece`, as soon as they are made; there are no outputs then.
         """
         entry = Entry(b"0-0", "trial", b"", NATIVE)
-        if on_piece is not None and isinstance(self._predictor, HandlerPredictor):
+        if on_piece is not None:
             entry = entry._replace(reply_with=PIECES)
             self._predictor.send_pieces(_Pieces(on_piece))
         (answer,) = self._predictor.start([Request(entry, "", inputs)], alone=True).answers()

@@ -1,46 +1,37 @@
 """Answers of a handler whose `predict` is a generator: their pieces leave as they are made."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Generic, Protocol, TypeVar, cast
 
-from cluster_serving.connectors.answer import Answer
-from cluster_serving.job.batch import isolate
-from cluster_serving.job.handlers.handled import HandledModel
+from cluster_serving.job.batch import NotWritten, isolate
+from cluster_serving.job.computation import Asked
+from cluster_serving.job.encoding import Encoding
 from cluster_serving.job.handlers.handler import END
-from cluster_serving.job.handlers.records import Record
+from cluster_serving.job.handlers.records import Record, groups
 from cluster_serving.job.handlers.running import Running
-from cluster_serving.job.request import Request
+from cluster_serving.job.servable import Call
 from cluster_serving.job.timeout import NotComputed
-from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.errors import RequestCancelled, ServingError
 
 T = TypeVar("T")
-
-Fields = Mapping[str, str | bytes]
 
 
 class Attempt(Protocol):
     """One attempt at the answers of a batch (`connectors.pieces`)."""
 
-    def add(self, pieces: Mapping[int, Fields]) -> Sequence[int]:
-        """Send pieces, given by the index of their request; return the indices of those that nobody waits for."""
+    def add(self, pieces: Mapping[int, Any]) -> Sequence[int]:
+        """Send pieces, given by the index of their record; return the indices of those that nobody waits for."""
 
 
 class Writer(Protocol):
     """Place of the pieces (`connectors.pieces`)."""
 
-    def attempt(self, entries: Sequence[Entry]) -> Attempt:
-        """Begin to answer requests."""
+    def attempt(self, entries: Sequence[Any]) -> Attempt:
+        """Begin to answer records, given by their `entry`."""
 
-    def answer(self, answers: Sequence[Answer]) -> None:
+    def answer(self, answers: Sequence[Any]) -> None:
         """Send answers before those of the rest of their batch."""
-
-
-class Caller(Protocol):
-    """Calls a function with the handler, in its thread."""
-
-    def __call__(self, function: Callable[[HandledModel], T]) -> T:
-        """Return the result of the function."""
 
 
 class Generated:
@@ -48,59 +39,77 @@ class Generated:
 
     Args:
         call: Calls a function with the handler; raises `InferenceTimeout` if it takes too long.
-        encode: Returns the fields of a result with these outputs.
-        fail: Returns the answer with an error.
+        encoding: Encoding of the outputs.
 
     Attributes:
         writer: Place of the pieces; None if answers are whole.
     """
 
-    def __init__(
-        self,
-        call: Caller,
-        encode: Callable[[Request, Record], Fields],
-        fail: Callable[[Request, ServingError], Answer],
-    ) -> None:
+    def __init__(self, call: Call, encoding: Encoding) -> None:
         self._call = call
-        self._encode = encode
-        self._fail = fail
+        self.encoding = encoding
         self.writer: Writer | None = None
 
-    def answers(self, requests: Sequence[Request], records: Sequence[Record]) -> Iterator[tuple[int, Answer]]:
-        """Yield the answers of requests whose records can share a batch, with their positions; see `NotComputed`."""
-        results = isolate(self._run, [*zip(requests, records, strict=True)])
-        for position, (request, result) in enumerate(zip(requests, results, strict=True)):
-            if isinstance(result, Answer):
-                yield position, result
-            elif not isinstance(result, NotComputed):
-                yield position, self._fail(request, result)
+    def answers(self, requests: Sequence[Asked[T]], records: Sequence[Record]) -> Iterator[tuple[int, T]]:
+        """Yield the answers of records, with their positions; see `NotComputed`.
 
-    def _run(self, items: Sequence[tuple[Request, Record]]) -> list[Answer]:
-        requests = [request for request, _ in items]
-        running = self._call(lambda handled: handled.generate([record for _, record in items]))
-        batch = _Batch(self, requests, running)
-        while batch.goes_on and (step := self._call(lambda _: running.advance())) is not None:
+        Raises:
+            Exception: Any that the writer raises.
+        """
+        prepared: list[Any] = isolate(self._preprocess, records)
+        yield from _failed(requests, range(len(requests)), prepared)
+        for members in groups(prepared):
+            try:
+                results: list[Any] = isolate(self._run, [(requests[index], prepared[index]) for index in members])
+            except NotWritten as error:
+                raise cast(Exception, error.__cause__) from None
+            yield from _failed(requests, members, results)
+            yield from (pair for pair in zip(members, results, strict=True) if not isinstance(pair[1], ServingError))
+
+    def _preprocess(self, records: Sequence[Record]) -> list[Record | ServingError]:
+        return self._call(lambda handled: [*map(handled.preprocess, records)], usual=False)
+
+    def _run(self, items: Sequence[tuple[Asked[T], Record]]) -> list[T]:
+        running: Running = self._call(lambda handled: handled.generate([record for _, record in items]), usual=False)
+        batch = _Batch(self, [request for request, _ in items], running)
+        while batch.goes_on and (step := self._call(lambda _: running.advance(), usual=False)) is not None:
             batch.take(step)
-        self._call(lambda _: running.close())
+        self._call(lambda _: running.close(), usual=False)
         return batch.answers()
 
 
-class _Batch:
-    """Requests that are being answered."""
+def _failed(requests: Sequence[Asked[T]], places: Sequence[int], results: Sequence[Any]) -> Iterator[tuple[int, T]]:
+    for place, result in zip(places, results, strict=True):
+        if isinstance(result, ServingError) and not isinstance(result, NotComputed):
+            yield place, requests[place].fail(result)
 
-    def __init__(self, generated: Generated, requests: Sequence[Request], running: Running) -> None:
-        self._fail, self._encode, self._writer = generated._fail, generated._encode, generated.writer
+
+@contextmanager
+def _written() -> Iterator[None]:
+    """Tell the failure of a writer from one of the handler."""
+    try:
+        yield
+    except Exception as error:
+        raise NotWritten from error
+
+
+class _Batch(Generic[T]):
+    """Records that are being answered."""
+
+    def __init__(self, generated: Generated, requests: Sequence[Asked[T]], running: Running) -> None:
+        self._encoding, self._writer = generated.encoding, generated.writer
         self._requests = requests
         self._running = running
-        self._answers: dict[int, Answer] = {}
+        self._answers: dict[int, T] = {}
         self._sent: set[int] = set()
         if self._writer is not None:
-            self._attempt = self._writer.attempt([request.entry for request in requests])
-            running.keeps = [not request.entry.in_pieces for request in requests]
+            with _written():
+                self._attempt = self._writer.attempt([request.entry for request in requests])
+            running.keeps = [not request.in_pieces for request in requests]
 
     @property
     def goes_on(self) -> bool:
-        """True while a request is not answered."""
+        """True while a record is not answered."""
         return len(self._answers) < len(self._requests)
 
     def take(self, step: Sequence[Record | ServingError | None]) -> None:
@@ -113,38 +122,34 @@ class _Batch:
             if piece is END:
                 ended[index] = self._end(index)
             elif isinstance(piece, ServingError):
-                ended[index] = self._fail(request, piece)
+                ended[index] = request.fail(piece)
             elif not self._running.keeps[index]:
                 try:
-                    pieces[index] = self._encode(request, piece)
+                    pieces[index] = request.content(piece, self._encoding)
                 except ServingError as error:
-                    ended[index] = self._fail(request, error)
+                    ended[index] = request.fail(error)
         if pieces:
             self._sent.update(pieces)
-            for index in self._attempt.add(pieces):
-                self._answers[index] = self._fail(self._requests[index], RequestCancelled("the request was cancelled"))
+            with _written():
+                unwanted = self._attempt.add(pieces)
+            for index in unwanted:
+                self._answers[index] = self._requests[index].fail(RequestCancelled("the request was cancelled"))
         self._answers |= ended
         if ended and self._writer is not None and self.goes_on:
-            self._writer.answer([*ended.values()])
+            with _written():
+                self._writer.answer([*ended.values()])
 
-    def answers(self) -> list[Answer]:
-        """Return the answer of each request."""
+    def answers(self) -> list[T]:
+        """Return the answer of each record."""
         for index in range(len(self._requests)):
             if index not in self._answers:
                 self._answers[index] = self._end(index)
         return [self._answers[index] for index in range(len(self._requests))]
 
-    def _end(self, index: int) -> Answer:
+    def _end(self, index: int) -> T:
         request = self._requests[index]
         whole = self._running.whole(index)
         if index in self._sent or whole is None:
             # Its pieces are the answer.
             return request.answer({})
-        try:
-            return (
-                self._fail(request, whole)
-                if isinstance(whole, ServingError)
-                else request.answer(self._encode(request, whole))
-            )
-        except ServingError as error:
-            return self._fail(request, error)
+        return request.fail(whole) if isinstance(whole, ServingError) else request.succeed(whole, self._encoding)

@@ -11,21 +11,25 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from cluster_serving.job.batch import BatchMemory, Suspect, attempt, gather
+from cluster_serving.job.batch import Arrays, BatchMemory, Suspect, attempt, gather, isolate, search
+from cluster_serving.job.computation import Steps
 from cluster_serving.job.handlers import declared
+from cluster_serving.job.handlers.encoding import HandledEncoding
 from cluster_serving.job.handlers.engine import Engine
 from cluster_serving.job.handlers.failure import FAILURES, HandlerFailed, error_of
 from cluster_serving.job.handlers.handler import Context, method
 from cluster_serving.job.handlers.load import Code
 from cluster_serving.job.handlers.records import PLAIN, Record, groups, kind, split
+from cluster_serving.job.handlers.records import named as records_of
 from cluster_serving.job.handlers.running import Running, run
 from cluster_serving.job.models import ModelFiles, ModelOptions, decrypted, load_engine, served
-from cluster_serving.job.models.base import Layout, Model, Started, TensorSpec, dummy_inputs
+from cluster_serving.job.models.base import Model, Started, TensorSpec, dummy_inputs
 from cluster_serving.job.models.detect import detect, select
 from cluster_serving.job.models.devices import device_of_handler
 from cluster_serving.job.models.location import locate
 from cluster_serving.job.models.text import tokenizer
-from cluster_serving.job.options import NO_TOKENIZER, JobOptions
+from cluster_serving.job.options import NO_TOKENIZER, ImageOptions
+from cluster_serving.job.servable import Call, Servable
 from cluster_serving.protocol.errors import InferenceFailed, ModelError, ServingError
 
 _MAX_MEMORIES = 64
@@ -33,25 +37,32 @@ _MAX_MEMORIES = 64
 log = logging.getLogger(__name__)
 
 
-class HandledModel:
-    """A handler that has loaded what it needs. One thread at a time may use it.
+class HandledModel(Servable):
+    """A handler that has loaded what it needs.
 
     Args:
-        options: Options of the job.
+        options: Options of the model.
         secret: Secret and salt of an encrypted model.
-
-    Attributes:
-        engine: Name for messages.
-        inputs: Inputs of a record; None if any are taken.
-        layout: Order of the axes of images.
-        is_direct: True if records are the inputs of the only model; images are converted when they join a batch.
-        generates: True if `predict` is a generator, so that answers may be sent in pieces (`generate`).
+        image: Options of images.
+        max_batch_size: Most records of a batch.
+        job: `jobName`.
+        version: Version of the model.
 
     Raises:
         ModelError: If the handler cannot be imported, or its `load` raises an exception.
     """
 
-    def __init__(self, options: JobOptions, secret: tuple[str, str] = ("", "")) -> None:
+    encoding = HandledEncoding
+
+    def __init__(
+        self,
+        options: ModelOptions,
+        secret: tuple[str, str],
+        image: ImageOptions,
+        max_batch_size: int,
+        job: str,
+        version: str,
+    ) -> None:
         self._options = options
         self._engines: dict[tuple[Path, ...], Engine] = {}
         self._own_device = ""
@@ -65,10 +76,20 @@ class HandledModel:
         self._unload_handler: Any = None
         with ExitStack() as undo:
             undo.callback(self._close_engines)
-            with decrypted(options.model, locate(options.model.path), secret) as folder:
-                code = Code(folder, options.model.handler)
+            with decrypted(options, locate(options.path), secret) as folder:
+                code = Code(folder, options.handler)
                 undo.callback(code.close)
-                self._load(code, folder)
+                context = Context(
+                    folder,
+                    options.thread_per_model,
+                    max_batch_size,
+                    job,
+                    version,
+                    partial(self._open, folder),
+                    partial(tokenizer.load, folder, options.max_tokens),
+                    self._choose_device,
+                )
+                self._load(code, context, channels=1 if image.color == "GRAY" else 3)
             undo.callback(self._unload)
             self._undo = undo.pop_all()
         self.engine = f"Python handler ({code.name})"
@@ -76,26 +97,25 @@ class HandledModel:
 
     @property
     def outputs(self) -> list[TensorSpec]:
-        """Outputs; empty if nothing tells them."""
-        if self._outputs is None and self._only is not None and self._postprocess is None:
-            return self._only.outputs
+        """See `Servable.outputs`."""
+        if self._outputs is None and self._postprocess is None:
+            return super().outputs
         return self._outputs or []
 
     @property
     def device(self) -> str:
-        """Devices of the models, and of the handler if it has asked for its own; empty if nothing tells."""
+        """Devices of the models, and of the handler if it has asked for its own."""
         devices = [*(engine.model.device for engine in self._engines.values()), self._own_device]
         return ",".join(dict.fromkeys(filter(None, devices)))
 
-    @property
-    def one_by_one(self) -> str:
-        """Reason for computing one record a call in the only model; empty if records share calls."""
-        return self._only.model.one_by_one if self._only is not None else ""
+    def steps(self, call: Call, names: Sequence[str], records: Sequence[Arrays], batched: bool) -> Steps[Any]:
+        """See `Servable.steps`; the rows of a batch are records for the handler, and it fails as a whole."""
 
-    @property
-    def overlaps(self) -> bool:
-        """True if `start` can be used."""
-        return self._only is not None and self._only.model.overlaps
+        def run(records: Sequence[Record]) -> list[Any]:
+            return call(lambda handled: handled.compute(records), len(records))
+
+        named = records_of(names, records)
+        return _by_rows(run, named) if batched else search(run, named)
 
     def compute(self, records: Sequence[Record]) -> list[Any]:
         """Return for each record its outputs, its error, or a `Suspect`: its batch has failed.
@@ -121,22 +141,16 @@ class HandledModel:
         """Begin to compute records that can share a batch (`records.groups`), in pieces."""
         return Running(self._predict_batch(self._batch(records)), len(records), self.postprocess)
 
-    def start(self, record: Record) -> Started:
-        """Start to compute a record in the only model, beside those that were started before.
-
-        `Started.outputs` has the values for `postprocess`, in the order of the model's outputs.
-
-        Raises:
-            ServingError: If `preprocess` or the model fails.
-        """
-        prepared = self.preprocess(record)
+    def start(self, names: Sequence[str], record: Arrays) -> Started:
+        """Start to compute a record in the only model; see `Servable.start`."""
+        prepared = self.preprocess(records_of(names, [record])[0])
         if isinstance(prepared, ServingError):
             raise prepared
         return cast(Engine, self._only).start(prepared, checked=self.is_direct)
 
-    def named(self, outputs: Sequence[Any]) -> Record:
-        """Return what `Started.outputs` has by name."""
-        return cast(Engine, self._only).named(outputs)
+    def finish(self, outputs: Sequence[Any]) -> Record | ServingError:
+        """See `Servable.finish`."""
+        return self.postprocess(cast(Engine, self._only).named(outputs))
 
     def preprocess(self, record: Record) -> Record | ServingError:
         """Call the handler's `preprocess`; return its error if it fails."""
@@ -162,23 +176,13 @@ class HandledModel:
         """Call the handler's `unload`, and free the models."""
         self._undo.close()
 
-    def _load(self, code: Code, folder: Path) -> None:
-        kind, options = code.kind, self._options
-        where = f"of the handler {code.name} in {options.model.path}"
-        self._context = Context(
-            folder,
-            options.model.thread_per_model,
-            options.batch.max_batch_size,
-            options.redis.job,
-            options.redis.version,
-            partial(self._open, folder),
-            partial(tokenizer.load, folder, options.model.max_tokens),
-            self._choose_device,
-        )
+    def _load(self, code: Code, context: Context, channels: int) -> None:
+        kind = code.kind
+        where = f"of the handler {code.name} in {self._options.path}"
         try:
             handler: Any = kind()
             if method(kind, "load"):
-                handler.load(self._context)
+                handler.load(context)
         except ModelError:
             raise
         except FAILURES as error:
@@ -189,14 +193,13 @@ class HandledModel:
         )
         self.generates = inspect.isgeneratorfunction(self._predict_batch)
         if self._predict_batch is None:
-            loaded = self._context.load()
-            self._only = Engine(loaded.batched(), "the model")
+            self._only = Engine(context.load().batched(), "the model")
             self._padded = self._only.model.padded
-        channels = 1 if options.image.color == "GRAY" else 3
+        self.model = None if self._only is None else self._only.model
         takes, gives = getattr(kind, "inputs", None), getattr(kind, "outputs", None)
         self.is_direct = self._only is not None and self._preprocess is None and takes is None
-        self.layout: Layout = "HWC"
-        self.inputs: list[TensorSpec] | None = None
+        self.layout = "HWC"
+        self.inputs = None
         if takes is not None:
             self.inputs = declared.specs(takes, f"inputs {where}", channels)
         elif self._only is not None and self.is_direct:
@@ -215,7 +218,7 @@ class HandledModel:
         """See `Context.load`."""
         files = select(folder, name) if name else detect(folder)
         if files.paths not in self._engines:
-            options = self._options.model
+            options = self._options
             if name:
                 options = replace(
                     options,
@@ -237,7 +240,7 @@ class HandledModel:
 
     def _choose_device(self) -> str:
         """See `Context.device`."""
-        self._own_device = self._own_device or device_of_handler(self._options.model)
+        self._own_device = self._own_device or device_of_handler(self._options)
         return self._own_device
 
     def _warm_up(self) -> None:
@@ -313,6 +316,13 @@ class HandledModel:
     def _close_engines(self) -> None:
         for engine in self._engines.values():
             engine.model.close()
+
+
+def _by_rows(run: Callable[[Sequence[Record]], list[Any]], batches: Sequence[Record]) -> Steps[Any]:
+    for index, batch in enumerate(batches):
+        count = len(next(iter(batch.values())))
+        results = isolate(run, [{name: values[row] for name, values in batch.items()} for row in range(count)])
+        yield {index: next((result for result in results if isinstance(result, ServingError)), results)}
 
 
 class _Prepared(dict[str, Any]):

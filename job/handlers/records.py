@@ -7,6 +7,7 @@ import numpy as np
 
 from cluster_serving.job.handlers.handler import END
 from cluster_serving.protocol.errors import ServingError
+from cluster_serving.protocol.inputs import Array
 
 Record = dict[str, Any]
 """Values of one record by name: arrays without a batch dimension, texts, or other objects."""
@@ -15,6 +16,17 @@ PLAIN = (bool, int, float, complex, np.generic)
 """Types of single numbers."""
 
 _NUMERIC = (*PLAIN, np.ndarray)
+
+
+def named(names: Sequence[str], records: Sequence[Sequence[Array]]) -> list[Record]:
+    """Return records by the names of their inputs, with single texts as `str`."""
+    return [
+        {
+            name: value if value.ndim or value.dtype.kind != "O" else value.item()
+            for name, value in zip(names, record, strict=True)
+        }
+        for record in records
+    ]
 
 
 def split(outputs: Any, count: int, in_pieces: bool = False) -> list[Any]:

@@ -94,7 +94,9 @@ def models(tmp_path_factory):
 def loaded():
     """Load each model once for all inputs, filters and clients."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("cluster_serving.job.predictor.load_model", cache(load_model))
+        patch.setattr("cluster_serving.job.servable.load_model", cache(load_model))
+        # A filter that does not fit closes a model that others go on using.
+        patch.setattr("cluster_serving.job.servable.ServedModel.close", lambda model: None)
         yield
 
 
@@ -219,9 +221,9 @@ def check(case: Case, kind: str, text: str, client: str, row: Excluded | None) -
     )
     if row is not None:
         with pytest.raises(Exception, match=row.answer):
-            answers(Predictor(options), stream, client, case, 1)
+            answers(Predictor.of(options), stream, client, case, 1)
         return
-    predictor = Predictor(options)
+    predictor = Predictor.of(options)
     for count in COUNTS:
         results, outputs = answers(predictor, stream, client, case, count), case.expected[:count]
         if text.startswith("topN"):

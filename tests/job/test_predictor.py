@@ -152,8 +152,8 @@ def test_records_that_take_much_memory_are_computed_in_several_calls(tmp_path, m
     save_doubling(tmp_path, 4)
     model = predictor(tmp_path, "")
     sizes = []
-    predict = model.model.predict
-    monkeypatch.setattr(model.model, "predict", lambda inputs: sizes.append(len(inputs[0])) or predict(inputs))
+    predict = model.servable.model.predict
+    monkeypatch.setattr(model.servable.model, "predict", lambda inputs: sizes.append(len(inputs[0])) or predict(inputs))
     monkeypatch.setattr("cluster_serving.job.predictor._MAX_BATCH_BYTES", 40)
     records = np.arange(20, dtype="f4").reshape(5, 4)
     requests = [Request(Entry(b"1-0", str(i), b"", NATIVE), "", {"x": record}) for i, record in enumerate(records)]

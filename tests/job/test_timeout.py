@@ -10,7 +10,7 @@ import pytest
 from cluster_serving.job import timeout
 from cluster_serving.job.batch import isolate
 from cluster_serving.job.models.base import Model
-from cluster_serving.job.timeout import MAX_HUNG, NotComputed, WatchedModel
+from cluster_serving.job.timeout import MAX_HUNG, NotComputed, Watched
 from cluster_serving.protocol.errors import InferenceFailed, InferenceTimeout, ModelError
 from cluster_serving.protocol.slots import TensorSpec
 from tests.support.waiting import wait_until
@@ -58,7 +58,7 @@ def watch(copies, released, monkeypatch):
         return copies[-1]
 
     def watch(seconds):
-        made.append(WatchedModel(load, seconds))
+        made.append(Watched(load, seconds))
         return made[-1]
 
     yield watch
@@ -81,71 +81,75 @@ def patient(watch, monkeypatch):
     return watch(3600)
 
 
+def predict(watched, inputs, requests=1):
+    return watched.call(lambda model: model.predict(inputs), requests)
+
+
 def batch(*numbers):
     return [np.array(numbers, "f4")[:, np.newaxis]]
 
 
 def test_a_call_that_hangs_is_an_error_and_the_next_one_has_a_fresh_copy(watched, copies):
-    assert watched.predict(batch(1, 2))[0].tolist() == [[2], [4]]
+    assert predict(watched, batch(1, 2))[0].tolist() == [[2], [4]]
     with pytest.raises(InferenceTimeout, match=r"within 0.5 s \(inferenceTimeout\)"):
-        watched.predict(batch(-1))
-    assert watched.predict(batch(3))[0].tolist() == [[6]]
+        predict(watched, batch(-1))
+    assert predict(watched, batch(3))[0].tolist() == [[6]]
     assert len(copies) == 2
     assert not watched.exhausted
 
 
 def test_a_batch_that_takes_unusually_long_is_given_up_early_and_its_requests_are_tried_alone(patient, copies):
-    assert patient.predict(batch(1))[0].tolist() == [[2]]
+    assert predict(patient, batch(1))[0].tolist() == [[2]]
     with pytest.raises(InferenceTimeout):
-        patient.predict(batch(1, -1), 2)
-    assert patient.predict(batch(3))[0].tolist() == [[6]]
+        predict(patient, batch(1, -1), 2)
+    assert predict(patient, batch(3))[0].tolist() == [[6]]
     assert len(copies) == 2
 
 
 def test_while_a_request_takes_unusually_long_another_copy_is_loaded(patient, copies, released):
-    patient.predict(batch(1))
-    slow = ThreadPoolExecutor(1).submit(patient.predict, batch(-1))
+    predict(patient, batch(1))
+    slow = ThreadPoolExecutor(1).submit(predict, patient, batch(-1))
     wait_until(lambda: len(copies) == 2)
     assert not slow.done()
     released.set()
     # It was no hang, so the other copy is not needed.
     assert slow.result(30)[0].tolist() == [[-2]]
     assert copies[1].closed.wait(30)
-    assert patient.predict(batch(3))[0].tolist() == [[6]]
+    assert predict(patient, batch(3))[0].tolist() == [[6]]
     assert len(copies) == 2
 
 
 def test_only_the_records_that_hang_are_given_up(watched):
-    results = isolate(lambda records: list(watched.predict(batch(*records))[0][:, 0]), [1, 2, -1, 4])
+    results = isolate(lambda records: list(predict(watched, batch(*records))[0][:, 0]), [1, 2, -1, 4])
     assert [str(type(result).__name__) for result in results] == ["float32", "float32", "InferenceTimeout", "float32"]
 
 
 def test_after_some_calls_that_hang_nothing_more_is_computed(watched):
-    results = isolate(lambda records: watched.predict(batch(*records))[0].tolist(), [-1.0] * (MAX_HUNG + 2))
+    results = isolate(lambda records: predict(watched, batch(*records))[0].tolist(), [-1.0] * (MAX_HUNG + 2))
     # The whole batch hung first.
     assert [type(result) for result in results] == [InferenceTimeout] * (MAX_HUNG - 1) + [NotComputed] * 3
     assert watched.exhausted
     with pytest.raises(NotComputed):
-        watched.predict(batch(1))
+        predict(watched, batch(1))
 
 
 def test_an_error_of_the_model_is_no_timeout(watched, copies):
     with pytest.raises(InferenceFailed, match="of the model's own") as raised:
-        watched.predict(batch(99))
+        predict(watched, batch(99))
     assert not isinstance(raised.value, InferenceTimeout)
     assert len(copies) == 1
 
 
 def test_a_model_that_cannot_be_loaded_again_ends_the_process(watched, monkeypatch):
     with pytest.raises(InferenceTimeout):
-        watched.predict(batch(-1))
+        predict(watched, batch(-1))
 
     def fail():
         raise ModelError("gone")
 
-    monkeypatch.setattr(watched._watched, "_load", fail)
+    monkeypatch.setattr(watched, "_load", fail)
     with pytest.raises(NotComputed):
-        watched.predict(batch(1))
+        predict(watched, batch(1))
     assert watched.exhausted
 
 
@@ -154,7 +158,7 @@ def test_an_error_of_the_first_load_is_raised():
         raise ModelError("no model")
 
     with pytest.raises(ModelError, match="no model"):
-        WatchedModel(fail, 1)
+        Watched(fail, 1)
 
 
 def test_a_model_that_cannot_be_loaded_leaves_no_thread():
@@ -164,7 +168,7 @@ def test_a_model_that_cannot_be_loaded_leaves_no_thread():
     before = threading.active_count()
     for _ in range(5):
         with pytest.raises(ModelError, match="gone"):
-            WatchedModel(load, 0.5)
+            Watched(load, 0.5)
     deadline = time.monotonic() + 10
     while threading.active_count() > before and time.monotonic() < deadline:
         time.sleep(0.01)

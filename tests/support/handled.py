@@ -8,7 +8,7 @@ import numpy as np
 from cluster_serving.client.result import read_outcome
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.job.options import BatchOptions, JobOptions, ModelOptions
-from cluster_serving.job.predictor import load_predictor
+from cluster_serving.job.predictor import Predictor
 from cluster_serving.job.request import Request
 from cluster_serving.protocol.entry import NATIVE, Entry
 from cluster_serving.protocol.results import to_fields
@@ -32,7 +32,7 @@ def load(folder, already_batched=False, post_processing="", padding=(), **model)
         BatchOptions(input_already_batched=already_batched),
         post_processing=post_processing,
     )
-    return load_predictor(options)
+    return Predictor.of(options)
 
 
 def answers(predictor, *records):

@@ -9,7 +9,7 @@ from tests.support import model_zoo
 
 
 def predictor(folder, post_processing, already_batched=False, image=None, **model):
-    return Predictor(
+    return Predictor.of(
         JobOptions(
             "start",
             ModelOptions(str(folder), **model),

@@ -332,9 +332,9 @@ def test_a_handler_knows_its_device(tmp_path):
         predictor = load(tmp_path, device=device)
         (result,) = results(predictor, vector(1, 2, 3))
         assert result["device"].item() in predictor.report().device.split(",")
-        assert predictor.handled._engines
+        assert predictor.servable._engines
         assert set(predictor.report().device.split(",")) >= {
-            e.model.device for e in predictor.handled._engines.values()
+            e.model.device for e in predictor.servable._engines.values()
         }
 
 
@@ -498,7 +498,7 @@ class Handler:
 """
     (tmp_path / "handler.py").write_text(source)
     predictor = load(tmp_path)
-    calls = predictor.handled._predict_batch.__self__.calls
+    calls = predictor.servable._predict_batch.__self__.calls
     calls.clear()
     found = results(predictor, *({"x": np.float32(value)} for value in (1, -1, 3, 4)))
     assert [result["y"].item() for index, result in enumerate(found) if index != 1] == [2, 6, 8]

@@ -1,0 +1,66 @@
+"""Encoding of the outputs of a record: filters, and then the fields of a result, or values for Python."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cluster_serving.job.postprocessing import Ranking, make_encoder
+from cluster_serving.protocol.errors import InferenceFailed, ServingError
+from cluster_serving.protocol.inputs import Array
+from cluster_serving.protocol.results import decode_arrays, encode_result, is_ranked, ranking_of, to_fields
+
+Columns = tuple[Sequence[str], Sequence[Array]]
+"""Names of outputs, and an array for each."""
+
+
+class Encoding:
+    """Encoding of the outputs of models, which are `Columns`.
+
+    Args:
+        filters: Value of `postProcessing`.
+        folder: Folder of the model.
+
+    Raises:
+        ModelError: If a filter is unknown, or cannot be used.
+    """
+
+    def __init__(self, filters: str, folder: Path) -> None:
+        self._encode = make_encoder(filters, folder)
+        self._is_plain = self._encode is encode_result
+
+    def fields(self, native: bool, outputs: Any) -> Mapping[str, str | bytes]:
+        """Return the fields of a result hash, in our encoding (`native`) or the original's.
+
+        Raises:
+            ServingError: If a filter does not fit the outputs, or they cannot be sent.
+        """
+        try:
+            return self._encode(native, *outputs)
+        except ServingError:
+            raise
+        except Exception as error:
+            # Outputs of an unexpected type concern this record alone.
+            raise InferenceFailed(f"the outputs cannot be sent: {type(error).__name__}: {error}") from error
+
+    def columns(self, outputs: Any) -> Columns | None:
+        """Return outputs that can be sent along with those of other records; None if they need `fields`."""
+        return outputs if self._is_plain else None
+
+    def values(self, outputs: Any) -> dict[str, Any]:
+        """Return the outputs as a client of a job gets them: array, `str`, the object of JSON, or `Ranking`.
+
+        Raises:
+            ServingError: See `fields`.
+        """
+        columns = self.columns(outputs)
+        if columns is not None and len(columns[0]) == len(columns[1]):
+            return {name: _value(array) for name, array in zip(*columns, strict=True)}
+        fields = to_fields(self.fields(True, outputs))
+        arrays = decode_arrays(fields)
+        if is_ranked(fields):
+            return {name: Ranking(ranking_of(array)) for name, array in arrays.items()}
+        return {name: _value(array) for name, array in arrays.items()}
+
+
+def _value(array: Array) -> Any:
+    return array if array.ndim or array.dtype != object else array.item()

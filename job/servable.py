@@ -1,0 +1,156 @@
+"""What a predictor computes with: a model, or the user's own code around models (`handlers.handled`)."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
+
+from cluster_serving.job.batch import Arrays, BatchMemory, gather_records, group_by_shape, merge, search, split
+from cluster_serving.job.computation import Steps
+from cluster_serving.job.encoding import Encoding
+from cluster_serving.job.models import load_model
+from cluster_serving.job.models.base import Layout, Model, Started, TensorSpec
+from cluster_serving.job.options import ModelOptions
+from cluster_serving.protocol.errors import InferenceFailed, ModelError
+
+T = TypeVar("T")
+
+
+class Call(Protocol):
+    """Calls a function with the copy that computes; see `timeout.Watched.call`."""
+
+    def __call__(self, function: Callable[[Any], T], requests: int = 1, usual: bool = True) -> T:
+        """Return the result of the function."""
+
+
+class Servable(ABC):
+    """Loaded code that computes records. One thread at a time may use it.
+
+    The outputs of a record have the form that its `encoding` reads.
+
+    Attributes:
+        encoding: Encoding of the outputs.
+        engine: Name for messages.
+        inputs: Inputs of a record; None if any are taken.
+        layout: Order of the axes of images.
+        model: The only model, which computes the records; None if a handler's own code does.
+        is_direct: Records are the inputs of this model; images become its dtype when they join a batch.
+        generates: Answers can be made in pieces (`handlers.generated`).
+        zeros: Outputs of a batch of one record of zeros; None if they are not known.
+    """
+
+    encoding: type[Encoding] = Encoding
+    engine: str
+    inputs: Sequence[TensorSpec] | None
+    layout: Layout
+    model: Model | None
+    is_direct: bool = True
+    generates: bool = False
+    zeros: Sequence[Any] | None = None
+
+    @property
+    def outputs(self) -> list[TensorSpec]:
+        """Outputs; empty if nothing tells them."""
+        return self.model.outputs if self.model else []
+
+    @property
+    def device(self) -> str:
+        """Devices that compute, separated by commas; empty if nothing tells."""
+        return self.model.device if self.model else ""
+
+    @property
+    def one_by_one(self) -> str:
+        """Reason for computing one record a call; empty if records share calls."""
+        return self.model.one_by_one if self.model else ""
+
+    @property
+    def overlaps(self) -> bool:
+        """True if `start` can be used."""
+        return self.model is not None and self.model.overlaps
+
+    @abstractmethod
+    def steps(self, call: Call, names: Sequence[str], records: Sequence[Arrays], batched: bool) -> Steps[Any]:
+        """Compute records, and search for those that make others fail; see `batch.search`.
+
+        Args:
+            call: Calls a function with the copy that computes.
+            names: Names of the inputs.
+            records: Values of the inputs of each record.
+            batched: Records have a batch dimension of their own.
+
+        Returns:
+            Outputs or error by index of the record; None after a call that has failed.
+        """
+
+    @abstractmethod
+    def start(self, names: Sequence[str], record: Arrays) -> Started:
+        """Start to compute a record beside those that were started before; raise `ServingError` if that fails."""
+
+    @abstractmethod
+    def finish(self, outputs: Sequence[Any]) -> Any:
+        """Return the outputs of a record, or its error, from what `Started.outputs` has returned."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Free the memory."""
+
+
+class ServedModel(Servable):
+    """A model of one of the engines; `secret` has secret and salt of an encrypted one.
+
+    Raises:
+        ModelError: If the model cannot be loaded, or fails on a batch of zeros.
+        EngineMissing: If the engine is not installed.
+    """
+
+    model: Model
+
+    def __init__(self, options: ModelOptions, secret: tuple[str, str]) -> None:
+        self.model = load_model(options, *secret)
+        try:
+            self.zeros = self.model.warm_up(batch=1)
+        except InferenceFailed as error:
+            raise ModelError(f"the model fails on a batch of zeros: {error}") from error
+        self.engine, self.layout, self.inputs = self.model.engine, self.model.layout, self.model.inputs
+        self._memories = [BatchMemory(spec.numpy_dtype) for spec in self.model.inputs]
+
+    def steps(self, call: Call, names: Sequence[str], records: Sequence[Arrays], batched: bool) -> Steps[Any]:
+        """See `Servable.steps`; records of one shape share a call, and those of other shapes if the model pads."""
+
+        def run(records: Sequence[Arrays]) -> list[Any]:
+            return call(lambda served: served.compute(records, batched), len(records))
+
+        groups = [] if self.model.padded else group_by_shape(records)
+        return search(run, records) if len(groups) < 2 else _in_groups(run, records, groups)
+
+    def compute(self, records: Sequence[Arrays], batched: bool) -> list[Any]:
+        """Compute records in one call of the model; return the outputs of each."""
+        model = self.model
+        rows = [record[0].shape[0] if batched else 1 for record in records]
+        inputs = gather_records(records, batched) if model.padded else merge(records, self._memories, batched)
+        outputs = model.predict(inputs)
+        names = self._names()
+        return [(names, row) for row in split(outputs, rows, batched, fill=bool(model.padded or not model.one_by_one))]
+
+    def start(self, names: Sequence[str], record: Arrays) -> Started:
+        """See `Servable.start`."""
+        return self.model.start(record)
+
+    def finish(self, outputs: Sequence[Any]) -> Any:
+        """See `Servable.finish`."""
+        return self._names(), outputs
+
+    def close(self) -> None:
+        """Free the memory of the model."""
+        self.model.close()
+
+    def _names(self) -> list[str]:
+        # After each call: some models name their outputs at the first call only.
+        return [spec.name for spec in self.model.outputs]
+
+
+def _in_groups(
+    run: Callable[[Sequence[Arrays]], list[Any]], records: Sequence[Arrays], groups: Sequence[Sequence[int]]
+) -> Steps[Any]:
+    for members in groups:
+        for step in search(run, [records[index] for index in members]):
+            yield step and {members[position]: result for position, result in step.items()}
