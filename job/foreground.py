@@ -20,12 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from cluster_serving.job.handlers.failure import log as failures
-from cluster_serving.job.handlers.failure import own_frames
+from cluster_serving.job.handlers.failure import HandlerFailed, own_frames
 from cluster_serving.job.models.base import TensorSpec, dummy_inputs
 from cluster_serving.job.models.location import locate
 from cluster_serving.job.options import JobOptions
-from cluster_serving.job.trial import Trial, convert
+from cluster_serving.job.record import convert
+from cluster_serving.job.trial import Trial
 from cluster_serving.protocol import utf8
 from cluster_serving.protocol.errors import InvalidInput, ModelError, ServingError
 from cluster_serving.protocol.inputs import Image, Input
@@ -48,8 +48,6 @@ def main() -> None:
         sys.stdout.reconfigure(errors="replace")
     options = JobOptions.from_json(given["options"])
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
-    # Printed here, each time.
-    failures.disabled = True
     folder = locate(options.model.path)
     while True:
         seen = _files(folder)
@@ -138,15 +136,15 @@ def _run(options: JobOptions, texts: Sequence[str]) -> bool:
             inputs = read_inputs(texts, trial.report().inputs)
             began_computing = time.perf_counter()
             pieces = _Pieces() if trial.report().in_pieces else None
-            outcome, stack = trial.compute(inputs, pieces)
+            outcome = trial.compute(inputs, pieces)
         except ServingError as error:
-            outcome, stack, began_computing = error, "", loaded
+            outcome, began_computing = error, loaded
         seconds = time.perf_counter() - began_computing
         model = trial.report().model
         print(f"{model.rstrip(' →')}  (loaded in {loaded - began:.1f} s, computed in {1000 * seconds:.1f} ms)")
         if isinstance(outcome, ServingError):
-            if stack:
-                print(stack, end="")
+            if isinstance(outcome, HandlerFailed):
+                print(outcome.traceback, end="")
             print(f"{outcome.code}: {outcome}")
             return False
         for line in shown(outcome):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from cluster_serving.job.batch import Arrays, split
+from cluster_serving.job.batcher import Batcher
 from cluster_serving.job.computation import Asked, Computation, Steps, begin
 from cluster_serving.job.handlers.generated import Generated, Writer
 from cluster_serving.job.handlers.handled import HandledModel
@@ -20,12 +21,14 @@ from cluster_serving.job.models.base import Started, TensorSpec
 from cluster_serving.job.models.location import locate
 from cluster_serving.job.options import BatchOptions, ImageOptions, JobOptions, ModelOptions
 from cluster_serving.job.preprocessing import Preprocessor
+from cluster_serving.job.record import Outputs, Pieces, Record, Value
 from cluster_serving.job.servable import Servable, ServedModel
 from cluster_serving.job.timeout import NotComputed, Watched
 from cluster_serving.protocol import encryption
-from cluster_serving.protocol.errors import InvalidInput, ModelError, ServingError
+from cluster_serving.protocol.errors import InferenceTimeout, InvalidInput, ModelError, ServingError
 from cluster_serving.protocol.inputs import Image, Input
 from cluster_serving.protocol.results import decode_arrays, to_fields
+from cluster_serving.protocol.signature import any_size
 from cluster_serving.protocol.slots import SlotReport
 from cluster_serving.protocol.versions import FIRST
 
@@ -39,21 +42,28 @@ _MANY_PIXELS = 1 << 17
 
 
 class Predictor:
-    """A loaded model, or handler, with what comes before and after it.
+    """A model folder, with its handler if it has one, that answers records as a job does.
+
+    One thread at a time may use it.
 
     Args:
-        model: Folder of the model, or its options.
-        batch: Options of batches.
-        image: Options of images.
-        post_processing: Filters (`postProcessing`).
+        model: The folder, or all options of the model: device, threads, padding, time limit and so on.
+        batch: Options of batches, of which `max_batch_size` and `input_already_batched` apply here.
+        image: Options of encoded images.
+        post_processing: Filters of the outputs, such as "softmax | topN(3)"; empty for none.
         secret: Secret and salt of an encrypted model.
-        job: `jobName`, for handlers.
-        version: Version of the model, for handlers.
+        job: Name for the handler's `context.job`.
+        version: Version for the handler's `context.version`.
 
     Raises:
-        ModelError: If the model cannot be loaded or fails on a batch of zeros, or the filter does not fit its outputs;
-            if the handler cannot be imported, or its `load` raises an exception.
-        EngineMissing: If the engine, or the package that decrypts records, is not installed.
+        ModelError: If the model cannot be loaded or fails on a batch of zeros, or a filter does not fit its outputs. Of
+            a handler: if it cannot be imported, or its `load` raises an exception, which is the cause.
+        EngineMissing: If the engine, or the package that decrypts, is not installed.
+
+    Example:
+        >>> with Predictor("model") as predictor:
+        ...     predictor.predict([{"x": [1, 2, 3]}, {"x": "cat"}])
+        [{'y': array([2., 4., 6.], dtype=float32)}, InvalidInput("input 'x' is ...")]
     """
 
     def __init__(
@@ -96,6 +106,12 @@ class Predictor:
         except ModelError:
             self.close()
             raise
+
+    def __enter__(self) -> Predictor:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     @classmethod
     def of(cls, options: JobOptions, secret: tuple[str, str] = ("", "")) -> Predictor:
@@ -154,6 +170,41 @@ class Predictor:
             sent=self._sent,
             columns=not self._already_batched and not in_pieces,
         )
+
+    def predict(
+        self,
+        records: Sequence[Mapping[str, Value]],
+        on_piece: Callable[[int, Outputs], object] | None = None,
+    ) -> list[Outputs | ServingError]:
+        """Answer records, as many in a call as share one; a record that fails leaves the others alone.
+
+        Args:
+            records: Inputs of each record by name, which are checked and converted as those of a request: arrays of the
+                shape and dtype that `report` has, without the batch dimension, or of `max_batch_size` records with it;
+                nested lists, numbers, texts; bytes or a `Path` for an image file.
+            on_piece: Takes position and outputs of each piece, as soon as a handler has made it. The outputs of the
+                record are then empty.
+
+        Returns:
+            The outputs of each record by name, or its error: `InvalidInput` for wrong inputs, `InferenceFailed` if the
+            model or the handler fails on it, and `InferenceTimeout` after the time limit. An output is an array without
+            the batch dimension, `str`, or the object of JSON; after `topN`, a list of class and value.
+
+        Raises:
+            Exception: Any that `on_piece` raises.
+        """
+        self.send_pieces(Pieces(on_piece) if on_piece else None)
+        batcher: Batcher[Record] = Batcher(self._batch.max_batch_size, 0)
+        batches = []
+        for position, values in enumerate(records):
+            record = Record.of(position, values, in_pieces=on_piece is not None)
+            key = any_size(record.signature) if self._padding else record.signature
+            batches.append(batcher.add(key, record, 0) or [])
+        missing = InferenceTimeout("too many calls of the model hang, so it is not called any more; end this process")
+        results: dict[int, Outputs | ServingError] = dict.fromkeys(range(len(records)), missing)
+        for batch in filter(None, [*batches, *batcher.flush()]):
+            results |= self.start(batch, alone=True).answers()
+        return [*results.values()]
 
     def send_pieces(self, writer: Writer | None) -> None:
         """Send the pieces of answers to a place; without one, answers are whole."""
