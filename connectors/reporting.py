@@ -5,7 +5,6 @@ import logging
 import threading
 import time
 import uuid
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -13,9 +12,8 @@ from typing import Any, TypeVar
 import redis
 from redis.exceptions import RedisError
 
-from cluster_serving.connectors.answer import AnsweredBatch
 from cluster_serving.connectors.options import RedisOptions
-from cluster_serving.connectors.redis import Backoff, RedisClock, write_hash
+from cluster_serving.connectors.redis import Backoff, write_hash
 from cluster_serving.connectors.ticks import Ticks
 from cluster_serving.protocol.errors import RedisUnavailable, ServingError
 from cluster_serving.protocol.generations import LAST, SERVING, Generation, Generations
@@ -30,13 +28,11 @@ from cluster_serving.protocol.keys import (
 )
 from cluster_serving.protocol.scripts import PUT_MEMBER, REPORT, Call, call
 from cluster_serving.protocol.slots import HEARTBEAT_S, SlotReport
-from cluster_serving.protocol.stats import ANSWERED, add_batch
 
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-_STATS_INTERVAL = 1.0
 _CLOSE_PATIENCE = 2.0
 
 
@@ -211,67 +207,3 @@ class SlotReporter:
     def _role(self, found: dict[bytes, bytes]) -> str:
         record = found.get(b"%d" % self._options.generation)
         return Generation.from_json(record).role if record else ""
-
-
-class StatsWriter:
-    """Counter of the batches of one slot; a thread adds the counts to the job's hash (`protocol.stats`) every second.
-
-    The hash of the slot's generation gets them, too, so that generations can be compared.
-
-    So counting costs a slot no trip to Redis, and the last batch before a pause is written too. Totals that Redis does
-    not take are kept for the next time; nothing fails because of them.
-    """
-
-    def __init__(self, client: redis.Redis, options: RedisOptions, clock: RedisClock) -> None:
-        self._client = client
-        # The answers of a shadow are none of the job.
-        keys = JobKeys(options.job)
-        self._keys = [*([] if options.shadow else [keys.stats()]), keys.stats(options.generation)]
-        self._clock = clock
-        self._totals: Counter[str] = Counter()
-        self._lock = threading.Lock()
-        self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="stats", daemon=True)
-        self._thread.start()
-
-    def add(self, batch: AnsweredBatch, write_us: int) -> None:
-        """Count a batch; see `protocol.stats.add_batch`."""
-        failures = sum(answer.failures for answer in batch.answers)
-        with self._lock:
-            add_batch(
-                self._totals,
-                sum(answer.entry.record_count for answer in batch.answers),
-                failures,
-                wait_us=batch.wait_us,
-                inference_us=batch.inference_us,
-                write_us=write_us,
-            )
-
-    def close(self) -> None:
-        """Write the remaining counts, unless Redis takes longer than 2 s."""
-        self._closed.set()
-        self._thread.join(_CLOSE_PATIENCE)
-
-    def _run(self) -> None:
-        while not self._closed.wait(_STATS_INTERVAL):
-            self._write()
-        self._write()
-
-    def _write(self) -> None:
-        with self._lock:
-            totals, self._totals = self._totals, Counter()
-        if not totals:
-            return
-        try:
-            with self._client.pipeline(transaction=True) as pipeline:
-                now = self._clock.now_ms()
-                for key in self._keys:
-                    for field, count in totals.items():
-                        if count:
-                            pipeline.hincrby(key, field, count)
-                    if now is not None:
-                        pipeline.hset(key, ANSWERED, str(round(now)))
-                pipeline.execute()
-        except (RedisError, OSError):
-            with self._lock:
-                self._totals.update(totals)

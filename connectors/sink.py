@@ -1,7 +1,7 @@
 """Redis hash sink: writes each result together with everything that makes its request answered."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from pyflink.datastream import FlatMapFunction, RuntimeContext
 
@@ -10,9 +10,8 @@ from cluster_serving.connectors.attempts import noted
 from cluster_serving.connectors.flow_control import find_flow_control
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.redis import Backoff, RedisClock, connect
-from cluster_serving.connectors.reporting import StatsWriter
 from cluster_serving.connectors.runtime import SelfClosing, count_records_out
-from cluster_serving.connectors.shadow import Comparer, Keeper
+from cluster_serving.connectors.stages.base import MakeAnswerStage
 from cluster_serving.protocol.dedicated import DedicatedConnection
 
 NAME = "Redis hash sink"
@@ -22,11 +21,16 @@ class RedisHashSink(SelfClosing, FlatMapFunction):
     """Writer of answered batches; it emits nothing.
 
     While Redis is away the sink tries again, and its slot waits.
+
+    Args:
+        options: Redis, job and generation of the slot.
+        stages: What makes the stages of the slot, in their order.
     """
 
-    def __init__(self, options: RedisOptions) -> None:
+    def __init__(self, options: RedisOptions, stages: Sequence[MakeAnswerStage] = ()) -> None:
         self._control = options
         self._options = options.queue
+        self._make_stages = stages
 
     def open(self, runtime_context: RuntimeContext) -> None:
         """Connect."""
@@ -36,13 +40,14 @@ class RedisHashSink(SelfClosing, FlatMapFunction):
         self._requests = metrics.counter("requests")
         self._count_records_out = count_records_out(runtime_context)
         self._backoff = Backoff(f"{NAME} of {self._options.job}", metrics.counter("reconnects").inc)
-        self._stats = StatsWriter(self._client, self._control, RedisClock(self._client))
-        control = self._control
-        self._beside = Comparer(self._client, control) if control.shadow else Keeper(self._client, control.job)
-        self.close_with(self._stats.close, self._beside.close, self._writing.close, self._client.close)
+        clock = RedisClock(self._client)
+        self._stages = [make(self._client, self._control, clock) for make in self._make_stages]
+        self.close_with(*(stage.close for stage in self._stages), self._writing.close, self._client.close)
 
     def flat_map(self, value: AnsweredBatch) -> Iterable[int]:
         """Write a batch of answers."""
+        for stage in self._stages:
+            value = stage.answering(value)
         options, answers = self._options, value.answers
         started = time.monotonic()
         with noted(options, (answer.entry for answer in answers)):
@@ -55,6 +60,6 @@ class RedisHashSink(SelfClosing, FlatMapFunction):
         self._requests.inc(len(answers))
         self._count_records_out(len(answers))
         write_us = round((time.monotonic() - started) * 1e6)
-        self._stats.add(value, write_us)
-        self._beside.add(value, write_us)
+        for stage in self._stages:
+            stage.answered(value, write_us)
         return ()

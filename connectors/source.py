@@ -6,46 +6,34 @@ cancellation, barriers and metrics. An endless loop in Python would starve them.
 
 import math
 import time
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from pyflink.common import Types, WatermarkStrategy
 from pyflink.datastream import DataStream, FlatMapFunction, RuntimeContext, StreamExecutionEnvironment
 from pyflink.datastream.connectors.number_seq import NumberSequenceSource
 from redis.exceptions import RedisError
 
-from cluster_serving.connectors.answer import dead_letter
-from cluster_serving.connectors.attempts import Attempts
 from cluster_serving.connectors.deadlines import Deadlines
 from cluster_serving.connectors.entry_batch import EntryBatch, by_size
 from cluster_serving.connectors.flow_control import SlotFlowControl
 from cluster_serving.connectors.generation import GenerationView
 from cluster_serving.connectors.options import RedisOptions
-from cluster_serving.connectors.payloads import Payloads
 from cluster_serving.connectors.permissions import refusal
+from cluster_serving.connectors.recovery import Recovery
 from cluster_serving.connectors.redis import Backoff, RedisClock, connect
 from cluster_serving.connectors.runtime import SelfClosing, count_records_out, subtask_count, subtask_index
-from cluster_serving.connectors.shadow import Copier
+from cluster_serving.connectors.slot import Slot
 from cluster_serving.connectors.slot_keys import SlotKeys
+from cluster_serving.connectors.stages.base import MakeStage
 from cluster_serving.connectors.stream import StreamReader
 from cluster_serving.connectors.ticks import Ticks
 from cluster_serving.connectors.worker import record_end
 from cluster_serving.protocol.entry import Entry
-from cluster_serving.protocol.errors import DeadlineExceeded, PoisonRequest
-from cluster_serving.protocol.generations import CANARY, DIVIDED, Generations, is_in_trial
 from cluster_serving.protocol.keys import JobKeys
-from cluster_serving.protocol.versions import choose, not_served
 
 NAME = "Redis Streams source"
 
 _BLOCK_MS = 100
-# During a canary, requests also come by way of slots of the other generation, which wake nobody.
-_CANARY_BLOCK_MS = 5
-_HALF = 50
-# A canary that does not take its requests, dead say, does not get them.
-_LEFT_MS = 5000
-_STAND_IN_S = 30.0
 _LONGEST_TICK = 0.2
 # Process mode. If Flink cancels an operator at the moment at which a tick ends by itself, Beam may fail to release its
 # worker ("Reference count must not be negative"), and then Flink ends the whole TaskManager. So few ticks end.
@@ -54,9 +42,6 @@ _BATCH_BYTES = 4 << 20
 # Slots share the waiting requests if the model takes longer than this for each: one slot that takes all would leave
 # others idle. With a faster model, one large batch costs less than several small ones.
 _SHARED_SECONDS = 0.001
-# Attempts that Flink has ended do not count, unless they are many: a request on which the model hangs would otherwise
-# be tried after each restart for ever.
-_MOST_STOPS = 10
 
 
 class RedisStreamsSource(SelfClosing, FlatMapFunction):
@@ -72,6 +57,7 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
             first. It passes records on only at the end of a tick, so each tick ends with the first that it reads.
         deadline_ms: Milliseconds that a request without a deadline of its own may wait; 0 for no limit.
         slots: Number of slots that the job asks for.
+        stages: What makes the stages of the slot, in their order.
     """
 
     def __init__(
@@ -83,6 +69,7 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
         process_mode: bool,
         deadline_ms: int = 0,
         slots: int = 1,
+        stages: Sequence[MakeStage] = (),
     ) -> None:
         self._control = options
         self._options = options.queue
@@ -92,6 +79,7 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
         self._process_mode = process_mode
         self._deadline_ms = deadline_ms
         self._slots = slots
+        self._make_stages = stages
 
     def open(self, runtime_context: RuntimeContext) -> None:
         """Connect; nothing is read yet."""
@@ -99,35 +87,37 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
         index = subtask_index(runtime_context)
         self._parallelism = subtask_count(runtime_context)
         self._slot_key = self._slot_keys.key_of(index, self._parallelism)
-        self._client: Any = connect(self._options)
-        self._deadlines = Deadlines(RedisClock(self._client), self._deadline_ms)
+        client = connect(self._options)
         # Two batches: one is in the model while the next is read. More would be kept from idle slots.
         self._flow = SlotFlowControl(
             2 * self._read_size,
             generation=self._control.name,
             read=None if self._process_mode else self._read_directly,
-            deadlines=self._deadlines,
+            deadlines=Deadlines(RedisClock(client), self._deadline_ms),
         )
         self._ticks = Ticks.of(self._control.name, index)
-        self._copier = Copier(self._client, self._options.job)
-        self._keys = JobKeys(self._options.job)
-        name = self._keys.consumer(self._options.generation, index)
+        keys = JobKeys(self._options.job)
+        name = keys.consumer(self._options.generation, index)
         # With Flink's adaptive scheduler, fewer slots may run than the job asks for.
-        peers = self._keys.consumers(self._options.generation) if self._slots > 1 else None
-        self._reader = StreamReader(
-            self._client, self._options.job, name, self._options.claim_idle_time_s * 1000, peers
-        )
-        self.close_with(self._copier.close, self._reader.close, self._client.close)
-        self._generation = GenerationView(self._client, self._control)
-        self._looks_for_left = False
-        self._next_look = self._stands_in_until = 0.0
-        self._payloads = Payloads(self._client, self._options, sweeps=index == 0)
-        self._attempts = Attempts(self._client, self._options.job, end)
-        self._tried: Entry | None = None
+        peers = keys.consumers(self._options.generation) if self._slots > 1 else None
+        self._reader = StreamReader(client, self._options.job, name, self._options.claim_idle_time_s * 1000, peers)
+        self._generation = GenerationView(client, self._control)
         metrics = runtime_context.get_metrics_group()
+        self._slot = Slot(
+            client,
+            self._options,
+            index,
+            self._reader,
+            self._generation,
+            self._flow,
+            self._read_size,
+            self._greedy,
+            metrics,
+        )
+        self._stages = [make(self._slot) for make in self._make_stages]
+        self._recovery = Recovery(self._slot, end, self._stages)
+        self.close_with(*(stage.close for stage in self._stages), self._reader.close, client.close)
         self._requests = metrics.counter("requests")
-        self._dead_letters = metrics.counter("deadLetters")
-        self._expired = metrics.counter("expired")
         self._count_records_out = count_records_out(runtime_context)
         self._backoff = Backoff(f"{NAME} {name}", metrics.counter("reconnects").inc)
         self._held: list[Entry] = []
@@ -213,13 +203,13 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
             if not self._generation.reads:
                 entries = self._stand_by(patience)
             elif self._reader.recovering:
-                entries = self._recover(patience)
+                entries = self._recovery.next(patience)
             else:
                 entries = self._read_new(patience, block_ms)
         except RedisError as error:
             # Redis may have delivered entries in a reply that was lost.
             self._reader.start_over()
-            self._ticks.problem = str(refusal(self._client, error) or "")
+            self._ticks.problem = str(refusal(self._slot.client, error) or "")
             self._backoff.failed(error)
             return []
         self._ticks.problem = ""
@@ -235,7 +225,7 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
             self._flow.take_back()
             surplus, serving = self._flow.surplus.take(self._flow.limit), self._generation.now.serving
             if surplus and serving:
-                self._reader.leave(surplus, self._keys.left_for(serving.number))
+                self._reader.leave(surplus, self._slot.keys.left_for(serving.number))
             elif not self._flow.unanswered:
                 # A crash has interrupted these before; they would wait for the end of this generation.
                 self._reader.leave_behind()
@@ -245,14 +235,15 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
     def _read_new(self, patience: float, block_ms: int | None) -> list[Entry]:
         if self._reader.take_over():
             return []
-        self._refuse(self._flow.drop_expired())
+        for stage in self._stages:
+            stage.begin()
         if self._parallelism > 1:
             if self._flow.take_back():
                 # In process mode the other slots are in other processes. A shadow computes its copies later.
                 leaves = self._process_mode and not self._control.shadow
                 left = self._flow.surplus.take(self._flow.limit) if leaves else []
                 if left:
-                    self._reader.leave(left, self._keys.left_for(self._options.generation))
+                    self._reader.leave(left, self._slot.keys.left_for(self._options.generation))
                 self._flow.wait_idle(patience)
                 self._reader.heartbeat()
                 return []
@@ -264,105 +255,30 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
         if not room:
             self._reader.heartbeat()
             return []
-        self._payloads.sweep_if_due()
-        room = min(room, self._read_size)
-        entries = self._take_left(room)
-        if not entries and not self._reader.recovering:
-            entries = self._read_stream(room, block_ms)
-        # After a full read more requests are waiting, so that reading ahead makes no batch smaller.
-        self._ahead = not self._greedy or len(entries) >= self._read_size
-        # Where none queue up, the window finds the few that have expired.
-        if self._ahead and (errors := self._deadlines.expired(entries)):
-            self._refuse([(entry, errors[entry.place]) for entry in entries if entry.place in errors])
-            entries = [entry for entry in entries if entry.place not in errors]
-        loaded = [loaded for entry in entries if (loaded := self._payloads.load(entry))]
-        shadow = self._generation.shadow
-        return self._copier.copy(loaded, shadow) if shadow else loaded
+        return self._read_stages(min(room, self._read_size), block_ms)
 
-    def _refuse(self, late: Sequence[tuple[Entry, DeadlineExceeded]]) -> None:
-        """Answer requests that have expired."""
-        if late:
-            self._payloads.refuse(*late)
-            self._expired.inc(len(late))
-
-    def _read_stream(self, count: int, block_ms: int | None) -> list[Entry]:
-        """Read new requests; during a canary, the generation with the larger share reads those of both."""
-        canary = self._generation.canary
-        if canary and block_ms:
-            block_ms = _CANARY_BLOCK_MS
-        if canary and (self._options.generation == canary.number) != (canary.share > _HALF) and not self._stands_in():
-            self._reader.heartbeat()
+    def _read_stages(self, room: int, block_ms: int | None) -> list[Entry]:
+        """Return what the stages take, or else what the streams have, after the stages behind it."""
+        for at, stage in enumerate(self._stages, 1):
+            if taken := stage.take(room):
+                return self._admitted(list(taken), at)
+        # A stage may have found requests that a crash has interrupted.
+        if self._slot.reader.recovering:
+            return []
+        for stage in self._stages:
+            block_ms = stage.wait_ms(block_ms)
+        if not all(stage.may_read() for stage in self._stages):
+            self._slot.reader.heartbeat()
             time.sleep((block_ms or 0) / 1000)
             return []
-        return self._divide(self._reader.read(count, block_ms))
+        return self._admitted(self._slot.reader.read(room, block_ms), 0)
 
-    def _stands_in(self) -> bool:
-        """Return True while this generation also reads: the one that should read leaves requests there, dead say."""
-        now = time.monotonic()
-        if now >= self._next_look:
-            waits = self._reader.longest_wait_ms() >= _LEFT_MS
-            self._stands_in_until = now + _STAND_IN_S if waits else self._stands_in_until
-            self._next_look = now + 1
-        return now < self._stands_in_until
-
-    def _take_left(self, count: int) -> list[Entry]:
-        """Take requests that other slots have left: slots of another generation, hung ones, and such as are gone."""
-        own = self._options.generation
-        if self._generation.has_left():
-            self._looks_for_left = True
-            if self._reader.claim_left_behind():
-                return []
-        if not (self._looks_for_left or self._generation.canary):
-            return []
-        entries = self._reader.take(self._keys.left_for(own), count)
-        for other in self._generation.now.reading:
-            if not entries and other.number != own:
-                late = self._reader.take(self._keys.left_for(other.number), count, _LEFT_MS)
-                entries = [entry for entry in late if not entry.version]
-                if named := [entry for entry in late if entry.version]:
-                    self._reader.leave(named, self._keys.left_for(other.number))
-        self._looks_for_left = len(entries) == count
+    def _admitted(self, entries: list[Entry], behind: int) -> list[Entry]:
+        # After a full read more requests are waiting, so that reading ahead makes no batch smaller.
+        self._ahead = not self._greedy or len(entries) >= self._read_size
+        for stage in self._stages[behind:]:
+            entries = stage.admit(entries)
         return entries
-
-    def _divide(self, entries: list[Entry]) -> list[Entry]:
-        """Return the entries that are for this generation; the others are left for theirs, or refused."""
-        now = self._generation.now
-        if not entries or not (now.trial or any(entry.version for entry in entries)):
-            return entries
-        mine, others = [], defaultdict(list)
-        for entry, number in zip(entries, self._destinations(entries, now), strict=True):
-            if number == self._options.generation:
-                mine.append(entry)
-            elif number is None:
-                served = [generation.version for generation in self._generation.reading]
-                self._payloads.refuse((entry, not_served(self._options.job, entry.version, served)))
-            else:
-                others[number].append(entry)
-        for number, left in others.items():
-            self._reader.leave(left, self._keys.left_for(number))
-        return mine
-
-    def _destinations(self, entries: Sequence[Entry], now: Generations) -> list[int | None]:
-        """Return the number of the generation that answers each request; None if its version is not served."""
-        canary, serving = now.of_role(CANARY), now.serving
-        reading = self._generation.reading
-        numbers = {generation.version: generation.number for generation in reading}
-        served = {generation.version: generation.numbered for generation in reading}
-        # Both may have the same version: a change of the configuration alone.
-        divided = canary and serving and canary.version == serving.version
-        count = int(self._client.hincrby(self._generation.key, DIVIDED, len(entries))) if canary else 0
-        destinations: list[int | None] = []
-        for at, entry in enumerate(entries):
-            version = choose(entry.version, served) if entry.version else ""
-            if version is None:
-                destinations.append(None)
-            elif version and not divided:
-                destinations.append(numbers[version])
-            elif canary and serving:
-                destinations.append(canary.number if is_in_trial(count - at, canary.share) else serving.number)
-            else:
-                destinations.append(self._options.generation)
-        return destinations
 
     def _share(self, patience: float) -> int:
         """Return how many more of the unanswered requests this slot may read, as one of several."""
@@ -375,36 +291,6 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
             return 0
         # If no request waits, the next ones are probably as many as the last time.
         return self._latest_share
-
-    def _recover(self, patience: float) -> list[Entry]:
-        """Read the next request that a crash or stop interrupted, once the previous one is answered."""
-        recovered = self._reader.recover(patience) if self._flow.wait_idle(patience) else None
-        if self._tried is not None and (recovered or not self._reader.recovering):
-            self._attempts.forget(self._tried)
-            self._tried = None
-        if recovered is None:
-            self._reader.heartbeat()
-            return []
-        entry, deliveries = self._payloads.load(recovered[0]), recovered[1]
-        # The version that a request names may have ended meanwhile.
-        if entry is None or (entry.version and not self._divide([entry])):
-            return []
-        last, attempts, most = self._attempts.last(entry), deliveries - 1, self._options.max_deliveries
-        if attempts < _MOST_STOPS * most and attempts - last.stops < most and not last.crashed:
-            self._attempts.note([entry])
-            self._tried = entry
-            return [entry]
-        error = PoisonRequest(
-            f"given up after {attempts} attempts: each time, the process that computed this request died or was "
-            f"stopped{last}"
-        )
-        options = self._options
-        dead_letter(
-            self._client, options.job, options.result_ttl_s, entry, error, last.traceback, version=options.version
-        )
-        self._attempts.forget(entry)
-        self._dead_letters.inc()
-        return []
 
 
 def from_redis(env: StreamExecutionEnvironment, source: RedisStreamsSource) -> DataStream:

@@ -9,10 +9,22 @@ from cluster_serving.connectors.entry_batch import slot_key
 from cluster_serving.connectors.sink import RedisHashSink
 from cluster_serving.connectors.slot_keys import SlotKeys
 from cluster_serving.connectors.source import RedisStreamsSource, from_redis
+from cluster_serving.connectors.stages import shadow
+from cluster_serving.connectors.stages.expiry import Expiry
+from cluster_serving.connectors.stages.payloads import Payloads
+from cluster_serving.connectors.stages.routing import Routing
+from cluster_serving.connectors.stages.shadow import Mirror
+from cluster_serving.connectors.stages.stats import Stats
 from cluster_serving.job import inference, window
 from cluster_serving.job.inference import Inference
 from cluster_serving.job.options import MARK, NAME, JobOptions
 from cluster_serving.job.window import BatchingWindow
+
+READING = (Routing, Expiry, Payloads, Mirror)
+"""Stages around the reads of a slot, in their order."""
+
+ANSWERING = (Stats, shadow.answers)
+"""Stages around the writes of its answers, in their order."""
 
 _MAX_PARALLELISM = 1 << 12
 
@@ -30,6 +42,7 @@ def build(env: StreamExecutionEnvironment, options: JobOptions, with_jar: bool =
         process_mode=options.execution_mode == "process",
         deadline_ms=options.request_deadline_ms,
         slots=options.model_parallelism,
+        stages=READING,
     )
 
     requests = from_redis(env, source)
@@ -41,7 +54,7 @@ def build(env: StreamExecutionEnvironment, options: JobOptions, with_jar: bool =
     # In one thread with the source, neither could work while the other waits.
     batches.start_new_chain()
     answers = batches.flat_map(Inference(options), output_type=Types.PICKLED_BYTE_ARRAY()).name(inference.NAME)
-    answers.flat_map(RedisHashSink(options.redis), output_type=Types.INT()).name(sink.NAME)
+    answers.flat_map(RedisHashSink(options.redis, ANSWERING), output_type=Types.INT()).name(sink.NAME)
 
     # PyFlink adds a map for the key, which the Flink UI would show by an internal name.
     slots._j_data_stream.getTransformation().getInputs().get(0).setName("key_by")

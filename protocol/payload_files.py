@@ -2,7 +2,7 @@
 
 Redis would copy a payload a dozen times, and write it to its append-only file. A client writes the file before it
 queues the request; whichever process answers or withdraws the request removes the file. The job removes files of
-clients that died in between (`connectors.payloads`).
+clients that died in between (`connectors.stages.payloads`).
 """
 
 from __future__ import annotations

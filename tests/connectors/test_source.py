@@ -11,7 +11,9 @@ from cluster_serving.connectors.answer import Answer, write_answers
 from cluster_serving.connectors.entry_batch import EntryBatch
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.slot_keys import SlotKeys
+from cluster_serving.connectors.stages import routing
 from cluster_serving.connectors.stream import StreamReader, create_groups
+from cluster_serving.job.topology import READING
 from cluster_serving.launcher.jobs.store import JobStore
 from cluster_serving.protocol.generations import CANARY, RETIRING, SERVING, Generation
 from cluster_serving.protocol.keys import JobKeys
@@ -29,7 +31,7 @@ def opened(redis_server, db, job, monkeypatch):
 
     def open_source(process_mode, **options):
         options = RedisOptions(redis_server.url, job, generation=1, version="1", **options)
-        sources.append(source.RedisStreamsSource(options, 4, SlotKeys((0,), 1), True, process_mode))
+        sources.append(source.RedisStreamsSource(options, 4, SlotKeys((0,), 1), True, process_mode, stages=READING))
         sources[-1].open(Context())
         return sources[-1]
 
@@ -157,7 +159,7 @@ def test_a_canary_that_has_died_stops_no_slot_of_the_generation_that_serves(open
 
 
 def test_a_canary_with_the_larger_share_that_has_died_does_not_keep_requests_from_all(opened, db, job, monkeypatch):
-    monkeypatch.setattr(source, "_LEFT_MS", 500)
+    monkeypatch.setattr(routing, "_LEFT_MS", 500)
     dead_canary(db, job, 60)
     slot = opened(process_mode=False)
     for number in range(10):
@@ -168,13 +170,13 @@ def test_a_canary_with_the_larger_share_that_has_died_does_not_keep_requests_fro
 def test_a_request_that_is_read_while_the_job_is_stopped_is_not_refused(opened, db, job):
     """Its version is served again after the next start."""
     slot = opened(process_mode=False)
+    wait_until(lambda: not tick(slot) and not slot._reader.recovering)
     # What a thread of the slot sees while another one waits for requests.
-    JobStore(db, job).end(1)
+    db.delete(JobKeys(job).generations)
     db.hset(JobKeys(job).generations, "last", 1)
-    slot._generation.look()
-    assert not slot._generation.now.reading
+    wait_until(lambda: slot._generation.look() or not slot._generation.now.reading)
     db.xadd(JobKeys(job).stream("normal"), {"uri": "a", "data": b"x", "version": "1"})
-    (entry,) = slot._read_stream(10, 100)
+    (entry,) = slot._read_stages(10, 100)
     assert (entry.uri, entry.version) == ("a", "1")
 
 

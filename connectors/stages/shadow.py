@@ -16,9 +16,12 @@ from redis.exceptions import RedisError
 from cluster_serving.connectors.answer import AnsweredBatch
 from cluster_serving.connectors.backlog import Backlog
 from cluster_serving.connectors.options import RedisOptions
+from cluster_serving.connectors.redis import RedisClock
+from cluster_serving.connectors.slot import Slot
+from cluster_serving.connectors.stages.base import AnswerStage, Stage
 from cluster_serving.protocol.comparison import LATENCY_US, MOST_EXAMPLES, Tally
 from cluster_serving.protocol.entry import Entry
-from cluster_serving.protocol.generations import Generation, is_in_trial
+from cluster_serving.protocol.generations import is_in_trial
 from cluster_serving.protocol.keys import JobKeys, to_bytes
 from cluster_serving.protocol.results import to_fields
 from cluster_serving.protocol.scripts import COPY, KEEP, TALLY, Argument, Call, call, fetch_call, fields_of, flat
@@ -52,23 +55,20 @@ class _Kept:
         return sum(map(len, self.fields.values()))
 
 
-class Copier(Backlog[Entry]):
-    """Copies of a share of the requests that a slot reads.
+class Mirror(Backlog[Entry], Stage):
+    """Copies a share of the requests that a slot reads."""
 
-    Args:
-        client: Connection to the job's Redis.
-        job: `jobName`.
-    """
-
-    def __init__(self, client: redis.Redis, job: str) -> None:
-        super().__init__("copies for a shadow", _COPY_INTERVAL_S)
-        self._client = client
-        self._keys = JobKeys(job)
+    def __init__(self, slot: Slot) -> None:
+        Stage.__init__(self, slot)
+        Backlog.__init__(self, "copies for a shadow", _COPY_INTERVAL_S)
         self._count = 0
         self._skipped = 0
 
-    def copy(self, entries: list[Entry], shadow: Generation) -> list[Entry]:
+    def admit(self, entries: list[Entry]) -> list[Entry]:
         """Copy the share of the requests that is for a shadow; return all, and these marked."""
+        shadow = self.slot.generation.shadow
+        if shadow is None:
+            return entries
         mark = str(shadow.number).encode()
         first, self._count = self._count, self._count + len(entries)
         marked = [
@@ -84,33 +84,28 @@ class Copier(Backlog[Entry]):
     def _work(self, entries: list[Entry]) -> list[Entry]:
         number = int(entries[-1].shadow)
         skipped, self._skipped = self._skipped, 0
-        keys = [self._keys.shadow(number).job, self._keys.compared(number)]
+        keys = [self.slot.keys.shadow(number).job, self.slot.keys.compared(number)]
         arguments: list[Argument] = [MOST_COPIES, MOST_BYTES, _KEEP_S, skipped]
         for entry in entries:
             if int(entry.shadow) == number:
-                keys.append(self._keys.awaited(number, _name(entry)))
+                keys.append(self.slot.keys.awaited(number, _name(entry)))
                 arguments += [_name(entry), to_bytes(entry.uri), entry.serde, entry.data]
         try:
-            call(self._client, Call(COPY, keys, arguments))
+            call(self.slot.client, Call(COPY, keys, arguments))
         except (RedisError, OSError):
             self._skipped += skipped + len(entries)
         return []
 
 
-class Keeper(Backlog[_Kept]):
-    """The answers of a slot that serves, those of requests that were copied.
+class Recorder(Backlog[_Kept], AnswerStage):
+    """Keeps the answers of a slot that serves, those of requests that were copied."""
 
-    Args:
-        client: Connection to the job's Redis.
-        job: `jobName`.
-    """
-
-    def __init__(self, client: redis.Redis, job: str) -> None:
+    def __init__(self, client: redis.Redis, options: RedisOptions) -> None:
         super().__init__("answers for a shadow", _KEEP_INTERVAL_S)
         self._client = client
-        self._keys = JobKeys(job)
+        self._keys = JobKeys(options.job)
 
-    def add(self, batch: AnsweredBatch, write_us: int) -> None:
+    def answered(self, batch: AnsweredBatch, write_us: int) -> None:
         """Keep the answers of a batch, if it has some of copied requests."""
         if any(answer.entry.shadow for answer in batch.answers):
             self.put(list(self._kept(batch, batch.wait_us + batch.inference_us + write_us)))
@@ -137,13 +132,8 @@ class Keeper(Backlog[_Kept]):
         return [answer for answer in early if time.monotonic() < answer.until]
 
 
-class Comparer(Backlog[_Kept]):
-    """The answers of a slot of a shadow, which are compared with those of the slots that serve.
-
-    Args:
-        client: Connection to the job's Redis.
-        options: Job and generation of the slot.
-    """
+class Comparator(Backlog[_Kept], AnswerStage):
+    """Compares the answers of a slot of a shadow with those of the slots that serve."""
 
     def __init__(self, client: redis.Redis, options: RedisOptions) -> None:
         super().__init__("comparisons", _KEEP_INTERVAL_S)
@@ -152,7 +142,7 @@ class Comparer(Backlog[_Kept]):
         self._number = options.generation
         self._missed = 0
 
-    def add(self, batch: AnsweredBatch, write_us: int) -> None:
+    def answered(self, batch: AnsweredBatch, write_us: int) -> None:
         """Compare the answers of a batch; a shadow that answers faster than its thread compares waits for a moment."""
         latency_us, until = batch.wait_us + batch.inference_us + write_us, time.monotonic() + _PATIENCE_S
         own = [_Kept(self._number, answer.entry.uri, answer.fields, latency_us, until) for answer in batch.answers]
@@ -195,6 +185,11 @@ class Comparer(Backlog[_Kept]):
             self._client,
             Call(TALLY, keys, [tally.largest, MOST_EXAMPLES, len(examples), *examples, *flat(counts)]),
         )
+
+
+def answers(client: redis.Redis, options: RedisOptions, _: RedisClock) -> AnswerStage:
+    """Return the stage of a sink: that of a shadow, or of a generation that may have one."""
+    return Comparator(client, options) if options.shadow else Recorder(client, options)
 
 
 def _name(entry: Entry) -> str:

@@ -9,11 +9,12 @@ import pytest
 from cluster_serving.client import InputQueue, InvalidInput, OutputQueue, RequestTooLarge
 from cluster_serving.connectors.answer import Answer, write_answers
 from cluster_serving.connectors.options import RedisOptions
-from cluster_serving.connectors.payloads import SWEEP_AGE, Payloads
 from cluster_serving.connectors.reporting import publish_limits
+from cluster_serving.connectors.stages.payloads import SWEEP_AGE, Payloads
 from cluster_serving.connectors.stream import StreamReader, create_groups
 from cluster_serving.protocol.keys import GROUP, PRIORITIES, JobKeys
 from cluster_serving.protocol.payload_files import MIN_BYTES
+from tests.support import slots
 
 LARGE = np.arange(MIN_BYTES // 4, dtype="f4")
 
@@ -45,7 +46,7 @@ def read(db, job):
 
 @pytest.fixture
 def payloads(db, job, options):
-    return Payloads(db, options, sweeps=True)
+    return Payloads(slots.make(db, options))
 
 
 def test_a_request_is_read_with_its_file_which_is_removed_when_it_is_answered(
@@ -53,7 +54,7 @@ def test_a_request_is_read_with_its_file_which_is_removed_when_it_is_answered(
 ):
     requests.enqueue("a", x=LARGE)
     requests.enqueue("b", x=np.zeros(2))
-    large, small = map(payloads.load, read())
+    large, small = map(payloads.readmit, read())
     np.testing.assert_array_equal(large.decode()[1]["x"], LARGE)
     np.testing.assert_array_equal(small.decode()[1]["x"], np.zeros(2))
     assert len(list(folder.iterdir())) == 1
@@ -63,7 +64,7 @@ def test_a_request_is_read_with_its_file_which_is_removed_when_it_is_answered(
 
 def test_a_file_stays_while_its_request_may_have_to_be_computed(db, job, folder, requests, read, payloads):
     requests.enqueue("a", x=LARGE)
-    (loaded,) = map(payloads.load, read())
+    (loaded,) = map(payloads.readmit, read())
     # A restored group delivers the request as if it had never been read.
     db.xgroup_destroy(job, GROUP)
     create_groups(db, job)
@@ -76,7 +77,7 @@ def test_a_file_is_removed_though_another_request_of_the_batch_is_already_answer
 ):
     requests.enqueue("a", x=LARGE)
     requests.enqueue("b", x=LARGE)
-    loaded = [payloads.load(entry) for entry in read()]
+    loaded = [payloads.readmit(entry) for entry in read()]
     write_answers(db, job, 60, [Answer(loaded[0], "", {"value": "1"})])
     assert len(list(folder.iterdir())) == 1
     assert write_answers(db, job, 60, [Answer(entry, "", {"value": "2"}) for entry in loaded]) == 1
@@ -85,7 +86,7 @@ def test_a_file_is_removed_though_another_request_of_the_batch_is_already_answer
 
 def test_a_uri_that_is_no_text_is_answered_for_its_missing_file(db, job, requests, read, payloads):
     db.xadd(job, {"uri": b"\xff", "serde": "arrow", "data_file": "0" * 32})
-    assert list(map(payloads.load, read())) == [None]
+    assert list(map(payloads.readmit, read())) == [None]
     assert db.hget(JobKeys(job).native_result("").encode() + b"\xff", "code") == b"INVALID_INPUT"
 
 
@@ -100,7 +101,7 @@ def test_a_file_that_is_missing_or_too_large_is_an_error_of_its_request(folder, 
         file.unlink()
     requests.enqueue("large", x=np.zeros(1 << 18))
     requests.enqueue("good", x=LARGE)
-    loaded = list(map(payloads.load, read()))
+    loaded = list(map(payloads.readmit, read()))
     assert loaded[:2] == [None, None]
     assert loaded[2].uri == "good"
     refused(results, "missing", InvalidInput, "does not exist")
@@ -114,7 +115,7 @@ def test_a_hostile_name_is_an_error_and_removes_nothing(db, job, tmp_path, resul
     secret.write_text("kept")
     db.xadd(job, {"uri": "a", "data_file": name, "serde": "arrow"})
     for entry in read():
-        loaded = payloads.load(entry)
+        loaded = payloads.readmit(entry)
         assert (loaded is None) == bool(name)
     if name:
         refused(results, "a", InvalidInput, "expected 32 hexadecimal digits")
@@ -124,7 +125,7 @@ def test_a_hostile_name_is_an_error_and_removes_nothing(db, job, tmp_path, resul
 def test_a_job_without_a_folder_says_so(db, job, results, requests, read):
     requests.enqueue("a", x=LARGE)
     (entry,) = read()
-    assert Payloads(db, RedisOptions("", job)).load(entry) is None
+    assert Payloads(slots.make(db, RedisOptions("", job))).readmit(entry) is None
     refused(results, "a", InvalidInput, "this job has no folder for files")
 
 
@@ -133,8 +134,8 @@ def test_a_request_that_was_queued_twice_keeps_its_result(db, job, requests, res
     ((_, fields),) = db.xrange(job)
     db.xadd(job, fields)
     first, second = read()
-    write_answers(db, job, 60, [Answer(payloads.load(first), "", {"value": "kept"})])
-    assert payloads.load(second) is None
+    write_answers(db, job, 60, [Answer(payloads.readmit(first), "", {"value": "kept"})])
+    assert payloads.readmit(second) is None
     assert db.hgetall(JobKeys(job).native_result("a")) == {b"value": b"kept"}
     assert db.xpending(job, GROUP)["pending"] == 0
     assert db.xlen(job) == 0
@@ -151,14 +152,14 @@ def test_the_sweep_removes_old_files_without_a_request(db, job, folder, requests
     for file in folder.iterdir():
         if file != young:
             os.utime(file, (long_ago, long_ago))
-    Payloads(db, options).sweep_if_due()
+    Payloads(slots.make(db, options, index=1)).begin()
     assert old.exists()
-    payloads = Payloads(db, options, sweeps=True)
-    payloads.sweep_if_due()
+    payloads = Payloads(slots.make(db, options))
+    payloads.begin()
     assert {file.name for file in folder.iterdir()} == {*waiting, young.name}
     old.touch()
     os.utime(old, (long_ago, long_ago))
-    payloads.sweep_if_due()
+    payloads.begin()
     assert old.exists(), "only once an hour"
 
 
@@ -173,6 +174,6 @@ def test_only_payloads_are_swept(folder, tmp_path, requests, payloads):
     old = time.time() - SWEEP_AGE - 60
     for path in (*others, folder / ("c" * 32)):
         os.utime(path, (old, old), follow_symlinks=False)
-    payloads.sweep_if_due()
+    payloads.begin()
     assert all(path.exists() for path in others)
     assert not (folder / ("c" * 32)).exists()

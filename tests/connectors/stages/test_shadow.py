@@ -4,19 +4,20 @@ import numpy as np
 import pytest
 import redis
 
-from cluster_serving.connectors import shadow
 from cluster_serving.connectors.answer import Answer, AnsweredBatch, write_answers
 from cluster_serving.connectors.options import RedisOptions
-from cluster_serving.connectors.shadow import Comparer, Copier, Keeper
+from cluster_serving.connectors.stages import shadow
+from cluster_serving.connectors.stages.shadow import Comparator, Mirror, Recorder
 from cluster_serving.connectors.stream import StreamReader, create_groups
 from cluster_serving.launcher.jobs.store import JobStore
 from cluster_serving.protocol import tensors
 from cluster_serving.protocol.comparison import Comparison
 from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.errors import InvalidInput
-from cluster_serving.protocol.generations import SHADOW, Generation
+from cluster_serving.protocol.generations import SHADOW, Generation, Generations
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.results import encode_error, encode_result
+from tests.support import slots
 from tests.support.waiting import wait_until
 
 NUMBER = 2
@@ -42,10 +43,16 @@ def queue(redis_server, db, job, monkeypatch):
 
 
 @pytest.fixture
-def copier(db, job, queue):
-    copier = Copier(db, job)
-    yield copier
-    copier.close()
+def mirror(db, job, queue):
+    mirror = Mirror(slots.make(db, RedisOptions("", job)))
+    yield mirror
+    mirror.close()
+
+
+def copy(mirror, requests, share=100):
+    """Let a slot that serves read requests beside a shadow with that share."""
+    mirror.slot.generation.now = Generations({NUMBER: Generation(NUMBER, SHADOW, share=share)})
+    return mirror.admit(requests)
 
 
 def entries(count, first=1):
@@ -59,8 +66,8 @@ def compared(db, job):
     return Comparison.read({name.decode(): value.decode() for name, value in fields.items()})
 
 
-def test_a_shadow_gets_copies_of_its_share_and_their_answers_reach_nobody(db, job, queue, copier):
-    marked = copier.copy(entries(100), Generation(NUMBER, SHADOW, share=25))
+def test_a_shadow_gets_copies_of_its_share_and_their_answers_reach_nobody(db, job, queue, mirror):
+    marked = copy(mirror, entries(100), share=25)
     chosen = [entry for entry in marked if entry.shadow]
     assert abs(len(chosen) - 25) <= 3
     wait_until(lambda: db.xlen(queue) == len(chosen))
@@ -78,33 +85,31 @@ def test_a_shadow_gets_copies_of_its_share_and_their_answers_reach_nobody(db, jo
     assert not db.xlen(queue)
 
 
-def test_a_slow_shadow_fills_no_redis(db, job, queue, copier, monkeypatch):
+def test_a_slow_shadow_fills_no_redis(db, job, queue, mirror, monkeypatch):
     monkeypatch.setattr(shadow, "MOST_COPIES", 10)
-    everything = Generation(NUMBER, SHADOW, share=100)
-    copier.copy(entries(12), everything)
+    copy(mirror, entries(12))
     wait_until(lambda: compared(db, job).skipped == 2)
     assert db.xlen(queue) == 10
     monkeypatch.setattr(shadow, "MOST_COPIES", 100)
     monkeypatch.setattr(shadow, "MOST_BYTES", 12 * len(DATA))
-    copier.copy(entries(5, first=20), everything)
+    copy(mirror, entries(5, first=20))
     wait_until(lambda: compared(db, job).skipped == 5)
     assert db.xlen(queue) == 12
 
 
-def test_a_full_redis_and_a_shadow_that_has_ended_get_no_copies(db, job, queue, copier):
-    everything = Generation(NUMBER, SHADOW, share=100)
+def test_a_full_redis_and_a_shadow_that_has_ended_get_no_copies(db, job, queue, mirror):
     db.config_set("maxmemory", 1)
     try:
-        copier.copy(entries(3), everything)
-        wait_until(lambda: copier._skipped == 3)
+        copy(mirror, entries(3))
+        wait_until(lambda: mirror._skipped == 3)
     finally:
         db.config_set("maxmemory", 0)
     assert not db.xlen(queue)
-    copier.copy(entries(1), everything)
+    copy(mirror, entries(1))
     wait_until(lambda: compared(db, job).skipped == 3)
     db.delete(queue, JobKeys(job).compared(NUMBER))
-    copier.copy(entries(3), everything)
-    copier.close()
+    copy(mirror, entries(3))
+    mirror.close()
     assert not db.exists(queue, JobKeys(job).compared(NUMBER))
 
 
@@ -120,7 +125,7 @@ def batch(answers, latency_us):
     return AnsweredBatch([Answer(entry, "", fields) for entry, fields in answers], 0, latency_us)
 
 
-def test_the_answers_of_a_shadow_are_compared_with_those_of_the_same_requests(redis_server, db, job, queue, copier):
+def test_the_answers_of_a_shadow_are_compared_with_those_of_the_same_requests(redis_server, db, job, queue, mirror):
     failure = encode_error(InvalidInput("no"))
     pairs = [
         (result(1, 2), result(1, 2.0001)),
@@ -131,21 +136,21 @@ def test_the_answers_of_a_shadow_are_compared_with_those_of_the_same_requests(re
         (failure, failure),
         (result(1), result(1)),
     ]
-    keeper, comparer = Keeper(db, job), Comparer(db, of_shadow(job))
+    recorder, comparator = Recorder(db, RedisOptions("", job)), Comparator(db, of_shadow(job))
     served = [*entries(len(pairs) - 1), *entries(1, 9)]
     served = [entry._replace(shadow=b"2") for entry in served]
     # The model may answer before the copies have left.
-    keeper.add(batch(zip(served, (before for before, _ in pairs), strict=True), 2000), 500)
-    marked = copier.copy(entries(len(pairs) - 1), Generation(NUMBER, SHADOW, share=100))
+    recorder.answered(batch(zip(served, (before for before, _ in pairs), strict=True), 2000), 500)
+    marked = copy(mirror, entries(len(pairs) - 1))
     assert marked == served[:-1]
     wait_until(lambda: db.xlen(queue) == len(pairs) - 1)
     copies = StreamReader(db, queue, JobKeys(queue).consumer(NUMBER, 0), 60_000).read(100, None)
     # The last one was not copied.
     copies.append(Entry(b"9-0", "high:9-0", DATA))
-    comparer.add(batch(zip(copies, (after for _, after in pairs), strict=True), 20_000), 0)
+    comparator.answered(batch(zip(copies, (after for _, after in pairs), strict=True), 20_000), 0)
     wait_until(lambda: compared(db, job).compared == len(marked))
-    keeper.close()
-    comparer.close()
+    recorder.close()
+    comparator.close()
     found = compared(db, job)
     assert (found.differing, found.serving_failures, found.shadow_failures, found.skipped) == (3, 1, 1, 1)
     assert found.largest == 0.5

@@ -1,0 +1,67 @@
+"""Recovery: a slot computes the requests that a crash or stop has interrupted, one by one; it gives up some of them."""
+
+from collections.abc import Sequence
+
+from cluster_serving.connectors.answer import dead_letter
+from cluster_serving.connectors.attempts import Attempts
+from cluster_serving.connectors.slot import Slot
+from cluster_serving.connectors.stages.base import Stage
+from cluster_serving.protocol.entry import Entry
+from cluster_serving.protocol.errors import PoisonRequest
+
+# Attempts that Flink has ended do not count, unless they are many: a request on which the model hangs would otherwise
+# be tried after each restart for ever.
+_MOST_STOPS = 10
+
+
+class Recovery:
+    """Interrupted requests of one slot.
+
+    Args:
+        slot: The slot.
+        end: See `Attempt.end`.
+        stages: Stages of the slot, which may change or refuse a request.
+    """
+
+    def __init__(self, slot: Slot, end: str, stages: Sequence[Stage]) -> None:
+        self._slot = slot
+        self._stages = stages
+        self._attempts = Attempts(slot.client, slot.options.job, end)
+        self._tried: Entry | None = None
+        self._dead_letters = slot.metrics.counter("deadLetters")
+
+    def next(self, patience: float) -> list[Entry]:
+        """Read the next request, once the one before is answered; wait for that for `patience` seconds at most."""
+        reader = self._slot.reader
+        recovered = reader.recover(patience) if self._slot.flow.wait_idle(patience) else None
+        if self._tried is not None and (recovered or not reader.recovering):
+            self._attempts.forget(self._tried)
+            self._tried = None
+        if recovered is None:
+            reader.heartbeat()
+            return []
+        entry: Entry | None
+        entry, deliveries = recovered
+        for stage in self._stages:
+            if entry := stage.readmit(entry):
+                continue
+            return []
+        return self._try(entry, deliveries - 1)
+
+    def _try(self, entry: Entry, attempts: int) -> list[Entry]:
+        last, options = self._attempts.last(entry), self._slot.options
+        most = options.max_deliveries
+        if attempts < _MOST_STOPS * most and attempts - last.stops < most and not last.crashed:
+            self._attempts.note([entry])
+            self._tried = entry
+            return [entry]
+        error = PoisonRequest(
+            f"given up after {attempts} attempts: each time, the process that computed this request died or was "
+            f"stopped{last}"
+        )
+        dead_letter(
+            self._slot.client, options.job, options.result_ttl_s, entry, error, last.traceback, version=options.version
+        )
+        self._attempts.forget(entry)
+        self._dead_letters.inc()
+        return []
