@@ -12,7 +12,8 @@ from typing import Annotated
 
 import typer
 
-from cluster_serving.launcher import command_log, dead_commands, entry_points, report, templates, trial
+from cluster_serving.launcher import dead_commands, entry_points, report, templates, trial
+from cluster_serving.launcher.command_log import keep_in, log, say, warn
 from cluster_serving.launcher.config import embedding
 from cluster_serving.launcher.config import file as config_file
 from cluster_serving.launcher.config.model import Config
@@ -21,14 +22,13 @@ from cluster_serving.launcher.dead_commands import AsJson, ConfigPath
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs import change, job_status, lifecycle, model_watch
 from cluster_serving.launcher.jobs.change import Changed, NotBeside
-from cluster_serving.launcher.jobs.lifecycle import Say
 from cluster_serving.launcher.jobs.shutdown import losses, shut_down
 from cluster_serving.launcher.jobs.store import opened
 from cluster_serving.launcher.services import controller, front_end, redis_server, state
 from cluster_serving.launcher.services.controller import Watched
 from cluster_serving.launcher.shipping import cargo as shipping
 from cluster_serving.launcher.targets import target_of
-from cluster_serving.launcher.terminal import Progress, console, fail, warn
+from cluster_serving.launcher.terminal import Progress, console, problems
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.settings.model import SettingsError, expected, keys
 
@@ -103,12 +103,12 @@ def _stop(job: JobName = None, config_path: ConfigPath = _PATH) -> None:
     """Stop a job; its queued requests stay in Redis."""
     config = _read(config_path) if config_path.exists() else _config(config_path)
     name = _named(job, config, config_path)
-    with Progress() as progress:
-        progress(f"Stopping job {name}")
+    with Progress():
+        say(f"Stopping job {name}")
         # It could start the job again.
         if controller.stop(config.redis_address, name):
-            progress("Stopped its controller")
-        ran = lifecycle.stop(config, name, progress, warn)
+            say("Stopped its controller")
+        ran = lifecycle.stop(config, name)
     if not ran:
         console.print(f"Job {name} did not run; it counts as stopped now. {_remove_with(name)}")
         return
@@ -139,10 +139,10 @@ def _forget(
         if not sys.stdin.isatty():
             raise LaunchError(f"job {name} was not removed, because this would be lost: {lost}. Use --yes to remove it")
         typer.confirm(f"This would be lost: {lost}. Remove job {name}?", abort=True)
-    with Progress() as progress:
+    with Progress():
         if controller.stop(config.redis_address, name):
-            progress("Stopped its controller")
-        lifecycle.forget(config, name, progress, warn)
+            say("Stopped its controller")
+        lifecycle.forget(config, name)
     console.print(f"Removed job {name}.")
 
 
@@ -208,32 +208,32 @@ def _scale(
         )
     config = _config(config_path)
     name = _named(names[0] if names else None, config, config_path)
-    _change(config, config_path, lambda config, say, warn: change.scale(config, name, int(number), say, warn))
+    _change(config, config_path, change.scale, name, int(number))
 
 
 def _promote(job: JobName = None, config_path: ConfigPath = _PATH) -> None:
     """Let the canary, or the shadow, of a job serve all requests."""
     config = _config(config_path)
     name = _named(job, config, config_path)
-    _change(config, config_path, lambda config, say, warn: change.promote(config, name, say, warn))
+    _change(config, config_path, change.promote, name)
 
 
 def _rollback(job: JobName = None, config_path: ConfigPath = _PATH) -> None:
     """End the canary or shadow of a job; without one, serve again what the job served before, without a gap."""
     config = _config(config_path)
     name = _named(job, config, config_path)
-    _change(config, config_path, lambda config, say, warn: change.rollback(config, name, say, warn))
+    _change(config, config_path, change.rollback, name)
 
 
 def _update_beside(config: Config, config_path: Path, canary: float = 0.0, shadow: float = 0.0) -> None:
-    with Progress() as progress, _by_hand(config, config_path, progress):
-        changed = change.update(config, progress, warn, canary, shadow)
+    with Progress(), _by_hand(config, config_path):
+        changed = change.update(config, canary, shadow)
     _show(changed, config, config_path)
 
 
-def _change(config: Config, config_path: Path, make: Callable[[Config, Say, Say], Changed | None]) -> None:
-    with Progress() as progress:
-        changed = make(config, progress, warn)
+def _change(config: Config, config_path: Path, make: Callable[..., Changed | None], *given: object) -> None:
+    with Progress():
+        changed = make(config, *given)
     if changed is None:
         console.print("The canary or shadow has ended; the job serves as before.")
         return
@@ -242,7 +242,7 @@ def _change(config: Config, config_path: Path, make: Callable[[Config, Say, Say]
 
 def _show(changed: Changed, config: Config, config_path: Path) -> None:
     shown = report.started(changed.started, _stop_command(config, config_path))
-    command_log.log.info(shown.plain)
+    log.info(shown.plain)
     console.print(shown)
     console.print(report.changed(changed))
 
@@ -265,8 +265,8 @@ def _shutdown(
                 "keep it for the next start"
             )
         typer.confirm(f"This would be lost (--keep-data keeps it): {lost}. Stop all, and remove it?", abort=True)
-    with Progress() as progress:
-        if not shut_down(config, progress, keep_data):
+    with Progress():
+        if not shut_down(config, keep_data):
             where = f"at {config.flink_address} and {config.redis_address}" if config else "that was started here"
             console.print(f"Nothing is running {where}.")
 
@@ -280,8 +280,8 @@ def _package(
     For those who put them into an image or onto a shared file system themselves.
     """
     config = _read(config_path)
-    with Progress() as progress:
-        archives = shipping.write(config, output, progress)
+    with Progress():
+        archives = shipping.write(config, output)
     for archive in archives:
         console.print(f"Wrote {archive}, {archive.stat().st_size / 1e6:.0f} MB")
 
@@ -312,7 +312,7 @@ def _status(job: JobName = None, config_path: ConfigPath = _PATH, as_json: AsJso
     with target_of(config).flink() as flink, opened(config, name) as store:
         found = job_status.read(config, flink, name)
         redis_server.check(config)
-        redis_server.warn_of_holes(config, warn)
+        redis_server.warn_of_holes(config)
         queued = job_status.queue(store)
     if as_json:
         print(json.dumps(found.details(queued), indent=2))
@@ -333,10 +333,10 @@ def _tune(
     The next start, restart or update uses them, where config.yaml does not set these keys.
     """
     config = _read(config_path)
-    with Progress() as progress:
-        tuned = lifecycle.tune(config, seconds, progress, warn)
+    with Progress():
+        tuned = lifecycle.tune(config, seconds)
     shown = report.tuned(tuned)
-    command_log.log.info(tuned.text)
+    log.info(tuned.text)
     console.print(shown)
 
 
@@ -350,22 +350,22 @@ def _warn_of_killed(config: Config) -> None:
 
 
 def _start_job(config: Config, config_path: Path, start: Callable[..., lifecycle.Started] = lifecycle.start) -> None:
-    with Progress() as progress, _by_hand(config, config_path, progress):
-        started = start(config, progress, warn)
+    with Progress(), _by_hand(config, config_path):
+        started = start(config)
     shown = report.started(started, _stop_command(config, config_path))
-    command_log.log.info(shown.plain)
+    log.info(shown.plain)
     console.print(shown)
 
 
 @contextmanager
-def _by_hand(config: Config, path: Path, say: Callable[[str], None]) -> Iterator[None]:
+def _by_hand(config: Config, path: Path) -> Iterator[None]:
     """Start the controller of a job again when a command has changed the job, as the configuration may ask for another.
 
     It does not load again what the command has loaded, or has left.
     """
     watched = Watched(model_watch.look(config)) if config.watch_model else None
     yield
-    controller.ensure(config, path, say, watched)
+    controller.ensure(config, path, watched)
 
 
 def _stop_command(config: Config, path: Path) -> str:
@@ -381,8 +381,8 @@ def _stop_command(config: Config, path: Path) -> str:
 
 
 def _start_front_end(config: Config, config_path: Path, again: bool = False) -> None:
-    with Progress() as progress:
-        url = front_end.ensure(config, config_path, progress, again)
+    with Progress():
+        url = front_end.ensure(config, config_path, again)
     console.print(f"    HTTP  {url}/predict")
     console.print(f"    page  {url}/ui")
     console.print(f"     API  {url}/docs")
@@ -391,8 +391,8 @@ def _start_front_end(config: Config, config_path: Path, again: bool = False) -> 
 def _read(path: Path) -> Config:
     """Return the file's configuration; what the command says is kept in the log beside the file."""
     if path.is_file():
-        command_log.keep_in(path.absolute().parent)
-        command_log.log.info(shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]))
+        keep_in(path.absolute().parent)
+        log.info(shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]))
     return config_file.read(path, warn)
 
 
@@ -442,6 +442,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
 
 
 def _run(app: Callable[[], None]) -> None:
+    log.addHandler(problems)
     # These signals end a command as Ctrl-C does, so that it undoes a start; unless they are ignored, as under nohup.
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:
@@ -449,18 +450,18 @@ def _run(app: Callable[[], None]) -> None:
     try:
         app()
     except (LaunchError, SettingsError, ServingError, OSError) as error:
-        fail(str(error))
+        log.error(str(error))
         sys.exit(error.exit_code if isinstance(error, SettingsError) else 1)
     except Exception as error:
         text = traceback.format_exc()
         try:
-            log = state.root() / "error.log"
-            log.parent.mkdir(parents=True, exist_ok=True)
-            log.write_text(text, "utf8")
-            place = f"see {log}"
+            trace = state.root() / "error.log"
+            trace.parent.mkdir(parents=True, exist_ok=True)
+            trace.write_text(text, "utf8")
+            place = f"see {trace}"
         except (LaunchError, OSError) as unwritten:
             place = f"its stack trace cannot be written: {unwritten}"
-        fail(f"unexpected {type(error).__name__}: {error} ({place})")
+        log.error(f"unexpected {type(error).__name__}: {error} ({place})")
         sys.exit(1)
 
 

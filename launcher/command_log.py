@@ -1,9 +1,14 @@
-"""The file `cluster-serving.log` beside `config.yaml`: what the commands said, and when."""
+"""What the commands tell a person: steps that begin, and warnings.
+
+The file `cluster-serving.log` beside `config.yaml` keeps them, with the time. A terminal shows them
+(`launcher.terminal`), and a controller prints them (`jobs.controller`).
+"""
 
 from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
@@ -12,6 +17,12 @@ NAME = "cluster-serving.log"
 
 log = logging.getLogger("cluster_serving.commands")
 """Messages of the commands; they reach the file once `keep_in` has named it."""
+
+say, warn = log.info, log.warning
+"""Tell which step begins now, and what may be wrong."""
+
+Say = Callable[[str], None]
+"""One of these two."""
 
 log.addHandler(logging.NullHandler())
 log.propagate = False

@@ -1,5 +1,8 @@
 """Output of the commands: styled on a terminal, plain and at full width in files and pipes."""
 
+from __future__ import annotations
+
+import logging
 import sys
 from contextlib import AbstractContextManager
 
@@ -15,16 +18,15 @@ console = Console(highlight=False, markup=False, soft_wrap=True, width=None if s
 errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
 
 
-def warn(text: str) -> None:
-    """Show and log a warning."""
-    log.warning(text)
-    errors.print(f"warning: {text}", style="yellow")
+class _Problems(logging.Handler):
+    """Shows warnings, and why a command fails."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        style = "yellow" if record.levelno == logging.WARNING else "red"
+        errors.print(f"{record.levelname.lower()}: {record.getMessage()}", style=style)
 
 
-def fail(text: str) -> None:
-    """Show and log why the command fails."""
-    log.error(text)
-    errors.print(f"error: {text}", style="red")
+problems = _Problems(logging.WARNING)
 
 
 def printable(text: str) -> str:
@@ -32,16 +34,23 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
-class Progress(AbstractContextManager["Progress"]):
-    """Messages of progress: on a terminal finished steps and beneath them the present one; elsewhere plain lines."""
+class Progress(logging.Handler, AbstractContextManager["Progress"]):
+    """Shows the steps of a block: on a terminal those that are finished and the present one; elsewhere plain lines."""
 
     def __init__(self) -> None:
+        super().__init__(logging.INFO)
         self._status: Status | None = console.status("") if console.is_terminal else None
         self._current = ""
 
-    def __call__(self, text: str) -> None:
-        """Show and log the step that begins now; the step before it is finished."""
-        log.info(text)
+    def __enter__(self) -> Progress:
+        log.addHandler(self)
+        return self
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Show the step that begins now; the step before it is finished."""
+        if record.levelno != logging.INFO:
+            return
+        text = record.getMessage()
         if self._status is None:
             console.print(text)
             return
@@ -52,6 +61,7 @@ class Progress(AbstractContextManager["Progress"]):
         self._status.start()
 
     def __exit__(self, kind: object, *exc: object) -> None:
+        log.removeHandler(self)
         if self._status:
             self._status.stop()
             if self._current:

@@ -16,13 +16,14 @@ from pathlib import Path
 from redis.exceptions import ConnectionError, RedisError
 
 from cluster_serving.job.options import JobOptions
+from cluster_serving.launcher.command_log import say
 from cluster_serving.launcher.config.job_options import with_layout
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs import capacity, comparison, lifecycle, lock, payload_folder
 from cluster_serving.launcher.jobs.figures import Figures
 from cluster_serving.launcher.jobs.layout.decision import layout_of
-from cluster_serving.launcher.jobs.lifecycle import Say, Services, Started
+from cluster_serving.launcher.jobs.lifecycle import Services, Started
 from cluster_serving.launcher.jobs.store import generation_of, opened
 from cluster_serving.launcher.services.flink_rest import Job
 from cluster_serving.protocol.generations import (
@@ -66,7 +67,7 @@ class Changed:
     figures: Figures
 
 
-def update(config: Config, say: Say, warn: Say, canary: float = 0.0, shadow: float = 0.0) -> Changed:
+def update(config: Config, canary: float = 0.0, shadow: float = 0.0) -> Changed:
     """Let a job serve the model and the configuration as they are now, without a gap.
 
     With `canary` or `shadow`, a percentage, the new generation gets this share of the requests, or of copies of them,
@@ -78,8 +79,8 @@ def update(config: Config, say: Say, warn: Say, canary: float = 0.0, shadow: flo
         NotBeside: If two generations of the job cannot run beside each other.
         ModelError: As for `lifecycle.start`.
     """
-    config = lifecycle.checked(config, warn)
-    with _changing(config, say, warn) as services:
+    config = lifecycle.checked(config)
+    with _changing(config) as services:
         _refuse_in_trial(services)
         config = _with_slots_now(services, services.target.fitted(config))
         _check_beside(services, config)
@@ -91,19 +92,19 @@ def update(config: Config, say: Say, warn: Say, canary: float = 0.0, shadow: flo
         return _change(services, config, options, role, share)
 
 
-def scale(config: Config, job: str, slots: int, say: Say, warn: Say) -> Changed:
+def scale(config: Config, job: str, slots: int) -> Changed:
     """Change the number of slots of a job, and nothing else, without a gap.
 
     Raises:
         LaunchError: As for `update`; also if this machine does not know how the job was started.
     """
-    with _changing(_named(config, job), say, warn) as services:
+    with _changing(_named(config, job)) as services:
         _refuse_in_trial(services)
         options = replace(_options_now(services), model_parallelism=slots)
         return _change(services, *lifecycle.again(services, config, options), SERVING)
 
 
-def promote(config: Config, job: str, say: Say, warn: Say) -> Changed:
+def promote(config: Config, job: str) -> Changed:
     """Let the canary of a job serve all requests; the generation that served ends.
 
     A shadow cannot answer requests: a further generation is started as it was, and both others end.
@@ -111,7 +112,7 @@ def promote(config: Config, job: str, say: Say, warn: Say) -> Changed:
     Raises:
         LaunchError: As for `update`; also if the job has neither canary nor shadow.
     """
-    with _changing(_named(config, job), say, warn) as services:
+    with _changing(_named(config, job)) as services:
         now = services.store.generations()
         trial = now.trial
         if trial is None:
@@ -132,7 +133,7 @@ def promote(config: Config, job: str, say: Say, warn: Say) -> Changed:
         return Changed(started, trial.number, SERVING, figures.end(services.store))
 
 
-def rollback(config: Config, job: str, say: Say, warn: Say) -> Changed | None:
+def rollback(config: Config, job: str) -> Changed | None:
     """End the canary or shadow of a job; without one, start the generation that served before, without a gap.
 
     Return None if a canary or shadow was ended.
@@ -140,7 +141,7 @@ def rollback(config: Config, job: str, say: Say, warn: Say) -> Changed | None:
     Raises:
         LaunchError: As for `update`; also if this machine does not know the generation before.
     """
-    with _changing(_named(config, job), say, warn) as services:
+    with _changing(_named(config, job)) as services:
         if trial := services.store.generations().trial:
             if trial.role == SHADOW:
                 _tell_comparison(services, trial)
@@ -154,7 +155,7 @@ def rollback(config: Config, job: str, say: Say, warn: Say) -> Changed | None:
         return _change(services, *lifecycle.again(services, config, options), SERVING)
 
 
-def settle(config: Config, say: Say, warn: Say) -> bool:
+def settle(config: Config) -> bool:
     """End what a command that was killed in the middle of a change has left; return True if there was something.
 
     Nothing is done while another command works on the job.
@@ -163,18 +164,18 @@ def settle(config: Config, say: Say, warn: Say) -> bool:
         left = [each for each in store.generations().all.values() if _is_left(each)]
         if not left or lock.holder(store):
             return False
-    with lifecycle.services(config, say, warn) as services:
+    with lifecycle.services(config) as services:
         return _settle(services, config)
 
 
 @contextmanager
-def _changing(config: Config, say: Say, warn: Say) -> Iterator[Services]:
+def _changing(config: Config) -> Iterator[Services]:
     """Provide Redis and Flink for a job that runs; refuse if another command works on the job."""
     # A Redis that does not run is started below.
     with opened(config) as store, suppress(ConnectionError):
         if holder := lock.holder(store):
             raise Busy(f"job {config.job_name} is being changed by {holder}; try again when it has ended")
-    with lifecycle.services(config, say, warn) as services:
+    with lifecycle.services(config) as services:
         if not services.flink.jobs(config.job_name):
             raise LaunchError(f"job {config.job_name} does not run on {services.flink.where}; cluster-serving-start")
         _settle(services, config)
@@ -242,7 +243,7 @@ def _change(services: Services, config: Config, options: JobOptions, role: str, 
     store, job, number = services.store, config.job_name, options.redis.generation
     figures = Figures.begin(store)
     candidate = generation_of(options, CANDIDATE)
-    services.say(f"Starting generation {number} of job {job} beside the one that serves")
+    say(f"Starting generation {number} of job {job} beside the one that serves")
     _check_room(services, config, options)
     with ExitStack() as stack:
         try:
@@ -272,7 +273,7 @@ def _change(services: Services, config: Config, options: JobOptions, role: str, 
     else:
         store.put(replace(candidate, role=role, share=share))
         store.note_error("")
-        services.say(f"Generation {number} is ready, as the {role} with {share:g} % of the requests")
+        say(f"Generation {number} is ready, as the {role} with {share:g} % of the requests")
     return Changed(started, number, role, figures.end(store))
 
 
@@ -286,12 +287,12 @@ def _keep_earlier(services: Services, serving: Generation | None) -> None:
 def _switch(services: Services, generation: Generation, before: Generation | None) -> None:
     serving = replace(generation, role=SERVING, share=0.0)
     services.store.switch(serving, before and replace(before, role=RETIRING))
-    services.say(f"Switched to generation {generation.number}")
+    say(f"Switched to generation {generation.number}")
 
 
 def _tell_comparison(services: Services, shadow: Generation) -> None:
     for topic, text in comparison.lines(services.store.comparison(shadow.number)).items():
-        services.say(f"Shadow, {topic}: {text}")
+        say(f"Shadow, {topic}: {text}")
 
 
 def _end_trial(services: Services, config: Config, trial: Generation) -> None:
@@ -303,7 +304,7 @@ def _retire(services: Services, config: Config, generation: Generation) -> None:
     """Wait until a generation has answered what it has read, and end it."""
     store, job, number = services.store, config.job_name, generation.number
     deadline, settled = time.monotonic() + _DRAIN_S, time.monotonic() + _SETTLED_S
-    services.say(f"Generation {number} answers what it has read")
+    say(f"Generation {number} answers what it has read")
     if serving := store.generations().serving:
         store.hand_over(number, serving.number)
     while time.monotonic() < deadline:
@@ -318,7 +319,7 @@ def _retire(services: Services, config: Config, generation: Generation) -> None:
     _cancel(services, generation)
     store.end(number)
     lifecycle.tidy(services)
-    services.say(f"Generation {number} has ended")
+    say(f"Generation {number} has ended")
 
 
 def _cancel(services: Services, generation: Generation) -> None:
@@ -354,7 +355,7 @@ def _settle(services: Services, config: Config) -> bool:
     known = {each.submission for each in now.all.values()}
     left = [each for each in now.all.values() if _is_left(each)]
     for each in left:
-        services.say(f"Ending generation {each.number} of job {job}, which a command that was killed has left")
+        say(f"Ending generation {each.number} of job {job}, which a command that was killed has left")
         _retire(services, config, each)
     # Those that ended in Redis alone; a Redis that has lost all tells nothing.
     strays = [each for each in services.flink.jobs(job) if each.submission not in known] if now.serving else []

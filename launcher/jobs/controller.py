@@ -9,6 +9,7 @@ configuration again and does what a command would do, under the same lock.
 from __future__ import annotations
 
 import argparse
+import logging
 import signal
 import socket
 import sys
@@ -23,6 +24,7 @@ from typing import NoReturn
 from redis.exceptions import RedisError
 
 from cluster_serving.job.main import check_model
+from cluster_serving.launcher.command_log import log, say
 from cluster_serving.launcher.config import file as config_file
 from cluster_serving.launcher.config import versions
 from cluster_serving.launcher.config.job_options import model_options
@@ -96,7 +98,7 @@ class Controller:
     def run(self) -> NoReturn:
         """Work until a signal ends the process."""
         threading.Thread(target=self._keep_reporting, daemon=True).start()
-        _log(f"controller of job {self._job}: {', '.join(service.tasks(self._config))}")
+        say(f"controller of job {self._job}: {', '.join(service.tasks(self._config))}")
         try:
             while True:
                 self._work()
@@ -115,7 +117,7 @@ class Controller:
             # Redis or Flink may be away for a while.
             text = str(error) if isinstance(error, _ERRORS) else traceback.format_exc()
             if text != self._error:
-                _log(text)
+                say(text)
             self._error = text
             self._pause()
 
@@ -140,7 +142,7 @@ class Controller:
             if self._seen_before is None:
                 self._seen_before = self._look()
             return True
-        return change.settle(self._config, _log, _log)
+        return change.settle(self._config)
 
     def _note_others(self) -> None:
         """Note a change that a person has made: what was in the folder then is loaded, or left out on purpose."""
@@ -175,9 +177,9 @@ class Controller:
 
     def _serve(self, config: Config) -> None:
         if lifecycle.is_running(config):
-            change.update(config, _log, _log)
+            change.update(config)
         else:
-            lifecycle.start(config, _log, _log)
+            lifecycle.start(config)
 
     def _note_served(self, seen: str) -> None:
         self._watch.note(seen, is_served=True)
@@ -214,7 +216,7 @@ class Controller:
         if possible == len(slots):
             return
         what = f"Changing the number of slots from {len(slots)} to {possible}: {decision.reason}"
-        if self._change(what, lambda config: change.scale(config, self._job, possible, _log, _log)) is not None:
+        if self._change(what, lambda config: change.scale(config, self._job, possible)) is not None:
             self._rests_until = time.monotonic() + _AFTER_FAILURE_S
 
     def _sample(self, slots: int) -> Sample:
@@ -251,7 +253,7 @@ class Controller:
 
     def _unload(self, config: Config) -> None:
         if lifecycle.is_running(config):
-            lifecycle.stop(config, self._job, _log, _log)
+            lifecycle.stop(config, self._job)
         control_requests.note_unloaded(self._store)
 
     # Changes
@@ -275,7 +277,7 @@ class Controller:
         return None
 
     def _read(self) -> Config:
-        config = config_file.read(self._path, _log)
+        config = config_file.read(self._path, say)
         if (config.job_name, config.redis_url) != (self._job, self._config.redis_url):
             raise LaunchError(
                 f"{self._path} names another job or Redis than job {self._job} was started with; run "
@@ -286,7 +288,7 @@ class Controller:
     # Reports
 
     def _tell(self, event: str) -> None:
-        _log(event)
+        say(event)
         self._event = f"{time.strftime('%Y-%m-%d %H:%M:%S')} {event}"
         with suppress(*_ERRORS):
             self._report(self._store)
@@ -308,7 +310,7 @@ class Controller:
         state = [self._since, _EXPIRES_S, *flat(fields)]
         is_last = bool(call(store.client, Call(PUT_CONTROLLER, [store.keys.controller], state)))
         if is_last != self._is_last:
-            _log("working again" if is_last else "resting: a controller that was started later has the job")
+            say("working again" if is_last else "resting: a controller that was started later has the job")
         self._is_last = is_last
 
 
@@ -319,10 +321,6 @@ def _autoscaler(config: Config) -> Autoscaler | None:
 
 def _limits(config: Config) -> tuple[int, int | None, int]:
     return config.autoscale_min, config.autoscale_max, config.autoscale_target_queue_wait
-
-
-def _log(text: str) -> None:
-    print(time.strftime("%Y-%m-%d %H:%M:%S"), text, flush=True)
 
 
 def _end(number: int, _: object) -> None:
@@ -338,6 +336,9 @@ def main() -> None:
     parser.add_argument("--since", required=True)
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, _end)
+    shown = logging.StreamHandler(sys.stdout)
+    shown.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%d %H:%M:%S"))
+    log.addHandler(shown)
     controller = Controller(given.path, given.since)
     # Shown to commands that wait for this one.
     sys.argv = ["controller"]

@@ -2,7 +2,7 @@
 
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +12,7 @@ from redis.exceptions import RedisError
 from cluster_serving.job.main import check_model
 from cluster_serving.job.options import JobOptions
 from cluster_serving.job.remote.url import is_url
+from cluster_serving.launcher.command_log import Say, say, warn
 from cluster_serving.launcher.config import versions
 from cluster_serving.launcher.config.job_options import job_options, model_options, sized_for, with_layout
 from cluster_serving.launcher.config.model import NO_FOLDER, Config
@@ -34,13 +35,6 @@ from cluster_serving.protocol.generations import SERVING
 from cluster_serving.protocol.keys import JOBS_KEY, missing_secret
 from cluster_serving.protocol.model_control import UNLOADED
 
-Say = Callable[[str], None]
-
-
-def _ignore(_: str) -> None:
-    pass
-
-
 _LISTED_WITHIN, _INITIALIZED_WITHIN, _TRACED_WITHIN = 2.0, 30.0, 2.0
 
 
@@ -59,24 +53,22 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """Flink and Redis of a job, and the functions that tell a person what happens, and what may be wrong."""
+    """Target, Flink and Redis of a job."""
 
     target: Target
     flink: Flink
     store: JobStore
-    say: Say
-    warn: Say
 
 
-def start(config: Config, say: Say = _ignore, warn: Say = _ignore) -> Started:
+def start(config: Config) -> Started:
     """Start a job, and Redis and Flink before it if needed; return when the model is loaded in every slot.
 
     Raises:
         LaunchError: If the job cannot be started, or runs already.
         ModelError: If the model folder does not hold exactly one model whose engine is installed.
     """
-    config = checked(config, warn)
-    with services(config, say, warn) as provided:
+    config = checked(config)
+    with services(config) as provided:
         if running := provided.flink.jobs(config.job_name):
             raise LaunchError(
                 f"job {config.job_name} is {running[0].state} already; use cluster-serving-restart, "
@@ -88,7 +80,7 @@ def start(config: Config, say: Say = _ignore, warn: Say = _ignore) -> Started:
         return started
 
 
-def restart(config: Config, say: Say = _ignore, warn: Say = _ignore) -> Started:
+def restart(config: Config) -> Started:
     """Start a job, after stopping it if it runs; see `jobs.change.update` for a change without a gap.
 
     Before a job is stopped, its new model is loaded in a process of its own. If the job does not start all the same, it
@@ -98,8 +90,8 @@ def restart(config: Config, say: Say = _ignore, warn: Say = _ignore) -> Started:
         LaunchError: If the job cannot be started as configured now; the message says if it runs as it was.
         ModelError: As for `start`.
     """
-    config = checked(config, warn)
-    with services(config, say, warn) as provided:
+    config = checked(config)
+    with services(config) as provided:
         target, job = provided.target, config.job_name
         config = target.fitted(config)
         running = provided.flink.jobs(job)
@@ -110,7 +102,7 @@ def restart(config: Config, say: Say = _ignore, warn: Say = _ignore) -> Started:
         target.records.forget(job)
         for each in running:
             say(f"Stopping job {job}")
-            cancel(provided.flink, each, config, warn)
+            cancel(provided.flink, each, config)
         options = None
         try:
             config, options = laid_out(provided, config, options_of(provided, config))
@@ -131,17 +123,16 @@ def restart(config: Config, say: Say = _ignore, warn: Say = _ignore) -> Started:
             raise LaunchError(f"{error}; job {job} {outcome}") from None
 
 
-def stop(config: Config, job: str, say: Say = _ignore, warn: Say = _ignore) -> bool:
+def stop(config: Config, job: str) -> bool:
     """Stop a job; its queued requests stay in Redis and wait for the next start.
 
-    Return False if the job did not run, as one whose start failed; from then on it counts as stopped. `warn` receives a
-    message if Redis does not take that the job is stopped.
+    Return False if the job did not run, as one whose start failed; from then on it counts as stopped.
 
     Raises:
         LaunchError: If no such job runs, and none counts as started.
     """
-    target = target_of(config, say)
-    with locked(config, job, say, warn):
+    target = target_of(config)
+    with locked(config, job):
         # Even if it does not run: after a death of the JobManager it may be about to come back.
         target.records.forget(job)
         with _jobs_of(target, job) as (active, flink):
@@ -149,21 +140,21 @@ def stop(config: Config, job: str, say: Say = _ignore, warn: Say = _ignore) -> b
                 names = ", ".join(other.name for other in flink.jobs()) or "none"
                 raise LaunchError(f"no job {job} is running on {flink.where}; running: {names}")
             for running in active:
-                cancel(flink, running, config, warn)
+                cancel(flink, running, config)
         if not active:
-            _note_stopped(config, job, None, warn)
+            _note_stopped(config, job, None)
     return bool(active)
 
 
-def forget(config: Config, job: str, say: Say = _ignore, warn: Say = _ignore) -> None:
+def forget(config: Config, job: str) -> None:
     """Remove all that Redis and this machine keep of a job that does not run; unread results expire by themselves.
 
     Raises:
         LaunchError: If the job runs.
         RedisError: If Redis does not take the removal.
     """
-    target = target_of(config, say)
-    with locked(config, job, say, warn), opened(config, job) as store:
+    target = target_of(config)
+    with locked(config, job), opened(config, job) as store:
         with _jobs_of(target, job) as (active, _):
             if active:
                 raise LaunchError(f"job {job} is {active[0].state}; run cluster-serving-stop {job} before")
@@ -197,13 +188,13 @@ def _counts_as_started(config: Config, job: str) -> bool:
 
 
 @contextmanager
-def locked(config: Config, job: str, say: Say, warn: Say) -> Iterator[None]:
-    """Let one command at a time start or stop a job."""
+def locked(config: Config, job: str, tell: Say = warn) -> Iterator[None]:
+    """Let one command at a time start or stop a job; `tell` receives a message if Redis takes no lock."""
     with ExitStack() as stack:
         try:
-            stack.enter_context(lock.locked(stack.enter_context(opened(config, job)), say))
+            stack.enter_context(lock.locked(stack.enter_context(opened(config, job))))
         except (ServingError, RedisError, OSError) as error:
-            warn(f"let no other command start or stop job {job} now, as its Redis takes no lock: {error}")
+            tell(f"let no other command start or stop job {job} now, as its Redis takes no lock: {error}")
         yield
 
 
@@ -226,7 +217,7 @@ def unsupervised(config: Config) -> list[str]:
     return [f"{record.parent.name}/{record.stem}" for record in records if Process.read(record) is None]
 
 
-def checked(config: Config, warn: Say) -> Config:
+def checked(config: Config) -> Config:
     """Find the version of the model, and check its files, and that the slots of the job fit on this machine if need be.
 
     The configuration that is returned names the folder of the version.
@@ -254,20 +245,20 @@ def _elsewhere(config: Config) -> Config:
 
 
 @contextmanager
-def services(config: Config, say: Say, warn: Say) -> Iterator[Services]:
+def services(config: Config) -> Iterator[Services]:
     """Provide Redis and Flink, and keep other commands from starting, changing or stopping the job."""
-    target = target_of(config, say)
+    target = target_of(config)
     with ExitStack() as stack:
         stack.enter_context(target.submitting())
         target.check()
-        redis_server.ensure(config, say, warn)
-        stack.enter_context(locked(config, config.job_name, say, warn))
+        redis_server.ensure(config)
+        stack.enter_context(locked(config, config.job_name))
         target.ensure()
         flink = stack.enter_context(target.flink())
         store = stack.enter_context(opened(config))
         # What is left of errors of Redis here is for a person.
         with translated(store.client):
-            yield Services(target, flink, store, say, warn)
+            yield Services(target, flink, store)
 
 
 def options_now(services: Services) -> JobOptions | None:
@@ -279,11 +270,11 @@ def options_now(services: Services) -> JobOptions | None:
 def options_of(services: Services, config: Config) -> JobOptions:
     """Return the options of a new generation, for which the model's secret and the folder for inputs are ready."""
     if not services.store.put_secret(config):
-        services.say(f"{missing_secret(config.job_name)}, within a minute; or set CLUSTER_SERVING_MODEL_SECRET")
+        say(f"{missing_secret(config.job_name)}, within a minute; or set CLUSTER_SERVING_MODEL_SECRET")
     number = services.store.next_number()
     folder = payload_folder.ensure(config, services.store.payload_folder())
     options = job_options(config, uuid.uuid4().hex, folder, number)
-    return model_copy.keep(services.target.home.path, config, options, services.warn)
+    return model_copy.keep(services.target.home.path, config, options)
 
 
 def laid_out(
@@ -306,14 +297,14 @@ def described(services: Services, config: Config, options: JobOptions) -> str:
     return decider.described() if decider else ""
 
 
-def tune(config: Config, seconds: float, say: Say, warn: Say) -> Tuned:
+def tune(config: Config, seconds: float) -> Tuned:
     """Measure the layout of a job again; neither Redis nor Flink are needed for it, and the job may run.
 
     Raises:
         LaunchError: If nothing can be measured here.
         ModelError: As for `start`.
     """
-    config = checked(config, warn)
+    config = checked(config)
     target = target_of(config)
     if not target.is_here:
         raise LaunchError(f"a layout is measured where the job runs, and flink.target is {config.target}")
@@ -330,7 +321,7 @@ def tune(config: Config, seconds: float, say: Say, warn: Say) -> Tuned:
         raise LaunchError(missing_secret(config.job_name))
     say(f"Measuring the layouts, for about {seconds:.0f} s")
     try:
-        return Decider(config, job_options(config, "tune"), secret, say, warn).tune(seconds)
+        return Decider(config, job_options(config, "tune"), secret).tune(seconds)
     except NotMeasured as error:
         raise LaunchError(f"nothing can be measured: {error}") from None
 
@@ -340,7 +331,7 @@ def _decider(services: Services, config: Config, options: JobOptions) -> Decider
     secret = services.store.secret(config)
     if not services.target.is_here or secret is None:
         return None
-    return Decider(config, options, secret, services.say, services.warn)
+    return Decider(config, options, secret)
 
 
 def tidy(services: Services) -> None:
@@ -363,7 +354,7 @@ def _start(services: Services, config: Config, options: JobOptions) -> Started:
             # Also after Ctrl-C: a half started job would be in the way of the next start.
             target.records.forget(job)
             reason = str(error) if isinstance(error, Exception) else "the start was interrupted"
-            _note_stopped(config, job, options.submission, services.say, reason)
+            _note_stopped(config, job, options.submission, say, reason)
             raise
     return started
 
@@ -376,12 +367,12 @@ def submit(services: Services, config: Config, options: JobOptions, generation: 
     Raises:
         LaunchError: If the job does not start.
     """
-    target, flink, say, job = services.target, services.flink, services.say, config.job_name
+    target, flink, job = services.target, services.flink, config.job_name
     job_id, log = "", target.log_of(job)
     try:
         services.store.announce(options.submission, config.slots, generation)
         job_id = target.submit(options)
-        slot = wait_ready(services.store, flink, config, job_id, options.submission, say, generation)
+        slot = wait_ready(services.store, flink, config, job_id, options.submission, generation)
     except BaseException as error:
         if job_id and isinstance(error, LaunchError):
             _log_failure(log, error, flink, job_id)
@@ -410,9 +401,9 @@ def _rehearse(services: Services, config: Config) -> None:
     if not services.target.is_here or secret is None:
         return
     if not rehearsal.fits(options):
-        services.warn("the new model is not loaded before the old one is stopped: both may not fit into memory")
+        warn("the new model is not loaded before the old one is stopped: both may not fit into memory")
         return
-    services.say("Loading the new model, before the old one is stopped")
+    say("Loading the new model, before the old one is stopped")
     try:
         rehearsal.rehearse(services.target.home, options, secret, config.start_timeout)
     except LaunchError as error:
@@ -421,7 +412,7 @@ def _rehearse(services: Services, config: Config) -> None:
 
 def _start_again(services: Services, config: Config, options: JobOptions, folder: str) -> None:
     """Start a job with the options that it had before; the inputs of waiting requests are in `folder`."""
-    services.say(f"Starting job {config.job_name} again as it was")
+    say(f"Starting job {config.job_name} again as it was")
     config, options = again(services, config, options)
     redis = replace(options.redis, payload_folder=payload_folder.ensure(config, folder))
     _start(services, config, replace(options, redis=redis))
@@ -466,13 +457,13 @@ def _submitted(flink: Flink, name: str, submission: str) -> list[str]:
     return ids
 
 
-def cancel(flink: Flink, job: Job, config: Config, say: Say) -> None:
-    """Cancel a job, and note in Redis that it is stopped; `say` receives a message if Redis does not take the note."""
+def cancel(flink: Flink, job: Job, config: Config, tell: Say = warn) -> None:
+    """Cancel a job, and note in Redis that it is stopped; `tell` receives a message if Redis does not take the note."""
     flink.cancel(job.id)
-    _note_stopped(config, job.name, job.submission, say)
+    _note_stopped(config, job.name, job.submission, tell)
 
 
-def _note_stopped(config: Config, job: str, submission: str | None, say: Say, error: str | None = None) -> None:
+def _note_stopped(config: Config, job: str, submission: str | None, tell: Say = warn, error: str | None = None) -> None:
     """Note in Redis that a submission of a job is stopped, or with None all of them, or why its start failed."""
     # The slots have ended, so they cannot write a later report.
     try:
@@ -483,4 +474,4 @@ def _note_stopped(config: Config, job: str, submission: str | None, say: Say, er
                     store.end(number)
             store.note("failed" if error else "stopped", error)
     except (ServingError, RedisError, OSError) as error:
-        say(f"front ends do not learn that job {job} is stopped, as Redis does not take it: {error}")
+        tell(f"front ends do not learn that job {job} is stopped, as Redis does not take it: {error}")

@@ -3,11 +3,12 @@
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from redis.exceptions import RedisError
 
+from cluster_serving.launcher.command_log import say
 from cluster_serving.launcher.jobs.store import JobStore
 from cluster_serving.launcher.services.process import this_command
 from cluster_serving.protocol.scripts import HOLD, Call, call
@@ -24,8 +25,8 @@ def holder(store: JobStore) -> str:
 
 
 @contextmanager
-def locked(store: JobStore, say: Callable[[str], None]) -> Iterator[None]:
-    """Hold the lock of a job, after waiting for the command that holds it; `say` receives who that is.
+def locked(store: JobStore) -> Iterator[None]:
+    """Hold the lock of a job, after waiting for the command that holds it.
 
     Raises:
         RedisError: If Redis does not take the lock.

@@ -8,22 +8,23 @@ from __future__ import annotations
 
 import fcntl
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 from cluster_serving.job.options import JobOptions
 from cluster_serving.job.remote.url import is_url
+from cluster_serving.launcher.command_log import warn
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.services import machine
 
 _FICLONE = 0x40049409  # ioctl_ficlone(2)
 
 
-def keep(home: Path, config: Config, options: JobOptions, warn: Callable[[str], None]) -> JobOptions:
+def keep(home: Path, config: Config, options: JobOptions) -> JobOptions:
     """Return options that name a copy of the model in the private folder of a target's client.
 
-    The options are returned as they are where no copy is needed, or none can be made; `warn` receives why.
+    The options are returned as they are where no copy is needed, or none can be made.
     """
     source = Path(options.model.path)
     only_there = config.target != "local" and config.ships == "nothing"

@@ -1,10 +1,10 @@
 """Readiness of the task slots of a job, from the reports that they write to Redis."""
 
 import time
-from collections.abc import Callable
 
 from redis.exceptions import RedisError
 
+from cluster_serving.launcher.command_log import say
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs.store import JobStore
@@ -19,7 +19,6 @@ def wait_ready(
     config: Config,
     job_id: str,
     submission: str,
-    say: Callable[[str], None],
     generation: int | None = None,
 ) -> SlotReport:
     """Wait until all slots of a submission are ready and the job runs. Return the report of a slot that is ready.

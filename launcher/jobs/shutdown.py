@@ -2,9 +2,10 @@
 
 from contextlib import AbstractContextManager, ExitStack, suppress
 
+from cluster_serving.launcher.command_log import say
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.jobs.lifecycle import Say, cancel, locked
+from cluster_serving.launcher.jobs.lifecycle import cancel, locked
 from cluster_serving.launcher.services import controller, flink_cluster, front_end, redis_data, redis_server, state
 from cluster_serving.launcher.services.flink_rest import FlinkRest
 from cluster_serving.launcher.services.process import is_listening
@@ -29,7 +30,7 @@ def losses(config: Config | None) -> str:
     return f"{'; '.join(lost)}; running jobs: {', '.join(jobs) or 'none'}"
 
 
-def shut_down(config: Config | None, say: Say, keep_data: bool = False) -> bool:
+def shut_down(config: Config | None, keep_data: bool = False) -> bool:
     """Stop all jobs, and the Redis and Flink that were started here; the data of that Redis is removed.
 
     Return True if there was anything to stop. Without a configuration, all that was started here is stopped. With
@@ -43,18 +44,18 @@ def shut_down(config: Config | None, say: Say, keep_data: bool = False) -> bool:
         for flink in _flink_clusters(config):
             # A resubmission that waits for slots ends when there is nothing left to submit.
             JobRecords(flink_cluster.folder(flink)).forget_all()
-            stack.enter_context(flink_cluster.submitting(flink, say))
-        return _stop_services(config, say, keep_data) or bool(controllers)
+            stack.enter_context(flink_cluster.submitting(flink))
+        return _stop_services(config, keep_data) or bool(controllers)
 
 
-def _stop_services(config: Config | None, say: Say, keep_data: bool) -> bool:
+def _stop_services(config: Config | None, keep_data: bool) -> bool:
     stopped = False
     for server in state.addresses(front_end.SERVICE):
         if front_end.stop(server, config.redis_address if config else None):
             say(f"Stopped the HTTP front end on port {server.port}")
             stopped = True
     for client in _flinks(config):
-        stopped |= _stop_all(client, config, say)
+        stopped |= _stop_all(client, config)
     for flink in _flink_clusters(config):
         if flink_cluster.stop(flink):
             say(f"Stopped Flink on port {flink.port}")
@@ -92,7 +93,7 @@ def _flinks(config: Config | None) -> list[AbstractContextManager[Flink]]:
     return [FlinkRest(f"http://{address}") for address in ours if is_listening(address)]
 
 
-def _stop_all(client: AbstractContextManager[Flink], config: Config | None, say: Say) -> bool:
+def _stop_all(client: AbstractContextManager[Flink], config: Config | None) -> bool:
     with client as flink:
         try:
             jobs = flink.jobs()
@@ -102,7 +103,7 @@ def _stop_all(client: AbstractContextManager[Flink], config: Config | None, say:
                     # The Redis of the job is removed too, so it needs no note there.
                     flink.cancel(job.id)
                 else:
-                    with locked(config, job.name, say, say):
+                    with locked(config, job.name, say):
                         cancel(flink, job, config, say)
         except LaunchError as error:
             # Not raised: a cluster that was started here is stopped all the same.

@@ -2,12 +2,12 @@
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, cast
 
 import redis
 
+from cluster_serving.launcher.command_log import say
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services import redis_server, state
@@ -43,7 +43,7 @@ def tasks(config: Config) -> list[str]:
     return [task for task, is_chosen in chosen.items() if is_chosen]
 
 
-def ensure(config: Config, config_path: Path, say: Callable[[str], None], watched: Watched | None = None) -> None:
+def ensure(config: Config, config_path: Path, watched: Watched | None = None) -> None:
     """Start the controller of a job if the configuration asks for one, in place of one that runs.
 
     `watched` is what the job has loaded; without it, what the last controller knew stays.

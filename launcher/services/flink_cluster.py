@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
+from cluster_serving.launcher.command_log import say
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services import flink_jvm, state
@@ -35,9 +36,8 @@ class FlinkCluster:
         LaunchError: From every method, if the cluster cannot be used or started.
     """
 
-    def __init__(self, config: Config, say: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(self, config: Config) -> None:
         self._config = config
-        self._say = say
         self.address = config.flink_address
         self.home = FlinkHome(folder(self.address))
 
@@ -62,7 +62,7 @@ class FlinkCluster:
 
     def _introduce(self, origin: str) -> None:
         found = self.check()
-        self._say(
+        say(
             f"Using Flink at {self.address}, {origin} by these commands: version {found.version}, "
             f"{found.running} job{'s' * (found.running != 1)}, {found.free} of {found.slots} slots free"
         )
@@ -118,7 +118,7 @@ class FlinkCluster:
                 f"{overview.free} of {overview.slots}; add TaskManagers, stop another job or lower modelParallelism"
             )
         more = max(dead, math.ceil(missing / self._config.slots_per_task_manager))
-        self._say(f"Starting {more} more TaskManager{'s' if more > 1 else ''} for {needed} slots")
+        say(f"Starting {more} more TaskManager{'s' if more > 1 else ''} for {needed} slots")
         started: list[Path] = []
         try:
             with locked(self.home.path):
@@ -138,11 +138,11 @@ class FlinkCluster:
             idle = rest.idle() if len(managers) > 1 else set()
             stopped = [record for record in managers if record.stem in idle][: len(managers) - 1]
             if stopped:
-                self._say(f"Stopping {len(stopped)} idle TaskManager{'s' if len(stopped) > 1 else ''}")
+                say(f"Stopping {len(stopped)} idle TaskManager{'s' if len(stopped) > 1 else ''}")
                 _stop_all(stopped)
 
     def _start(self) -> None:
-        self._say(f"Starting Flink on port {self.address.port}")
+        say(f"Starting Flink on port {self.address.port}")
         _stop_processes(self.home.path)
         self._prepare({"rest.port": self.address.port, "jobmanager.rpc.port": _free_port()})
         (self.home.path / "code").write_text(_code(), "utf8")
@@ -158,7 +158,7 @@ class FlinkCluster:
 
     def _return(self, taskmanagers: list[Path]) -> None:
         if taskmanagers:
-            self._say(f"Stopping {len(taskmanagers)} TaskManager{'s' if len(taskmanagers) > 1 else ''} of this start")
+            say(f"Stopping {len(taskmanagers)} TaskManager{'s' if len(taskmanagers) > 1 else ''} of this start")
             _stop_all(taskmanagers)
 
     def _start_taskmanager(self) -> Path:
@@ -228,12 +228,12 @@ class FlinkCluster:
     def _replace(self) -> None:
         running = self.check().running
         if running:
-            self._say(
+            say(
                 f"Note: Flink on port {self.address.port} runs code of before an edit or of another installation, and "
                 f"so will the new job, because {running} job(s) run there; cluster-serving-shutdown ends it"
             )
         else:
-            self._say("Flink runs code of before an edit or of another installation; replacing it")
+            say("Flink runs code of before an edit or of another installation; replacing it")
             self._start()
 
 
@@ -251,10 +251,10 @@ def is_ours(address: Address) -> bool:
     return Process.read(folder(address) / _JOBMANAGER) is not None
 
 
-def submitting(address: Address, say: Callable[[str], None] = lambda _: None) -> AbstractContextManager[None]:
+def submitting(address: Address) -> AbstractContextManager[None]:
     """Let one command of this machine at a time submit jobs to a cluster, or shut the cluster down.
 
-    Two could count on the same slots. `say` receives the command that this one waits for.
+    Two could count on the same slots.
     """
     return locked(state.folder("submission", address), say)
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cluster_serving.launcher.command_log import say
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services import state
@@ -61,7 +62,7 @@ def check(config: Config, config_path: Path, starts: bool) -> None:
             _check_ports(options, config, config_path)
 
 
-def ensure(config: Config, config_path: Path, say: Callable[[str], None] = lambda _: None, again: bool = False) -> str:
+def ensure(config: Config, config_path: Path, again: bool = False) -> str:
     """Start the front end of a configuration, unless it runs already, and return its URL.
 
     The front end serves all jobs of its Redis. The section `http` of the file has its options. With `again`, a new one
@@ -90,7 +91,7 @@ def ensure(config: Config, config_path: Path, say: Callable[[str], None] = lambd
         earlier = Process.read(home / _RECORD)
         if earlier and not again:
             return url
-        _await_retired(home, options.patience + options.longest_answer + _CLOSING, say)
+        _await_retired(home, options.patience + options.longest_answer + _CLOSING)
         home.mkdir(mode=0o700, exist_ok=True)
         (home / _REDIS).write_text(str(config.redis_address), "utf8")
         say(f"Starting the HTTP front end on port {port}{', beside the one that runs' if earlier else ''}")
@@ -176,7 +177,7 @@ def _switch(home: Path) -> None:
         earlier.retire()
 
 
-def _await_retired(home: Path, timeout: float, say: Callable[[str], None]) -> None:
+def _await_retired(home: Path, timeout: float) -> None:
     """Wait for the end of a front end that answers its last requests, so that there are at most two at a time."""
     if process := Process.read(home / _RETIRED):
         process.retire()

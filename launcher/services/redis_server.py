@@ -2,7 +2,6 @@
 
 import json
 import os
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
@@ -13,6 +12,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, BusyLoadingError, RedisError, ResponseError
 from redis.retry import Retry
 
+from cluster_serving.launcher.command_log import say, warn
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services import machine, redis_program, state
@@ -63,22 +63,22 @@ def connect(config: Config, decode: bool = True, job: str | None = None) -> redi
     )
 
 
-def ensure(config: Config, say: Callable[[str], None], warn: Callable[[str], None]) -> None:
+def ensure(config: Config) -> None:
     """Use the Redis of `redisUrl`, and say whose it is, or start one there.
 
-    `warn` receives settings of a Redis that was not started here by which requests and results may be lost, and holes
-    that its version is known for.
+    Warn of settings of a Redis that was not started here by which requests and results may be lost, and of holes that
+    its version is known for.
     """
     check_usable(config)
     if config.redis_has_failover or is_listening(config.redis_address):
-        _introduce(config, say, warn)
+        _introduce(config)
     else:
-        _start(config, say)
+        _start(config)
         check(config)
-    warn_of_holes(config, warn)
+    warn_of_holes(config)
 
 
-def warn_of_holes(config: Config, warn: Callable[[str], None]) -> None:
+def warn_of_holes(config: Config) -> None:
     """Warn of a Redis whose version has known holes. It is used all the same."""
     # As in `check`, INFO may be forbidden.
     with connect(config) as client, suppress(ResponseError):
@@ -100,7 +100,7 @@ def _has_ours(config: Config) -> bool:
     return not config.redis_has_failover and is_ours(config.redis_address)
 
 
-def _introduce(config: Config, say: Callable[[str], None], warn: Callable[[str], None]) -> None:
+def _introduce(config: Config) -> None:
     address = config.redis_address
     ours = _has_ours(config)
     name = _name(config)
@@ -235,7 +235,7 @@ def folder(address: Address) -> Path:
     return state.folder(SERVICE, address)
 
 
-def _start(config: Config, say: Callable[[str], None]) -> None:
+def _start(config: Config) -> None:
     address = config.redis_address
     home = folder(address)
     with locked(home):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -18,8 +17,6 @@ from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.shipping import environment, interpreter, model
 from cluster_serving.launcher.shipping.survey import survey
 from cluster_serving.protocol import filters
-
-Say = Callable[[str], None]
 
 _STORES = {"s3://": "s3", "gs://": "gcs"}
 
@@ -65,7 +62,7 @@ class Cargo:
         return arguments
 
 
-def load(ships: str, options: JobOptions, say: Say) -> Cargo:
+def load(ships: str, options: JobOptions) -> Cargo:
     """Pack what a job brings along, where that is not packed yet; `ships` is the value of `flink.ship`.
 
     Raises:
@@ -77,17 +74,17 @@ def load(ships: str, options: JobOptions, say: Say) -> Cargo:
     packages = None
     if ships != "model":
         extras, requirements = _needs(options)
-        packages = environment.ensure(extras, say, ships == "environment", requirements)
+        packages = environment.ensure(extras, ships == "environment", requirements)
     weights = None
     if not is_url(options.model.path):
-        weights = model.ensure(Path(options.model.path), say)
+        weights = model.ensure(Path(options.model.path))
         options = replace(options, model=replace(options.model, path=model.name_of(weights)))
     if ships == "environment":
         return Cargo(options, environment=packages, model=weights)
     return Cargo(options, packages=packages, model=weights)
 
 
-def write(config: Config, folder: Path, say: Say) -> list[Path]:
+def write(config: Config, folder: Path) -> list[Path]:
     """Write the archives of a job to a folder, whatever `flink.ship` is, and return their paths.
 
     Raises:
@@ -95,7 +92,7 @@ def write(config: Config, folder: Path, say: Say) -> list[Path]:
         ModelError: If the model folder does not hold exactly one model.
     """
     ships = "packages" if config.ships == "packages" else "environment"
-    loaded = load(ships, job_options(versions.resolved(config), "package"), say)
+    loaded = load(ships, job_options(versions.resolved(config), "package"))
     try:
         folder.mkdir(parents=True, exist_ok=True)
         return [Path(shutil.copy2(archive, folder)) for archive in loaded.archives]

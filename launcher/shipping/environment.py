@@ -6,10 +6,11 @@ import hashlib
 import platform
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from importlib.metadata import Distribution
 from pathlib import Path, PurePosixPath
 
+from cluster_serving.launcher.command_log import say
 from cluster_serving.launcher.services.flink_home import PACKAGES
 from cluster_serving.launcher.shipping import archive, distributions, interpreter
 
@@ -27,7 +28,6 @@ _CODE = ("protocol", "connectors", "job")
 
 def ensure(
     extras: Iterable[str],
-    say: Callable[[str], None],
     with_interpreter: bool = True,
     requirements: Iterable[str] = (),
 ) -> Path:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
+from cluster_serving.launcher.command_log import say
 from cluster_serving.launcher.services import machine
 from cluster_serving.launcher.shipping import archive
 
 
-def ensure(folder: Path, say: Callable[[str], None]) -> Path:
+def ensure(folder: Path) -> Path:
     """Return the archive `model-<hash>.tar` of a model folder; it is packed again only if the content has changed.
 
     The archive is not compressed: weights hardly get smaller.

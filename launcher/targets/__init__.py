@@ -1,7 +1,7 @@
 """The places where jobs run: this machine, and clusters that have nothing of ours."""
 
 from cluster_serving.launcher.config.model import Config
-from cluster_serving.launcher.targets.base import Say, Target
+from cluster_serving.launcher.targets.base import Target
 from cluster_serving.launcher.targets.kubernetes import KubernetesApplication
 from cluster_serving.launcher.targets.kubernetes_session import KubernetesSession
 from cluster_serving.launcher.targets.local import Local
@@ -21,6 +21,6 @@ _TARGETS: dict[str, type[Target]] = {
 }
 
 
-def target_of(config: Config, say: Say = lambda _: None) -> Target:
+def target_of(config: Config) -> Target:
     """Return the target that `flink.target` names."""
-    return _TARGETS[config.target](config, say)
+    return _TARGETS[config.target](config)

@@ -12,13 +12,14 @@ from typing import Any
 
 from cluster_serving.job.options import JobOptions
 from cluster_serving.job.remote.url import is_url
+from cluster_serving.launcher.command_log import say
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services import machine, state
 from cluster_serving.launcher.services.flink_home import FlinkHome
 from cluster_serving.launcher.services.flink_rest import ENDED, FlinkRest, Job, cause
 from cluster_serving.launcher.services.process import locked
-from cluster_serving.launcher.targets.base import Flink, Say, Target
+from cluster_serving.launcher.targets.base import Flink, Target
 
 _STARTING = "INITIALIZING"
 """State of a job whose Flink is being started, in Flink's words."""
@@ -183,8 +184,8 @@ class Manager(Target):
     service = ""
     """Name of the client's folder."""
 
-    def __init__(self, config: Config, say: Say = lambda _: None) -> None:
-        super().__init__(config, say)
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
         self.home = FlinkHome(state.folder(self.service, config.redis_address))
 
     @abstractmethod
@@ -193,7 +194,7 @@ class Manager(Target):
 
     def submitting(self) -> AbstractContextManager[None]:
         """Let one command of this machine at a time use the folder of the client."""
-        return locked(self.home.path, self.say)
+        return locked(self.home.path, say)
 
     def is_up(self) -> bool:
         """Return True if the manager answers."""

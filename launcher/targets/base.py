@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Protocol
@@ -13,8 +12,6 @@ from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.services.flink_home import FlinkHome
 from cluster_serving.launcher.services.flink_rest import Job
 from cluster_serving.launcher.targets.records import JobRecords
-
-Say = Callable[[str], None]
 
 
 class Flink(Protocol):
@@ -71,9 +68,8 @@ class Target(ABC):
 
     home: FlinkHome
 
-    def __init__(self, config: Config, say: Say = lambda _: None) -> None:
+    def __init__(self, config: Config) -> None:
         self.config = config
-        self.say = say
 
     @property
     def is_here(self) -> bool:

@@ -6,18 +6,17 @@ import os
 import shlex
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from cluster_serving.launcher.command_log import say
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services.kubectl import Kubectl, reason
 from cluster_serving.launcher.services.process import wait_until
 from cluster_serving.launcher.targets import pods
 from cluster_serving.launcher.targets.pod_templates import CONTAINER, VOLUME_FOLDER
-
-Say = Callable[[str], None]
 
 _CHUNK = 1 << 20
 # The newer protocol ends a connection whose other side, a slow disk, takes nothing for a while.
@@ -62,12 +61,11 @@ class Claim:
         LaunchError: From every method, if the pod does not start or the volume cannot be written.
     """
 
-    def __init__(self, kubectl: Kubectl, name: str, pod: str, timeout: float, say: Say) -> None:
+    def __init__(self, kubectl: Kubectl, name: str, pod: str, timeout: float) -> None:
         self._kubectl = kubectl
         self._name = name
         self._pod = pod
         self._timeout = timeout
-        self._say = say
 
     @contextmanager
     def mounted(self, image: str, labels: Mapping[str, str], template: Mapping[str, Any]) -> Iterator[None]:
@@ -83,7 +81,7 @@ class Claim:
         """Unpack an archive on the volume, if the volume does not have it."""
         name = name_of(archive)
         if self._shell(f"[ -d {VOLUME_FOLDER}/{name} ] && echo there || true").strip() == "there":
-            self._say(f"Volume {self._name} has {name}")
+            say(f"Volume {self._name} has {name}")
             return
         script = _UNPACK.format(
             root=VOLUME_FOLDER,
@@ -102,7 +100,7 @@ class Claim:
 
     def _stream(self, archive: Path, script: str) -> None:
         size, sent, shown = archive.stat().st_size, 0, time.monotonic()
-        self._say(f"Copying {name_of(archive)} to volume {self._name}, {size / 1e6:.0f} MB")
+        say(f"Copying {name_of(archive)} to volume {self._name}, {size / 1e6:.0f} MB")
         command = self._kubectl.command("exec", "-i", self._pod, "-c", CONTAINER, "--", "sh", "-c", script)
         with subprocess.Popen(  # noqa: S603 - the user's kubectl, no shell on this machine
             command,
@@ -119,7 +117,7 @@ class Claim:
                         sent += len(chunk)
                         if time.monotonic() - shown > _SHOWN_EVERY:
                             shown = time.monotonic()
-                            self._say(f"Copying {name_of(archive)}: {sent / 1e6:.0f} of {size / 1e6:.0f} MB")
+                            say(f"Copying {name_of(archive)}: {sent / 1e6:.0f} of {size / 1e6:.0f} MB")
                 process.stdin.close()
             except BrokenPipeError:
                 # The other side has ended, and says why.

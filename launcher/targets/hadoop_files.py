@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 from uuid import uuid4
 
+from cluster_serving.launcher.command_log import say
 from cluster_serving.launcher.errors import LaunchError
 
 _FOLDER = ".cluster-serving"
@@ -39,9 +40,7 @@ class HadoopFiles:
         """URI of the staging folder."""
         return str(self._folder.toString())
 
-    def ensure_folder(
-        self, name: str, files: Mapping[PurePosixPath, Path], say: Callable[[str], None], what: str
-    ) -> str:
+    def ensure_folder(self, name: str, files: Mapping[PurePosixPath, Path], what: str) -> str:
         """Upload files that every user may read as one folder, if it is not there, and return its URI.
 
         Raises:
@@ -63,7 +62,7 @@ class HadoopFiles:
         self._check_public(target)
         return str(target.toString())
 
-    def ensure(self, file: Path, say: Callable[[str], None], what: str) -> str:
+    def ensure(self, file: Path, what: str) -> str:
         """Upload a file that this user alone may read, if no file of its name is there, and return its URI."""
         target = self._at(file.name)
         size = file.stat().st_size

@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from cluster_serving.job.options import JobOptions
+from cluster_serving.launcher.command_log import say
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services import machine
@@ -22,7 +23,6 @@ from cluster_serving.launcher.services.kubectl import Kubectl
 from cluster_serving.launcher.shipping import cargo, interpreter
 from cluster_serving.launcher.targets import pod_templates, submission
 from cluster_serving.launcher.targets.applications import Manager
-from cluster_serving.launcher.targets.base import Say
 from cluster_serving.launcher.targets.claim import Claim, name_of
 from cluster_serving.launcher.targets.deployments import JOB, LABEL, OURS, SUBMISSION, Deployments, check_redis
 from cluster_serving.launcher.targets.pod_templates import (
@@ -61,13 +61,13 @@ class KubernetesApplication(Manager):
 
     service = "kubernetes"
 
-    def __init__(self, config: Config, say: Say = lambda _: None) -> None:
+    def __init__(self, config: Config) -> None:
         self._templates = {role: pod_templates.given(config.flink_options, role) for role in _ROLES}
         options = config.flink_options
         self._labels = {key: str(value) for key, value in options.items() if key in _LABELS}
         merged = {key for key in options if key in _LABELS or key.startswith(pod_templates.OPTION)}
         others = {key: value for key, value in options.items() if key not in merged}
-        super().__init__(config.model_copy(update={"flink_options": others}), say)
+        super().__init__(config.model_copy(update={"flink_options": others}))
         self._kubectl = Kubectl(config.flink_context, config.flink_namespace)
 
     def flink(self) -> Deployments:
@@ -101,7 +101,7 @@ class KubernetesApplication(Manager):
 
     def submit(self, options: JobOptions) -> str:
         """Copy what the job needs to the cluster, and let Flink's client start a deployment for it."""
-        loaded = cargo.load(self.config.ships, options, self.say)
+        loaded = cargo.load(self.config.ships, options)
         name = _id(options)
         try:
             return self._deploy(name, options, loaded)
@@ -178,7 +178,7 @@ class KubernetesApplication(Manager):
         keys = {f"model-{index}": path for index, path in enumerate(files)}
         pods = Pods(name, self.config.flink_volume if folders else "", keys, environment)
         self._kubectl.create(_secret(name, shipped, {key: files[path] for key, path in keys.items()}))
-        self.say(f"Submitting job {options.redis.job}")
+        say(f"Submitting job {options.redis.job}")
         log = self.log_of(options.redis.job)
         self.prepare(options, self._settings(name, options, python, folders) | self._write(pods))
         output = submission.run(
@@ -202,7 +202,7 @@ class KubernetesApplication(Manager):
         return name
 
     def _copy(self, name: str, loaded: cargo.Cargo) -> None:
-        claim = Claim(self._kubectl, self.config.flink_volume, f"{name}-copy", self.config.start_timeout, self.say)
+        claim = Claim(self._kubectl, self.config.flink_volume, f"{name}-copy", self.config.start_timeout)
         with claim.mounted(self.config.flink_image, {"app": name, LABEL: OURS}, self._templates["taskmanager"]):
             for archive in loaded.archives:
                 claim.put(archive)

@@ -6,6 +6,7 @@ import atexit
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 
+from cluster_serving.launcher.command_log import say
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services import state
@@ -15,7 +16,6 @@ from cluster_serving.launcher.services.kubectl import Kubectl
 from cluster_serving.launcher.services.port_forward import PortForward
 from cluster_serving.launcher.services.process import locked
 from cluster_serving.launcher.targets import pods
-from cluster_serving.launcher.targets.base import Say
 from cluster_serving.launcher.targets.deployments import REST_PORT, check_redis, forward_command
 from cluster_serving.launcher.targets.session import Session
 
@@ -23,7 +23,7 @@ from cluster_serving.launcher.targets.session import Session
 class KubernetesSession(Session):
     """The session cluster `flink.clusterId`; its JobManager gets a pod for each TaskManager that a job needs."""
 
-    def __init__(self, config: Config, say: Say = lambda _: None) -> None:
+    def __init__(self, config: Config) -> None:
         if not config.flink_cluster_id:
             raise LaunchError(
                 "flink.target: kubernetes-session needs flink.clusterId, the kubernetes.cluster-id of the cluster"
@@ -36,7 +36,7 @@ class KubernetesSession(Session):
             raise LaunchError(f"{error}; set flink.clusterId to the kubernetes.cluster-id of a cluster") from None
         # The address is one of this machine; the interpreter is not.
         options = {"python.executable": "python"} | config.flink_options
-        super().__init__(config.model_copy(update={"flink_rest_url": url, "flink_options": options}), say)
+        super().__init__(config.model_copy(update={"flink_rest_url": url, "flink_options": options}))
         # The address changes with each command.
         name = f"kubernetes-{self._kubectl.namespace}-{config.flink_cluster_id}"
         self.home = self._cluster.home = FlinkHome(state.root() / name)
@@ -47,7 +47,7 @@ class KubernetesSession(Session):
 
     def submitting(self) -> AbstractContextManager[None]:
         """Let one command of this machine at a time submit jobs to the cluster."""
-        return locked(self.home.path.with_name(f"submission-{self.home.path.name}"), self.say)
+        return locked(self.home.path.with_name(f"submission-{self.home.path.name}"), say)
 
     def check(self) -> None:
         """Check that the cluster answers, and that its pods can reach Redis."""

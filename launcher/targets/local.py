@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cluster_serving.job.options import JobOptions
+from cluster_serving.launcher.command_log import say
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.services.process import is_listening
 from cluster_serving.launcher.targets import submission
@@ -28,7 +29,7 @@ class Local(Session):
 
     def submit(self, options: JobOptions) -> str:
         """Submit a job, whose model and packages are found where they are."""
-        self.say(f"Submitting job {options.redis.job}")
+        say(f"Submitting job {options.redis.job}")
         arguments = submission.on_this_machine(self.home, self.config.flink_address)
         return submission.submit(
             self.home, arguments, options, self.log_of(options.redis.job), self.config.start_timeout

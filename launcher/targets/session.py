@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 
 from cluster_serving.job.options import JobOptions
+from cluster_serving.launcher.command_log import say
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services import flink_cluster
@@ -14,7 +15,7 @@ from cluster_serving.launcher.services.process import is_listening
 from cluster_serving.launcher.shipping import cargo
 from cluster_serving.launcher.shipping.cargo import Cargo
 from cluster_serving.launcher.targets import submission
-from cluster_serving.launcher.targets.base import Say, Target
+from cluster_serving.launcher.targets.base import Target
 
 _LARGEST = (1 << 31) - 1
 """Bytes of the largest file that Flink's blob server takes."""
@@ -27,9 +28,9 @@ class Session(Target):
     after a failure, and without this machine.
     """
 
-    def __init__(self, config: Config, say: Say = lambda _: None) -> None:
-        super().__init__(config, say)
-        self._cluster = FlinkCluster(config, say)
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self._cluster = FlinkCluster(config)
         self.home = self._cluster.home
 
     def flink(self) -> FlinkRest:
@@ -38,7 +39,7 @@ class Session(Target):
 
     def submitting(self) -> AbstractContextManager[None]:
         """Let one command at a time submit jobs to the cluster: two could count on the same slots."""
-        return flink_cluster.submitting(self.config.flink_address, self.say)
+        return flink_cluster.submitting(self.config.flink_address)
 
     def check(self) -> None:
         """Check that the cluster answers."""
@@ -71,7 +72,7 @@ class Session(Target):
         """
         if config.execution_mode == "process" or (config.ships == "nothing" and self._has_jar()):
             return config
-        self.say(
+        say(
             "executionMode is process: thread needs packages on the machines (flink.ship: nothing) and "
             "flink-python-*.jar in Flink's lib/"
         )
@@ -79,10 +80,10 @@ class Session(Target):
 
     def submit(self, options: JobOptions) -> str:
         """Ship what the job needs, and submit the job."""
-        loaded = cargo.load(self.config.ships, options, self.say)
+        loaded = cargo.load(self.config.ships, options)
         _check_sizes(loaded)
         size = f", with {loaded.size / 1e6:.0f} MB" if loaded.archives else ""
-        self.say(f"Submitting job {options.redis.job}{size}")
+        say(f"Submitting job {options.redis.job}{size}")
         return submission.submit(
             self.home,
             submission.to_cluster(self.home, self.config.flink_address) + loaded.arguments(),

@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from cluster_serving.job.options import JobOptions
+from cluster_serving.launcher.command_log import say
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services import state
@@ -24,7 +25,6 @@ from cluster_serving.launcher.shipping import archive, cargo, interpreter
 from cluster_serving.launcher.shipping.cargo import Cargo
 from cluster_serving.launcher.targets import submission
 from cluster_serving.launcher.targets.applications import Application, Applications, Manager
-from cluster_serving.launcher.targets.base import Say
 from cluster_serving.launcher.targets.hadoop import Hadoop
 from cluster_serving.launcher.targets.hadoop_files import HadoopFiles
 from cluster_serving.launcher.targets.yarn_rest import ACTIVE, ENDED, YarnRest
@@ -58,10 +58,9 @@ _PATIENCE_MS = 15_000
 class YarnApplications(Applications):
     """The serving jobs of this user on a YARN cluster."""
 
-    def __init__(self, hadoop: Hadoop, say: Say) -> None:
+    def __init__(self, hadoop: Hadoop) -> None:
         super().__init__()
         self._hadoop = hadoop
-        self._say = say
         self.rest = YarnRest(hadoop.resource_managers())
 
     def __enter__(self) -> YarnApplications:
@@ -168,13 +167,13 @@ class YarnApplication(Manager):
 
     service = "yarn"
 
-    def __init__(self, config: Config, say: Say = lambda _: None) -> None:
-        super().__init__(config, say)
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
         self._hadoop = Hadoop()
 
     def flink(self) -> YarnApplications:
         """Return a client for the jobs of this user."""
-        return YarnApplications(self._hadoop, self.say)
+        return YarnApplications(self._hadoop)
 
     def check(self) -> None:
         """Check that YARN answers, that Hadoop's client is here, and that the nodes can reach Redis."""
@@ -186,7 +185,7 @@ class YarnApplication(Manager):
 
     def submit(self, options: JobOptions) -> str:
         """Upload what is not in the cluster yet, and start an application."""
-        loaded = cargo.load(self.config.ships, options, self.say)
+        loaded = cargo.load(self.config.ships, options)
         self.home.prepare({})
         with self.flink() as applications:
             cores = applications.rest.limits().cores
@@ -206,7 +205,7 @@ class YarnApplication(Manager):
                 }
                 self.prepare(options, given)
                 _log_settings(self.home)
-                self.say(f"Submitting job {self.config.job_name} to {applications.where}")
+                say(f"Submitting job {self.config.job_name} to {applications.where}")
                 return self._run(applications, options.submission)
 
     def _run(self, applications: YarnApplications, submitted: str) -> str:
@@ -217,7 +216,7 @@ class YarnApplication(Manager):
             for found in applications.applications(ended=False):
                 if found.submission == submitted and found.waits_for and found.waits_for != said:
                     said = found.waits_for
-                    self.say(f"The job waits for {said}")
+                    say(f"The job waits for {said}")
 
         log = self.log_of(self.config.job_name)
         arguments = ["run", "-d", "-t", "yarn-application", *submission.MAIN, "--options-file", _OPTIONS]
@@ -242,11 +241,9 @@ class YarnApplication(Manager):
             files = HadoopFiles(jvm, self.config.flink_staging)
             flink = _flink_files(self.home)
             name = f"flink-{archive.digest_of(flink.items())[:16]}"
-            libraries = files.ensure_folder(name, flink, self.say, "Flink")
+            libraries = files.ensure_folder(name, flink, "Flink")
             kinds = (loaded.environment, "Python and its packages"), (loaded.packages, "packages")
-            archives = [
-                files.ensure(file, self.say, what) for file, what in (*kinds, (loaded.model, "the model")) if file
-            ]
+            archives = [files.ensure(file, what) for file, what in (*kinds, (loaded.model, "the model")) if file]
             # Left by YARN where somebody else has killed an application.
             for left in files.names(_FOLDERS) & {found.id for found in applications.applications(ended=True)}:
                 files.remove(f"{_FOLDERS}/{left}")

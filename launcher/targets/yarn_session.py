@@ -8,7 +8,6 @@ from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services.flink_rest import FlinkRest
 from cluster_serving.launcher.targets import yarn
-from cluster_serving.launcher.targets.base import Say
 from cluster_serving.launcher.targets.hadoop import Hadoop
 from cluster_serving.launcher.targets.session import Session
 from cluster_serving.launcher.targets.yarn_rest import YarnRest
@@ -19,7 +18,7 @@ _KIND = "Apache Flink"
 class YarnSession(Session):
     """The session of `flink.applicationId`, or the only one of this user. Its REST endpoint is where YARN put it."""
 
-    def __init__(self, config: Config, say: Say = lambda _: None) -> None:
+    def __init__(self, config: Config) -> None:
         self._hadoop = Hadoop()
         self._problem: LaunchError | None = None
         try:
@@ -28,7 +27,7 @@ class YarnSession(Session):
         except LaunchError as error:
             # Told when the session is used: a shutdown stops the rest all the same.
             self._problem = error
-        super().__init__(config, say)
+        super().__init__(config)
 
     def flink(self) -> FlinkRest:
         """Return a client for the jobs of the session."""

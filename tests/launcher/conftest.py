@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.support.messages import heard
 from tests.support.predictor import save_doubling
 
 
@@ -11,3 +12,10 @@ def model(tmp_path_factory):
     folder = tmp_path_factory.mktemp("model")
     save_doubling(folder, 4)
     return folder
+
+
+@pytest.fixture
+def said():
+    """The messages of the launcher in this test."""
+    with heard() as said:
+        yield said

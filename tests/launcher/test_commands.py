@@ -31,6 +31,7 @@ from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.slots import read_reports
 from cluster_serving.settings.addresses import Address
 from tests.support.front_end import Running
+from tests.support.messages import heard
 from tests.support.waiting import wait_until
 
 OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
@@ -192,9 +193,8 @@ def test_a_job_from_its_start_to_its_stop(cluster, model, tmp_path, monkeypatch)
     with FlinkRest(cluster.rest) as rest:
         wanted = rest.overview().free + 3
         damaged = cluster.config(**settings | {"modelPath": tmp_path / "damaged", "modelParallelism": wanted})
-        said = []
-        with pytest.raises(LaunchError, match=r"model\.xml.*; job cycle runs again as it was"):
-            lifecycle.restart(config_file.read(damaged), said.append)
+        with heard() as said, pytest.raises(LaunchError, match=r"model\.xml.*; job cycle runs again as it was"):
+            lifecycle.restart(config_file.read(damaged))
         assert "Stopping 1 TaskManager of this start" in said
         wait_until(lambda: rest.overview().free == wanted - 3)
         assert rest.parallelism(rest.jobs("cycle")[0].id) == 2

@@ -22,7 +22,7 @@ def config(own_cluster, monkeypatch):
     monkeypatch.setenv("CLUSTER_SERVING_HOME", str(own_cluster.folder / "state"))
     url = f'redis://:se"cret@localhost:{own_cluster.redis_port}/3'
     config = Config.model_validate({"modelPath": "m", "redisUrl": url})
-    redis_server.ensure(config, print, print)
+    redis_server.ensure(config)
     with InputQueue(url=url, name="waiting") as requests, redis.Redis.from_url(url) as client:
         requests.enqueue("r", x=1.0)
         for uri in ("a", "b"):
@@ -58,7 +58,7 @@ def test_requests_and_results_are_lost_only_if_somebody_says_so(own_cluster, con
     assert "kept its data" in own_cluster.run(SHUTDOWN, "--keep-data").stdout
     assert not is_listening(address)
     assert "bytes of data, while it does not run" in own_cluster.run(SHUTDOWN).stderr
-    redis_server.ensure(config, print, print)
+    redis_server.ensure(config)
     with redis_server.connect(config) as client:
         assert client.xlen("waiting") == 1
 

@@ -63,7 +63,7 @@ class Yarn:
 
     def application(self):
         """The ResourceManager's description of the job that runs; None if none does."""
-        with YarnApplications(self.hadoop, print) as applications:
+        with YarnApplications(self.hadoop) as applications:
             found = [raw for raw in applications.applications(ended=False) if raw.name == "digits"]
         return found[0] if found else None
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from cluster_serving.job.options import CPU, JobOptions
 from cluster_serving.job.remote.url import is_url
+from cluster_serving.launcher.command_log import say, warn
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.jobs.layout import choice, kept
 from cluster_serving.launcher.jobs.layout.choice import SIZES, Asked, Figure, Layout
@@ -16,8 +16,6 @@ from cluster_serving.launcher.jobs.layout.measuring import NotMeasured, measure
 from cluster_serving.launcher.services import machine, state
 from cluster_serving.launcher.shipping.survey import survey
 from cluster_serving.protocol import cgroup
-
-Say = Callable[[str], None]
 
 SECONDS = 3.0
 """Time for the measurements of a start."""
@@ -43,16 +41,12 @@ class Decider:
         config: Configuration of the job.
         options: Options of the job, where what is to be measured has its default.
         secret: Secret and salt of an encrypted model.
-        say: Receives what happens.
-        warn: Receives what a person should know.
     """
 
-    def __init__(self, config: Config, options: JobOptions, secret: tuple[str, str], say: Say, warn: Say) -> None:
+    def __init__(self, config: Config, options: JobOptions, secret: tuple[str, str]) -> None:
         self._config = config
         self._options = options
         self._secret = secret
-        self._say = say
-        self._warn = warn
         self._cores = cgroup.cores()
         self._asked = asked(config)
         self._name = ""
@@ -71,7 +65,7 @@ class Decider:
         if known and not self._asked.is_complete and not known.problem:
             layout = choice.best_layout(known.figures, self._asked)
         if known and (text := choice.slower(layout, known.figures, self._asked)):
-            self._warn(
+            warn(
                 f"slower than what was measured: {text}; leave modelParallelism and threadPerModel out of config.yaml, "
                 "and OMP_NUM_THREADS unset, for that"
             )
@@ -99,11 +93,11 @@ class Decider:
 
     def _measured(self, known: Measured | None) -> Measured | None:
         """Measure; return None if that has failed."""
-        self._say("Measuring the layout: modelParallelism, threadPerModel and maxBatchSize, as far as they are not set")
+        say("Measuring the layout: modelParallelism, threadPerModel and maxBatchSize, as far as they are not set")
         try:
             found = (known or Measured()).with_figures(self._asked, self._measure(self._asked, SECONDS))
         except NotMeasured as problem:
-            self._warn(f"the layout cannot be measured: {problem}; it is {self._usual()}")
+            warn(f"the layout cannot be measured: {problem}; it is {self._usual()}")
             if not problem.lasts:
                 return None
             found = Measured(problem=str(problem))
@@ -135,7 +129,7 @@ class Decider:
         return Layout(copies, threads, given.batch or self._options.batch.max_batch_size)
 
     def _as_before(self, before: JobOptions) -> Layout:
-        self._say(f"The layout is that of the job as it runs; {_TUNE} measures the new model")
+        say(f"The layout is that of the job as it runs; {_TUNE} measures the new model")
         given, layout = self._asked, layout_of(before)
         return Layout(given.copies or layout.copies, given.threads or layout.threads, given.batch or layout.batch)
 

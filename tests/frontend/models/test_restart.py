@@ -76,7 +76,7 @@ def test_requests_of_all_apis_wait_while_their_job_is_restarted(
                 assert [one.result().status_code for one in asked] == [200] * 3
 
     assert state_of(url, job) == "ready"
-    with locked(JobStore(launcher, job), print):
+    with locked(JobStore(launcher, job)):
         JobStore(launcher, job).note_stopped("first")
         wait_until(lambda: state_of(url, job) == "stopped")
         assert_they_wait()

@@ -50,11 +50,10 @@ class Launched:
         self._options = {"port": self.http, "grpcPort": self.grpc, "grpcConnectionAge": 1, **tls}
         self.trust = ssl.create_default_context(cafile=folder / "ca.pem")
         self.credentials = grpc.ssl_channel_credentials((folder / "ca.pem").read_bytes())
-        self.said = []
 
     def ensure(self, again=False, **options):
         self._path.write_text(yaml.safe_dump(self._config | {"http": self._options | options}))
-        return front_end.ensure(config_file.read(self._path), self._path, self.said.append, again)
+        return front_end.ensure(config_file.read(self._path), self._path, again)
 
     @property
     def group(self):

@@ -59,7 +59,7 @@ def test_a_start_that_failed_shows_its_error_and_its_log(client, run, job):
 
 def test_a_start_that_was_killed_has_failed(client, run, job):
     JobStore(client, job).note("starting", error="")
-    with locked(JobStore(client, job), lambda _: None):
+    with locked(JobStore(client, job)):
         assert json.loads(run("status", "--json").stdout)["state"] == "STARTING"
     details = json.loads(run("status", "--json").stdout)
     assert details["state"] == "FAILED"

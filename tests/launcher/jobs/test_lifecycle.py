@@ -13,8 +13,7 @@ from cluster_serving.launcher.targets.local import Local
 from cluster_serving.protocol.keys import JobKeys
 
 
-def test_a_flink_that_is_gone_does_not_hide_why_a_start_failed(own_cluster, redis_server, job):
-    said = []
+def test_a_flink_that_is_gone_does_not_hide_why_a_start_failed(own_cluster, redis_server, job, said):
     settings = {"jobName": job, "modelPath": "model", "redisUrl": f"127.0.0.1:{redis_server.port}"}
     settings |= {"flinkRestUrl": f"localhost:{own_cluster.flink_port}"}
     config = config_file.read(own_cluster.config(**settings))
@@ -27,7 +26,7 @@ def test_a_flink_that_is_gone_does_not_hide_why_a_start_failed(own_cluster, redi
             raise LaunchError("no slots")
 
     with FlinkRest(f"http://localhost:{own_cluster.flink_port}") as rest, service.connect(config) as client:
-        services = lifecycle.Services(Gone(config), rest, JobStore(client, job), said.append, said.append)
+        services = lifecycle.Services(Gone(config), rest, JobStore(client, job))
         with pytest.raises(LaunchError, match="no slots"):
             lifecycle.submit(services, config, options)
         assert said[-1].startswith(f"job {job} may still run: Flink at")

@@ -17,7 +17,7 @@ import redis
 from cluster_serving.launcher.jobs import lock
 from cluster_serving.launcher.jobs.store import JobStore
 client = redis.Redis(port=int(sys.argv[1]), decode_responses=True)
-with lock.locked(JobStore(client, sys.argv[2]), print):
+with lock.locked(JobStore(client, sys.argv[2])):
     print("holds", flush=True)
     time.sleep(60)
 """
@@ -29,15 +29,15 @@ def client(redis_server):
         yield client
 
 
-def test_a_command_waits_for_the_one_that_holds_the_job_and_says_which_it_is(client, job):
-    entered, said = [], []
+def test_a_command_waits_for_the_one_that_holds_the_job_and_says_which_it_is(client, job, said):
+    entered = []
 
     def second():
-        with lock.locked(JobStore(client, job), said.append):
+        with lock.locked(JobStore(client, job)):
             entered.append(2)
 
     thread = threading.Thread(target=second)
-    with lock.locked(JobStore(client, job), said.append):
+    with lock.locked(JobStore(client, job)):
         thread.start()
         while not said:
             pass
@@ -48,27 +48,25 @@ def test_a_command_waits_for_the_one_that_holds_the_job_and_says_which_it_is(cli
     assert not client.exists(JobKeys(job).command)
 
 
-def test_commands_for_other_jobs_do_not_wait(client, job):
-    said = []
-    with lock.locked(JobStore(client, job), said.append), lock.locked(JobStore(client, f"{job}-2"), said.append):
+def test_commands_for_other_jobs_do_not_wait(client, job, said):
+    with lock.locked(JobStore(client, job)), lock.locked(JobStore(client, f"{job}-2")):
         assert said == []
 
 
-def test_the_lock_of_a_killed_command_expires(client, job, redis_server):
+def test_the_lock_of_a_killed_command_expires(client, job, redis_server, said):
     command = [sys.executable, "-c", HOLDS, str(redis_server.port), job]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "holds\n"
         process.kill()
     assert 0 < client.ttl(JobKeys(job).command) <= lock.EXPIRES_S
     client.pexpire(JobKeys(job).command, 100)
-    said = []
-    with lock.locked(JobStore(client, job), said.append):
+    with lock.locked(JobStore(client, job)):
         assert "-c" in said[0] and f"process {process.pid} on " in said[0]
 
 
 def test_a_lock_is_renewed_until_its_command_ends(client, job, monkeypatch):
     monkeypatch.setattr(lock, "EXPIRES_S", 1)
-    with lock.locked(JobStore(client, job), lambda _: None):
+    with lock.locked(JobStore(client, job)):
         client.pexpire(JobKeys(job).command, 500)
         while client.pttl(JobKeys(job).command) < 500:
             assert client.exists(JobKeys(job).command)
@@ -78,7 +76,7 @@ def test_a_full_redis_takes_a_lock(client, job):
     limit = client.config_get("maxmemory")["maxmemory"]
     client.config_set("maxmemory", 1)
     try:
-        with lock.locked(JobStore(client, job), lambda _: None):
+        with lock.locked(JobStore(client, job)):
             assert client.exists(JobKeys(job).command)
     finally:
         client.config_set("maxmemory", limit)

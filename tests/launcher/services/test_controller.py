@@ -39,10 +39,9 @@ def path(redis_server, job, tmp_path, monkeypatch):
     controller.stop_all(None)
 
 
-def test_a_controller_is_started_once_kept_alive_and_stopped(path, client, job):
-    said = []
+def test_a_controller_is_started_once_kept_alive_and_stopped(path, client, job, said):
     config = config_file.read(path)
-    controller.ensure(config, path, said.append, Watched("seen"))
+    controller.ensure(config, path, Watched("seen"))
     assert said == [f"Starting the controller of job {job}: watchModel, modelControl"]
     assert client.hget(JobKeys(job).controller, "tasks") == "watchModel, modelControl"
     assert 0 < client.ttl(JobKeys(job).controller) <= 15
@@ -65,9 +64,9 @@ def test_a_controller_is_started_once_kept_alive_and_stopped(path, client, job):
     assert lifecycle.unsupervised(config) == [f"{record.parent.name}/{job}"]
     assert not controller.stop(config.redis_address, job)
     client.delete(JobKeys(job).controller)
-    controller.ensure(config, path, said.append)
+    controller.ensure(config, path)
     first = Process.read(record)
-    controller.ensure(config, path, said.append)
+    controller.ensure(config, path)
     assert not first.is_alive
     assert controller.stop_all(config.redis_address) == [job]
     assert not client.exists(JobKeys(job).controller)
@@ -77,12 +76,14 @@ def test_a_controller_that_does_not_start_says_why(path, job):
     config = config_file.read(path)
     path.write_text("modelPath: m\nmaxBatchSize: many\n")
     with pytest.raises(LaunchError, match=rf"job {job} runs, but its controller did not start: .*maxBatchSize"):
-        controller.ensure(config, path, lambda _: None)
+        controller.ensure(config, path)
 
 
-def test_a_job_that_needs_no_controller_has_none(path, job):
-    controller.ensure(config_file.read(path), path, lambda _: None)
+def test_a_job_that_needs_no_controller_has_none(path, job, said):
+    controller.ensure(config_file.read(path), path)
     path.write_text(path.read_text().replace("true", "false"))
     config = config_file.read(path)
-    controller.ensure(config, path, pytest.fail)
+    said.clear()
+    controller.ensure(config, path)
+    assert not said
     assert not controller.stop(config.redis_address, job)

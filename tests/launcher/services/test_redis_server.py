@@ -13,6 +13,7 @@ from cluster_serving.launcher.services import redis_program, redis_server, redis
 from cluster_serving.launcher.services.process import Process, is_listening, spawn
 from cluster_serving.launcher.services.redis_version import RedisVersion
 from cluster_serving.settings.addresses import LOOPBACK, Address
+from tests.support.messages import heard
 from tests.support.redis_server import RedisServer, programs
 from tests.support.supervised import kept
 from tests.support.waiting import wait_until
@@ -32,8 +33,8 @@ OURS = "started by these commands: "
 
 
 def ensure(config):
-    said = []
-    redis_server.ensure(config, said.append, said.append)
+    with heard() as said:
+        redis_server.ensure(config)
     return said
 
 

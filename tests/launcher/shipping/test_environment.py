@@ -8,16 +8,17 @@ from pathlib import Path
 import pytest
 
 from cluster_serving.launcher.shipping import archive, environment, interpreter
+from tests.support.messages import heard
 
 
 @pytest.fixture(scope="module")
 def packed(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CLUSTER_SERVING_HOME", str(tmp_path_factory.mktemp("state")))
-        said = []
-        path = environment.ensure({"job"}, said.append)
-        # A second time there is nothing to pack.
-        assert environment.ensure({"job"}, said.append) == path
+        with heard() as said:
+            path = environment.ensure({"job"})
+            # A second time there is nothing to pack.
+            assert environment.ensure({"job"}) == path
         assert len(said) == 1
     return path
 
@@ -80,16 +81,16 @@ def test_a_write_that_is_interrupted_leaves_no_archive(tmp_path, monkeypatch):
     assert not archive.touch(path)
 
 
-def test_archives_of_other_content_have_other_names_and_few_are_kept(tmp_path, monkeypatch):
+def test_archives_of_other_content_have_other_names_and_few_are_kept(tmp_path, monkeypatch, said):
     from cluster_serving.launcher.shipping import model
 
     monkeypatch.setenv("CLUSTER_SERVING_HOME", str(tmp_path))
     folder = tmp_path / "model"
     folder.mkdir()
-    said, names = [], []
+    names = []
     for content in ("a", "b", "b", "c", "d", "e"):
         (folder / "weights.bin").write_text(content)
-        names.append(model.ensure(folder, said.append).name)
+        names.append(model.ensure(folder).name)
     assert len(set(names)) == len(said) == 5
     assert names[1] == names[2]
     assert {file.name for file in archive.folder().iterdir()} == set(names[2:])

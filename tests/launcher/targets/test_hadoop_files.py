@@ -43,10 +43,9 @@ def shown(folder):
     return {path.name for path in folder.iterdir() if not path.name.endswith(".crc")}
 
 
-def test_a_file_is_uploaded_once_and_read_by_this_user_alone(files, staging, model):
-    said = []
-    first = files.ensure(model, said.append, "the model")
-    assert first == files.ensure(model, said.append, "the model")
+def test_a_file_is_uploaded_once_and_read_by_this_user_alone(files, staging, model, said):
+    first = files.ensure(model, "the model")
+    assert first == files.ensure(model, "the model")
     assert [line.startswith("Uploading the model to ") for line in said] == [True]
     assert (staging / "model-1.tar").read_bytes() == b"weights"
     assert (staging / "model-1.tar").stat().st_mode & 0o777 == 0o600
@@ -55,7 +54,7 @@ def test_a_file_is_uploaded_once_and_read_by_this_user_alone(files, staging, mod
 def test_an_upload_that_fails_leaves_nothing(jvm, staging, model):
     shown_before = shown(staging)
     with pytest.raises(LaunchError, match="nowhere"), Hadoop().client() as own:
-        HadoopFiles(own, f"file://{staging}").ensure(_unreadable(model), lambda _: None, "the model")
+        HadoopFiles(own, f"file://{staging}").ensure(_unreadable(model), "the model")
     assert shown(staging) == shown_before
 
 
@@ -70,7 +69,7 @@ def _unreadable(model):
 
 
 def test_a_folder_is_shared_with_all_users(files, staging, model):
-    uri = files.ensure_folder("flink-1", {PurePosixPath("lib/a.jar"): model}, lambda _: None, "Flink")
+    uri = files.ensure_folder("flink-1", {PurePosixPath("lib/a.jar"): model}, "Flink")
     assert uri == f"file:{staging}/flink-1"
     assert (staging / "flink-1" / "lib" / "a.jar").stat().st_mode & 0o777 == 0o644
     assert (staging / "flink-1" / "lib").stat().st_mode & 0o777 == 0o755
@@ -79,7 +78,7 @@ def test_a_folder_is_shared_with_all_users(files, staging, model):
 def test_a_folder_that_other_users_cannot_reach_is_refused(files, staging, model):
     staging.chmod(0o700)
     with pytest.raises(LaunchError, match=rf"other users cannot enter file:{staging}.*flink\.staging"):
-        files.ensure_folder("flink-1", {PurePosixPath("lib/a.jar"): model}, lambda _: None, "Flink")
+        files.ensure_folder("flink-1", {PurePosixPath("lib/a.jar"): model}, "Flink")
 
 
 def test_old_files_go_unless_they_are_used_or_among_the_latest_of_their_kind(files, staging):

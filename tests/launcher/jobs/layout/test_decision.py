@@ -29,17 +29,12 @@ def model(tmp_path):
 
 
 @pytest.fixture
-def said():
-    return []
-
-
-@pytest.fixture
-def decider(tmp_path, monkeypatch, said):
+def decider(tmp_path, monkeypatch):
     monkeypatch.setenv("CLUSTER_SERVING_HOME", str(tmp_path / "state"))
 
     def decider(folder, **keys):
         config = Config.model_validate({"modelPath": str(folder)} | keys)
-        return Decider(config, job_options(config, "test"), ("", ""), said.append, said.append)
+        return Decider(config, job_options(config, "test"), ("", ""))
 
     return decider
 
