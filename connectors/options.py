@@ -26,7 +26,8 @@ class RedisOptions:
         version: Version of the model, which results name.
         numbered: The version is that of the model's folder; otherwise it is the number of the
             generation that has loaded the model first.
-        shadow: This generation computes copies of requests, whose answers are only compared (`connectors.stages.shadow`).
+        shadow: This generation computes copies of requests, whose answers are only compared
+            (`connectors.stages.shadow`).
     """
 
     url: str

@@ -2,12 +2,12 @@
 
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.targets.base import Target
-from cluster_serving.launcher.targets.kubernetes import KubernetesApplication
-from cluster_serving.launcher.targets.kubernetes_session import KubernetesSession
+from cluster_serving.launcher.targets.kubernetes.application import KubernetesApplication
+from cluster_serving.launcher.targets.kubernetes.session import KubernetesSession
 from cluster_serving.launcher.targets.local import Local
 from cluster_serving.launcher.targets.remote import Remote
-from cluster_serving.launcher.targets.yarn import YarnApplication
-from cluster_serving.launcher.targets.yarn_session import YarnSession
+from cluster_serving.launcher.targets.yarn.application import YarnApplication
+from cluster_serving.launcher.targets.yarn.session import YarnSession
 
 __all__ = ["Target", "target_of"]
 

@@ -14,7 +14,7 @@ import yaml
 from cluster_serving.client import InputQueue
 from cluster_serving.launcher.services.flink_home import FlinkHome
 from cluster_serving.launcher.targets.applications import SETTINGS
-from cluster_serving.launcher.targets.deployments import LABEL, OURS
+from cluster_serving.launcher.targets.kubernetes.deployments import LABEL, OURS
 from tests.support import containers
 from tests.support.cluster import run
 from tests.support.containers import SLOW, call

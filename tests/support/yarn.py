@@ -10,10 +10,10 @@ import pytest
 import yaml
 
 from cluster_serving.client import InputQueue
-from cluster_serving.launcher.targets.hadoop import Hadoop
-from cluster_serving.launcher.targets.hadoop_files import HadoopFiles
-from cluster_serving.launcher.targets.yarn import TAG, YarnApplications
-from cluster_serving.launcher.targets.yarn_rest import ACTIVE, YarnRest
+from cluster_serving.launcher.targets.yarn.application import TAG, YarnApplications
+from cluster_serving.launcher.targets.yarn.files import HadoopFiles
+from cluster_serving.launcher.targets.yarn.hadoop import Hadoop
+from cluster_serving.launcher.targets.yarn.rest import ACTIVE, YarnRest
 from tests.support.cluster import run
 from tests.support.redis_server import RedisServer
 

@@ -21,11 +21,19 @@ from cluster_serving.launcher.services import machine
 from cluster_serving.launcher.services.flink_rest import cause
 from cluster_serving.launcher.services.kubectl import Kubectl
 from cluster_serving.launcher.shipping import cargo, interpreter
-from cluster_serving.launcher.targets import pod_templates, submission
+from cluster_serving.launcher.targets import submission
 from cluster_serving.launcher.targets.applications import Manager
-from cluster_serving.launcher.targets.claim import Claim, name_of
-from cluster_serving.launcher.targets.deployments import JOB, LABEL, OURS, SUBMISSION, Deployments, check_redis
-from cluster_serving.launcher.targets.pod_templates import (
+from cluster_serving.launcher.targets.kubernetes import pod_templates
+from cluster_serving.launcher.targets.kubernetes.claim import Claim, name_of
+from cluster_serving.launcher.targets.kubernetes.deployments import (
+    JOB,
+    LABEL,
+    OURS,
+    SUBMISSION,
+    Deployments,
+    check_redis,
+)
+from cluster_serving.launcher.targets.kubernetes.pod_templates import (
     ENTRY,
     MODEL_FOLDER,
     OPTIONS,

@@ -9,8 +9,8 @@ from cluster_serving.launcher.config.job_options import job_options
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.shipping.cargo import Cargo
-from cluster_serving.launcher.targets import yarn
 from cluster_serving.launcher.targets.applications import sizes
+from cluster_serving.launcher.targets.yarn import application as yarn
 
 MIB = 1 << 20
 

@@ -2,8 +2,8 @@ import pytest
 import yaml
 
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.targets import pod_templates
-from cluster_serving.launcher.targets.pod_templates import CONTAINER, ENTRY, OPTIONS, Pods
+from cluster_serving.launcher.targets.kubernetes import pod_templates
+from cluster_serving.launcher.targets.kubernetes.pod_templates import CONTAINER, ENTRY, OPTIONS, Pods
 
 
 def files(template, volume):

@@ -6,8 +6,8 @@ from cluster_serving.job.options import JobOptions, ModelOptions, RedisOptions
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services.kubectl import reason
-from cluster_serving.launcher.targets import kubernetes
-from cluster_serving.launcher.targets.kubernetes import KubernetesApplication
+from cluster_serving.launcher.targets.kubernetes import application as kubernetes
+from cluster_serving.launcher.targets.kubernetes.application import KubernetesApplication
 
 
 def target(tmp_path, **flink):

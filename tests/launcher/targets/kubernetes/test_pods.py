@@ -3,7 +3,7 @@ from datetime import datetime, timezone
 
 import pytest
 
-from cluster_serving.launcher.targets import pods
+from cluster_serving.launcher.targets.kubernetes import pods
 
 
 class NoEvents:

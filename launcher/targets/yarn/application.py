@@ -25,9 +25,9 @@ from cluster_serving.launcher.shipping import archive, cargo, interpreter
 from cluster_serving.launcher.shipping.cargo import Cargo
 from cluster_serving.launcher.targets import submission
 from cluster_serving.launcher.targets.applications import Application, Applications, Manager
-from cluster_serving.launcher.targets.hadoop import Hadoop
-from cluster_serving.launcher.targets.hadoop_files import HadoopFiles
-from cluster_serving.launcher.targets.yarn_rest import ACTIVE, ENDED, YarnRest
+from cluster_serving.launcher.targets.yarn.files import HadoopFiles
+from cluster_serving.launcher.targets.yarn.hadoop import Hadoop
+from cluster_serving.launcher.targets.yarn.rest import ACTIVE, ENDED, YarnRest
 
 TAG = "cluster-serving"
 """Tag of the applications of serving jobs."""

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from cluster_serving.launcher.targets import pod_templates
+from cluster_serving.launcher.targets.kubernetes import pod_templates
 
 
 @pytest.fixture

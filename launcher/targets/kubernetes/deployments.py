@@ -12,8 +12,8 @@ from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services.kubectl import Kubectl, Resource
 from cluster_serving.launcher.services.port_forward import PortForward
 from cluster_serving.launcher.services.process import wait_until
-from cluster_serving.launcher.targets import pods
 from cluster_serving.launcher.targets.applications import Application, Applications
+from cluster_serving.launcher.targets.kubernetes import pods
 
 LABEL = "app.kubernetes.io/managed-by"
 """Label of everything that belongs to jobs."""

@@ -3,7 +3,7 @@
 import pytest
 
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.targets.hadoop import Hadoop
+from cluster_serving.launcher.targets.yarn.hadoop import Hadoop
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.targets.hadoop import Hadoop
-from cluster_serving.launcher.targets.hadoop_files import HadoopFiles
+from cluster_serving.launcher.targets.yarn.files import HadoopFiles
+from cluster_serving.launcher.targets.yarn.hadoop import Hadoop
 from tests.support import hosts, yarn
 
 

@@ -7,10 +7,10 @@ from contextlib import AbstractContextManager, nullcontext
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services.flink_rest import FlinkRest
-from cluster_serving.launcher.targets import yarn
-from cluster_serving.launcher.targets.hadoop import Hadoop
 from cluster_serving.launcher.targets.session import Session
-from cluster_serving.launcher.targets.yarn_rest import YarnRest
+from cluster_serving.launcher.targets.yarn import application as yarn
+from cluster_serving.launcher.targets.yarn.hadoop import Hadoop
+from cluster_serving.launcher.targets.yarn.rest import YarnRest
 
 _KIND = "Apache Flink"
 

@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.targets.yarn_rest import ACTIVE, YarnRest
+from cluster_serving.launcher.targets.yarn.rest import ACTIVE, YarnRest
 from tests.support.redis_server import free_port
 
 

@@ -1,0 +1,1 @@
+"""The targets kubernetes-application and kubernetes-session, with their keys of config.yaml."""

@@ -1,0 +1,1 @@
+"""The targets yarn-application and yarn-session, with their keys of config.yaml."""
