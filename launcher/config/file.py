@@ -12,9 +12,10 @@ from typing import Any
 import yaml
 from pydantic.fields import FieldInfo
 
-from cluster_serving.launcher.config.model import Config
+from cluster_serving.launcher.config import targets
+from cluster_serving.launcher.config.model import Config, with_targets
 from cluster_serving.settings import original_keys, sources, yaml_file
-from cluster_serving.settings.model import Given, SettingsError, Source, expected, keys, load, shown
+from cluster_serving.settings.model import Given, Settings, SettingsError, Source, expected, keys, load, shown
 
 FILE_NAME = "config.yaml"
 
@@ -62,9 +63,10 @@ def read(path: Path, warn: Callable[[str], None] = lambda _: None, missing_ok: b
     except OSError as error:
         # For instance in a folder of another user: `Path.exists` would raise some of these, and hide others.
         raise SettingsError(f"{path} cannot be read: {error}") from None
-    file = Source(Config, _checked_keys(yaml_file.read(path, text, warn), warn))
+    kind = with_targets()
+    file = Source(kind, _checked_keys(yaml_file.read(path, text, warn), warn))
     _warn_of_mistyped(warn)
-    config = load(Config, [sources.environment(Config, os.environ), file], str(path))
+    config = load(kind, [sources.environment(kind, os.environ), file], str(path))
     return config.located(path.absolute().parent)
 
 
@@ -83,16 +85,16 @@ def _checked_keys(entries: list[yaml_file.Entry], warn: Callable[[str], None]) -
             key, value = "prefer", preferred
         original = key in original_keys.WITHOUT_EFFECT
         if not original:
-            inner = [known for known in keys(Config) if known.lower().startswith(f"{key}.")]
+            inner = [known for known in keys(with_targets()) if known.lower().startswith(f"{key}.")]
             if inner:
                 raise SettingsError(f"{place}: {name} is {value!r}; expected a mapping with {', '.join(inner)}")
             nested = ", nor one of the original's" if "." in name else ""
             key = sources.key_of(
-                Config, key if preferred else name, f"{place}: {name} is not a key of this file{nested}", {}
+                with_targets(), key if preferred else name, f"{place}: {name} is not a key of this file{nested}", {}
             )
         if key in given:
             raise SettingsError(f"{place}: {name} is given a second time; first in {given[key].place}")
-        if not original and value is not None and keys(Config)[key].annotation == tuple[str, ...]:
+        if not original and value is not None and keys(with_targets())[key].annotation == tuple[str, ...]:
             # A name such as 559 or on is no number, and no truth value.
             value = value if written is None else written
         given[key] = Given(value, place)
@@ -102,11 +104,12 @@ def _checked_keys(entries: list[yaml_file.Entry], warn: Callable[[str], None]) -
                 remedy = "; for TLS, set redisUrl: rediss://host:port" if "secure" in key else ""
                 raise SettingsError(f"{place}: {name} is {shown(key, FieldInfo(), value)}; expected {only}{remedy}")
             warn(f"{place}: {name} has no effect")
-    return {key: entry for key, entry in given.items() if key in keys(Config) and entry.value is not None}
+    return {key: entry for key, entry in given.items() if key in keys(with_targets()) and entry.value is not None}
 
 
 def _warn_of_mistyped(warn: Callable[[str], None]) -> None:
-    known = [sources.variable_of(Config, key) for key in keys(Config)]
+    kind = with_targets()
+    known = [sources.variable_of(kind, key) for key in keys(kind)]
     # As CLUSTER_SERVING_MAXBATCHSIZE, or in other letters.
     by_letters = {variable.replace("_", ""): variable for variable in known}
     for variable in sorted(os.environ.keys() - set(known)):
@@ -118,7 +121,9 @@ def template(values: Mapping[str, Any] = MappingProxyType({})) -> str:
     """Return the text of a new `config.yaml`: every key with its meaning and default; `values` are set."""
     parts = [_HEADER]
     nested = {section: [heading] for section, heading in _SECTIONS.items()}
-    for key, field in keys(Config).items():
+    # Those of targets come last.
+    kinds: tuple[type[Settings], ...] = (Config, *targets.keys())
+    for key, field in chain(*(keys(kind).items() for kind in kinds)):
         section, _, name = key.rpartition(".")
         comment = textwrap.fill(field.description or "", 118, initial_indent="# ", subsequent_indent="# ")
         text = f"{comment}\n# Expected: {expected(field)}.\n{_setting(name, field, values.get(key))}\n"

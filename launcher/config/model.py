@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from types import new_class
+from typing import Any, Literal, cast
 
 from pydantic import Field, ValidationInfo, field_validator
 from pydantic_settings import SettingsConfigDict
 
 from cluster_serving.job.options import CPU
 from cluster_serving.job.remote.url import is_url
+from cluster_serving.launcher.config import targets
 from cluster_serving.launcher.config.values import LATEST, DeviceNames, JobName, ModelPath, ModelVersion
 from cluster_serving.protocol import failover, filters
 from cluster_serving.protocol.encryption import RecordKey
@@ -32,8 +35,8 @@ from cluster_serving.settings.values import (
 )
 
 
-def _key(default: Any, expects: str, meaning: str, **constraints: Any) -> Any:
-    # `expects` is in error messages and in the generated file.
+def key(default: Any, expects: str, meaning: str, **constraints: Any) -> Any:
+    """Declare a key; `expects` is in error messages, and with the meaning in the generated file."""
     return Field(default, description=meaning, json_schema_extra={"expects": expects}, **constraints)
 
 
@@ -52,7 +55,7 @@ class Config(Settings):
 
     model_config = SettingsConfigDict(strict=True, env_prefix="CLUSTER_SERVING_", env_ignore_empty=True)
 
-    model_path: ModelPath = _key(
+    model_path: ModelPath = key(
         ...,
         "the path of a folder that is mounted here, or an address: a folder or archive of s3://, gs://, hdfs:// or "
         "webhdfs://, an archive of https:// or file://",
@@ -62,32 +65,32 @@ class Config(Settings):
         "s3://bucket/model or https://host/model.zip#sha256=... Required.",
         min_length=1,
     )
-    model_version: ModelVersion = _key(
+    model_version: ModelVersion = key(
         LATEST,
         "latest or a whole number",
         "Version of the model, where modelPath holds no model but a subfolder for each version, with a number as its "
         "name: model/1/, model/2/. latest is the highest number. Other subfolders, such as 3.tmp/, are no versions.",
     )
-    watch_model: bool = _key(
+    watch_model: bool = key(
         False,
         "true or false; false if modelPath is an address",
         "true: a new version in the folder of the model, or changed files of a model without versions, are served as "
         "soon as they are complete, without a command.",
     )
-    model_control: bool = _key(
+    model_control: bool = key(
         False,
         _SWITCH,
         "true: clients of the HTTP front end may load the model again and unload it, which stops the job: /load and "
         "/unload of the v2 repository API (docs/kserve.md). Set apiKeysFile of the front end if others reach its port.",
     )
-    job_name: JobName = _key(
+    job_name: JobName = key(
         "serving_stream",
         _JOB_NAME,
         "Name of the job: its Redis stream, its result keys, and the name in the Flink UI. Clients name it in "
         "InputQueue(name=...). Jobs of different names share one Redis and one Flink.",
     )
 
-    model_parallelism: int | None = _key(
+    model_parallelism: int | None = key(
         None,
         "a whole number from 1 to 4096, or empty",
         "Task slots that serve the job, each with its own copy of the model. Empty: as many as are best together with "
@@ -96,34 +99,34 @@ class Config(Settings):
         ge=1,
         le=4096,
     )
-    thread_per_model: int | None = _key(
+    thread_per_model: int | None = key(
         None,
         f"{_COUNT}, or empty",
         "Threads that one copy of the model may use. Empty: measured, or as the environment variable OMP_NUM_THREADS "
         "says (a number, or all); 1 where nothing is measured.",
         ge=1,
     )
-    core_number_per_machine: Cores = _key(
+    core_number_per_machine: Cores = key(
         None,
         _COUNT,
         "Sets modelParallelism and threadPerModel from the cores of a machine: OpenVINO uses all of them as threads of "
         "one copy, other engines run as many copies of one thread.",
         ge=1,
     )
-    prefer: Literal["throughput", "latency"] = _key(
+    prefer: Literal["throughput", "latency"] = key(
         "throughput",
         "throughput or latency",
         "throughput: what is measured is chosen for the most records per second, with batches of at most 50 ms or ten "
         "times the time of one record. latency: for the shortest time of one record. performance_mode: ON, as in the "
         "original, is throughput.",
     )
-    inference_precision: Literal["", "float32"] = _key(
+    inference_precision: Literal["", "float32"] = key(
         "",
         "float32 or empty",
         "float32: OpenVINO computes in float32 on every CPU. Empty: in bfloat16 where the CPU has it, up to twice "
         "as fast and right to two or three digits. Other engines compute as the model says.",
     )
-    device: DeviceNames = _key(
+    device: DeviceNames = key(
         CPU,
         "cpu, cuda, cuda:0, gpu, gpu:0, npu or auto, or several of them with commas between, such as cuda:0,cuda:1",
         "Device of the model. cuda: GPUs of NVIDIA for PyTorch, ONNX Runtime and TensorFlow; gpu and npu: those of "
@@ -131,19 +134,19 @@ class Config(Settings):
         "engine reports one, else the CPU. What was taken is in cluster-serving-cli status (docs/models.md).",
         pattern=r"^(auto|(cpu|(cuda|gpu|npu)(:\d{1,3})?)(,(cpu|(cuda|gpu|npu)(:\d{1,3})?))*)$",
     )
-    execution_mode: Literal["thread", "process"] = _key(
+    execution_mode: Literal["thread", "process"] = key(
         "thread",
         "thread or process",
         "thread: the model runs inside Flink's TaskManager, fastest. process: it runs in processes of its own; a crash "
         "in native code ends one of them, not the TaskManager.",
     )
 
-    allow_pickle: bool = _key(
+    allow_pickle: bool = key(
         False,
         _SWITCH,
         "true: load PyTorch models that were pickled. Loading runs the code in the file, so trust only your own files.",
     )
-    handler: str = _key(
+    handler: str = key(
         "",
         "module:Class such as package.module:Class, none, or empty",
         "Class with your own code around the model (docs/handlers.md), in the model folder or installed. Empty: that "
@@ -151,99 +154,97 @@ class Config(Settings):
         "that comes from an address runs only if it is named here, as handler:Handler, so trust the address.",
         pattern=r"^(none|[A-Za-z_][\w.]*:[A-Za-z_]\w*)?$",
     )
-    model_encrypted: bool = _key(
+    model_encrypted: bool = key(
         False,
         _SWITCH,
         "true: the model's files are encrypted as in the original; the Redis hash model_secured has secret and salt.",
     )
-    model_secret: SecretAndSalt = _key(
+    model_secret: SecretAndSalt = key(
         "",
         "secret:salt, or empty",
         "Key of the model's files, preferably in the environment variable CLUSTER_SERVING_MODEL_SECRET. "
         "cluster-serving-start stores it in model_secured; empty: it is stored there in another way.",
         repr=False,
     )
-    inputs: Names = _key("", _NAMES, "Inputs of the model to feed, in this order; empty: its own.")
-    outputs: Names = _key("", _NAMES, "Outputs of the model to return, in this order; empty: all.")
-    input_shapes: Shapes = _key(
+    inputs: Names = key("", _NAMES, "Inputs of the model to feed, in this order; empty: its own.")
+    outputs: Names = key("", _NAMES, "Outputs of the model to return, in this order; empty: all.")
+    input_shapes: Shapes = key(
         [],
         "a list of shapes, such as [[3,224,224]]",
         "Shape of each input of one record, without a batch dimension, for models that do not tell it (TorchScript).",
     )
-    input_already_batched: bool = _key(
+    input_already_batched: bool = key(
         False,
         _SWITCH,
         "true: inputs carry a batch dimension of their own where their number of dimensions does not tell, and a batch "
         "may be larger than maxBatchSize.",
     )
-    padding: Padding = _key(
+    padding: Padding = key(
         {},
         "a mapping of inputs and numbers, such as {input_ids: 0, attention_mask: 0}, or empty",
         "Inputs whose sizes differ between requests, each with the number that fills up shorter records, so that "
         "requests of similar sizes share a batch. Outputs are cut back. Without it, requests of equal shapes do.",
     )
-    tokenizer: Literal["", "none"] = _key(
+    tokenizer: Literal["", "none"] = key(
         "",
         "none or empty",
         "Empty: a tokenizer.json beside the model makes its inputs of a text (docs/models.md). none: clients send "
         "token ids.",
     )
-    max_tokens: int | None = _key(
+    max_tokens: int | None = key(
         None, f"{_COUNT}, or empty", "Tokens to which texts are cut. Empty: as many as tokenizer.json says.", ge=1
     )
-    max_text_length: int = _key(
-        100_000, _COUNT, "Texts of more characters are refused before they are tokenized.", ge=1
-    )
-    pooling: Literal["", "mean", "cls", "last"] = _key(
+    max_text_length: int = key(100_000, _COUNT, "Texts of more characters are refused before they are tokenized.", ge=1)
+    pooling: Literal["", "mean", "cls", "last"] = key(
         "",
         "mean, cls, last or empty",
         "Makes one vector, the output embedding, of the vectors of tokens: their mean, that of the first token (cls), "
         "or that of the last.",
     )
-    normalize: bool = _key(False, _SWITCH, "true: vectors are divided by their length (L2).")
-    image_resize: Pair = _key(
+    normalize: bool = key(False, _SWITCH, "true: vectors are divided by their length (L2).")
+    image_resize: Pair = key(
         "",
         "width,height in pixels, such as 224,224, or empty",
         "Size that images are scaled to, width first; empty: they keep their own.",
     )
-    image_color: Literal["BGR", "RGB", "GRAY"] = _key(
+    image_color: Literal["BGR", "RGB", "GRAY"] = key(
         "BGR", "BGR, RGB or GRAY", "Order of an image's channels, BGR as in the original; GRAY has a single one."
     )
-    image_layout: Literal["", "HWC", "CHW"] = _key(
+    image_layout: Literal["", "HWC", "CHW"] = key(
         "",
         "HWC, CHW or empty",
         "Order of an image's axes; empty: as the model's shape says, else HWC for TensorFlow and CHW for the others.",
     )
-    image_scale: float = _key(1.0, "a number", "Factor of the pixels, which are numbers from 0 to 255.", gt=0)
-    image_mean: Channels = _key(
+    image_scale: float = key(1.0, "a number", "Factor of the pixels, which are numbers from 0 to 255.", gt=0)
+    image_mean: Channels = key(
         [0],
         "a list of one number, or of three unless imageColor is GRAY",
         "Mean that is subtracted from the scaled pixels, per channel or one for all.",
     )
-    image_std: Divisors = _key(
+    image_std: Divisors = key(
         [1],
         "a list of one number, or of three unless imageColor is GRAY, none of them 0",
         "Divisor of the result, per channel or one for all.",
     )
-    max_image_pixels: int = _key(50_000_000, _COUNT, "Larger images are refused before they are decoded.", ge=1)
-    record_encrypted: bool = _key(
+    max_image_pixels: int = key(50_000_000, _COUNT, "Larger images are refused before they are decoded.", ge=1)
+    record_encrypted: bool = key(
         False, _SWITCH, "true: clients encrypt their images (docs/api-guide.md); others are refused."
     )
-    record_key: RecordKeyText = _key(
+    record_key: RecordKeyText = key(
         "",
         "secret:salt, two texts of your own, or published; it cannot be empty if recordEncrypted is true",
         "Key of encrypted images, preferably in the environment variable CLUSTER_SERVING_RECORD_KEY. published: the "
         "key in the source code of the original, for its clients; everybody knows it, so it protects nothing.",
         repr=False,
     )
-    inference_timeout: float | None = _key(
+    inference_timeout: float | None = key(
         None,
         "a number of seconds, or empty",
         "A request on which the model does not return within these seconds is answered with an error, and the slot "
         "goes on with a fresh copy of the model; empty or 0: no limit.",
         ge=0,
     )
-    post_processing: Filter = _key(
+    post_processing: Filter = key(
         "",
         filters.EXPECTED,
         "Filters that change each output: topN(n) keeps the n best classes with their values, threshold(x) those of x "
@@ -252,82 +253,82 @@ class Config(Settings):
         "clients of 0.7 read.",
     )
 
-    max_batch_size: int | None = _key(
+    max_batch_size: int | None = key(
         None,
         f"{_COUNT}, or empty",
         "Most records in one batch. Empty: measured, up to 32; 32 where nothing is measured.",
         ge=1,
     )
-    batch_timeout: int = _key(
+    batch_timeout: int = key(
         10,
         "a whole number of milliseconds, 0 or more",
         "Milliseconds that a record waits at most for its batch to fill.",
         ge=0,
     )
-    greedy_batching: bool = _key(
+    greedy_batching: bool = key(
         True, _SWITCH, "true: a batch does not wait while nothing is queued, so an idle system adds no delay."
     )
 
-    redis_url: RedisUrl = _key(
+    redis_url: RedisUrl = key(
         "localhost:6379",
         "host:port, redis://user:password@host:port/db, rediss://... for TLS, redis+sentinel://host:port,.../service, "
         f"or redis+cluster://host:port,... with a jobName in braces, such as '{{serving_stream}}'; {HINT}",
         "Redis for requests and results, 6.2 or later. On this machine it is started if nothing listens there.",
         repr=False,
     )
-    redis_timeout: int = _key(
+    redis_timeout: int = key(
         5000, "a whole number of milliseconds, at least 1", "Milliseconds to wait for an answer of Redis.", ge=1
     )
-    redis_max_memory: Size | None = _key(
+    redis_max_memory: Size | None = key(
         None,
         f"{_BYTES}, at least 1m, or empty",
         "Memory limit of the Redis that is started here; at the limit, requests are refused. Empty: 8g, as in the "
         "original's start script, or half of the machine's memory if that is less.",
         ge=1 << 20,
     )
-    payload_folder: str = _key(
+    payload_folder: str = key(
         "",
         "the path of a folder, none, or empty",
         "Folder for inputs of 64 KiB or more. Clients that find it under the same path leave such inputs there, "
         "and not in Redis. Empty: a folder beside the data of the Redis that is started here; none: no folder.",
     )
-    result_ttl: int = _key(3600, "a whole number of seconds, at least 1", "Seconds that a result is kept.", ge=1)
-    claim_idle_time: int = _key(
+    result_ttl: int = key(3600, "a whole number of seconds, at least 1", "Seconds that a result is kept.", ge=1)
+    claim_idle_time: int = key(
         60,
         "a whole number of seconds, at least 1",
         "Seconds after which the requests of a silent slot are given to another slot.",
         ge=1,
     )
-    max_queue_length: int = _key(
+    max_queue_length: int = key(
         0,
         "a whole number, 0 for no limit",
         "Most requests without an answer; further ones are refused or wait at their client (QueueFull). 0: as many as "
         "the memory of Redis holds. Original clients do not look at it.",
         ge=0,
     )
-    request_deadline: int = _key(
+    request_deadline: int = key(
         0,
         "a whole number of milliseconds, 0 for no limit",
         "Milliseconds that a request without a deadline of its own may wait before it is computed. A request that has "
         "waited longer is dropped and answered with an error; 0: none is dropped.",
         ge=0,
     )
-    max_deliveries: int = _key(
+    max_deliveries: int = key(
         3,
         _COUNT,
         "Deaths of the computing process after which a request is given up; the request goes to the stream "
         "<jobName>:dead. In process mode, a request that crashes a process alone is given up then.",
         ge=1,
     )
-    max_request_bytes: Size = _key("64m", _BYTES, "Larger requests are refused.", ge=1)
+    max_request_bytes: Size = key("64m", _BYTES, "Larger requests are refused.", ge=1)
 
-    flink_rest_url: FlinkUrl = _key(
+    flink_rest_url: FlinkUrl = key(
         "localhost:8081",
         "host:port",
         "Flink's REST endpoint and UI. On this machine a cluster is started if nothing listens there. Not used where "
         "flink.target names YARN or Kubernetes.",
     )
-    slots_per_task_manager: int = _key(
+    slots_per_task_manager: int = key(
         8,
         _COUNT,
         "Task slots of each TaskManager that is started here; a job that needs more gets further TaskManagers. A "
@@ -335,11 +336,11 @@ class Config(Settings):
         ge=1,
         le=1024,
     )
-    start_timeout: int = _key(
+    start_timeout: int = key(
         120, "a whole number of seconds, at least 1", "Seconds that each step of cluster-serving-start may take.", ge=1
     )
 
-    autoscale_max: int | None = _key(
+    autoscale_max: int | None = key(
         None,
         "a whole number, at least modelParallelism, and no coreNumberPerMachine beside it; or empty",
         "Most slots. Empty: their number stays as it is.",
@@ -347,14 +348,14 @@ class Config(Settings):
         ge=1,
         le=4096,
     )
-    autoscale_min: int = _key(
+    autoscale_min: int = key(
         1,
         "a whole number from 1 to modelParallelism, the number of slots at start; with autoscale.max",
         "Fewest slots.",
         alias="autoscale.min",
         ge=1,
     )
-    autoscale_target_queue_wait: int = _key(
+    autoscale_target_queue_wait: int = key(
         100,
         "a whole number of milliseconds, more than batchTimeout unless greedyBatching; with autoscale.max",
         "Milliseconds that 95 % of the requests may wait in the queue. If they wait longer, the job gets more slots.",
@@ -362,21 +363,13 @@ class Config(Settings):
         ge=1,
     )
 
-    flink_target: Literal[
+    flink_target: str = key(
         "",
-        "local",
-        "remote",
-        "yarn-application",
-        "yarn-session",
-        "kubernetes-application",
-        "kubernetes-session",
-    ] = _key(
-        "",
-        "local, remote, yarn-application, yarn-session, kubernetes-application or kubernetes-session, or empty",
+        f"{', '.join(targets.names()[:-1])} or {targets.names()[-1]}, or empty",
         "Where the job runs (docs/deploy/). Empty: local if flinkRestUrl is on this machine, otherwise remote.",
         alias="flink.target",
     )
-    flink_ship: Literal["", "environment", "packages", "model", "nothing"] = _key(
+    flink_ship: Literal["", "environment", "packages", "model", "nothing"] = key(
         "",
         "environment, packages, model or nothing, or empty",
         "What the job brings along. environment: Python, packages and model; the machines need Flink only. packages: "
@@ -385,7 +378,7 @@ class Config(Settings):
         "for kubernetes-application without flink.volume, otherwise environment.",
         alias="flink.ship",
     )
-    flink_options: dict[str, str | int | float | bool] = _key(
+    flink_options: dict[str, str | int | float | bool] = key(
         {},
         "a mapping of Flink's options, such as {taskmanager.memory.task.off-heap.size: 2g}",
         "Options for Flink, handed over as they are. A Flink on this machine takes them when it is started.",
@@ -393,61 +386,12 @@ class Config(Settings):
         repr=False,
     )
 
-    flink_queue: str = _key(
-        "", "the name of a queue, or empty", "Queue of YARN for the job. Empty: YARN's default.", alias="flink.queue"
-    )
-    flink_application_id: str = _key(
-        "",
-        "an id such as application_1700000000000_0001, or empty",
-        "Flink session of the target yarn-session. Empty: the only one of this user.",
-        alias="flink.applicationId",
-        pattern=r"^(application_\d+_\d+)?$",
-    )
-    flink_staging: str = _key(
-        "",
-        "the path or the URI of a folder, or empty",
-        "Folder in the file system of a YARN cluster, to which Flink, Python and the model are uploaded once. Empty: "
-        ".cluster-serving in the home folder of this user there.",
-        alias="flink.staging",
-    )
-    flink_image: str = _key(
-        "",
-        "an image with Flink 2.3, such as registry/cluster-serving-flink:1",
-        "kubernetes-application: image of the pods.",
-        alias="flink.image",
-    )
-    flink_namespace: str = _key(
-        "",
-        "the name of a namespace, or empty",
-        "Kubernetes: namespace of the pods; empty: that of the context.",
-        alias="flink.namespace",
-    )
-    flink_context: str = _key(
-        "",
-        "the name of a context of kubectl, or empty",
-        "Kubernetes: cluster and user, as kubectl knows them; empty: the current context.",
-        alias="flink.context",
-    )
-    flink_service_account: str = _key(
-        "default",
-        "the name of a service account",
-        "kubernetes-application: account of the pods, which may create pods, services, config maps and deployments.",
-        min_length=1,
-        alias="flink.serviceAccount",
-    )
-    flink_volume: str = _key(
-        "",
-        "the name of a PersistentVolumeClaim, or empty",
-        "kubernetes-application: volume to which the launcher copies what ships, and which all pods can read. Empty: "
-        "only models of less than 1 MB can be shipped; see docs/deploy/kubernetes.md.",
-        alias="flink.volume",
-    )
-    flink_cluster_id: str = _key(
-        "",
-        "the name of a Flink session cluster, or empty",
-        "kubernetes-session: kubernetes.cluster-id of the cluster that runs the job.",
-        alias="flink.clusterId",
-    )
+    @field_validator("flink_target")
+    @classmethod
+    def _is_installed(cls, value: str) -> str:
+        if value and value not in targets.names():
+            raise ValueError("no such target")
+        return value
 
     @field_validator("watch_model")
     @classmethod
@@ -541,11 +485,7 @@ class Config(Settings):
     @property
     def ships(self) -> str:
         """`flink.ship`, or what it is if it is empty."""
-        if self.flink_ship:
-            return self.flink_ship
-        if self.target == "local":
-            return "nothing"
-        return "model" if self.target == "kubernetes-application" and not self.flink_volume else "environment"
+        return self.flink_ship or targets.kind(self.target).ships(self)
 
     @property
     def redis_shown(self) -> str:
@@ -558,3 +498,17 @@ class Config(Settings):
         keys += [] if self.payload_folder in ("", NO_FOLDER) else ["payload_folder"]
         paths = {key: str((folder / os.path.expanduser(getattr(self, key))).absolute()) for key in keys}
         return self.model_copy(update=paths)
+
+
+@cache
+def with_targets() -> type[Config]:
+    """Return `Config` with the keys of all targets that are installed.
+
+    Raises:
+        SettingsError: If a target cannot be imported.
+    """
+    # The options of the first base count, and not those that pydantic merges.
+    content = {"model_config": Config.model_config, "__module__": __name__, "__doc__": Config.__doc__}
+    return cast(
+        "type[Config]", new_class("Config", (Config, *targets.keys()), exec_body=lambda body: body.update(content))
+    )

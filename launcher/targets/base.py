@@ -5,13 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from cluster_serving.job.options import JobOptions
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.services.flink_home import FlinkHome
 from cluster_serving.launcher.services.flink_rest import Job
 from cluster_serving.launcher.targets.records import JobRecords
+from cluster_serving.settings.model import Settings
 
 
 class Flink(Protocol):
@@ -59,17 +60,27 @@ class Flink(Protocol):
 class Target(ABC):
     """A place where jobs run: a Flink cluster, or a manager that starts one for each job.
 
+    A distribution adds a target by an entry point of the group `cluster_serving.targets`, whose name is the value of
+    `flink.target`.
+
     Attributes:
+        keys: Keys of config.yaml that the target adds, whose names begin with `flink.`; None for none.
         home: Configuration, work folder and logs of the client that submits.
 
     Raises:
         LaunchError: From every method, if the target cannot be used.
     """
 
+    keys: ClassVar[type[Settings] | None] = None
     home: FlinkHome
 
     def __init__(self, config: Config) -> None:
         self.config = config
+
+    @classmethod
+    def ships(cls, config: Config) -> str:
+        """Return what a job brings along if `flink.ship` is empty."""
+        return "environment"
 
     @property
     def is_here(self) -> bool:

@@ -13,6 +13,11 @@ from cluster_serving.launcher.targets.session import Session
 class Local(Session):
     """A Flink on this machine; jobs use the packages and the files of this machine as they are."""
 
+    @classmethod
+    def ships(cls, config: Config) -> str:
+        """Return that nothing is shipped."""
+        return "nothing"
+
     @property
     def is_here(self) -> bool:
         """True if the Flink was started here, or will be; one that runs in containers may be elsewhere."""

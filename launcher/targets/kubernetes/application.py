@@ -33,6 +33,7 @@ from cluster_serving.launcher.targets.kubernetes.deployments import (
     Deployments,
     check_redis,
 )
+from cluster_serving.launcher.targets.kubernetes.keys import KubernetesKeys, of
 from cluster_serving.launcher.targets.kubernetes.pod_templates import (
     ENTRY,
     MODEL_FOLDER,
@@ -67,6 +68,7 @@ _FROM_IMAGE = "python"
 class KubernetesApplication(Manager):
     """Flink's native application mode: the JobManager asks Kubernetes for the pods of TaskManagers itself."""
 
+    keys = KubernetesKeys
     service = "kubernetes"
 
     def __init__(self, config: Config) -> None:
@@ -76,7 +78,13 @@ class KubernetesApplication(Manager):
         merged = {key for key in options if key in _LABELS or key.startswith(pod_templates.OPTION)}
         others = {key: value for key, value in options.items() if key not in merged}
         super().__init__(config.model_copy(update={"flink_options": others}))
-        self._kubectl = Kubectl(config.flink_context, config.flink_namespace)
+        self._given = own = of(config)
+        self._kubectl = Kubectl(own.flink_context, own.flink_namespace)
+
+    @classmethod
+    def ships(cls, config: Config) -> str:
+        """Return that images have the packages, unless there is a volume to which they are copied."""
+        return "environment" if of(config).flink_volume else "model"
 
     def flink(self) -> Deployments:
         """Return a client for the jobs of the namespace."""
@@ -94,7 +102,7 @@ class KubernetesApplication(Manager):
         config, kubectl = self.config, self._kubectl
         for key in _KEYS.keys() & config.flink_options.keys():
             raise LaunchError(f"flink.options: {key} cannot be set: {_KEYS[key]}")
-        if not config.flink_image:
+        if not self._given.flink_image:
             raise LaunchError(
                 "flink.target: kubernetes-application needs flink.image, the image of the pods: one with "
                 "cluster-serving, or any with Flink 2.3 together with flink.volume (docs/deploy/kubernetes.md)"
@@ -102,9 +110,9 @@ class KubernetesApplication(Manager):
         check_redis(config)
         self._check_way()
         self._needs("namespace", kubectl.namespace, "flink.namespace")
-        self._needs("serviceaccount", config.flink_service_account, "flink.serviceAccount")
-        if config.flink_volume:
-            self._needs("persistentvolumeclaim", config.flink_volume, "flink.volume")
+        self._needs("serviceaccount", self._given.flink_service_account, "flink.serviceAccount")
+        if self._given.flink_volume:
+            self._needs("persistentvolumeclaim", self._given.flink_volume, "flink.volume")
         self._check_rights()
 
     def submit(self, options: JobOptions) -> str:
@@ -132,7 +140,7 @@ class KubernetesApplication(Manager):
 
     def _check_rights(self) -> None:
         """Check that the JobManager may create pods, if this user may ask for it."""
-        account = self.config.flink_service_account
+        account = self._given.flink_service_account
         user = f"system:serviceaccount:{self._kubectl.namespace}:{account}"
         answer = ""
         with suppress(LaunchError):
@@ -150,7 +158,7 @@ class KubernetesApplication(Manager):
     def _check_way(self) -> None:
         """Check that there is a way for what ships."""
         ships, folder = self.config.ships, Path(self.config.model_path)
-        if self.config.flink_volume or ships == "nothing" or (ships == "model" and "://" in self.config.model_path):
+        if self._given.flink_volume or ships == "nothing" or (ships == "model" and "://" in self.config.model_path):
             return
         if ships != "model":
             raise LaunchError(
@@ -169,7 +177,7 @@ class KubernetesApplication(Manager):
         files: dict[str, Path] = {}
         folders: list[str] = []
         shipped = options
-        if self.config.flink_volume and loaded.archives:
+        if self._given.flink_volume and loaded.archives:
             self._copy(name, loaded)
             folders = [f"{VOLUME_FOLDER}/{name_of(archive)}" for archive in loaded.archives]
             if loaded.model:
@@ -184,7 +192,7 @@ class KubernetesApplication(Manager):
             "CLUSTER_SERVING_FOLDERS": " ".join(folders),
         }
         keys = {f"model-{index}": path for index, path in enumerate(files)}
-        pods = Pods(name, self.config.flink_volume if folders else "", keys, environment)
+        pods = Pods(name, self._given.flink_volume if folders else "", keys, environment)
         self._kubectl.create(_secret(name, shipped, {key: files[path] for key, path in keys.items()}))
         say(f"Submitting job {options.redis.job}")
         log = self.log_of(options.redis.job)
@@ -210,8 +218,8 @@ class KubernetesApplication(Manager):
         return name
 
     def _copy(self, name: str, loaded: cargo.Cargo) -> None:
-        claim = Claim(self._kubectl, self.config.flink_volume, f"{name}-copy", self.config.start_timeout)
-        with claim.mounted(self.config.flink_image, {"app": name, LABEL: OURS}, self._templates["taskmanager"]):
+        claim = Claim(self._kubectl, self._given.flink_volume, f"{name}-copy", self.config.start_timeout)
+        with claim.mounted(self._given.flink_image, {"app": name, LABEL: OURS}, self._templates["taskmanager"]):
             for archive in loaded.archives:
                 claim.put(archive)
             deployments = self._kubectl.labelled("deployments", f"{LABEL}={OURS}")
@@ -241,8 +249,8 @@ class KubernetesApplication(Manager):
         settings: dict[str, Any] = {
             "kubernetes.cluster-id": name,
             "kubernetes.namespace": self._kubectl.namespace,
-            "kubernetes.container.image.ref": config.flink_image,
-            "kubernetes.service-account": config.flink_service_account,
+            "kubernetes.container.image.ref": self._given.flink_image,
+            "kubernetes.service-account": self._given.flink_service_account,
             "kubernetes.entry.path": f"{SECRET_FOLDER}/{ENTRY}",
             "python.executable": python,
             "python.client.executable": python,

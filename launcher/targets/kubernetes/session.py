@@ -17,19 +17,23 @@ from cluster_serving.launcher.services.port_forward import PortForward
 from cluster_serving.launcher.services.process import locked
 from cluster_serving.launcher.targets.kubernetes import pods
 from cluster_serving.launcher.targets.kubernetes.deployments import REST_PORT, check_redis, forward_command
+from cluster_serving.launcher.targets.kubernetes.keys import KubernetesKeys, of
 from cluster_serving.launcher.targets.session import Session
 
 
 class KubernetesSession(Session):
     """The session cluster `flink.clusterId`; its JobManager gets a pod for each TaskManager that a job needs."""
 
+    keys = KubernetesKeys
+
     def __init__(self, config: Config) -> None:
-        if not config.flink_cluster_id:
+        own = of(config)
+        if not own.flink_cluster_id:
             raise LaunchError(
                 "flink.target: kubernetes-session needs flink.clusterId, the kubernetes.cluster-id of the cluster"
             )
-        self._kubectl = Kubectl(config.flink_context, config.flink_namespace)
-        forward = _forward(config.flink_context, self._kubectl.namespace, config.flink_cluster_id)
+        self._kubectl = Kubectl(own.flink_context, own.flink_namespace)
+        forward = _forward(own.flink_context, self._kubectl.namespace, own.flink_cluster_id)
         try:
             url = forward.url
         except LaunchError as error:
@@ -38,7 +42,7 @@ class KubernetesSession(Session):
         options = {"python.executable": "python"} | config.flink_options
         super().__init__(config.model_copy(update={"flink_rest_url": url, "flink_options": options}))
         # The address changes with each command.
-        name = f"kubernetes-{self._kubectl.namespace}-{config.flink_cluster_id}"
+        name = f"kubernetes-{self._kubectl.namespace}-{own.flink_cluster_id}"
         self.home = self._cluster.home = FlinkHome(state.root() / name)
 
     def flink(self) -> FlinkRest:
@@ -67,7 +71,7 @@ class _SessionRest(FlinkRest):
 
     def __init__(self, config: Config, kubectl: Kubectl) -> None:
         super().__init__(config.flink_rest_url)
-        self._id = config.flink_cluster_id
+        self._id = of(config).flink_cluster_id
         self._kubectl = kubectl
 
     @property

@@ -27,6 +27,7 @@ from cluster_serving.launcher.targets import submission
 from cluster_serving.launcher.targets.applications import Application, Applications, Manager
 from cluster_serving.launcher.targets.yarn.files import HadoopFiles
 from cluster_serving.launcher.targets.yarn.hadoop import Hadoop
+from cluster_serving.launcher.targets.yarn.keys import YarnKeys, of
 from cluster_serving.launcher.targets.yarn.rest import ACTIVE, ENDED, YarnRest
 
 TAG = "cluster-serving"
@@ -165,6 +166,7 @@ class YarnApplication(Manager):
     after a failure, and without this machine.
     """
 
+    keys = YarnKeys
     service = "yarn"
 
     def __init__(self, config: Config) -> None:
@@ -238,7 +240,7 @@ class YarnApplication(Manager):
     def _upload(self, loaded: Cargo, applications: YarnApplications) -> tuple[str, list[str]]:
         """Return the URIs of Flink's libraries and of the archives, which are in the cluster's file system then."""
         with self._hadoop.client() as jvm:
-            files = HadoopFiles(jvm, self.config.flink_staging)
+            files = HadoopFiles(jvm, of(self.config).flink_staging)
             flink = _flink_files(self.home)
             name = f"flink-{archive.digest_of(flink.items())[:16]}"
             libraries = files.ensure_folder(name, flink, "Flink")
@@ -330,8 +332,8 @@ def settings(config: Config, loaded: Cargo, cores: int) -> dict[str, Any]:
         "yarn.application-attempt-failures-validity-interval": 60_000,
         "yarn.heartbeat.interval": 1,
     }
-    if config.flink_queue:
-        told["yarn.application.queue"] = config.flink_queue
+    if queue := of(config).flink_queue:
+        told["yarn.application.queue"] = queue
     python, variables = _python(config.ships, loaded)
     told |= {"python.executable": python, "python.client.executable": python}
     for role in ("master", "taskmanager"):

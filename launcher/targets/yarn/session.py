@@ -10,6 +10,7 @@ from cluster_serving.launcher.services.flink_rest import FlinkRest
 from cluster_serving.launcher.targets.session import Session
 from cluster_serving.launcher.targets.yarn import application as yarn
 from cluster_serving.launcher.targets.yarn.hadoop import Hadoop
+from cluster_serving.launcher.targets.yarn.keys import YarnKeys, of
 from cluster_serving.launcher.targets.yarn.rest import YarnRest
 
 _KIND = "Apache Flink"
@@ -18,11 +19,13 @@ _KIND = "Apache Flink"
 class YarnSession(Session):
     """The session of `flink.applicationId`, or the only one of this user. Its REST endpoint is where YARN put it."""
 
+    keys = YarnKeys
+
     def __init__(self, config: Config) -> None:
         self._hadoop = Hadoop()
         self._problem: LaunchError | None = None
         try:
-            url = _endpoint(self._hadoop, config.flink_application_id)
+            url = _endpoint(self._hadoop, of(config).flink_application_id)
             config = config.model_copy(update={"flink_rest_url": url})
         except LaunchError as error:
             # Told when the session is used: a shutdown stops the rest all the same.

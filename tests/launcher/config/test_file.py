@@ -6,7 +6,7 @@ import pytest
 from cluster_serving.job.options import JobOptions, ModelOptions, RedisOptions
 from cluster_serving.launcher.config import file as config_file
 from cluster_serving.launcher.config.job_options import job_options, sized_for
-from cluster_serving.launcher.config.model import Config
+from cluster_serving.launcher.config.model import with_targets
 from cluster_serving.protocol import cgroup
 from cluster_serving.protocol.encryption import RecordKey, published_key
 from cluster_serving.settings.model import SettingsError
@@ -35,17 +35,17 @@ def test_the_file_in_the_repository_is_the_generated_one():
 
 def test_the_generated_file_has_every_key_and_sets_only_the_model(read, tmp_path):
     text = config_file.template()
-    assert read(text) == Config.model_validate({"modelPath": str(tmp_path / "model")})
+    assert read(text) == with_targets().model_validate({"modelPath": str(tmp_path / "model")})
     active = [line for line in text.splitlines() if line and not line.strip().startswith("#")]
     assert active == ["modelPath: model", "autoscale:", "flink:"]
-    for field in Config.model_fields.values():
+    for field in with_targets().model_fields.values():
         section, _, key = field.alias.rpartition(".")
         assert f"\n{'  ' * bool(section)}{'# ' * (key != 'modelPath')}{key}:" in text
 
 
 def test_the_defaults_in_the_generated_file_are_those_that_apply(read):
     settings = [re.sub("^( *)# (?=[a-zA-Z]+:)", r"\1", line) for line in config_file.template().splitlines()]
-    keys = {field.alias.rpartition(".")[2] for field in Config.model_fields.values()} | {"flink", "autoscale"}
+    keys = {field.alias.rpartition(".")[2] for field in with_targets().model_fields.values()} | {"flink", "autoscale"}
     uncommented = "\n".join(line for line in settings if line.strip().partition(":")[0] in keys)
     assert "\n  ship: " in uncommented
     assert read(uncommented) == read("modelPath: model")

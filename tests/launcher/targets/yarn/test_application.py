@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cluster_serving.launcher.config.job_options import job_options
-from cluster_serving.launcher.config.model import Config
+from cluster_serving.launcher.config.model import with_targets
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.shipping.cargo import Cargo
 from cluster_serving.launcher.targets.applications import sizes
@@ -18,7 +18,7 @@ MIB = 1 << 20
 @pytest.fixture
 def config(tmp_path):
     (tmp_path / "model.bin").write_bytes(bytes(10 * MIB))
-    return Config(modelPath=str(tmp_path), jobName="digits", **{"flink.target": "yarn-application"})
+    return with_targets()(modelPath=str(tmp_path), jobName="digits", **{"flink.target": "yarn-application"})
 
 
 def off_heap(config):

@@ -1,0 +1,70 @@
+"""Targets that are installed: the entry points of the group `cluster_serving.targets`, and those that come along."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, ClassVar, Protocol
+
+from cluster_serving.settings.model import Settings, SettingsError
+
+GROUP = "cluster_serving.targets"
+
+_BUILT_IN = tuple(
+    EntryPoint(name, f"cluster_serving.launcher.targets.{where}", GROUP)
+    for name, where in (
+        ("local", "local:Local"),
+        ("remote", "remote:Remote"),
+        ("yarn-application", "yarn.application:YarnApplication"),
+        ("yarn-session", "yarn.session:YarnSession"),
+        ("kubernetes-application", "kubernetes.application:KubernetesApplication"),
+        ("kubernetes-session", "kubernetes.session:KubernetesSession"),
+    )
+)
+
+
+class Kind(Protocol):
+    """A class of targets; see `targets.base.Target`."""
+
+    keys: ClassVar[type[Settings] | None]
+
+    def __call__(self, config: Any) -> Any:
+        """Make the target of a configuration."""
+
+    def ships(self, config: Any) -> str:
+        """Return `flink.ship` where it is empty."""
+
+
+@cache
+def _entries() -> Mapping[str, EntryPoint]:
+    return {entry.name: entry for entry in (*entry_points(group=GROUP), *_BUILT_IN)}
+
+
+def names() -> tuple[str, ...]:
+    """Return the values of `flink.target`; nothing is imported for that."""
+    return tuple(dict.fromkeys([*(entry.name for entry in _BUILT_IN), *_entries()]))
+
+
+@cache
+def kind(name: str) -> Kind:
+    """Return the class of a target.
+
+    Raises:
+        SettingsError: If its distribution cannot be imported.
+    """
+    entry = _entries()[name]
+    try:
+        loaded: Kind = entry.load()
+    except Exception as error:
+        # Entry points that are not read from metadata have no distribution.
+        distribution = getattr(entry, "dist", None)
+        where = f" of the distribution {distribution.name}" if distribution else ""
+        raise SettingsError(f"the target {name}{where} cannot be used: {type(error).__name__}: {error}") from error
+    return loaded
+
+
+@cache
+def keys() -> tuple[type[Settings], ...]:
+    """Return the classes with the keys of the targets, each once."""
+    return tuple(dict.fromkeys(own for name in names() if (own := kind(name).keys)))
