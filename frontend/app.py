@@ -27,11 +27,12 @@ from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.errors import MethodNotAllowed, PathNotFound, unexpected
 from cluster_serving.frontend.server.access_log import AccessLog
 from cluster_serving.frontend.server.admission import asked_turn, told_turn
-from cluster_serving.frontend.server.direct import OTHER, DirectRoutes
+from cluster_serving.frontend.server.call import OTHER, call_of
+from cluster_serving.frontend.server.direct import DirectRoutes
 from cluster_serving.frontend.server.grpc import GrpcServer
 from cluster_serving.frontend.server.http import HttpServer
 from cluster_serving.frontend.server.metrics import Part
-from cluster_serving.frontend.server.middleware import AccessMiddleware, note_version
+from cluster_serving.frontend.server.middleware import AccessMiddleware
 from cluster_serving.frontend.server.responses import Json, error_response
 from cluster_serving.frontend.server.succession import Succession
 from cluster_serving.frontend.server.worker import WorkerServer
@@ -149,7 +150,7 @@ def apis(front: FrontEnd, v2: V2Service) -> dict[str, list[Route]]:
 async def _serving_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, ServingError)  # noqa: S101 - for the type checker
     if error.version:
-        note_version(request, error.version)
+        call_of(request).version = error.version
     return error_response(error)
 
 

@@ -18,7 +18,7 @@ from cluster_serving.frontend.server.admission import Admission, ConcurrencyLimi
 from cluster_serving.frontend.server.metrics import Metrics, Part
 from cluster_serving.frontend.server.offload import Offload
 from cluster_serving.protocol.compat import timeout as time_limit
-from cluster_serving.protocol.errors import InvalidInput, from_wire
+from cluster_serving.protocol.errors import from_wire
 from cluster_serving.protocol.model_control import UNLOADED
 
 log = logging.getLogger(__name__)
@@ -110,21 +110,7 @@ class FrontEnd:
         """Return the cause of a failure; the place that has it instead if a stranger might read the answer."""
         return cause if self.options.is_local or self.options.api_keys_file else place
 
-    def timeout(self, asked: str | None) -> float:
-        """Return the seconds that a request may take: `requestTimeout`, or less if its header X-Timeout-Ms says so."""
+    def limited(self, seconds: float | None) -> float:
+        """Return the seconds that a request may take: `requestTimeout`, or less if its client does not wait so long."""
         longest = self.options.request_timeout / 1000
-        seconds = seconds_of(asked)
         return longest if seconds is None else min(seconds, longest)
-
-
-def seconds_of(asked: str | None) -> float | None:
-    """Return the seconds in a header X-Timeout-Ms; None without the header."""
-    if asked is None:
-        return None
-    try:
-        seconds = float(asked) / 1000
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < float("inf"):
-        raise InvalidInput(f"the header X-Timeout-Ms is {asked[:32]!r}; expected a number of milliseconds above 0")
-    return seconds

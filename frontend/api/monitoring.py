@@ -10,8 +10,8 @@ from starlette.routing import Route
 from cluster_serving.frontend.api.original.http import describe
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.models.registry import ServedModel
+from cluster_serving.frontend.server.call import call_of
 from cluster_serving.frontend.server.metrics import JobLabels, as_json, as_text
-from cluster_serving.frontend.server.middleware import client_of, note
 from cluster_serving.frontend.server.responses import Json
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.slots import slot_states
@@ -34,7 +34,7 @@ class _Monitoring:
         self._front = front
 
     async def metrics(self, request: Request) -> Response:
-        note(request, "metrics")
+        call_of(request).protocol = "metrics"
         accepted = request.headers.get("accept", "")
         # Prometheus names its formats in the header Accept; the original's clients do not.
         if not any(kind in accepted for kind in _PROMETHEUS):
@@ -56,14 +56,15 @@ class _Monitoring:
         return Response(text, media_type=CONTENT_TYPE_LATEST)
 
     async def live(self, request: Request) -> Response:
-        note(request, "health")
+        call_of(request).protocol = "health"
         return Json({"live": True})
 
     async def ready(self, request: Request) -> Response:
-        note(request, "health")
+        call = call_of(request)
+        call.protocol = "health"
         problems = await self._front.health.problems()
         # A probe has no key, and the reasons name models and files.
-        known = client_of(request) or not self._front.admission.has_keys
+        known = call.client or not self._front.admission.has_keys
         if not problems:
             models = self._front.registry.last_read() if known else ()
             refused = {model.name: describe(self._front, model)["refusedModel"] for model in models if model.refused}

@@ -13,7 +13,7 @@ from starlette.routing import Route
 from cluster_serving.frontend.api.original.http import describe
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.models.registry import ServedModel
-from cluster_serving.frontend.server.middleware import note
+from cluster_serving.frontend.server.call import call_of
 from cluster_serving.frontend.server.responses import Json
 from cluster_serving.protocol.stats import LATENCY_BOUNDS_MS, JobStats
 
@@ -42,7 +42,7 @@ def routes(front: FrontEnd) -> list[Route]:
     """Return the routes of the page and of its files."""
 
     async def data(request: Request) -> Response:
-        note(request, "page")
+        call_of(request).protocol = "page"
         return Json(await _data(front), headers={"cache-control": "no-store"})
 
     files = [Route(address, _file(path), methods=["GET"]) for address, path in _FILES.items()]

@@ -10,15 +10,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from cluster_serving.frontend.api.original import instances, predictions
-from cluster_serving.frontend.api.original.http import priority_of
 from cluster_serving.frontend.api.v2.batch import succeeded
 from cluster_serving.frontend.api.v2.service import V2Service
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.errors import without_errors
+from cluster_serving.frontend.server.call import call_of
 from cluster_serving.frontend.server.compression import compressed
-from cluster_serving.frontend.server.cycle import header
-from cluster_serving.frontend.server.disconnect import unless_disconnected
-from cluster_serving.frontend.server.middleware import note, note_version
 from cluster_serving.frontend.server.responses import Json, Written, dumps, read_body
 from cluster_serving.protocol import utf8
 from cluster_serving.protocol.errors import InvalidInput
@@ -75,24 +72,23 @@ class _V1Routes:
         return Json({"name": name, "ready": ready, "model_version_status": states}, 200 if ready else 503)
 
     async def predict(self, request: Request) -> Response:
-        front = self._front
+        front, call = self._front, call_of(request)
         model = await self._service.model(*_model(request))
-        note(request, "kserve_v1", model.name)
-        body = await read_body(request, front.options)
+        call.protocol, call.model = "kserve_v1", model.name
+        body = await read_body(call, front.options)
         report = self._service.report_of(model)
         by_column, records = await front.offload.run(
             partial(read, body, front.options.most_records, report), holding_gil=instances.cost(body)
         )
         front.metrics.asked("kserve_v1", model.name, len(records))
-        seconds = front.timeout(header(request, b"x-timeout-ms"))
-        work = front.dispatch.predict(model.job, records, seconds, priority_of(request), model.asked, model.together)
-        outcomes, answered_by = await unless_disconnected(request, work)
-        note_version(request, answered_by)
+        seconds = front.limited(call.timeout)
+        work = front.dispatch.predict(model.job, records, seconds, call.priority, model.asked, model.together)
+        outcomes, call.version = await call.unless_gone(work)
         answers = succeeded(outcomes)
         content = await front.offload.run(
             partial(write, answers, by_column, report.already_batched), holding_gil=predictions.cost(answers, "json")
         )
-        return await compressed(request, Written(content))
+        return await compressed(call, Written(content))
 
 
 def read(body: bytes, most: int, report: SlotReport) -> tuple[bool, list[Encoded]]:

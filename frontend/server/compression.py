@@ -5,10 +5,9 @@ import zlib
 from collections.abc import Iterator
 from functools import lru_cache
 
-from starlette.requests import Request
 from starlette.responses import Response
 
-from cluster_serving.frontend.server import cycle
+from cluster_serving.frontend.server.call import HttpCall
 from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
 
 _WINDOWS = {"gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
@@ -59,9 +58,9 @@ def decompressed(body: bytes, encoding: str, max_bytes: int) -> Iterator[tuple[i
         raise InvalidInput(f"the body is not {encoding}: {more} bytes follow its end")
 
 
-async def compressed(request: Request, response: Response) -> Response:
+async def compressed(call: HttpCall, response: Response) -> Response:
     """Compress the body of a response if the request accepts that."""
-    accepted = cycle.header(request, b"accept-encoding")
+    accepted = call.header(b"accept-encoding")
     if not accepted:
         return response
     coding = _preferred(accepted)

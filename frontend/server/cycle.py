@@ -2,18 +2,11 @@
 
 from collections.abc import Callable, Iterable
 
-from starlette.requests import Request
 from starlette.types import Receive, Send
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
 _JOINED = 1 << 16
 """Bytes of a body that is copied behind its headers, which costs less than to write it by itself."""
-
-
-def header(request: Request, name: bytes) -> str | None:
-    """Return a header of a request by its name in small letters; starlette searches all of them each time."""
-    value: bytes | None = request.scope["note"].headers.get(name)
-    return None if value is None else value.decode("latin1")
 
 
 def whole_body(receive: Receive) -> bytes | None:

@@ -13,6 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from cluster_serving.frontend.errors import unexpected
 from cluster_serving.frontend.server import cycle
+from cluster_serving.frontend.server.call import OTHER
 from cluster_serving.frontend.server.responses import Json, Written, error_response
 from cluster_serving.protocol.errors import ServingError
 
@@ -25,10 +26,6 @@ _PLAIN = (Written, Json, Response)
 
 _MOST_PATHS = 1024
 """Paths whose routes are remembered. Clients choose the paths, but only those of known routes count."""
-
-
-OTHER = "other"
-"""Label of requests to no API in the metrics."""
 
 
 class DirectRoutes:

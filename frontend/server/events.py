@@ -3,10 +3,9 @@
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 
-from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from cluster_serving.frontend.server.disconnect import unless_disconnected
+from cluster_serving.frontend.server.call import HttpCall
 
 _HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 """Proxies, and nginx by default, would hold events back."""
@@ -23,7 +22,7 @@ def stream(events: AsyncGenerator[bytes, None], headers: Mapping[str, str] | Non
     return StreamingResponse(events, media_type="text/event-stream", headers={**_HEADERS, **(headers or {})})
 
 
-async def after_first(request: Request, events: AsyncGenerator[bytes, None]) -> Response:
+async def after_first(call: HttpCall, events: AsyncGenerator[bytes, None]) -> Response:
     """Return the response of a stream of events once the first one is there, so that an early error has a status.
 
     Raises:
@@ -31,7 +30,7 @@ async def after_first(request: Request, events: AsyncGenerator[bytes, None]) -> 
         ServingError: If the first event raises it.
     """
     try:
-        first = await unless_disconnected(request, anext(events, b""))
+        first = await call.unless_gone(anext(events, b""))
     except BaseException:
         await events.aclose()
         raise

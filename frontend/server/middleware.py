@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -11,51 +10,12 @@ from cluster_serving.frontend.caller import set_caller
 from cluster_serving.frontend.server import direct
 from cluster_serving.frontend.server.access_log import AccessLog
 from cluster_serving.frontend.server.admission import Admission
-from cluster_serving.frontend.server.body_memory import Share
-from cluster_serving.frontend.server.direct import OTHER, DirectRoutes
+from cluster_serving.frontend.server.call import HttpCall
+from cluster_serving.frontend.server.direct import DirectRoutes
 from cluster_serving.frontend.server.heads import by_name
 from cluster_serving.frontend.server.metrics import Metrics
 from cluster_serving.frontend.server.responses import error_response
 from cluster_serving.protocol.errors import ServingError
-
-
-@dataclass(slots=True)
-class Note:
-    """Notes about a request.
-
-    Attributes:
-        body: Memory of its body.
-        protocol: Its API, for the metrics.
-        model: Name of its model, for the metrics; empty for none.
-        version: Version of the model that answered it; empty for none.
-        client: Name of its API key; empty for none.
-        headers: Its headers by name, in small letters; of several of one name, the first.
-    """
-
-    body: Share
-    headers: Mapping[bytes, bytes]
-    protocol: str = OTHER
-    model: str = ""
-    version: str = ""
-    client: str = ""
-
-
-def note(request: Request, protocol: str, model: str = "") -> None:
-    """Set the labels of a request in the metrics; only a model that exists may be named."""
-    labels: Note = request.scope["note"]
-    labels.protocol, labels.model = protocol, model
-
-
-def note_version(request: Request, version: str | None) -> None:
-    """Set the version of the model that answered a request, for its answer and the metrics."""
-    labels: Note = request.scope["note"]
-    labels.version = version or ""
-
-
-def client_of(request: Request) -> str:
-    """Return the name of the API key of a request; empty if it has none."""
-    labels: Note = request.scope["note"]
-    return labels.client
 
 
 class AccessMiddleware:
@@ -88,7 +48,7 @@ class AccessMiddleware:
             return
         began = time.perf_counter()
         headers = by_name(scope)
-        labels = scope["note"] = Note(self._admission.bodies.share(), headers)
+        call = scope["call"] = HttpCall(self._admission.bodies.share(), headers, receive)
         metrics, path = self._metrics, scope["path"]
         request_id = self._log.request_id(headers.get(b"x-request-id", b""))
         status = 499
@@ -97,19 +57,19 @@ class AccessMiddleware:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message.get("headers", ()), *_marks(request_id, labels.version)]
+                message["headers"] = [*message.get("headers", ()), *_marks(request_id, call.version)]
             await send(message)
 
         metrics.open_requests += 1
         try:
             try:
                 is_open = path in self._open_paths or path.startswith(self._open_folders)
-                labels.client = self._admission.client(_key(headers), needs_key=not is_open)
-                set_caller(labels.client, (scope.get("client") or ("",))[0])
+                call.client = self._admission.client(_key(headers), needs_key=not is_open)
+                set_caller(call.client, (scope.get("client") or ("",))[0])
                 if scope["method"] == "POST":
-                    await self._admission.wait_for_turn(labels.client)
+                    await self._admission.wait_for_turn(call.client)
             except ServingError as error:
-                labels.protocol = self._routes.api_of(scope)
+                call.protocol = self._routes.api_of(scope)
                 await error_response(error)(scope, receive, reply)
             else:
                 endpoint = self._routes.find(scope)
@@ -117,19 +77,19 @@ class AccessMiddleware:
                     await self._app(scope, receive, reply)
                 else:
                     response, version = await direct.answer(endpoint, Request(scope, receive, send))
-                    labels.version = version or labels.version
+                    call.version = version or call.version
                     status = response.status_code
-                    response.raw_headers += _marks(request_id, labels.version)
+                    response.raw_headers += _marks(request_id, call.version)
                     await direct.respond(response, scope, receive, send)
         finally:
             metrics.open_requests -= 1
-            labels.body.release()
+            call.body.release()
             seconds = time.perf_counter() - began
-            metrics.answered(labels.protocol, labels.model, status, seconds, labels.version)
+            metrics.answered(call.protocol, call.model, status, seconds, call.version)
             if self._log.enabled:
                 # Escaped as it was sent, so that no line can be forged, and without the query, which may hold anything.
                 sent = scope.get("raw_path", b"").partition(b"?")[0].decode("latin1")[:200]
-                self._log.write(scope["method"], sent, status, seconds, request_id, labels.client)
+                self._log.write(scope["method"], sent, status, seconds, request_id, call.client)
 
 
 def _marks(request_id: bytes, version: str) -> list[tuple[bytes, bytes]]:

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import orjson
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from cluster_serving.frontend.errors import BodyTimeout, RateLimited
 from cluster_serving.frontend.options import HttpOptions
 from cluster_serving.frontend.server import cycle, failures
-from cluster_serving.frontend.server.body_memory import Share
+from cluster_serving.frontend.server.call import HttpCall
 from cluster_serving.frontend.server.compression import decompressed
 from cluster_serving.protocol.compat import timeout
 from cluster_serving.protocol.errors import RequestTooLarge, ServingError
@@ -24,7 +24,7 @@ _RETRY_AFTER = {"QUEUE_FULL": 1, "OVERLOADED": 1, "REDIS_UNAVAILABLE": 1, "MODEL
 """Seconds in the header Retry-After, by code of the error."""
 
 
-async def read_body(request: Request, options: HttpOptions, most: int | None = None) -> bytes:
+async def read_body(call: HttpCall, options: HttpOptions, most: int | None = None) -> bytes:
     """Read the body of a request, and undo its Content-Encoding.
 
     Raises:
@@ -35,11 +35,11 @@ async def read_body(request: Request, options: HttpOptions, most: int | None = N
         ClientDisconnect: If the client closes the connection.
     """
     limit = options.max_body_bytes if most is None else min(most, options.max_body_bytes)
-    body = await _received(request, options, limit)
-    encoding = (cycle.header(request, b"content-encoding") or "").lower()
+    body = await _received(call, options, limit)
+    encoding = (call.header(b"content-encoding") or "").lower()
     if encoding not in ("", "identity"):
         # A small body may become a large one.
-        memory: Share = request.scope["note"].body
+        memory = call.body
         parts, steps = [], decompressed(body, encoding, limit)
         while (step := await asyncio.to_thread(next, steps, None)) is not None:
             read, part = step
@@ -50,13 +50,13 @@ async def read_body(request: Request, options: HttpOptions, most: int | None = N
     return body
 
 
-async def _received(request: Request, options: HttpOptions, limit: int) -> bytes:
+async def _received(call: HttpCall, options: HttpOptions, limit: int) -> bytes:
     message = f"the body is larger than {limit} bytes{' (maxBodyBytes)' if limit == options.max_body_bytes else ''}"
-    declared = cycle.header(request, b"content-length") or ""
+    declared = call.header(b"content-length") or ""
     if declared.isdecimal() and int(declared) > limit:
         raise RequestTooLarge(message)
-    memory: Share = request.scope["note"].body
-    whole = cycle.whole_body(request.receive)
+    memory = call.body
+    whole = cycle.whole_body(call.receive)
     if whole is not None:
         if len(whole) > limit:
             raise RequestTooLarge(message)
@@ -67,7 +67,7 @@ async def _received(request: Request, options: HttpOptions, limit: int) -> bytes
     try:
         async with timeout(options.body_timeout):
             while True:
-                part = await request.receive()
+                part = await call.receive()
                 if part["type"] == "http.disconnect":
                     raise ClientDisconnect
                 chunk: bytes = part.get("body", b"")

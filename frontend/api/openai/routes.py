@@ -14,17 +14,15 @@ from starlette.routing import Route
 from cluster_serving.client.pieces import PieceOrRestart, Restarted
 from cluster_serving.frontend.api.openai import completions, embeddings
 from cluster_serving.frontend.api.original import instances, predictions
-from cluster_serving.frontend.api.original.http import priority_of
 from cluster_serving.frontend.api.v2.batch import succeeded
 from cluster_serving.frontend.api.v2.service import V2Service
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.errors import ModelNotReady
 from cluster_serving.frontend.models.registry import ServedModel
+from cluster_serving.frontend.server.call import HttpCall, call_of
 from cluster_serving.frontend.server.compression import compressed
-from cluster_serving.frontend.server.disconnect import unless_disconnected
 from cluster_serving.frontend.server.events import after_first, event
 from cluster_serving.frontend.server.merge import merged
-from cluster_serving.frontend.server.middleware import note, note_version
 from cluster_serving.frontend.server.responses import Json, Written, dumps, error_response, read_body
 from cluster_serving.protocol.errors import RequestRestarted, ServingError
 from cluster_serving.protocol.slots import SlotReport
@@ -57,7 +55,7 @@ def _answered(handler: Handler) -> Handler:
             return await handler(request)
         except ServingError as error:
             if error.version:
-                note_version(request, error.version)
+                call_of(request).version = error.version
             return error_response(error, dumps(error_body(error)))
 
     return answer
@@ -69,61 +67,61 @@ class _OpenAIRoutes:
         self._service = v2
 
     async def completions(self, request: Request) -> Response:
-        asked, model = await self._asked(request, completions.read)
+        call = call_of(request)
+        asked, model = await self._asked(call, completions.read)
         started = {"id": f"cmpl-{uuid.uuid4().hex}", "object": "text_completion", "created": int(time.time())}
         started["model"] = model.name
         if asked.stream:
-            pieces = self._pieces(request, model, asked.records)
-            return await after_first(request, _chunks(request, started, pieces))
-        outputs = await self._predicted(request, model, asked.records)
-        return await compressed(request, Json(started | completions.whole(outputs)))
+            pieces = self._pieces(call, model, asked.records)
+            return await after_first(call, _chunks(call, started, pieces))
+        outputs = await self._predicted(call, model, asked.records)
+        return await compressed(call, Json(started | completions.whole(outputs)))
 
     async def embeddings(self, request: Request) -> Response:
-        asked, model = await self._asked(request, embeddings.read)
-        outputs = await self._predicted(request, model, asked.records)
+        call = call_of(request)
+        asked, model = await self._asked(call, embeddings.read)
+        outputs = await self._predicted(call, model, asked.records)
         answer = await self._front.offload.run(
             partial(embeddings.write, outputs, asked, model.name), holding_gil=predictions.cost(outputs, "json")
         )
-        return await compressed(request, Written(answer))
+        return await compressed(call, Written(answer))
 
     async def _asked(
-        self, request: Request, read: Callable[[bytes, int, Mapping[str, SlotReport | None]], A]
+        self, call: HttpCall, read: Callable[[bytes, int, Mapping[str, SlotReport | None]], A]
     ) -> tuple[A, ServedModel]:
         """Read the body of a request, and find its model."""
         front = self._front
-        body = await read_body(request, front.options)
+        body = await read_body(call, front.options)
         asked = await front.offload.run(
             partial(read, body, front.options.most_records, await front.registry.described()),
             holding_gil=instances.cost(body),
         )
         model = await front.registry.model(asked.model)
-        note(request, "openai", model.name)
+        call.protocol, call.model = "openai", model.name
         self._service.report_of(model)
         if not asked.records:
             raise ModelNotReady(f"model {model.name!r} is not ready: {model.state}")
         front.metrics.asked("openai", model.name, len(asked.records))
         return asked, model
 
-    async def _predicted(self, request: Request, model: ServedModel, records: Sequence[Inputs]) -> list[dict[str, Any]]:
+    async def _predicted(self, call: HttpCall, model: ServedModel, records: Sequence[Inputs]) -> list[dict[str, Any]]:
         front = self._front
-        seconds = front.timeout(request.headers.get("x-timeout-ms"))
-        work = front.dispatch.predict(model.job, records, seconds, priority_of(request), model.asked, model.together)
-        outcomes, version = await unless_disconnected(request, work)
-        note_version(request, version)
+        seconds = front.limited(call.timeout)
+        work = front.dispatch.predict(model.job, records, seconds, call.priority, model.asked, model.together)
+        outcomes, call.version = await call.unless_gone(work)
         answers = succeeded(outcomes)
         return [answer if isinstance(answer, dict) else {"ranking": answer} for answer in answers]
 
     def _pieces(
-        self, request: Request, model: ServedModel, records: Sequence[Inputs]
+        self, call: HttpCall, model: ServedModel, records: Sequence[Inputs]
     ) -> AsyncGenerator[tuple[int, PieceOrRestart], None]:
         front = self._front
-        seconds = front.timeout(request.headers.get("x-timeout-ms"))
-        priority = priority_of(request)
+        seconds, priority = front.limited(call.timeout), call.priority
         return merged([front.dispatch.stream(model.job, record, seconds, priority, model.asked) for record in records])
 
 
 async def _chunks(
-    request: Request, started: Mapping[str, Any], pieces: AsyncGenerator[tuple[int, PieceOrRestart], None]
+    call: HttpCall, started: Mapping[str, Any], pieces: AsyncGenerator[tuple[int, PieceOrRestart], None]
 ) -> AsyncGenerator[bytes, None]:
     """Yield the events of a completion; an error after the first piece is an event, too."""
     texts: dict[int, str] = {}
@@ -137,7 +135,7 @@ async def _chunks(
                         # Nothing in this API takes a text back.
                         raise RequestRestarted("the completion began anew after a failure; send the request again")
                     continue
-                note_version(request, piece.version)
+                call.version = piece.version or ""
                 text, reason = completions.of_piece(piece.outputs)
                 reasons[index] = reason or reasons.get(index, "")
                 texts[index] = "text" if text else texts.get(index, "")

@@ -80,8 +80,7 @@ class _Methods:
             )
         )
         self._front.metrics.asked("grpc", model.name, len(records))
-        longest = self._front.timeout(None)
-        seconds = longest if call.timeout is None else min(call.timeout, longest)
+        seconds = self._front.limited(call.timeout)
         outcomes, call.version = await self._front.dispatch.predict(
             model.job, records, seconds, version=model.asked, together=model.together
         )

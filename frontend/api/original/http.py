@@ -15,13 +15,10 @@ from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.errors import Forbidden
 from cluster_serving.frontend.models.registry import ServedModel
 from cluster_serving.frontend.options import ResponseFormat
+from cluster_serving.frontend.server.call import HttpCall, call_of
 from cluster_serving.frontend.server.compression import compressed
-from cluster_serving.frontend.server.cycle import header
-from cluster_serving.frontend.server.disconnect import unless_disconnected
-from cluster_serving.frontend.server.middleware import note, note_version
 from cluster_serving.frontend.server.responses import Json, Written, error_response, read_body, worst_error
 from cluster_serving.protocol.errors import InvalidInput, ServingError
-from cluster_serving.protocol.keys import NORMAL, PRIORITIES
 from cluster_serving.protocol.results import Outputs
 from cluster_serving.protocol.slots import TensorSpec
 from cluster_serving.protocol.tensors import Encoded
@@ -76,34 +73,26 @@ def _described(spec: TensorSpec) -> dict[str, Any]:
     return {"name": spec.name, "dtype": spec.dtype, "shape": spec.shape}
 
 
-def priority_of(request: Request) -> str:
-    """Return the header X-Priority, or raise `InvalidInput`."""
-    priority = (header(request, b"x-priority") or NORMAL).lower()
-    if priority not in PRIORITIES:
-        raise InvalidInput(f"the header X-Priority is {priority[:32]!r}; expected {', '.join(PRIORITIES)}")
-    return priority
-
-
 class _OriginalRoutes:
     def __init__(self, front: FrontEnd) -> None:
         self._front = front
 
     async def predict(self, request: Request) -> Response:
-        options = self._front.options
+        options, call = self._front.options, call_of(request)
         response_format = format_of(request, options.response_format)
         if request.scope["query_string"]:
             response_format = _asked_format(request, response_format)
         # The content type is ignored: the calls of the original's guides have that of curl.
-        body = await read_body(request, options)
+        body = await read_body(call, options)
         path = request.path_params
         model = await self._front.registry.model(path.get("name", ""), path.get("version", ""))
-        note(request, "original", model.name)
+        call.protocol, call.model = "original", model.name
         self._front.check(model)
         records = await self._front.offload.run(
             partial(instances.read, body, options.most_records, model.described), holding_gil=instances.cost(body)
         )
         self._front.metrics.asked("original", model.name, len(records))
-        outcomes = await self._outcomes(request, model, records)
+        outcomes = await self._outcomes(call, model, records)
         # The status is that of the worst error, and the body has all predictions nevertheless.
         error = worst_error(outcomes)
         filter_text = model.described.post_processing if model.described else ""
@@ -113,11 +102,11 @@ class _OriginalRoutes:
             holding_gil=predictions.cost(outcomes, response_format),
         )
         if error is None:
-            return await compressed(request, Written(content))
+            return await compressed(call, Written(content))
         return error_response(error, content)
 
     async def _outcomes(
-        self, request: Request, model: ServedModel, records: Sequence[Encoded | InvalidInput]
+        self, call: HttpCall, model: ServedModel, records: Sequence[Encoded | InvalidInput]
     ) -> list[Outputs | ServingError]:
         """Answer the records of a request; an invalid record has its error in its place.
 
@@ -127,10 +116,9 @@ class _OriginalRoutes:
         good = [record for record in records if not isinstance(record, ServingError)]
         if not good:
             return [record for record in records if isinstance(record, ServingError)]
-        timeout = self._front.timeout(header(request, b"x-timeout-ms"))
-        work = self._front.dispatch.predict(model.job, good, timeout, priority_of(request), model.asked, model.together)
-        outcomes, version = await unless_disconnected(request, work)
-        note_version(request, version)
+        timeout = self._front.limited(call.timeout)
+        work = self._front.dispatch.predict(model.job, good, timeout, call.priority, model.asked, model.together)
+        outcomes, call.version = await call.unless_gone(work)
         answers = iter(outcomes)
         return [
             record if isinstance(record, ServingError) else _located(next(answers), index)
@@ -159,7 +147,7 @@ class _OriginalRoutes:
         if origin not in (None, *options.cors_origins) and not _is_own(str(origin), request, options.interface):
             # A browser lets any web page send a form to this server, for instance on the machine of a developer.
             raise Forbidden("a page of another origin may not replace the secret of the models; see corsOrigins")
-        body = await read_body(request, options, _MAX_SECRET_BYTES)
+        body = await read_body(call_of(request), options, _MAX_SECRET_BYTES)
         try:
             fields = parse_qs(body.decode(), strict_parsing=True, max_num_fields=16)
             secret, salt = fields["secret"][-1], fields["salt"][-1]

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from cluster_serving.frontend.options import ResponseFormat
-from cluster_serving.frontend.server.cycle import header
+from cluster_serving.frontend.server.call import call_of
 
 FORMATS: tuple[str, ...] = get_args(ResponseFormat)
 
@@ -48,5 +48,6 @@ def _is_of_original(request: Request) -> bool:
 
     It sends a text by an httpx of 2020, without a content type.
     """
-    agent = header(request, b"user-agent")
-    return agent is not None and bool(_EARLY_HTTPX.match(agent)) and header(request, b"content-type") is None
+    call = call_of(request)
+    agent = call.header(b"user-agent")
+    return agent is not None and bool(_EARLY_HTTPX.match(agent)) and call.header(b"content-type") is None

@@ -12,17 +12,15 @@ from starlette.routing import Route
 
 from cluster_serving.client.pieces import PieceOrRestart, Restarted
 from cluster_serving.frontend.api.original import instances, predictions
-from cluster_serving.frontend.api.original.http import priority_of
 from cluster_serving.frontend.api.requests.callback import Callbacks
 from cluster_serving.frontend.api.requests.store import RequestStore, Result, Ticket
-from cluster_serving.frontend.context import FrontEnd, seconds_of
+from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.errors import without_errors
 from cluster_serving.frontend.models.dispatch import joined
 from cluster_serving.frontend.models.registry import ServedModel
 from cluster_serving.frontend.server import events
-from cluster_serving.frontend.server.disconnect import unless_disconnected
+from cluster_serving.frontend.server.call import HttpCall, call_of
 from cluster_serving.frontend.server.merge import merged
-from cluster_serving.frontend.server.middleware import client_of, note, note_version
 from cluster_serving.frontend.server.responses import Json, Written, dumps, read_body, worst_error
 from cluster_serving.protocol.errors import InvalidInput, RedisUnavailable, ResultTimeout, ServingError
 from cluster_serving.protocol.pieces import BEGINNING, is_id
@@ -53,7 +51,8 @@ class _RequestRoutes:
 
     async def submit(self, request: Request) -> Response:
         options, registry = self._front.options, self._front.registry
-        body = await read_body(request, options)
+        call = call_of(request)
+        body = await read_body(call, options)
         asked = await self._front.offload.run(
             partial(instances.read_submission, body, options.max_instances, await registry.described()),
             holding_gil=instances.cost(body),
@@ -64,53 +63,55 @@ class _RequestRoutes:
             if asked.stream:
                 raise InvalidInput("a request has 'callback' or 'stream', not both: a callback gets the whole answer")
         model = await registry.model(asked.model, asked.version)
-        note(request, "v1", model.name)
+        call.protocol, call.model = "v1", model.name
         self._front.check(model, can_wait=True)
         self._front.metrics.asked("v1", model.name, len(records))
         ticket = await self._store.submit(
             model.job,
             without_errors(records),
-            priority_of(request),
-            client_of(request),
+            call.priority,
+            call.client,
             model.asked,
             asked.stream,
-            seconds_of(request.headers.get("x-timeout-ms")),
+            call.timeout,
         )
         if callback is not None:
             self._callbacks.post_later(callback, self._completed(ticket, model))
         location = f"/v1/requests/{quote(str(ticket))}"
         if asked.stream and "text/event-stream" in request.headers.get("accept", ""):
             after = [BEGINNING] * ticket.count
-            return events.stream(self._pieces(request, ticket, after, first=True), {"location": location})
+            return events.stream(self._pieces(call, ticket, after, first=True), {"location": location})
         return Json({"id": str(ticket), "status": "pending"}, 202, {"location": location})
 
     async def get(self, request: Request) -> Response:
-        note(request, "v1")
+        call = call_of(request)
+        call.protocol = "v1"
         wait = _seconds(request.query_params.get("wait", "0"))
         ticket, in_pieces = await self._ticket(request)
         if in_pieces:
             raise InvalidInput("the answer of this request is in pieces ('stream'); read them at its path /events")
-        results = await unless_disconnected(request, self._store.results(ticket, wait))
-        note_version(request, joined(result.version for result in results if result is not None))
+        results = await call.unless_gone(self._store.results(ticket, wait))
+        call.version = joined(result.version for result in results if result is not None)
         return Written(await self._written(ticket, results))
 
     async def cancel(self, request: Request) -> Response:
-        note(request, "v1")
+        call_of(request).protocol = "v1"
         await self._store.cancel((await self._ticket(request))[0])
         return Response(status_code=204)
 
     async def events(self, request: Request) -> Response:
-        note(request, "v1")
+        call = call_of(request)
+        call.protocol = "v1"
         ticket, in_pieces = await self._ticket(request)
         if in_pieces:
             after = _places(request.headers.get("last-event-id", ""), ticket.count)
-            return events.stream(self._pieces(request, ticket, after))
+            return events.stream(self._pieces(call, ticket, after))
         # An unknown request is refused with a status, before the stream begins.
         await self._store.results(ticket)
         return events.stream(self._events(ticket))
 
     async def _pieces(
-        self, request: Request, ticket: Ticket, after: list[str], first: bool = False
+        self, call: HttpCall, ticket: Ticket, after: list[str], first: bool = False
     ) -> AsyncGenerator[bytes, None]:
         """Yield an event `piece` for each piece, `restarted` for each new beginning, and then the event `done`.
 
@@ -133,7 +134,7 @@ class _RequestRoutes:
                     if isinstance(piece, Restarted):
                         yield events.event(dumps({"index": index}), "restarted", ",".join(after))
                         continue
-                    note_version(request, piece.version)
+                    call.version = piece.version or ""
                     content = {"index": index, "piece": predictions.written(piece.outputs, "json")["value"]}
                     yield events.event(dumps(content), "piece", ",".join(after))
             yield events.event(dumps({"id": str(ticket)}), "done")
@@ -201,7 +202,7 @@ class _RequestRoutes:
     async def _ticket(self, request: Request) -> tuple[Ticket, bool]:
         """Return the ticket of the id in the path, if it belongs to the caller, and if its answers are in pieces."""
         ticket = Ticket.read(request.path_params["id"], self._front.options.max_instances)
-        return ticket, await self._store.check(ticket, client_of(request))
+        return ticket, await self._store.check(ticket, call_of(request).client)
 
 
 def _places(text: str, count: int) -> list[str]:

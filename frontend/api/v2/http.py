@@ -12,10 +12,8 @@ from cluster_serving.frontend.api.v2 import body as v2_body
 from cluster_serving.frontend.api.v2 import metadata as v2_metadata
 from cluster_serving.frontend.api.v2.service import V2Service, unsupported
 from cluster_serving.frontend.context import FrontEnd
+from cluster_serving.frontend.server.call import call_of
 from cluster_serving.frontend.server.compression import compressed
-from cluster_serving.frontend.server.cycle import header
-from cluster_serving.frontend.server.disconnect import unless_disconnected
-from cluster_serving.frontend.server.middleware import note, note_version
 from cluster_serving.frontend.server.responses import Json, Written, read_body
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.model_control import LOAD, UNLOAD
@@ -76,9 +74,9 @@ class _V2Routes:
         parameters = asked.get("parameters") or {}
         if not isinstance(parameters, dict):
             raise InvalidInput(f"'parameters' is {str(parameters)[:64]!r}; expected an object")
-        timeout = self._front.timeout(header(request, b"x-timeout-ms"))
-        work = self._service.control(request.path_params["name"], action, parameters, timeout)
-        await unless_disconnected(request, work)
+        call = call_of(request)
+        timeout = self._front.limited(call.timeout)
+        await call.unless_gone(self._service.control(request.path_params["name"], action, parameters, timeout))
         return Json({})
 
     async def metadata(self, request: Request) -> Response:
@@ -99,20 +97,20 @@ class _V2Routes:
         raise unsupported(request.url.path)
 
     async def _asked(self, request: Request) -> dict[str, Any]:
-        body = await read_body(request, self._front.options, _MAX_QUESTION_BYTES)
+        body = await read_body(call_of(request), self._front.options, _MAX_QUESTION_BYTES)
         return instances.parse(body) if body else {}
 
     async def infer(self, request: Request) -> Response:
+        call = call_of(request)
         model = await self._service.model(*_model(request))
-        note(request, "v2", model.name)
-        body = await read_body(request, self._front.options)
-        length = v2_body.json_length(body, header(request, v2_body.HEADER_LENGTH_KEY))
+        call.protocol, call.model = "v2", model.name
+        body = await read_body(call, self._front.options)
+        length = v2_body.json_length(body, call.header(v2_body.HEADER_LENGTH_KEY))
         asked = await self._service.read(
             model, partial(v2_body.decode, body, length), v2_body.cost(body, length), len(body)
         )
-        timeout = self._front.timeout(header(request, b"x-timeout-ms"))
-        response = await unless_disconnected(request, self._service.infer(model, asked, "v2", timeout))
-        note_version(request, response.version)
+        response = await call.unless_gone(self._service.infer(model, asked, "v2", call.timeout))
+        call.version = response.version
         binary = v2_body.binary_outputs(asked, response.outputs)
         # Binary numbers are copied at once.
         written = {
@@ -122,9 +120,9 @@ class _V2Routes:
             partial(v2_body.encode, response, binary), holding_gil=predictions.cost([written], "json")
         )
         if json_length is None:
-            return await compressed(request, Written(content))
+            return await compressed(call, Written(content))
         headers = {v2_body.HEADER_LENGTH: str(json_length)}
-        return await compressed(request, Response(content, 200, headers, "application/octet-stream"))
+        return await compressed(call, Response(content, 200, headers, "application/octet-stream"))
 
 
 def _model(request: Request) -> tuple[str, str]:

@@ -1,0 +1,106 @@
+"""An HTTP request apart from its content."""
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.types import Receive
+
+from cluster_serving.frontend.server import cycle
+from cluster_serving.frontend.server.body_memory import Share
+from cluster_serving.protocol.errors import InvalidInput
+from cluster_serving.protocol.keys import NORMAL, PRIORITIES
+
+T = TypeVar("T")
+
+OTHER = "other"
+"""Label of requests to no API in the metrics."""
+
+
+@dataclass(slots=True)
+class HttpCall:
+    """A request, of which the middleware makes one object for all that answer it.
+
+    Attributes:
+        body: Memory of its body.
+        headers: Its headers by name, in small letters; of several of one name, the first.
+        receive: Function of ASGI that returns the next part of its body.
+        protocol: Its API, for the metrics.
+        model: Name of its model, for the metrics; empty for none, and until the model is known to exist.
+        version: Version of the model that answered it, for its answer and the metrics; empty for none.
+        client: Name of its API key; empty for none.
+    """
+
+    body: Share
+    headers: Mapping[bytes, bytes]
+    receive: Receive
+    protocol: str = OTHER
+    model: str = ""
+    version: str = ""
+    client: str = ""
+
+    def header(self, name: bytes) -> str | None:
+        """Return a header by its name in small letters; starlette searches all of them each time."""
+        value = self.headers.get(name)
+        return None if value is None else value.decode("latin1")
+
+    @property
+    def timeout(self) -> float | None:
+        """Seconds for which the client waits, by the header X-Timeout-Ms; None without it.
+
+        Raises:
+            InvalidInput: If the header is not a number above 0.
+        """
+        asked = self.header(b"x-timeout-ms")
+        if asked is None:
+            return None
+        try:
+            seconds = float(asked) / 1000
+        except ValueError:
+            seconds = 0.0
+        if not 0 < seconds < float("inf"):
+            raise InvalidInput(f"the header X-Timeout-Ms is {asked[:32]!r}; expected a number of milliseconds above 0")
+        return seconds
+
+    @property
+    def priority(self) -> str:
+        """Priority in the queue of the job, by the header X-Priority; an unknown one raises `InvalidInput`."""
+        priority = (self.header(b"x-priority") or NORMAL).lower()
+        if priority not in PRIORITIES:
+            raise InvalidInput(f"the header X-Priority is {priority[:32]!r}; expected {', '.join(PRIORITIES)}")
+        return priority
+
+    async def unless_gone(self, work: Awaitable[T]) -> T:
+        """Await the work for a request whose body has been read.
+
+        Raises:
+            ClientDisconnect: If the client has closed the connection; the work is cancelled then.
+        """
+        task = asyncio.current_task()
+        gone = False
+
+        def leave() -> None:
+            nonlocal gone
+            gone = True
+            if task is not None:
+                task.cancel()
+
+        cycle.on_disconnect(self.receive, leave)
+        try:
+            return await work
+        except asyncio.CancelledError:
+            # Before 3.11, Python does not count cancellations.
+            if gone and (sys.version_info < (3, 11) or task is None or task.uncancel() == 0):
+                raise ClientDisconnect from None
+            raise
+        finally:
+            cycle.on_disconnect(self.receive, None)
+
+
+def call_of(request: Request) -> HttpCall:
+    """Return the call of a request that has passed the middleware."""
+    call: HttpCall = request.scope["call"]
+    return call
