@@ -20,6 +20,7 @@ from cluster_serving.frontend.server.offload import Offload
 from cluster_serving.protocol.compat import timeout as time_limit
 from cluster_serving.protocol.errors import from_wire
 from cluster_serving.protocol.model_control import UNLOADED
+from cluster_serving.protocol.slots import SlotReport
 
 log = logging.getLogger(__name__)
 
@@ -88,14 +89,16 @@ class FrontEnd:
             except Exception:
                 log.exception("the front end ends nevertheless")
 
-    def check(self, model: ServedModel, can_wait: bool = False) -> None:
+    def check(self, model: ServedModel, can_wait: bool = False, needs_signature: bool = False) -> None:
         """Refuse requests for a model that no slot can load, that a client has unloaded, or whose job does not run.
 
-        A request that `can_wait` has no caller that waits for it, so the next start of the job may answer it.
+        A request that `can_wait` has no caller that waits for it, so the next start of the job may answer it. One that
+        `needs_signature` cannot be read before a slot has loaded the model, now or at an earlier start of its job.
 
         Raises:
             ModelError: If it cannot be loaded, or another error of `protocol.errors`; see `told`.
-            ModelNotReady: If it was unloaded, or its job does not run and is not being started.
+            ModelNotReady: If it was unloaded, its job does not run and is not being started, or its signature is needed
+                and unknown.
         """
         if report := model.failed:
             cause = self.told(report.error or "", "the reports of its slots have the cause")
@@ -105,6 +108,18 @@ class FrontEnd:
             raise ModelNotReady(f"model {model.name!r} was unloaded; POST {path} loads it again")
         if model.absence and not can_wait:
             raise ModelNotReady(f"model {model.name!r} is not served: {model.absence}")
+        if needs_signature and model.described is None:
+            raise ModelNotReady(f"model {model.name!r} is not ready: {model.state}")
+
+    def report_of(self, model: ServedModel) -> SlotReport:
+        """Return the report of a slot that has loaded a model, now or at an earlier start of its job.
+
+        Raises:
+            ModelError, ModelNotReady: As `check` does; or if no slot has loaded it yet.
+        """
+        self.check(model, needs_signature=True)
+        assert model.described is not None  # noqa: S101 - for the type checker
+        return model.described
 
     def told(self, cause: str, place: str) -> str:
         """Return the cause of a failure; the place that has it instead if a stranger might read the answer."""

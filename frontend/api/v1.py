@@ -2,21 +2,21 @@
 
 import reprlib
 from collections.abc import Mapping, Sequence
-from functools import partial
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from cluster_serving.frontend.api.json_codec import JsonCodec, endpoint
 from cluster_serving.frontend.api.original import instances, predictions
-from cluster_serving.frontend.api.v2.batch import succeeded
 from cluster_serving.frontend.api.v2.service import V2Service
 from cluster_serving.frontend.context import FrontEnd
+from cluster_serving.frontend.dataplane import Asked, Call, Outcomes, succeeded
 from cluster_serving.frontend.errors import without_errors
-from cluster_serving.frontend.server.call import call_of
-from cluster_serving.frontend.server.compression import compressed
-from cluster_serving.frontend.server.responses import Json, Written, dumps, read_body
+from cluster_serving.frontend.models.registry import ServedModel
+from cluster_serving.frontend.server.responses import Json, dumps
 from cluster_serving.protocol import utf8
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.inputs import MAX_DIMENSIONS, Image
@@ -24,7 +24,6 @@ from cluster_serving.protocol.lists import shown
 from cluster_serving.protocol.original.json import to_input
 from cluster_serving.protocol.results import Outputs
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
-from cluster_serving.protocol.tensors import Encoded
 
 SIGNATURE = "serving_default"
 """The signature of a SavedModel that a job serves."""
@@ -34,11 +33,11 @@ _STATES = {"READY": "AVAILABLE", "LOADING": "LOADING", "UNAVAILABLE": "END"}
 
 def routes(front: FrontEnd, v2: V2Service) -> list[Route]:
     """Return the routes of the protocol."""
-    api = _V1Routes(front, v2)
+    api, predict = _V1Routes(front, v2), endpoint(front, V1Codec())
     made = [Route("/v1/models", api.models, methods=["GET"])]
     for path in ("/v1/models/{name}", "/v1/models/{name}/versions/{version}"):
         made += [
-            Route(f"{path}:predict", api.predict, methods=["POST"]),
+            Route(f"{path}:predict", predict, methods=["POST"]),
             Route(path, api.status, methods=["GET"]),
         ]
     return made
@@ -71,62 +70,74 @@ class _V1Routes:
         ]
         return Json({"name": name, "ready": ready, "model_version_status": states}, 200 if ready else 503)
 
-    async def predict(self, request: Request) -> Response:
-        front, call = self._front, call_of(request)
-        model = await self._service.model(*_model(request))
-        call.protocol, call.model = "kserve_v1", model.name
-        body = await read_body(call, front.options)
-        report = self._service.report_of(model)
-        by_column, records = await front.offload.run(
-            partial(read, body, front.options.most_records, report), holding_gil=instances.cost(body)
-        )
-        front.metrics.asked("kserve_v1", model.name, len(records))
-        seconds = front.limited(call.timeout)
-        work = front.dispatch.predict(model.job, records, seconds, call.priority, model.asked, model.together)
-        outcomes, call.version = await call.unless_gone(work)
-        answers = succeeded(outcomes)
-        content = await front.offload.run(
-            partial(write, answers, by_column, report.already_batched), holding_gil=predictions.cost(answers, "json")
-        )
-        return await compressed(call, Written(content))
 
+@dataclass(frozen=True, slots=True)
+class _Asked(Asked):
+    """A request.
 
-def read(body: bytes, most: int, report: SlotReport) -> tuple[bool, list[Encoded]]:
-    """Read the body of a request.
-
-    Returns:
-        True if it has columns (`inputs`) and not rows (`instances`), and its records.
-
-    Raises:
-        InvalidInput: If the body has another form, or does not fit the model.
-        RequestTooLarge: If it has too many values or rows.
+    Attributes:
+        by_column: True if it has columns (`inputs`) and not rows (`instances`).
     """
-    content = instances.parse(body)
-    signature = content.get("signature_name") or SIGNATURE
-    if signature != SIGNATURE:
-        raise InvalidInput(f"signature_name is {str(signature)[:64]!r}; a job serves {SIGNATURE!r} alone")
-    by_column = "inputs" in content
-    if by_column == ("instances" in content):
-        raise InvalidInput(f"the body has {'both' if by_column else 'none'} of 'instances' and 'inputs'; expected one")
-    rows = _rows(content["inputs"], report.inputs) if by_column else content["instances"]
-    named = [_named(index, row, report) for index, row in enumerate(instances.instances_of({"instances": rows}, most))]
-    return by_column, without_errors(instances.to_records(named, report, report.already_batched))
+
+    by_column: bool
 
 
-def write(answers: Sequence[Outputs], by_column: bool, batched: bool) -> bytes:
-    """Write the answers as rows (`predictions`) or columns (`outputs`); of one output, the values without its name.
+class Answer(NamedTuple):
+    """Outputs of all records, which are written by column or by row; `batched`, each is a batch of one record."""
 
-    If they are `batched`, each answer is a batch of one record.
-    """
-    if batched:
-        answers = [
-            answer if isinstance(answer, list) else {name: array[0, ...] for name, array in answer.items()}
-            for answer in answers
-        ]
-    values = [predictions.written(answer, "json")["value"] for answer in answers]
-    if by_column and isinstance(values[0], dict):
-        return dumps({"outputs": {name: [value[name] for value in values] for name in values[0]}})
-    return dumps({"outputs" if by_column else "predictions": values})
+    outputs: Sequence[Outputs]
+    by_column: bool
+    batched: bool
+
+
+class V1Codec(JsonCodec[_Asked, Answer]):
+    """The bodies of `:predict`."""
+
+    protocol = "kserve_v1"
+
+    def decode(self, body: bytes, most: int, described: SlotReport) -> _Asked:
+        """Read the body of a request.
+
+        Raises:
+            InvalidInput: If the body has another form, or does not fit the model.
+            RequestTooLarge: If it has too many values or rows.
+        """
+        content = instances.parse(body)
+        signature = content.get("signature_name") or SIGNATURE
+        if signature != SIGNATURE:
+            raise InvalidInput(f"signature_name is {str(signature)[:64]!r}; a job serves {SIGNATURE!r} alone")
+        by_column = "inputs" in content
+        if by_column == ("instances" in content):
+            raise InvalidInput(
+                f"the body has {'both' if by_column else 'none'} of 'instances' and 'inputs'; expected one"
+            )
+        rows = _rows(content["inputs"], described.inputs) if by_column else content["instances"]
+        found = instances.instances_of({"instances": rows}, most)
+        named = [_named(index, row, described) for index, row in enumerate(found)]
+        records = instances.to_records(named, described, described.already_batched)
+        return _Asked(without_errors(records), by_column)
+
+    def merge(self, call: Call, model: ServedModel, asked: _Asked, outcomes: Outcomes) -> Answer:
+        """Return the outputs of all records, or raise the first error."""
+        batched = model.described is not None and model.described.already_batched
+        return Answer(succeeded(outcomes), asked.by_column, batched)
+
+    def encoding_cost(self, answer: Answer) -> int:
+        """Return the cost of writing the outputs."""
+        return predictions.cost(answer.outputs, "json")
+
+    def encode(self, answer: Answer) -> bytes:
+        """Write rows (`predictions`) or columns (`outputs`); of one output, the values without its name."""
+        outputs = answer.outputs
+        if answer.batched:
+            outputs = [
+                one if isinstance(one, list) else {name: array[0, ...] for name, array in one.items()}
+                for one in outputs
+            ]
+        values = [predictions.written(one, "json")["value"] for one in outputs]
+        if answer.by_column and isinstance(values[0], dict):
+            return dumps({"outputs": {name: [value[name] for value in values] for name in values[0]}})
+        return dumps({"outputs" if answer.by_column else "predictions": values})
 
 
 def _rows(columns: Any, specs: Sequence[TensorSpec]) -> list[Any]:

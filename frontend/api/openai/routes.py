@@ -14,9 +14,9 @@ from starlette.routing import Route
 from cluster_serving.client.pieces import PieceOrRestart, Restarted
 from cluster_serving.frontend.api.openai import completions, embeddings
 from cluster_serving.frontend.api.original import instances, predictions
-from cluster_serving.frontend.api.v2.batch import succeeded
 from cluster_serving.frontend.api.v2.service import V2Service
 from cluster_serving.frontend.context import FrontEnd
+from cluster_serving.frontend.dataplane import succeeded
 from cluster_serving.frontend.errors import ModelNotReady
 from cluster_serving.frontend.models.registry import ServedModel
 from cluster_serving.frontend.server.call import HttpCall, call_of
@@ -98,7 +98,7 @@ class _OpenAIRoutes:
         )
         model = await front.registry.model(asked.model)
         call.protocol, call.model = "openai", model.name
-        self._service.report_of(model)
+        front.report_of(model)
         if not asked.records:
             raise ModelNotReady(f"model {model.name!r} is not ready: {model.state}")
         front.metrics.asked("openai", model.name, len(asked.records))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cluster_serving.frontend.server.responses import dumps
-from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, RequestTooLarge, ServingError
+from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, RequestTooLarge
 from cluster_serving.protocol.inputs import Array, Image, Input
 from cluster_serving.protocol.results import Outputs
 from cluster_serving.protocol.slots import SlotReport, TensorSpec, filled
@@ -105,23 +105,6 @@ def to_records(inputs: Mapping[str, Array], report: SlotReport, max_records: int
     if not images:
         return Batch([{name: value for name, value in values.items() if isinstance(value, np.ndarray)}], True)
     return Batch([{name: _record(value, index, True) for name, value in values.items()} for index in range(size)], True)
-
-
-def succeeded(answers: Sequence[Outputs | ServingError]) -> list[Outputs]:
-    """Return the answers, or raise the first error, with the index of its record.
-
-    The protocol has no partial responses.
-    """
-    good: list[Outputs] = []
-    for index, answer in enumerate(answers):
-        if isinstance(answer, ServingError):
-            if len(answers) == 1:
-                raise answer
-            error = type(answer)(f"record {index}: {answer}")
-            error.version = answer.version
-            raise error
-        good.append(answer)
-    return good
 
 
 def _filled(spec: TensorSpec, array: Array) -> Array:

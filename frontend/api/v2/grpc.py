@@ -194,7 +194,7 @@ class _Methods:
             model = await self._service.model(message.model_name, message.model_version)
             call.model = model.name
             asks_end = _ENDS in message.parameters and message.parameters[_ENDS].bool_param
-            if self._service.report_of(model).in_pieces:
+            if self._service.front.report_of(model).in_pieces:
                 request = await self._decoded(model, message, cost, text)
                 raw = bool(message.raw_input_contents)
                 async with aclosing(self._service.stream(model, request, "grpc", call.timeout)) as responses:

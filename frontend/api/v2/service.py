@@ -15,7 +15,8 @@ from cluster_serving.frontend.api.original import predictions
 from cluster_serving.frontend.api.v2 import batch as v2_batch
 from cluster_serving.frontend.api.v2 import metadata as v2_metadata
 from cluster_serving.frontend.context import FrontEnd
-from cluster_serving.frontend.errors import Forbidden, ModelNotFound, ModelNotReady, NotSupported
+from cluster_serving.frontend.dataplane import succeeded
+from cluster_serving.frontend.errors import Forbidden, ModelNotFound, NotSupported
 from cluster_serving.frontend.models.registry import ServedModel
 from cluster_serving.frontend.server.offload import LARGE
 from cluster_serving.protocol.errors import (
@@ -110,15 +111,15 @@ class V2Service:
     """Answers the calls of the protocol. Calls that name a model raise `ModelNotFound` if there is no such model."""
 
     def __init__(self, front: FrontEnd) -> None:
-        self._front = front
+        self.front = front
 
     async def read(
         self, model: ServedModel, decode: Callable[[], InferRequest], holding_gil: int, sharing_gil: int
     ) -> InferRequest:
         """Read a request by a function that a process can take; see `Offload.run` for the sizes."""
         if holding_gil >= LARGE:
-            decode = partial(_with_records, decode, self.report_of(model), self._front.options.most_records)
-        return await self._front.offload.run(decode, holding_gil=holding_gil, sharing_gil=sharing_gil)
+            decode = partial(_with_records, decode, self.front.report_of(model), self.front.options.most_records)
+        return await self.front.offload.run(decode, holding_gil=holding_gil, sharing_gil=sharing_gil)
 
     async def infer(
         self, model: ServedModel, request: InferRequest, protocol: str, timeout: float | None = None
@@ -128,11 +129,12 @@ class V2Service:
         Metrics count it under `protocol`. The client gives up after `timeout` seconds, if that is known.
 
         Raises:
-            ModelError, ModelNotReady: See `report_of`.
+            ModelError, ModelNotReady: See `FrontEnd.report_of`.
             InvalidInput: If the request does not fit the protocol or the model.
             ServingError: If a record failed; the error of the first one, with its index in the message.
         """
-        front, report = self._front, self.report_of(model)
+        front = self.front
+        report = front.report_of(model)
         batch = request.batch or v2_batch.to_records(request.inputs, report, front.options.most_records)
         front.metrics.asked(protocol, model.name, len(batch.records))
         _check_outputs(request.outputs, report)
@@ -141,7 +143,7 @@ class V2Service:
         outcomes, version = await front.dispatch.predict(
             model.job, batch.records, seconds, priority, model.asked, report.together
         )
-        good = v2_batch.succeeded(outcomes)
+        good = succeeded(outcomes)
         wanted = {output.name: output.classes for output in request.outputs}
         outputs = await front.offload.run(
             partial(batch.merge, good, report, wanted), sharing_gil=predictions.cost(good, "json")
@@ -157,7 +159,8 @@ class V2Service:
             RequestRestarted: If the answer begins anew after its first piece.
             ServingError: As `infer`.
         """
-        front, report = self._front, self.report_of(model)
+        front = self.front
+        report = front.report_of(model)
         batch = request.batch or v2_batch.to_records(request.inputs, report, front.options.most_records)
         if len(batch.records) != 1:
             raise InvalidInput(
@@ -180,37 +183,25 @@ class V2Service:
                 outputs = batch.merge([piece.outputs], report, wanted)
                 yield InferResponse(model.name, piece.version or model.version, request.id, outputs)
 
-    def report_of(self, model: ServedModel) -> SlotReport:
-        """Return the report of a slot that has loaded a model, now or at an earlier start of its job.
-
-        Raises:
-            ModelError: If no slot can load the model.
-            ModelNotReady: If no slot has loaded it yet.
-        """
-        self._front.check(model)
-        if model.described is None:
-            raise ModelNotReady(f"model {model.name!r} is not ready: {model.state}")
-        return model.described
-
     async def ready(self) -> bool:
         """Return True if Redis answers, and all jobs that this front end requires."""
-        return not await self._front.health.problems()
+        return not await self.front.health.problems()
 
     async def model_ready(self, name: str, version: str) -> bool:
         """Return True if the job of a model answers."""
-        return not await self._front.health.problem(await self.model(name, version))
+        return not await self.front.health.problem(await self.model(name, version))
 
     async def model(self, name: str, version: str) -> ServedModel:
         """Return a model, of any version if the version is empty."""
         # For the registry an empty name is the default model; the protocol has no default model.
         if not name:
             raise ModelNotFound("the request names no model")
-        return await self._front.registry.model(name, version)
+        return await self.front.registry.model(name, version)
 
     async def metadata(self, name: str, version: str) -> dict[str, Any]:
         """Return the metadata of a model."""
         model = await self.model(name, version)
-        versions = [row.version for row in await self._front.registry.versions() if row.name == name]
+        versions = [row.version for row in await self.front.registry.versions() if row.name == name]
         return v2_metadata.metadata(model, versions)
 
     async def config(self, name: str, version: str) -> dict[str, Any]:
@@ -219,13 +210,13 @@ class V2Service:
 
     async def index(self, ready_only: bool = False) -> list[dict[str, Any]]:
         """Return all models and their states, or only the ready ones."""
-        rows = [v2_metadata.index_row(model) for model in await self._front.registry.versions()]
+        rows = [v2_metadata.index_row(model) for model in await self.front.registry.versions()]
         return [row for row in rows if not ready_only or row["state"] == "READY"]
 
     async def statistics(self, name: str = "", version: str = "") -> dict[str, Any]:
         """Return the statistics of a model; of all models if the name is empty."""
-        models = [await self.model(name, version)] if name else await self._front.registry.versions()
-        stats = await self._front.registry.stats(models)
+        models = [await self.model(name, version)] if name else await self.front.registry.versions()
+        stats = await self.front.registry.stats(models)
         return {"model_stats": list(map(v2_metadata.statistics, models, stats))}
 
     async def control(self, name: str, action: str, parameters: Iterable[str], timeout: float) -> None:
@@ -237,7 +228,7 @@ class V2Service:
             InvalidInput: If the request has parameters that would change the model.
             ServingError: As for `ModelControl.ask`.
         """
-        front, model = self._front, await self.model(name, "")
+        front, model = self.front, await self.model(name, "")
         if others := sorted({*parameters} - {_DEPENDENTS}):
             raise InvalidInput(
                 f"the {action} has the parameters {', '.join(others)[:200]}, which are not supported: a model is "
@@ -256,7 +247,7 @@ class V2Service:
 
     def limited(self, timeout: float | None) -> float:
         """Return the seconds that a request may take whose client gives up after `timeout` seconds, if it does."""
-        longest = self._front.options.request_timeout / 1000
+        longest = self.front.options.request_timeout / 1000
         return longest if timeout is None else min(timeout, longest)
 
     def _seconds(self, parameters: Mapping[str, Any], timeout: float | None) -> float:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cluster_serving.frontend.api.v2.batch import Batch, succeeded, to_records
+from cluster_serving.frontend.api.v2.batch import Batch, to_records
 from cluster_serving.frontend.api.v2.datatypes import from_bytes
 from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, RequestTooLarge
 from cluster_serving.protocol.inputs import Image
@@ -95,10 +95,3 @@ def test_rankings_become_classes():
 def test_answers_of_different_shapes_are_no_batch():
     with pytest.raises(InferenceFailed, match=r"'y' differs in shape between the records: \[2\], \[3\]"):
         Batch([], False).merge([{"y": np.zeros(2)}, {"y": np.zeros(3)}], report(), {})
-
-
-def test_a_batch_fails_with_its_first_failing_record():
-    with pytest.raises(InvalidInput, match="record 1: bad"):
-        succeeded([{}, InvalidInput("bad"), InferenceFailed("worse")])
-    with pytest.raises(InvalidInput, match="^bad$"):
-        succeeded([InvalidInput("bad")])

@@ -1,0 +1,44 @@
+"""Protocols whose bodies are JSON."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from cluster_serving.frontend.api.original import instances, predictions
+from cluster_serving.frontend.context import FrontEnd
+from cluster_serving.frontend.dataplane import A, Call, Codec, DataPlane, Outcomes, R, succeeded
+from cluster_serving.frontend.models.registry import ServedModel
+from cluster_serving.frontend.server.call import call_of
+from cluster_serving.frontend.server.compression import compressed
+from cluster_serving.frontend.server.responses import Written, read_body
+
+
+class JsonCodec(Codec[A, R]):
+    """Base of codecs of JSON; by itself, the answer is the outputs of all records, or the first error among them."""
+
+    def cost(self, body: bytes) -> tuple[int, int]:
+        """Return the cost of reading JSON."""
+        return instances.cost(body), 0
+
+    def merge(self, call: Call, model: ServedModel, asked: A, outcomes: Outcomes) -> Any:
+        """Return the outputs of all records; see `succeeded`."""
+        return succeeded(outcomes)
+
+    def encoding_cost(self, answer: Any) -> int:
+        """Return the cost of writing the outputs as JSON."""
+        return predictions.cost(answer, "json")
+
+
+def endpoint(front: FrontEnd, codec: Codec[A, R]) -> Callable[[Request], Awaitable[Response]]:
+    """Return the function that answers the requests of a codec; the path has the name of the model, and its version."""
+    plane = DataPlane(front)
+
+    async def answer(request: Request) -> Response:
+        call, path = call_of(request), request.path_params
+        model = await plane.find(call, codec, path["name"], path.get("version", ""))
+        body = await read_body(call, front.options)
+        return await compressed(call, Written(await plane.infer(call, codec, model, body)))
+
+    return answer

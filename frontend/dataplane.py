@@ -1,0 +1,223 @@
+"""The way of a request for predictions, the same for all protocols: from its body to records, to the job, and back.
+
+A `Codec` has what differs among protocols, and a `Call` what differs between HTTP and gRPC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+
+from cluster_serving.client.pieces import PieceOrRestart
+from cluster_serving.frontend.context import FrontEnd
+from cluster_serving.frontend.models.registry import ServedModel
+from cluster_serving.frontend.server.offload import LARGE
+from cluster_serving.protocol.errors import ServingError
+from cluster_serving.protocol.results import Outputs
+from cluster_serving.protocol.tensors import Inputs
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+T = TypeVar("T")
+A = TypeVar("A", bound="Asked")
+R = TypeVar("R")
+
+Outcomes = Sequence[Outputs | ServingError]
+"""Outputs or error of each record of a request."""
+
+
+def succeeded(outcomes: Outcomes) -> list[Outputs]:
+    """Return the outputs of all records of a request, or raise the first error, for protocols without partial answers.
+
+    Its message has the index of its record, if there are several.
+    """
+    good: list[Outputs] = []
+    for index, outcome in enumerate(outcomes):
+        if isinstance(outcome, ServingError):
+            if len(outcomes) == 1:
+                raise outcome
+            error = type(outcome)(f"record {index}: {outcome}")
+            error.version = outcome.version
+            raise error
+        good.append(outcome)
+    return good
+
+
+class Call(Protocol):
+    """A request apart from its content; `server.call` has that of HTTP, and `server.grpc` that of gRPC.
+
+    Attributes:
+        protocol: Label of its API in the metrics.
+        model: Label of its model in the metrics.
+        version: Version of the model that answered, for the answer and the metrics; empty for none.
+    """
+
+    protocol: str
+    model: str
+    version: str
+
+    @property
+    def timeout(self) -> float | None:
+        """Seconds for which the client waits; None if it does not say."""
+
+    @property
+    def priority(self) -> str:
+        """Priority in the queue of the job."""
+
+    def unless_gone(self, work: Awaitable[T]) -> Awaitable[T]:
+        """Return the result of the work, which is cancelled if the client goes away."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a body asks for. A codec adds what its answer depends on.
+
+    Attributes:
+        records: Inputs of each record.
+        refused: Index among all records, and error, of each one that is invalid, in protocols that answer the others.
+    """
+
+    records: Sequence[Inputs]
+    refused: Sequence[tuple[int, ServingError]] = field(default=(), kw_only=True)
+
+    def encoded(self) -> Self:
+        """Return the request with its records as bytes, which a process passes on at a fraction of the cost of arrays.
+
+        Codecs of JSON encode them at once.
+        """
+        return self
+
+
+class Codec(Generic[A, R]):
+    """A protocol: how a body becomes records, and how their outcomes become an answer.
+
+    `decode` and `encode` of large bodies run in a process, so a codec, and what these two take and return, can be
+    pickled.
+
+    Attributes:
+        protocol: Label of the API in the metrics; `grpc` for all services of gRPC.
+        needs_signature: False if requests may be sent to a model of which no slot has reported the inputs yet.
+    """
+
+    protocol: ClassVar[str]
+    needs_signature: ClassVar[bool] = True
+
+    def cost(self, body: Any) -> tuple[int, int]:
+        """Return the cost of decoding: that of calls that hold the GIL, and of those that share it (`Offload.run`)."""
+        raise NotImplementedError
+
+    def decode(self, body: Any, most: int, described: Any) -> A:
+        """Read a body.
+
+        Args:
+            body: The body, or the message.
+            most: Most records that it may have.
+            described: Report of a slot on the model, or None; the reports of all models by name if the body names it.
+
+        Raises:
+            InvalidInput: If the body does not follow the protocol, or does not fit the model.
+        """
+        raise NotImplementedError
+
+    def options(self, call: Call, model: ServedModel, asked: A) -> tuple[float | None, str]:
+        """Check what else a request asks for; return the seconds for which its client waits, and its priority."""
+        return call.timeout, call.priority
+
+    def merging_cost(self, outcomes: Outcomes) -> int:
+        """Return the cost of `merge`, which shares the GIL."""
+        return 0
+
+    def merge(self, call: Call, model: ServedModel, asked: A, outcomes: Outcomes) -> R:
+        """Return what is to be written; or raise the error of a record, in protocols that answer all or nothing.
+
+        `outcomes` has those of `asked.records`.
+        """
+        raise NotImplementedError
+
+    def encoding_cost(self, answer: R) -> int:
+        """Return the cost of `encode`, which holds the GIL."""
+        raise NotImplementedError
+
+    def encode(self, answer: R) -> Any:
+        """Write an answer: the body, or the message."""
+        raise NotImplementedError
+
+
+class DataPlane:
+    """Answers requests for predictions; used by one event loop."""
+
+    def __init__(self, front: FrontEnd) -> None:
+        self._front = front
+        # Several options make it.
+        self._most = front.options.most_records
+
+    async def find(self, call: Call, codec: Codec[A, R], name: str, version: str = "") -> ServedModel:
+        """Return the model that a request names, and label the request; see `ModelRegistry.model`."""
+        model = await self._front.registry.model(name, version)
+        call.protocol, call.model = codec.protocol, model.name
+        return model
+
+    async def infer(self, call: Call, codec: Codec[A, R], model: ServedModel, body: Any) -> Any:
+        """Return the answer to a request, as the codec writes it.
+
+        Raises:
+            ModelError, ModelNotReady: If the model cannot answer; see `FrontEnd.check`.
+            ServingError: If the request is invalid, or has failed.
+            ClientDisconnect: If the client disconnects; its records are withdrawn then.
+        """
+        self._front.check(model, needs_signature=codec.needs_signature)
+        asked = await self.read(codec, body, model.described)
+        return await self.answer(call, codec, model, asked)
+
+    async def read(self, codec: Codec[A, R], body: Any, described: Any) -> A:
+        """Return what a body asks for; one that takes long is read beside the event loop."""
+        holding, sharing = codec.cost(body)
+        if holding < LARGE > sharing:
+            return codec.decode(body, self._most, described)
+        decode = partial(codec.decode, body, self._most, described)
+        if holding >= LARGE:
+            decode = partial(_encoded, decode)
+        return await self._front.offload.run(decode, holding_gil=holding, sharing_gil=sharing)
+
+    async def answer(self, call: Call, codec: Codec[A, R], model: ServedModel, asked: A) -> Any:
+        """Return the answer to a request that has been read; see `infer`."""
+        front = self._front
+        front.metrics.asked(call.protocol, model.name, len(asked.records) + len(asked.refused))
+        outcomes: Outcomes = ()
+        if asked.records:
+            seconds, priority = codec.options(call, model, asked)
+            work = front.dispatch.predict(
+                model.job, asked.records, front.limited(seconds), priority, model.asked, model.together
+            )
+            outcomes, call.version = await call.unless_gone(work)
+        cost = codec.merging_cost(outcomes)
+        if cost < LARGE:
+            answer = codec.merge(call, model, asked, outcomes)
+        else:
+            merge = partial(codec.merge, call, model, asked, outcomes)
+            answer = await front.offload.run(merge, sharing_gil=cost)
+        return await self.write(codec, answer)
+
+    async def write(self, codec: Codec[A, R], answer: R) -> Any:
+        """Return an answer, or a piece of it, as the codec writes it; a large one is written beside the event loop."""
+        cost = codec.encoding_cost(answer)
+        if cost < LARGE:
+            return codec.encode(answer)
+        return await self._front.offload.run(partial(codec.encode, answer), holding_gil=cost)
+
+    def streams(
+        self, call: Call, codec: Codec[A, R], model: ServedModel, asked: A
+    ) -> list[AsyncGenerator[PieceOrRestart, None]]:
+        """Return the pieces of the answer to each record; see `Dispatch.stream`."""
+        front = self._front
+        front.metrics.asked(call.protocol, model.name, len(asked.records))
+        wanted, priority = codec.options(call, model, asked)
+        seconds = front.limited(wanted)
+        return [front.dispatch.stream(model.job, record, seconds, priority, model.asked) for record in asked.records]
+
+
+def _encoded(decode: partial[A]) -> A:
+    return decode().encoded()
