@@ -160,7 +160,7 @@ class DataPlane:
         call.protocol, call.model = codec.protocol, model.name
         return model
 
-    async def infer(self, call: Call, codec: Codec[A, R], model: ServedModel, body: Any) -> Any:
+    def infer(self, call: Call, codec: Codec[A, R], model: ServedModel, body: Any) -> Awaitable[Any]:
         """Return the answer to a request, as the codec writes it.
 
         Raises:
@@ -169,14 +169,27 @@ class DataPlane:
             ClientDisconnect: If the client disconnects; its records are withdrawn then.
         """
         self._front.check(model, needs_signature=codec.needs_signature)
-        asked = await self.read(codec, body, model.described)
-        return await self.answer(call, codec, model, asked)
+        cost = codec.cost(body)
+        if cost[0] < LARGE > cost[1]:
+            # Without the coroutines that a large body needs.
+            return self.answer(call, codec, model, codec.decode(body, self._most, model.described))
+        return self._infer_large(call, codec, model, body, cost)
 
-    async def read(self, codec: Codec[A, R], body: Any, described: Any) -> A:
-        """Return what a body asks for; one that takes long is read beside the event loop."""
-        holding, sharing = codec.cost(body)
-        if holding < LARGE > sharing:
-            return codec.decode(body, self._most, described)
+    async def _infer_large(
+        self, call: Call, codec: Codec[A, R], model: ServedModel, body: Any, cost: tuple[int, int]
+    ) -> Any:
+        return await self.answer(call, codec, model, await self.read(codec, body, model.described, cost))
+
+    async def read(self, codec: Codec[A, R], body: Any, described: Any, cost: tuple[int, int] | None = None) -> A:
+        """Return what a body asks for; one that takes long is read beside the event loop.
+
+        Args:
+            codec: The codec.
+            body: The body, or the message.
+            described: See `Codec.decode`.
+            cost: Cost of reading the body, if it is known.
+        """
+        holding, sharing = cost or codec.cost(body)
         decode = partial(codec.decode, body, self._most, described)
         if holding >= LARGE:
             decode = partial(_encoded, decode)
@@ -199,13 +212,14 @@ class DataPlane:
         else:
             merge = partial(codec.merge, call, model, asked, outcomes)
             answer = await front.offload.run(merge, sharing_gil=cost)
-        return await self.write(codec, answer)
-
-    async def write(self, codec: Codec[A, R], answer: R) -> Any:
-        """Return an answer, or a piece of it, as the codec writes it; a large one is written beside the event loop."""
         cost = codec.encoding_cost(answer)
         if cost < LARGE:
             return codec.encode(answer)
+        return await front.offload.run(partial(codec.encode, answer), holding_gil=cost)
+
+    async def write(self, codec: Codec[A, R], answer: R) -> Any:
+        """Return a piece of an answer as the codec writes it; a large one is written beside the event loop."""
+        cost = codec.encoding_cost(answer)
         return await self._front.offload.run(partial(codec.encode, answer), holding_gil=cost)
 
     def streams(

@@ -6,7 +6,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from cluster_serving.frontend.api.original import instances, predictions
+from cluster_serving.frontend.api import json_text
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.dataplane import A, Call, Codec, DataPlane, Outcomes, R, succeeded
 from cluster_serving.frontend.models.registry import ServedModel
@@ -20,7 +20,7 @@ class JsonCodec(Codec[A, R]):
 
     def cost(self, body: bytes) -> tuple[int, int]:
         """Return the cost of reading JSON."""
-        return instances.cost(body), 0
+        return json_text.reading_cost(body), 0
 
     def merge(self, call: Call, model: ServedModel, asked: A, outcomes: Outcomes) -> Any:
         """Return the outputs of all records; see `succeeded`."""
@@ -28,7 +28,7 @@ class JsonCodec(Codec[A, R]):
 
     def encoding_cost(self, answer: Any) -> int:
         """Return the cost of writing the outputs as JSON."""
-        return predictions.cost(answer, "json")
+        return json_text.writing_cost(answer)
 
 
 def endpoint(front: FrontEnd, codec: Codec[A, R]) -> Callable[[Request], Awaitable[Response]]:

@@ -10,6 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from cluster_serving.frontend.api.json_codec import JsonCodec, endpoint
+from cluster_serving.frontend.api.json_text import parse, writing_cost
 from cluster_serving.frontend.api.original import instances, predictions
 from cluster_serving.frontend.api.v2.service import V2Service
 from cluster_serving.frontend.context import FrontEnd
@@ -102,7 +103,7 @@ class V1Codec(JsonCodec[_Asked, Answer]):
             InvalidInput: If the body has another form, or does not fit the model.
             RequestTooLarge: If it has too many values or rows.
         """
-        content = instances.parse(body)
+        content = parse(body)
         signature = content.get("signature_name") or SIGNATURE
         if signature != SIGNATURE:
             raise InvalidInput(f"signature_name is {str(signature)[:64]!r}; a job serves {SIGNATURE!r} alone")
@@ -124,7 +125,7 @@ class V1Codec(JsonCodec[_Asked, Answer]):
 
     def encoding_cost(self, answer: Answer) -> int:
         """Return the cost of writing the outputs."""
-        return predictions.cost(answer.outputs, "json")
+        return writing_cost(answer.outputs)
 
     def encode(self, answer: Answer) -> bytes:
         """Write rows (`predictions`) or columns (`outputs`); of one output, the values without its name."""

@@ -102,17 +102,22 @@ class ServedModel:
         """Report with the model's signature, also while its job is stopped or starts again; None if there is none."""
         return self.loaded or next((report for report in self.reports if report.engine), None)
 
-    @property
+    @cached_property
     def together(self) -> int:
         """Most records of a request to the job."""
         return self.described.together if self.described else 1
+
+    @cached_property
+    def post_processing(self) -> str:
+        """`postProcessing` of the job; empty if it has none, or no slot has reported it."""
+        return self.described.post_processing if self.described else ""
 
     @cached_property
     def failed(self) -> SlotReport | None:
         """Report of a slot that could not load the model, if no other slot has loaded it."""
         return None if self.loaded else next((report for report in self.reports if report.state == "failed"), None)
 
-    @property
+    @cached_property
     def absence(self) -> str:
         """Reason why nothing answers requests now, and soon either; empty if a slot does, or loads the model."""
         states = {report.state for report in self.reports}
@@ -135,7 +140,7 @@ class ServedModel:
             report.state not in _NOT_WANTED and (report.state != "failed" or report.engine) for report in self.reports
         )
 
-    @property
+    @cached_property
     def state(self) -> str:
         """`ready`, `loading`, `failed`, `stopped`, `unloaded`, or `unknown` if no slot has ever reported."""
         if self.loaded:

@@ -7,10 +7,10 @@ import logging
 import sys
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 
@@ -24,8 +24,11 @@ from cluster_serving.frontend.server.admission import Admission
 from cluster_serving.frontend.server.body_memory import Share
 from cluster_serving.frontend.server.metrics import Metrics
 from cluster_serving.protocol.errors import ServingError
+from cluster_serving.protocol.keys import NORMAL
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _MAX_STATUS_BYTES = 2000
 _CANCEL_TIMEOUT = 2.0
@@ -50,15 +53,23 @@ class Call:
         timeout: Seconds until its deadline; None if it has none.
         stopping: Set when the server stops: a stream without an end of its own ends then.
         body: Memory of its messages.
+        protocol: Label of the metrics.
         model: Name of its model, for metrics; empty until the model is known to exist.
         version: Version of the model that answered; empty until one has.
+        priority: Priority in the queue of the job, which no call names.
     """
 
     timeout: float | None
     stopping: asyncio.Event
     body: Share
+    protocol: str = "grpc"
     model: str = ""
     version: str = ""
+    priority: str = NORMAL
+
+    def unless_gone(self, work: Awaitable[T]) -> Awaitable[T]:
+        """Return the work: gRPC cancels the task of a call whose client has gone."""
+        return work
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ python -m tests.fuzz.bodies search --seconds 60
 python -m tests.fuzz.bodies delay --size 990000 --at-once 16
 
 `search` reads random bodies, and prints the slowest of those that the event loop reads itself, which cost less than
-`LARGE` (`instances.cost`). `delay` sends the known ones (`tests.support.worst`) to a front end of its own, and prints
-the longest time that a request for its health took meanwhile.
+`LARGE` (`json_text.reading_cost`). `delay` sends the known ones (`tests.support.worst`) to a front end of its own, and
+prints the longest time that a request for its health took meanwhile.
 """
 
 import argparse
@@ -23,6 +23,7 @@ import numpy as np
 import redis
 
 from cluster_serving.frontend import app, arguments
+from cluster_serving.frontend.api.json_text import reading_cost
 from cluster_serving.frontend.api.original import instances
 from cluster_serving.frontend.api.v2 import body as v2_body
 from cluster_serving.frontend.context import FrontEnd
@@ -93,7 +94,7 @@ def search(options):
     while time.monotonic() < end:
         body, dtype = random_body(chance, options.size), chance.choice(DTYPES)
         took = seconds(lambda body=body, dtype=dtype: read(body, dtype))
-        cost = instances.cost(body)
+        cost = reading_cost(body)
         if cost < LARGE:
             found.append((took, cost / LARGE, len(body), dtype, body[:100]))
     print(f"{len(found)} bodies that the event loop reads itself; the slowest:")

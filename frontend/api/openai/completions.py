@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from cluster_serving.frontend.api.original.instances import parse
+from cluster_serving.frontend.api.json_text import parse
 from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
 from cluster_serving.protocol.inputs import Array, Input
 from cluster_serving.protocol.original.json import to_input

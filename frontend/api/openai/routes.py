@@ -12,8 +12,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from cluster_serving.client.pieces import PieceOrRestart, Restarted
+from cluster_serving.frontend.api.json_text import reading_cost, writing_cost
 from cluster_serving.frontend.api.openai import completions, embeddings
-from cluster_serving.frontend.api.original import instances, predictions
 from cluster_serving.frontend.api.v2.service import V2Service
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.dataplane import succeeded
@@ -82,7 +82,7 @@ class _OpenAIRoutes:
         asked, model = await self._asked(call, embeddings.read)
         outputs = await self._predicted(call, model, asked.records)
         answer = await self._front.offload.run(
-            partial(embeddings.write, outputs, asked, model.name), holding_gil=predictions.cost(outputs, "json")
+            partial(embeddings.write, outputs, asked, model.name), holding_gil=writing_cost(outputs)
         )
         return await compressed(call, Written(answer))
 
@@ -94,7 +94,7 @@ class _OpenAIRoutes:
         body = await read_body(call, front.options)
         asked = await front.offload.run(
             partial(read, body, front.options.most_records, await front.registry.described()),
-            holding_gil=instances.cost(body),
+            holding_gil=reading_cost(body),
         )
         model = await front.registry.model(asked.model)
         call.protocol, call.model = "openai", model.name

@@ -3,21 +3,20 @@
 Source: frontEndGRPC.proto of analytics-zoo 0.12. `Predict` returns the JSON list of its predictions.
 """
 
-from functools import partial
 from typing import Any
 
-from cluster_serving.frontend.api.original import instances, predictions
+from cluster_serving.frontend.api.original.codec import GrpcCodec
 from cluster_serving.frontend.context import FrontEnd
-from cluster_serving.frontend.errors import without_errors
+from cluster_serving.frontend.dataplane import DataPlane
 from cluster_serving.frontend.models.registry import ServedModel
 from cluster_serving.frontend.proto import original
 from cluster_serving.frontend.server.grpc import Call, Method, Service
 from cluster_serving.frontend.server.metrics import as_json
 from cluster_serving.protocol.keys import JobKeys
-from cluster_serving.protocol.results import Outputs
 
 NAME = "grpc.FrontEndGRPCService"
 
+_CODEC = GrpcCodec()
 _PERCENTILES = ("75th", "95th", "98th", "99th", "999th")
 _WELCOME = "welcome to analytics zoo grpc serving frontend"
 
@@ -43,6 +42,7 @@ class _Methods:
 
     def __init__(self, front: FrontEnd) -> None:
         self._front = front
+        self._plane = DataPlane(front)
 
     async def ping(self, message: Any, call: Call) -> Any:
         return original.StringReply(message=_WELCOME)
@@ -69,26 +69,8 @@ class _Methods:
         return reply
 
     async def predict(self, message: Any, call: Call) -> Any:
-        model = await self._front.registry.model(message.modelName, message.modelVersion)
-        call.model = model.name
-        self._front.check(model)
-        body = message.input.encode()
-        most = self._front.options.most_records
-        records = without_errors(
-            await self._front.offload.run(
-                partial(instances.read, body, most, model.described), holding_gil=instances.cost(body)
-            )
-        )
-        self._front.metrics.asked("grpc", model.name, len(records))
-        seconds = self._front.limited(call.timeout)
-        outcomes, call.version = await self._front.dispatch.predict(
-            model.job, records, seconds, version=model.asked, together=model.together
-        )
-        answers: list[Outputs] = without_errors(outcomes)
-        filter_text = model.described.post_processing if model.described else ""
-        text = await self._front.offload.run(
-            partial(predictions.texts, answers, filter_text), holding_gil=predictions.cost(answers, "bigdl")
-        )
+        model = await self._plane.find(call, _CODEC, message.modelName, message.modelVersion)
+        text = await self._plane.infer(call, _CODEC, model, message.input.encode())
         return original.PredictReply(response=text)
 
     def _describe(self, model: ServedModel) -> Any:

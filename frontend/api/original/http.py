@@ -1,7 +1,5 @@
 """The HTTP API of the original: `/`, `/predict`, `/models…` and `/model-secure`, with its paths and its JSON."""
 
-from collections.abc import Sequence
-from functools import partial
 from typing import Any, cast
 from urllib.parse import parse_qs, urlsplit
 
@@ -9,19 +7,18 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from cluster_serving.frontend.api.original import instances, predictions
+from cluster_serving.frontend.api.original.codec import HttpCodec
 from cluster_serving.frontend.api.original.prefix import FORMATS, format_of
 from cluster_serving.frontend.context import FrontEnd
+from cluster_serving.frontend.dataplane import DataPlane
 from cluster_serving.frontend.errors import Forbidden
 from cluster_serving.frontend.models.registry import ServedModel
 from cluster_serving.frontend.options import ResponseFormat
-from cluster_serving.frontend.server.call import HttpCall, call_of
+from cluster_serving.frontend.server.call import call_of
 from cluster_serving.frontend.server.compression import compressed
-from cluster_serving.frontend.server.responses import Json, Written, error_response, read_body, worst_error
-from cluster_serving.protocol.errors import InvalidInput, ServingError
-from cluster_serving.protocol.results import Outputs
+from cluster_serving.frontend.server.responses import Json, Written, error_response, read_body
+from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.slots import TensorSpec
-from cluster_serving.protocol.tensors import Encoded
 from cluster_serving.settings.addresses import LOOPBACK
 
 # Programs search for the line of their version.
@@ -76,6 +73,7 @@ def _described(spec: TensorSpec) -> dict[str, Any]:
 class _OriginalRoutes:
     def __init__(self, front: FrontEnd) -> None:
         self._front = front
+        self._plane = DataPlane(front)
 
     async def predict(self, request: Request) -> Response:
         options, call = self._front.options, call_of(request)
@@ -85,45 +83,10 @@ class _OriginalRoutes:
         # The content type is ignored: the calls of the original's guides have that of curl.
         body = await read_body(call, options)
         path = request.path_params
-        model = await self._front.registry.model(path.get("name", ""), path.get("version", ""))
-        call.protocol, call.model = "original", model.name
-        self._front.check(model)
-        records = await self._front.offload.run(
-            partial(instances.read, body, options.most_records, model.described), holding_gil=instances.cost(body)
-        )
-        self._front.metrics.asked("original", model.name, len(records))
-        outcomes = await self._outcomes(call, model, records)
-        # The status is that of the worst error, and the body has all predictions nevertheless.
-        error = worst_error(outcomes)
-        filter_text = model.described.post_processing if model.described else ""
-        fields = {"error": error.message, "code": error.code} if error else None
-        content = await self._front.offload.run(
-            partial(predictions.body, outcomes, response_format, filter_text, fields),
-            holding_gil=predictions.cost(outcomes, response_format),
-        )
-        if error is None:
-            return await compressed(call, Written(content))
-        return error_response(error, content)
-
-    async def _outcomes(
-        self, call: HttpCall, model: ServedModel, records: Sequence[Encoded | InvalidInput]
-    ) -> list[Outputs | ServingError]:
-        """Answer the records of a request; an invalid record has its error in its place.
-
-        Raises:
-            ClientDisconnect: If the client disconnects; its requests are withdrawn then.
-        """
-        good = [record for record in records if not isinstance(record, ServingError)]
-        if not good:
-            return [record for record in records if isinstance(record, ServingError)]
-        timeout = self._front.limited(call.timeout)
-        work = self._front.dispatch.predict(model.job, good, timeout, call.priority, model.asked, model.together)
-        outcomes, call.version = await call.unless_gone(work)
-        answers = iter(outcomes)
-        return [
-            record if isinstance(record, ServingError) else _located(next(answers), index)
-            for index, record in enumerate(records)
-        ]
+        codec = HttpCodec(response_format)
+        model = await self._plane.find(call, codec, path.get("name", ""), path.get("version", ""))
+        content, error = await self._plane.infer(call, codec, model, body)
+        return await compressed(call, Written(content)) if error is None else error_response(error, content)
 
     async def models(self, request: Request) -> Response:
         name = request.path_params.get("name", "")
@@ -169,11 +132,6 @@ def _is_own(origin: str, request: Request, interface: str) -> bool:
     except ValueError:
         return False
     return parts.hostname in (*LOOPBACK, interface) and port == request.scope["server"][1]
-
-
-def _located(outcome: Outputs | ServingError, index: int) -> Outputs | ServingError:
-    """Return an outcome; an error of the input names its instance."""
-    return type(outcome)(f"instances[{index}]: {outcome}") if isinstance(outcome, InvalidInput) else outcome
 
 
 def _asked_format(request: Request, default: ResponseFormat) -> ResponseFormat:

@@ -3,19 +3,16 @@
 A body of another form raises `InvalidInput`; one with too many values or instances, `RequestTooLarge`.
 """
 
-import codecs
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import orjson
 
-from cluster_serving.frontend.server.offload import LARGE
-from cluster_serving.protocol import utf8
+from cluster_serving.frontend.api import json_text
+from cluster_serving.frontend.api.json_text import as_object, kind_of
 from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
 from cluster_serving.protocol.inputs import Input
-from cluster_serving.protocol.lists import shown
-from cluster_serving.protocol.original.json import check_size, to_input
+from cluster_serving.protocol.original.json import to_input
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
 from cluster_serving.protocol.tensors import Encoded, encode, encode_floats
 
@@ -25,61 +22,12 @@ _ANYTHING = TensorSpec("", "", None)
 _FLOATS = ("float32", "")
 """Dtypes of inputs whose numbers are sent as float32."""
 
-# Costs in units of 5 ns, measured with the slowest bodies that could be found: a byte of text, a value, a list or
-# object of its own, and a name, which becomes an instance, or an Arrow column.
-_BYTE, _VALUE, _LIST, _NAME = 0.5, 16, 200, 2000
-_CHEAP = 2048
-"""Bytes of text that cost less than `LARGE` even if they are all names, of 5 bytes each."""
-_FEW_VALUES = 1 << 16
-"""Bytes of text that have too few values to count."""
-
-
-def cost(text: bytes) -> int:
-    """Return the cost of reading and converting a text of JSON, for `Offload.run`: that of its bytes and its values.
-
-    Texts of `LARGE` bytes or more cost that, however simple they are: several at once would hold up other requests.
-    """
-    if len(text) >= LARGE:
-        # Counting would take milliseconds.
-        return len(text)
-    plain = int(_BYTE * len(text))
-    if len(text) < _CHEAP:
-        return plain
-    if len(text) < _FEW_VALUES:
-        return plain + _LIST * (text.count(b"[") + text.count(b"{")) + _NAME * text.count(b":")
-    # bytes.count takes a millisecond for each of these characters.
-    characters = np.frombuffer(text, np.uint8)
-    values, lists, objects, names = (int(np.count_nonzero(characters == mark)) for mark in b",[{:")
-    return plain + _VALUE * values + _LIST * (lists + objects) + _NAME * names
-
-
-def parse(body: bytes) -> dict[str, Any]:
-    """Read a JSON object."""
-    return _object(loads(body))
-
-
-def loads(body: bytes) -> Any:
-    """Read JSON."""
-    if not body:
-        raise InvalidInput("the body is empty; expected a JSON object")
-    check_size(body)
-    try:
-        return orjson.loads(body.removeprefix(codecs.BOM_UTF8))
-    except orjson.JSONDecodeError as error:
-        raise InvalidInput(f"the body is not JSON: {utf8.fault(body) or error}") from None
-
-
-def _object(content: Any) -> dict[str, Any]:
-    if not isinstance(content, dict):
-        raise InvalidInput(f"the body is {_kind(content)}; expected a JSON object")
-    return content
-
 
 def instances_of(content: Mapping[str, Any], most: int) -> list[Any]:
     """Return the instances of a body that `parse` has read, of which there may be `most`."""
     instances = content.get("instances")
     if not isinstance(instances, list):
-        problem = "has no 'instances'" if instances is None else f"has {_kind(instances)} as 'instances'"
+        problem = "has no 'instances'" if instances is None else f"has {kind_of(instances)} as 'instances'"
         raise InvalidInput(f"the body {problem}; {EXPECTED}")
     if not instances:
         raise InvalidInput(f"'instances' is empty; {EXPECTED}")
@@ -92,9 +40,9 @@ def instances_of(content: Mapping[str, Any], most: int) -> list[Any]:
 
 def read(body: bytes, most: int, model: SlotReport | None) -> list[Encoded | InvalidInput]:
     """Read the requests of a body; it may be the list of instances."""
-    content = loads(body)
+    content = json_text.loads(body)
     return to_records(
-        instances_of({"instances": content} if isinstance(content, list) else _object(content), most), model
+        instances_of({"instances": content} if isinstance(content, list) else as_object(content), most), model
     )
 
 
@@ -121,7 +69,7 @@ def read_submission(body: bytes, most: int, models: Mapping[str, SlotReport | No
 
     `models` has the report of each model by name; the empty name is the default model's.
     """
-    content = parse(body)
+    content = json_text.parse(body)
     instances = instances_of(content, most)
     name, version, callback = content.get("model", ""), content.get("version", ""), content.get("callback")
     if not isinstance(name, str):
@@ -179,7 +127,7 @@ def _named(index: int, instance: Any, specs: Sequence[TensorSpec]) -> dict[str, 
     if isinstance(instance, list | str | int | float) and len(specs) == 1:
         return {specs[0].name: instance}
     of_model = f"; the model expects {', '.join(map(str, specs))}" if specs else ""
-    raise InvalidInput(f'instances[{index}] is {_kind(instance)}; expected {{"name": value, …}}{of_model}')
+    raise InvalidInput(f'instances[{index}] is {kind_of(instance)}; expected {{"name": value, …}}{of_model}')
 
 
 def _expected(instance: Mapping[str, Any], specs: Sequence[TensorSpec]) -> dict[str, TensorSpec]:
@@ -188,8 +136,3 @@ def _expected(instance: Mapping[str, Any], specs: Sequence[TensorSpec]) -> dict[
     if by_name.keys() == instance.keys():
         return by_name
     return dict(zip(instance, specs, strict=True)) if len(instance) == len(specs) else {}
-
-
-def _kind(value: Any) -> str:
-    kinds: dict[type, str] = {dict: "an object", list: "a list", str: "a text"}
-    return f"{kinds.get(type(value), 'a value')} ({shown(value)})"

@@ -1,9 +1,7 @@
 """The forms of predictions: plain JSON, and the texts of the original's HTTP server."""
 
-import itertools
 import json
-import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,10 +14,6 @@ from cluster_serving.protocol.inputs import Array
 from cluster_serving.protocol.number_lists import own_digits
 from cluster_serving.protocol.original.arrow import ERROR_VALUE
 from cluster_serving.protocol.results import Outputs, ranking_text, rows_text
-
-# Costs in plain bytes of 5 ns, measured: a byte of numbers, a list of them, an element that Python writes, a class of a
-# ranking, and a class or a number of a filter in the texts of the original; their other numbers take a third at most.
-_BYTE, _LIST, _ELEMENT, _CLASS, _TEXT_NUMBER = 2, 60, 100, 40, 320
 
 
 def written(outputs: Outputs | ServingError, response_format: ResponseFormat, filter_text: str = "") -> Any:
@@ -62,29 +56,9 @@ def body(
     return dumps({**(around or {}), "predictions": predictions})
 
 
-def texts(outcomes: Sequence[Outputs], filter_text: str) -> str:
+def texts(outcomes: Sequence[Outputs | ServingError], filter_text: str) -> str:
     """Write the JSON list of predictions as texts in the form `bigdl`."""
     return dumps([written(outputs, "bigdl", filter_text) for outputs in outcomes]).decode()
-
-
-def cost(outcomes: Iterable[Mapping[str, Array] | Outputs | ServingError], response_format: ResponseFormat) -> int:
-    """Return the cost of writing predictions, for `Offload.run`."""
-    total = 0
-    for outcome in outcomes:
-        if isinstance(outcome, list):
-            classes = sum(map(len, outcome))
-            total += (_CLASS if response_format == "json" else _TEXT_NUMBER) * classes
-        elif isinstance(outcome, Mapping):
-            for array in outcome.values():
-                if response_format != "json":
-                    total += _TEXT_NUMBER * array.size
-                elif array.dtype.kind in "biuf":
-                    total += _BYTE * array.nbytes
-                    if array.ndim > 1:
-                        total += _LIST * sum(itertools.accumulate(array.shape[:-1], operator.mul))
-                else:
-                    total += _ELEMENT * array.size
-    return total
 
 
 def _as_json(outputs: Outputs | ServingError) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from cluster_serving.client.pieces import PieceOrRestart, Restarted
+from cluster_serving.frontend.api.json_text import reading_cost, writing_cost
 from cluster_serving.frontend.api.original import instances, predictions
 from cluster_serving.frontend.api.requests.callback import Callbacks
 from cluster_serving.frontend.api.requests.store import RequestStore, Result, Ticket
@@ -55,7 +56,7 @@ class _RequestRoutes:
         body = await read_body(call, options)
         asked = await self._front.offload.run(
             partial(instances.read_submission, body, options.max_instances, await registry.described()),
-            holding_gil=instances.cost(body),
+            holding_gil=reading_cost(body),
         )
         callback, records = asked.callback, asked.records
         if callback is not None:
@@ -165,7 +166,7 @@ class _RequestRoutes:
             for task in asyncio.as_completed(tasks):
                 index, result = await task
                 written = await self._front.offload.run(
-                    partial(_event, index, result), holding_gil=predictions.cost([result.outcome], "json")
+                    partial(_event, index, result), holding_gil=writing_cost([result.outcome])
                 )
                 yield events.event(written, "prediction")
             yield events.event(dumps({"id": str(ticket)}), "done")
@@ -197,7 +198,7 @@ class _RequestRoutes:
         if version := joined(result.version for result in results if result is not None):
             fields["version"] = version
         work = partial(predictions.body, present, "json", "", fields)
-        return await self._front.offload.run(work, holding_gil=predictions.cost(present, "json"))
+        return await self._front.offload.run(work, holding_gil=writing_cost(present))
 
     async def _ticket(self, request: Request) -> tuple[Ticket, bool]:
         """Return the ticket of the id in the path, if it belongs to the caller, and if its answers are in pieces."""

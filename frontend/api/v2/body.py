@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from cluster_serving.frontend.api.original import instances
+from cluster_serving.frontend.api.json_text import parse, reading_cost
 from cluster_serving.frontend.api.v2 import datatypes
 from cluster_serving.frontend.api.v2.datatypes import BYTES
 from cluster_serving.frontend.api.v2.service import (
@@ -58,11 +58,11 @@ def cost(body: bytes, json_length: int) -> int:
     Binary numbers are used where they are, and cost nothing; elements of BYTES are read one by one.
     """
     json = body[:json_length]
-    known = instances.cost(json)
+    known = reading_cost(json)
     if known >= LARGE or len(body) - json_length < _FEW_TEXTS or b"BYTES" not in json:
         return known
     with suppress(InvalidInput):
-        tensors = instances.parse(json).get("inputs")
+        tensors = parse(json).get("inputs")
         for tensor in tensors if isinstance(tensors, list) else []:
             with suppress(InvalidInput, AttributeError):
                 datatype, shape = datatypes.check("", tensor.get("datatype"), tensor.get("shape"))
@@ -76,7 +76,7 @@ def decode(body: bytes, json_length: int) -> InferRequest:
 
     The JSON is followed by the binary data of the inputs that have a `binary_data_size`, in their order.
     """
-    content = instances.parse(body[:json_length])
+    content = parse(body[:json_length])
     for key in ("inputs", "outputs"):
         if isinstance(tensors := content.get(key), list) and len(tensors) > MAX_INPUTS:
             raise InvalidInput(f"the request names {len(tensors)} {key}; at most {MAX_INPUTS} are taken")

@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from cluster_serving.frontend.api.original import instances, predictions
+from cluster_serving.frontend.api.json_text import parse, writing_cost
 from cluster_serving.frontend.api.v2 import body as v2_body
 from cluster_serving.frontend.api.v2 import metadata as v2_metadata
 from cluster_serving.frontend.api.v2.service import V2Service, unsupported
@@ -98,7 +98,7 @@ class _V2Routes:
 
     async def _asked(self, request: Request) -> dict[str, Any]:
         body = await read_body(call_of(request), self._front.options, _MAX_QUESTION_BYTES)
-        return instances.parse(body) if body else {}
+        return parse(body) if body else {}
 
     async def infer(self, request: Request) -> Response:
         call = call_of(request)
@@ -117,7 +117,7 @@ class _V2Routes:
             name: array for name, array in response.outputs.items() if name not in binary or array.dtype == object
         }
         content, json_length = await self._front.offload.run(
-            partial(v2_body.encode, response, binary), holding_gil=predictions.cost([written], "json")
+            partial(v2_body.encode, response, binary), holding_gil=writing_cost([written])
         )
         if json_length is None:
             return await compressed(call, Written(content))

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from cluster_serving.client.pieces import Restarted
-from cluster_serving.frontend.api.original import predictions
+from cluster_serving.frontend.api.json_text import writing_cost
 from cluster_serving.frontend.api.v2 import batch as v2_batch
 from cluster_serving.frontend.api.v2 import metadata as v2_metadata
 from cluster_serving.frontend.context import FrontEnd
@@ -145,9 +145,7 @@ class V2Service:
         )
         good = succeeded(outcomes)
         wanted = {output.name: output.classes for output in request.outputs}
-        outputs = await front.offload.run(
-            partial(batch.merge, good, report, wanted), sharing_gil=predictions.cost(good, "json")
-        )
+        outputs = await front.offload.run(partial(batch.merge, good, report, wanted), sharing_gil=writing_cost(good))
         return InferResponse(model.name, version or model.version, request.id, outputs)
 
     async def stream(

@@ -19,6 +19,7 @@ import orjson
 import pytest
 import tritonclient.http as triton
 
+from cluster_serving.frontend.api import json_text
 from cluster_serving.frontend.api.original import instances, predictions
 from cluster_serving.frontend.api.v2 import batch as v2_batch
 from cluster_serving.frontend.api.v2 import body as v2_body
@@ -153,12 +154,16 @@ def event_loop_only(monkeypatch, front):
 
         monkeypatch.setattr(module, name, guarded)
 
-    guard(instances, "loads", lambda text: instances.cost(text) >= LARGE)
+    guard(json_text, "loads", lambda text: json_text.reading_cost(text) >= LARGE)
     guard(instances, "to_records")
     for name in ("decode", "_numbers"):
         guard(v2_body, name)
     guard(results, "decode_outputs", lambda fields: results.cost(fields) >= LARGE)
-    guard(predictions, "written", lambda outputs, form: predictions.cost([outputs], form) >= LARGE)
+    guard(
+        predictions,
+        "written",
+        lambda outputs, form: json_text.writing_cost([outputs], as_texts=form != "json") >= LARGE,
+    )
     guard(v2_batch, "_strings")
     for name in ("_split", "to_raw"):
         guard(datatypes, name)
@@ -209,21 +214,21 @@ BODIES = dict(worst.predict(900_000))
 @pytest.mark.parametrize("name", BODIES)
 def test_a_body_costs_more_than_its_bytes_if_it_takes_longer(name):
     text = b"x" * len(BODIES[name])
-    factor = instances.cost(BODIES[name]) / instances.cost(text)
+    factor = json_text.reading_cost(BODIES[name]) / json_text.reading_cost(text)
     assert factor > 2 if name != "a text in base64" else factor < 1.1
 
 
 def test_requests_of_a_few_numbers_or_an_image_are_read_in_the_event_loop():
     vectors = orjson.dumps({"instances": [{"x": [0.12345678] * 64}] * 100})
     image = orjson.dumps({"instances": [{"x": "A" * 500_000}]})
-    assert max(map(instances.cost, (vectors, image))) < LARGE
+    assert max(map(json_text.reading_cost, (vectors, image))) < LARGE
 
 
 @pytest.mark.usefixtures("event_loop_only")
 def test_the_worst_bodies_are_read_apart_from_the_event_loop(front, job):
     with httpx.Client(base_url=front.url, timeout=120) as client:
         for name, body in BODIES.items():
-            if instances.cost(body) >= LARGE:
+            if json_text.reading_cost(body) >= LARGE:
                 assert client.post("/predict", content=body).status_code in (200, 400, 413), name
         for name, body, length in worst.infer(900_000):
             if v2_body.cost(body, length) >= LARGE:

@@ -1,0 +1,102 @@
+"""Texts of JSON: reading them, and what reading and writing them costs, for `Offload.run`.
+
+A text that is not JSON raises `InvalidInput`, and one with too many values `RequestTooLarge`.
+"""
+
+import codecs
+import itertools
+import operator
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import orjson
+
+from cluster_serving.frontend.server.offload import LARGE
+from cluster_serving.protocol import utf8
+from cluster_serving.protocol.errors import InvalidInput, ServingError
+from cluster_serving.protocol.inputs import Array
+from cluster_serving.protocol.lists import shown
+from cluster_serving.protocol.original.json import check_size
+from cluster_serving.protocol.results import Outputs
+
+# Costs in units of 5 ns, measured with the slowest bodies that could be found: a byte of text, a value, a list or
+# object of its own, and a name, which becomes an instance, or an Arrow column.
+_BYTE, _VALUE, _LIST, _NAME = 0.5, 16, 200, 2000
+_CHEAP = 2048
+"""Bytes of text that cost less than `LARGE` even if they are all names, of 5 bytes each."""
+_FEW_VALUES = 1 << 16
+"""Bytes of text that have too few values to count."""
+
+
+# Costs in plain bytes of 5 ns, measured: a byte of numbers, a list of them, an element that Python writes, a class of a
+# ranking, and a class or a number of a filter in the texts of the original; their other numbers take a third at most.
+_NUMBER_BYTE, _NUMBER_LIST, _ELEMENT, _CLASS, _TEXT_NUMBER = 2, 60, 100, 40, 320
+
+
+def reading_cost(text: bytes) -> int:
+    """Return the cost of reading and converting a text: that of its bytes and its values.
+
+    Texts of `LARGE` bytes or more cost that, however simple they are: several at once would hold up other requests.
+    """
+    if len(text) >= LARGE:
+        # Counting would take milliseconds.
+        return len(text)
+    plain = int(_BYTE * len(text))
+    if len(text) < _CHEAP:
+        return plain
+    if len(text) < _FEW_VALUES:
+        return plain + _LIST * (text.count(b"[") + text.count(b"{")) + _NAME * text.count(b":")
+    # bytes.count takes a millisecond for each of these characters.
+    characters = np.frombuffer(text, np.uint8)
+    values, lists, objects, names = (int(np.count_nonzero(characters == mark)) for mark in b",[{:")
+    return plain + _VALUE * values + _LIST * (lists + objects) + _NAME * names
+
+
+def writing_cost(outcomes: Iterable[Mapping[str, Array] | Outputs | ServingError], as_texts: bool = False) -> int:
+    """Return the cost of writing outputs: as JSON, or `as_texts` of the original."""
+    total = 0
+    for outcome in outcomes:
+        if isinstance(outcome, list):
+            classes = sum(map(len, outcome))
+            total += (_TEXT_NUMBER if as_texts else _CLASS) * classes
+        elif isinstance(outcome, Mapping):
+            for array in outcome.values():
+                if as_texts:
+                    total += _TEXT_NUMBER * array.size
+                elif array.dtype.kind in "biuf":
+                    total += _NUMBER_BYTE * array.nbytes
+                    if array.ndim > 1:
+                        total += _NUMBER_LIST * sum(itertools.accumulate(array.shape[:-1], operator.mul))
+                else:
+                    total += _ELEMENT * array.size
+    return total
+
+
+def parse(body: bytes) -> dict[str, Any]:
+    """Read a JSON object."""
+    return as_object(loads(body))
+
+
+def loads(body: bytes) -> Any:
+    """Read JSON."""
+    if not body:
+        raise InvalidInput("the body is empty; expected a JSON object")
+    check_size(body)
+    try:
+        return orjson.loads(body.removeprefix(codecs.BOM_UTF8))
+    except orjson.JSONDecodeError as error:
+        raise InvalidInput(f"the body is not JSON: {utf8.fault(body) or error}") from None
+
+
+def as_object(content: Any) -> dict[str, Any]:
+    """Return a content that is an object; any other raises `InvalidInput`."""
+    if not isinstance(content, dict):
+        raise InvalidInput(f"the body is {kind_of(content)}; expected a JSON object")
+    return content
+
+
+def kind_of(value: Any) -> str:
+    """Return the kind of a value of JSON in words, and the value as far as it can be shown."""
+    kinds: dict[type, str] = {dict: "an object", list: "a list", str: "a text"}
+    return f"{kinds.get(type(value), 'a value')} ({shown(value)})"
