@@ -55,7 +55,7 @@ def make(
     """
     options = front.options
     v2 = V2Service(front)
-    services = [v2_grpc.service(v2, front.offload, front.metrics), original_grpc.service(front)]
+    services = [v2_grpc.service(front, v2), original_grpc.service(front)]
     services += standard.services(v2, services)
     log = AccessLog(options.access_log)
     grpc = GrpcServer(options, services, front.admission, front.metrics, log) if options.grpc_enabled else None

@@ -145,6 +145,10 @@ class Codec(Generic[A, R]):
         """Write an answer: the body, or the message."""
         raise NotImplementedError
 
+    def portable(self, content: Any) -> Any:
+        """Return what `encode` has returned in a form that a process passes on; a large answer has this form."""
+        return content
+
 
 class DataPlane:
     """Answers requests for predictions; used by one event loop."""
@@ -154,10 +158,10 @@ class DataPlane:
         # Several options make it.
         self._most = front.options.most_records
 
-    async def find(self, call: Call, codec: Codec[A, R], name: str, version: str = "") -> ServedModel:
+    async def find(self, call: Call, protocol: str, name: str, version: str = "") -> ServedModel:
         """Return the model that a request names, and label the request; see `ModelRegistry.model`."""
         model = await self._front.registry.model(name, version)
-        call.protocol, call.model = codec.protocol, model.name
+        call.protocol, call.model = protocol, model.name
         return model
 
     def infer(self, call: Call, codec: Codec[A, R], model: ServedModel, body: Any) -> Awaitable[Any]:
@@ -213,14 +217,15 @@ class DataPlane:
             merge = partial(codec.merge, call, model, asked, outcomes)
             answer = await front.offload.run(merge, sharing_gil=cost)
         cost = codec.encoding_cost(answer)
-        if cost < LARGE:
-            return codec.encode(answer)
-        return await front.offload.run(partial(codec.encode, answer), holding_gil=cost)
+        return codec.encode(answer) if cost < LARGE else await self._write_large(codec, answer, cost)
 
     async def write(self, codec: Codec[A, R], answer: R) -> Any:
         """Return a piece of an answer as the codec writes it; a large one is written beside the event loop."""
         cost = codec.encoding_cost(answer)
-        return await self._front.offload.run(partial(codec.encode, answer), holding_gil=cost)
+        return codec.encode(answer) if cost < LARGE else await self._write_large(codec, answer, cost)
+
+    def _write_large(self, codec: Codec[A, R], answer: R, cost: int) -> Awaitable[Any]:
+        return self._front.offload.run(partial(_portable, codec, answer), holding_gil=cost)
 
     def streams(
         self, call: Call, codec: Codec[A, R], model: ServedModel, asked: A
@@ -235,3 +240,7 @@ class DataPlane:
 
 def _encoded(decode: partial[A]) -> A:
     return decode().encoded()
+
+
+def _portable(codec: Codec[A, R], answer: R) -> Any:
+    return codec.portable(codec.encode(answer))

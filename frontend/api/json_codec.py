@@ -37,7 +37,7 @@ def endpoint(front: FrontEnd, codec: Codec[A, R]) -> Callable[[Request], Awaitab
 
     async def answer(request: Request) -> Response:
         call, path = call_of(request), request.path_params
-        model = await plane.find(call, codec, path["name"], path.get("version", ""))
+        model = await plane.find(call, codec.protocol, path["name"], path.get("version", ""))
         body = await read_body(call, front.options)
         return await compressed(call, Written(await plane.infer(call, codec, model, body)))
 

@@ -387,7 +387,7 @@ def _metadata(context: Any) -> dict[str, Any]:
 
 
 def _serialized(message: Any) -> bytes:
-    data: bytes = message.SerializeToString()
+    data: bytes = message if isinstance(message, bytes) else message.SerializeToString()
     return data
 
 

@@ -69,7 +69,7 @@ class _Methods:
         return reply
 
     async def predict(self, message: Any, call: Call) -> Any:
-        model = await self._plane.find(call, _CODEC, message.modelName, message.modelVersion)
+        model = await self._plane.find(call, _CODEC.protocol, message.modelName, message.modelVersion)
         text = await self._plane.infer(call, _CODEC, model, message.input.encode())
         return original.PredictReply(response=text)
 

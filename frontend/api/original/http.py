@@ -84,7 +84,7 @@ class _OriginalRoutes:
         body = await read_body(call, options)
         path = request.path_params
         codec = HttpCodec(response_format)
-        model = await self._plane.find(call, codec, path.get("name", ""), path.get("version", ""))
+        model = await self._plane.find(call, codec.protocol, path.get("name", ""), path.get("version", ""))
         content, error = await self._plane.infer(call, codec, model, body)
         return await compressed(call, Written(content)) if error is None else error_response(error, content)
 

@@ -7,29 +7,34 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from cluster_serving.frontend.api.v2.request import InferRequest
+from cluster_serving.frontend.dataplane import Asked
 from cluster_serving.frontend.server.responses import dumps
 from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, RequestTooLarge
 from cluster_serving.protocol.inputs import Array, Image, Input
 from cluster_serving.protocol.results import Outputs
 from cluster_serving.protocol.slots import SlotReport, TensorSpec, filled
-from cluster_serving.protocol.tensors import Encoded, Inputs, encode_parts
+from cluster_serving.protocol.tensors import Encoded, encode_parts
+
+_NONE = InferRequest({})
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(Asked):
     """The records of one request.
 
     Attributes:
-        records: Inputs by name, per record.
         keeps_batch: True if the job's answers have a batch dimension of their own (`inputAlreadyBatched`).
+        request: The request.
     """
 
-    records: Sequence[Inputs]
     keeps_batch: bool
+    request: InferRequest = _NONE
 
     def encoded(self) -> Batch:
-        """Return the batch with its records as bytes."""
-        return replace(self, records=[Encoded(b"".join(encode_parts(record))) for record in self.records])
+        """Return the batch with its records as bytes, and without the tensors that they were made of."""
+        records = [Encoded(b"".join(encode_parts(record))) for record in self.records]
+        return replace(self, records=records, request=replace(self.request, inputs={}))
 
     def merge(self, answers: Sequence[Outputs], report: SlotReport, wanted: Mapping[str, int]) -> dict[str, Array]:
         """Merge one answer per record into the tensors of the response.

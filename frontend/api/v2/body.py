@@ -15,7 +15,7 @@ import orjson
 from cluster_serving.frontend.api.json_text import parse, reading_cost
 from cluster_serving.frontend.api.v2 import datatypes
 from cluster_serving.frontend.api.v2.datatypes import BYTES
-from cluster_serving.frontend.api.v2.service import (
+from cluster_serving.frontend.api.v2.request import (
     InferRequest,
     InferResponse,
     RequestedOutput,

@@ -3,25 +3,28 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from google.protobuf.json_format import ParseDict
 
+from cluster_serving.client.pieces import Restarted
 from cluster_serving.frontend import proto
 from cluster_serving.frontend.api.v2 import messages as v2_messages
 from cluster_serving.frontend.api.v2 import metadata as v2_metadata
-from cluster_serving.frontend.api.v2.service import InferRequest, InferResponse, V2Service, unsupported
+from cluster_serving.frontend.api.v2.codec import V2Codec
+from cluster_serving.frontend.api.v2.request import InferRequest, InferResponse
+from cluster_serving.frontend.api.v2.service import V2Service, named, unsupported
+from cluster_serving.frontend.context import FrontEnd
+from cluster_serving.frontend.dataplane import DataPlane
 from cluster_serving.frontend.errors import ModelNotFound, unexpected
 from cluster_serving.frontend.models.registry import ServedModel
 from cluster_serving.frontend.proto import inference
 from cluster_serving.frontend.server.grpc import Call, Method, Service
-from cluster_serving.frontend.server.metrics import Metrics
-from cluster_serving.frontend.server.offload import LARGE, Offload
-from cluster_serving.protocol.errors import ServingError, VersionNotFound
+from cluster_serving.protocol.errors import InvalidInput, RequestRestarted, ServingError, VersionNotFound
 from cluster_serving.protocol.model_control import LOAD, UNLOAD
 
 log = logging.getLogger(__name__)
@@ -46,9 +49,9 @@ _MOST_AHEAD = 64
 """Most requests of one stream that are in flight at a time."""
 
 
-def service(v2: V2Service, offload: Offload, metrics: Metrics) -> Service:
+def service(front: FrontEnd, v2: V2Service) -> Service:
     """Return the gRPC service."""
-    api = _Methods(v2, offload, metrics)
+    api = _Methods(front, v2)
     return Service(
         NAME,
         {
@@ -69,13 +72,50 @@ def service(v2: V2Service, offload: Offload, metrics: Metrics) -> Service:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class GrpcCodec(V2Codec):
+    """Messages, or the bytes of large ones.
+
+    Attributes:
+        holding_gil: Cost of reading the message; see `Offload.run`.
+        sharing_gil: Its size, if it is large.
+        raw: True if the request has raw contents; so has the answer then.
+    """
+
+    holding_gil: int
+    sharing_gil: int
+    raw: bool
+    protocol = "grpc"
+
+    def cost(self, body: Any) -> tuple[int, int]:
+        """Return the cost of reading the message."""
+        return self.holding_gil, self.sharing_gil
+
+    def parse(self, body: Any) -> InferRequest:
+        """Read a message, or its bytes."""
+        return v2_messages.parse(body) if isinstance(body, bytes) else v2_messages.decode(body)
+
+    def encoding_cost(self, answer: InferResponse) -> int:
+        """Return the cost of writing the answer: raw numbers are copied at once."""
+        return v2_messages.encoding_cost(answer, self.raw)
+
+    def encode(self, answer: InferResponse) -> Any:
+        """Write a message."""
+        return v2_messages.encode(answer, self.raw)
+
+    def portable(self, content: Any) -> bytes:
+        """Return the bytes of a message."""
+        data: bytes = content.SerializeToString()
+        return data
+
+
 class _Methods:
     """The methods of the service; each takes a message, or its bytes if it infers, and the call."""
 
-    def __init__(self, service: V2Service, offload: Offload, metrics: Metrics) -> None:
+    def __init__(self, front: FrontEnd, service: V2Service) -> None:
+        self._front = front
         self._service = service
-        self._offload = offload
-        self._metrics = metrics
+        self._plane = DataPlane(front)
 
     async def server_live(self, message: Any, call: Call) -> Any:
         return inference.ServerLiveResponse(live=True)
@@ -117,32 +157,13 @@ class _Methods:
         return inference.RepositoryModelUnloadResponse()
 
     async def _control(self, message: Any, action: str, call: Call) -> None:
-        timeout = self._service.limited(call.timeout)
+        timeout = self._front.limited(call.timeout)
         await self._service.control(message.model_name, action, message.parameters, timeout)
 
     async def model_infer(self, text: bytes, call: Call) -> Any:
-        return await self._infer(*_opened(text), text, call)
-
-    async def _infer(self, message: Any, cost: int, text: bytes, call: Call) -> Any:
-        model = await self._service.model(message.model_name, message.model_version)
-        call.model = model.name
-        request = await self._decoded(model, message, cost, text)
-        response = await self._service.infer(model, request, "grpc", call.timeout)
-        call.version = response.version
-        return await self._encoded(response, raw=bool(message.raw_input_contents))
-
-    async def _decoded(self, model: ServedModel, message: Any, cost: int, text: bytes) -> InferRequest:
-        # Protobuf reads and writes typed contents number by number. Of raw contents, only texts need a loop.
-        if len(text) < _SMALL:
-            return v2_messages.decode(message)
-        return await self._service.read(model, partial(v2_messages.parse, text), cost, len(text))
-
-    async def _encoded(self, response: InferResponse, raw: bool) -> Any:
-        cost = v2_messages.encoding_cost(response, raw)
-        if cost < LARGE:
-            return v2_messages.encode(response, raw)
-        text = await self._offload.run(partial(v2_messages.serialize, response, raw), holding_gil=cost)
-        return inference.ModelInferResponse.FromString(text)
+        message, codec, body = _opened(text)
+        model = await self._plane.find(call, codec.protocol, named(message.model_name), message.model_version)
+        return await self._plane.infer(call, codec, model, body)
 
     async def model_stream_infer(self, messages: AsyncIterator[bytes], call: Call) -> AsyncIterator[Any]:
         """Answer ModelStreamInfer: many requests at a time. A failed request does not end the stream.
@@ -190,22 +211,18 @@ class _Methods:
         call, status = replace(stream), 499
         message = inference.ModelInferRequest()
         try:
-            message, cost = _opened(text)
-            model = await self._service.model(message.model_name, message.model_version)
-            call.model = model.name
+            message, codec, body = _opened(text)
+            model = await self._plane.find(call, codec.protocol, named(message.model_name), message.model_version)
             asks_end = _ENDS in message.parameters and message.parameters[_ENDS].bool_param
-            if self._service.front.report_of(model).in_pieces:
-                request = await self._decoded(model, message, cost, text)
-                raw = bool(message.raw_input_contents)
-                async with aclosing(self._service.stream(model, request, "grpc", call.timeout)) as responses:
+            if model.described and model.described.in_pieces:
+                async with aclosing(self._pieces(call, codec, model, body)) as responses:
                     async for response in responses:
-                        call.version = response.version
-                        made = await self._encoded(response, raw)
+                        made = _message(await self._plane.write(codec, response))
                         made.parameters[_FINAL].bool_param = False
                         await replies.put(inference.ModelStreamInferResponse(infer_response=made))
                 asks_end = True
             else:
-                made = await self._infer(message, cost, text, call)
+                made = _message(await self._plane.infer(call, codec, model, body))
                 await _ended(before)
                 if asks_end:
                     made.parameters[_FINAL].bool_param = False
@@ -228,7 +245,34 @@ class _Methods:
             await _ended(before)
             await replies.put(inference.ModelStreamInferResponse(error_message=error.message, infer_response=failed))
         finally:
-            self._metrics.answered("grpc", call.model, status, time.perf_counter() - began, call.version)
+            self._front.metrics.answered("grpc", call.model, status, time.perf_counter() - began, call.version)
+
+    async def _pieces(
+        self, call: Call, codec: GrpcCodec, model: ServedModel, body: Any
+    ) -> AsyncGenerator[InferResponse, None]:
+        """Yield a response for each piece of the answer to a request of one record.
+
+        Raises:
+            RequestRestarted: If the answer begins anew after its first piece.
+            ServingError: As `DataPlane.infer`.
+        """
+        self._front.check(model)
+        batch = await self._plane.read(codec, body, model.described)
+        if len(batch.records) != 1:
+            raise InvalidInput(
+                f"the request has {len(batch.records)} records; expected one, as the model answers in pieces"
+            )
+        begun = False
+        (pieces,) = self._plane.streams(call, codec, model, batch)
+        async with aclosing(pieces):
+            async for piece in pieces:
+                if isinstance(piece, Restarted):
+                    if begun:
+                        raise RequestRestarted("the answer began anew after a failure; send the request again")
+                    continue
+                begun = True
+                call.version = piece.version or ""
+                yield codec.merge(call, model, batch, [piece.outputs])
 
 
 def _goes_on(reply: Any) -> bool:
@@ -246,8 +290,15 @@ async def _refuse(name: str, message: bytes, call: Call) -> Any:
     raise unsupported(name)
 
 
-def _opened(text: bytes) -> tuple[Any, int]:
-    """Return the message, and the cost of reading it if it is large; it is read as by `envelope` then."""
+def _opened(text: bytes) -> tuple[Any, GrpcCodec, Any]:
+    """Return the message of a request, without the tensors of a large one; its codec, and what this one reads."""
     if len(text) < _SMALL:
-        return proto.parse(inference.ModelInferRequest, text), 0
-    return v2_messages.envelope(text)
+        message = proto.parse(inference.ModelInferRequest, text)
+        return message, GrpcCodec(0, 0, bool(message.raw_input_contents)), message
+    # Protobuf reads typed contents number by number. Of raw contents, only texts need a loop.
+    message, cost = v2_messages.envelope(text)
+    return message, GrpcCodec(cost, len(text), bool(message.raw_input_contents)), text
+
+
+def _message(content: Any) -> Any:
+    return inference.ModelInferResponse.FromString(content) if isinstance(content, bytes) else content

@@ -1,5 +1,7 @@
 """The Open Inference Protocol v2 over HTTP: the paths below `/v2`."""
 
+from collections.abc import Container, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -10,12 +12,16 @@ from starlette.routing import Route
 from cluster_serving.frontend.api.json_text import parse, writing_cost
 from cluster_serving.frontend.api.v2 import body as v2_body
 from cluster_serving.frontend.api.v2 import metadata as v2_metadata
+from cluster_serving.frontend.api.v2.codec import V2Codec
+from cluster_serving.frontend.api.v2.request import InferRequest, InferResponse
 from cluster_serving.frontend.api.v2.service import V2Service, unsupported
 from cluster_serving.frontend.context import FrontEnd
+from cluster_serving.frontend.dataplane import DataPlane
 from cluster_serving.frontend.server.call import call_of
 from cluster_serving.frontend.server.compression import compressed
 from cluster_serving.frontend.server.responses import Json, Written, read_body
 from cluster_serving.protocol.errors import InvalidInput
+from cluster_serving.protocol.inputs import Array
 from cluster_serving.protocol.model_control import LOAD, UNLOAD
 
 UNSUPPORTED = (
@@ -56,10 +62,46 @@ def routes(front: FrontEnd, v2: V2Service) -> list[Route]:
     return [*made, *(Route(path, api.unsupported, methods=["GET", "POST"]) for path in UNSUPPORTED)]
 
 
+@dataclass(frozen=True, slots=True)
+class HttpCodec(V2Codec):
+    """Bodies: JSON, and binary data behind it.
+
+    Attributes:
+        json_length: Number of bytes of JSON in the body of a request.
+    """
+
+    json_length: int
+    protocol = "v2"
+
+    def cost(self, body: bytes) -> tuple[int, int]:
+        """Return the cost of reading JSON and texts; and of the whole, since tensors are split into records."""
+        return v2_body.cost(body, self.json_length), len(body)
+
+    def parse(self, body: bytes) -> InferRequest:
+        """Read a body."""
+        return v2_body.decode(body, self.json_length)
+
+    def binary(self, request: InferRequest, outputs: Mapping[str, Array]) -> Container[str]:
+        """Return the names of the outputs that the request wants as binary data."""
+        return v2_body.binary_outputs(request, outputs)
+
+    def encoding_cost(self, answer: InferResponse) -> int:
+        """Return the cost of writing JSON and texts: binary numbers are copied at once."""
+        outputs, binary = answer.outputs, answer.binary
+        return writing_cost(
+            [{name: array for name, array in outputs.items() if name not in binary or array.dtype == object}]
+        )
+
+    def encode(self, answer: InferResponse) -> tuple[bytes, int | None]:
+        """Write a body; return it, and the number of bytes of JSON if binary data follows."""
+        return v2_body.encode(answer, answer.binary)
+
+
 class _V2Routes:
     def __init__(self, front: FrontEnd, v2: V2Service) -> None:
         self._front = front
         self._service = v2
+        self._plane = DataPlane(front)
 
     async def ready(self, _: Request) -> Response:
         ready = await self._service.ready()
@@ -102,23 +144,10 @@ class _V2Routes:
 
     async def infer(self, request: Request) -> Response:
         call = call_of(request)
-        model = await self._service.model(*_model(request))
-        call.protocol, call.model = "v2", model.name
+        model = await self._plane.find(call, HttpCodec.protocol, *_model(request))
         body = await read_body(call, self._front.options)
-        length = v2_body.json_length(body, call.header(v2_body.HEADER_LENGTH_KEY))
-        asked = await self._service.read(
-            model, partial(v2_body.decode, body, length), v2_body.cost(body, length), len(body)
-        )
-        response = await call.unless_gone(self._service.infer(model, asked, "v2", call.timeout))
-        call.version = response.version
-        binary = v2_body.binary_outputs(asked, response.outputs)
-        # Binary numbers are copied at once.
-        written = {
-            name: array for name, array in response.outputs.items() if name not in binary or array.dtype == object
-        }
-        content, json_length = await self._front.offload.run(
-            partial(v2_body.encode, response, binary), holding_gil=writing_cost([written])
-        )
+        codec = HttpCodec(v2_body.json_length(body, call.header(v2_body.HEADER_LENGTH_KEY)))
+        content, json_length = await self._plane.infer(call, codec, model, body)
         if json_length is None:
             return await compressed(call, Written(content))
         headers = {v2_body.HEADER_LENGTH: str(json_length)}

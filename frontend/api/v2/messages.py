@@ -12,7 +12,7 @@ import numpy as np
 from cluster_serving.frontend import proto
 from cluster_serving.frontend.api.v2 import datatypes
 from cluster_serving.frontend.api.v2.datatypes import BYTES
-from cluster_serving.frontend.api.v2.service import (
+from cluster_serving.frontend.api.v2.request import (
     InferRequest,
     InferResponse,
     RequestedOutput,
@@ -114,12 +114,6 @@ def envelope(text: bytes) -> tuple[Any, int]:
 def parse(text: bytes) -> InferRequest:
     """Read the bytes of a `ModelInferRequest`; see `decode`."""
     return decode(proto.parse(inference.ModelInferRequest, text))
-
-
-def serialize(response: InferResponse, raw: bool) -> bytes:
-    """Write the bytes of a `ModelInferResponse`; see `encode`."""
-    text: bytes = encode(response, raw).SerializeToString()
-    return text
 
 
 def encoding_cost(response: InferResponse, raw: bool) -> int:

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from cluster_serving.frontend import arguments
-from cluster_serving.frontend.api.v2.service import V2Service
+from cluster_serving.frontend.dataplane import DataPlane
 from cluster_serving.frontend.errors import StartError
 from cluster_serving.frontend.proto import inference
 from cluster_serving.frontend.server.keys import new_key
@@ -87,7 +87,7 @@ def test_a_mistake_in_the_front_end_is_told_to_the_request_of_a_stream(serve, re
     async def infer(*_):
         raise RuntimeError("a mistake")
 
-    monkeypatch.setattr(V2Service, "infer", infer)
+    monkeypatch.setattr(DataPlane, "infer", infer)
     request = typed("FP32", "fp32_contents", [1, 2], [1, 2])
     request.model_name = job
     with grpc.insecure_channel(serve().grpc) as channel:

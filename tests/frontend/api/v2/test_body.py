@@ -12,7 +12,7 @@ from hypothesis.extra import numpy as hnp
 
 from cluster_serving.frontend.api.v2 import body as v2_body
 from cluster_serving.frontend.api.v2 import datatypes
-from cluster_serving.frontend.api.v2.service import InferRequest, InferResponse
+from cluster_serving.frontend.api.v2.request import InferRequest, InferResponse
 from cluster_serving.protocol.errors import InvalidInput
 
 SHAPES = hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4)

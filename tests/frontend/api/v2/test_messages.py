@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from cluster_serving.frontend.api.v2 import messages as v2_messages
 from cluster_serving.frontend.api.v2.datatypes import DTYPES
-from cluster_serving.frontend.api.v2.service import InferResponse
+from cluster_serving.frontend.api.v2.request import InferResponse
 from cluster_serving.frontend.proto import inference
 from cluster_serving.frontend.server.offload import LARGE
 from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge

@@ -1,0 +1,83 @@
+"""The Open Inference Protocol v2 for the data plane; HTTP and gRPC differ in the form of bodies and messages alone."""
+
+from collections.abc import Container, Mapping, Sequence
+from typing import Any
+
+from cluster_serving.frontend.api.json_text import writing_cost
+from cluster_serving.frontend.api.v2.batch import Batch, no_output, to_records
+from cluster_serving.frontend.api.v2.request import InferRequest, InferResponse, RequestedOutput
+from cluster_serving.frontend.dataplane import Call, Codec, Outcomes, succeeded
+from cluster_serving.frontend.models.registry import ServedModel
+from cluster_serving.protocol.errors import InvalidInput
+from cluster_serving.protocol.inputs import Array
+from cluster_serving.protocol.keys import NORMAL, PRIORITIES
+from cluster_serving.protocol.slots import SlotReport
+
+
+class V2Codec(Codec[Batch, InferResponse]):
+    """Base of the codecs of v2: the records of a request are its batch, and their answers are merged into one."""
+
+    def parse(self, body: Any) -> InferRequest:
+        """Read a body or a message."""
+        raise NotImplementedError
+
+    def binary(self, request: InferRequest, outputs: Mapping[str, Array]) -> Container[str]:
+        """Return the names of the outputs that are to be written as binary data."""
+        return ()
+
+    def decode(self, body: Any, most: int, described: SlotReport) -> Batch:
+        """Read a request, and split it into records; see `to_records`."""
+        request = self.parse(body)
+        batch = to_records(request.inputs, described, most)
+        return Batch(batch.records, batch.keeps_batch, request)
+
+    def options(self, call: Call, model: ServedModel, asked: Batch) -> tuple[float | None, str]:
+        """Check the outputs that a request wants; return its parameters `timeout` and `priority`."""
+        request = asked.request
+        _check_outputs(request.outputs, model)
+        return _seconds(request.parameters, call.timeout), _priority(request.parameters)
+
+    def merging_cost(self, outcomes: Outcomes) -> int:
+        """Return the cost of merging: nearly that of writing JSON."""
+        return writing_cost(outcomes)
+
+    def merge(self, call: Call, model: ServedModel, asked: Batch, outcomes: Outcomes) -> InferResponse:
+        """Merge the answers to all records into one batch, or raise the first error; see `Batch.merge`."""
+        # A failed request names the version of its error alone.
+        version, call.version = call.version, ""
+        request, described = asked.request, model.described
+        assert described is not None  # noqa: S101 - for the type checker: this protocol needs the signature
+        wanted = {output.name: output.classes for output in request.outputs}
+        outputs = asked.merge(succeeded(outcomes), described, wanted)
+        call.version = version or model.version
+        return InferResponse(model.name, call.version, request.id, outputs, self.binary(request, outputs))
+
+
+def _seconds(parameters: Mapping[str, Any], timeout: float | None) -> float | None:
+    if parameters.get("sequence_id") not in (None, 0, ""):
+        raise InvalidInput("the request has a sequence_id, but models keep no state between requests")
+    asked = parameters.get("timeout")
+    if not asked:
+        return timeout
+    if type(asked) is not int or asked < 0:
+        raise InvalidInput(f"the parameter timeout is {str(asked)[:32]!r}; expected microseconds as an integer")
+    return asked / 1e6 if timeout is None else min(timeout, asked / 1e6)
+
+
+def _priority(parameters: Mapping[str, Any]) -> str:
+    """Return the priority in the queue of the job. As in Triton, 1 is the highest, and 0 the default."""
+    asked = parameters.get("priority") or 0
+    if type(asked) is not int or asked < 0:
+        raise InvalidInput(f"the parameter priority is {str(asked)[:32]!r}; expected an integer from 0 up")
+    return PRIORITIES[min(asked, len(PRIORITIES)) - 1] if asked else NORMAL
+
+
+def _check_outputs(outputs: Sequence[RequestedOutput], model: ServedModel) -> None:
+    names = [output.name for output in outputs]
+    if len(set(names)) < len(names):
+        raise InvalidInput(f"the request asks for the outputs {names}; expected each name once")
+    known = [spec.name for spec in model.described.outputs] if model.described else []
+    for name in names:
+        # Of some models, only the answer to the first request tells the outputs.
+        if known and name not in known:
+            raise no_output(name, known)
