@@ -142,7 +142,7 @@ def apis(front: FrontEnd, v2: V2Service) -> dict[str, list[Route]]:
         "v2": v2_http.routes(front, v2),
         "kserve_v1": v1.routes(front, v2),
         "v1": requests.routes(front),
-        "openai": openai.routes(front, v2),
+        "openai": openai.routes(front),
         OTHER: [*monitoring.routes(front), *docs.routes(front), *page.routes(front)],
     }
 

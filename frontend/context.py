@@ -20,7 +20,6 @@ from cluster_serving.frontend.server.offload import Offload
 from cluster_serving.protocol.compat import timeout as time_limit
 from cluster_serving.protocol.errors import from_wire
 from cluster_serving.protocol.model_control import UNLOADED
-from cluster_serving.protocol.slots import SlotReport
 
 log = logging.getLogger(__name__)
 
@@ -110,16 +109,6 @@ class FrontEnd:
             raise ModelNotReady(f"model {model.name!r} is not served: {model.absence}")
         if needs_signature and model.described is None:
             raise ModelNotReady(f"model {model.name!r} is not ready: {model.state}")
-
-    def report_of(self, model: ServedModel) -> SlotReport:
-        """Return the report of a slot that has loaded a model, now or at an earlier start of its job.
-
-        Raises:
-            ModelError, ModelNotReady: As `check` does; or if no slot has loaded it yet.
-        """
-        self.check(model, needs_signature=True)
-        assert model.described is not None  # noqa: S101 - for the type checker
-        return model.described
 
     def told(self, cause: str, place: str) -> str:
         """Return the cause of a failure; the place that has it instead if a stranger might read the answer."""

@@ -6,7 +6,7 @@ A `Codec` has what differs among protocols, and a `Call` what differs between HT
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -94,8 +94,8 @@ class Asked:
 class Codec(Generic[A, R]):
     """A protocol: how a body becomes records, and how their outcomes become an answer.
 
-    `decode` and `encode` of large bodies run in a process, so a codec, and what these two take and return, can be
-    pickled.
+    Whatever is large is decoded and encoded in a process, so a codec, and what its functions take and return, can be
+    pickled. Costs are those of `Offload.run`.
 
     Attributes:
         protocol: Label of the API in the metrics; `grpc` for all services of gRPC.
@@ -106,19 +106,14 @@ class Codec(Generic[A, R]):
     needs_signature: ClassVar[bool] = True
 
     def cost(self, body: Any) -> tuple[int, int]:
-        """Return the cost of decoding: that of calls that hold the GIL, and of those that share it (`Offload.run`)."""
+        """Return the cost of decoding: that of calls that hold the GIL, and of those that share it."""
         raise NotImplementedError
 
     def decode(self, body: Any, most: int, described: Any) -> A:
-        """Read a body.
+        """Read a body, or a message, of at most `most` records; raise `InvalidInput` if it does not fit the model.
 
-        Args:
-            body: The body, or the message.
-            most: Most records that it may have.
-            described: Report of a slot on the model, or None; the reports of all models by name if the body names it.
-
-        Raises:
-            InvalidInput: If the body does not follow the protocol, or does not fit the model.
+        `described` is the report of a slot on the model, or None; the reports of all models by name if the body has the
+        name.
         """
         raise NotImplementedError
 
@@ -130,19 +125,16 @@ class Codec(Generic[A, R]):
         """Return the cost of `merge`, which shares the GIL."""
         return 0
 
-    def merge(self, call: Call, model: ServedModel, asked: A, outcomes: Outcomes) -> R:
-        """Return what is to be written; or raise the error of a record, in protocols that answer all or nothing.
+    def merge(self, call: Call, model: ServedModel, asked: A, outcomes: Outcomes) -> Any:
+        """Return an R, what is to be written: by itself the outputs of all records, or the first error is raised."""
+        return succeeded(outcomes)
 
-        `outcomes` has those of `asked.records`.
-        """
-        raise NotImplementedError
-
-    def encoding_cost(self, answer: R) -> int:
+    def encoding_cost(self, asked: A, answer: R) -> int:
         """Return the cost of `encode`, which holds the GIL."""
         raise NotImplementedError
 
-    def encode(self, answer: R) -> Any:
-        """Write an answer: the body, or the message."""
+    def encode(self, model: ServedModel, asked: A, answer: R) -> Any:
+        """Write an answer: a body, or a message. If the answer is large, `asked` has no records."""
         raise NotImplementedError
 
     def portable(self, content: Any) -> Any:
@@ -175,24 +167,16 @@ class DataPlane:
         self._front.check(model, needs_signature=codec.needs_signature)
         cost = codec.cost(body)
         if cost[0] < LARGE > cost[1]:
-            # Without the coroutines that a large body needs.
+            # Here, and in `answer`, what is small takes no coroutines that only what is large needs.
             return self.answer(call, codec, model, codec.decode(body, self._most, model.described))
-        return self._infer_large(call, codec, model, body, cost)
 
-    async def _infer_large(
-        self, call: Call, codec: Codec[A, R], model: ServedModel, body: Any, cost: tuple[int, int]
-    ) -> Any:
-        return await self.answer(call, codec, model, await self.read(codec, body, model.described, cost))
+        async def read_and_answer() -> Any:
+            return await self.answer(call, codec, model, await self.read(codec, body, model.described, cost))
+
+        return read_and_answer()
 
     async def read(self, codec: Codec[A, R], body: Any, described: Any, cost: tuple[int, int] | None = None) -> A:
-        """Return what a body asks for; one that takes long is read beside the event loop.
-
-        Args:
-            codec: The codec.
-            body: The body, or the message.
-            described: See `Codec.decode`.
-            cost: Cost of reading the body, if it is known.
-        """
+        """Return what a body asks for, as `Codec.decode` does; one that takes long is read beside the event loop."""
         holding, sharing = cost or codec.cost(body)
         decode = partial(codec.decode, body, self._most, described)
         if holding >= LARGE:
@@ -216,16 +200,18 @@ class DataPlane:
         else:
             merge = partial(codec.merge, call, model, asked, outcomes)
             answer = await front.offload.run(merge, sharing_gil=cost)
-        cost = codec.encoding_cost(answer)
-        return codec.encode(answer) if cost < LARGE else await self._write_large(codec, answer, cost)
+        cost = codec.encoding_cost(asked, answer)
+        if cost < LARGE:
+            return codec.encode(model, asked, answer)
+        return await self.write(codec, model, asked, answer, cost)
 
-    async def write(self, codec: Codec[A, R], answer: R) -> Any:
-        """Return a piece of an answer as the codec writes it; a large one is written beside the event loop."""
-        cost = codec.encoding_cost(answer)
-        return codec.encode(answer) if cost < LARGE else await self._write_large(codec, answer, cost)
-
-    def _write_large(self, codec: Codec[A, R], answer: R, cost: int) -> Awaitable[Any]:
-        return self._front.offload.run(partial(_portable, codec, answer), holding_gil=cost)
+    async def write(self, codec: Codec[A, R], model: ServedModel, asked: A, answer: R, cost: int | None = None) -> Any:
+        """Return an answer, or a piece of it, as the codec writes it; a large one is written beside the event loop."""
+        cost = codec.encoding_cost(asked, answer) if cost is None else cost
+        if cost < LARGE:
+            return codec.encode(model, asked, answer)
+        work = partial(_portable, codec, model, replace(asked, records=()), answer)
+        return await self._front.offload.run(work, holding_gil=cost)
 
     def streams(
         self, call: Call, codec: Codec[A, R], model: ServedModel, asked: A
@@ -242,5 +228,5 @@ def _encoded(decode: partial[A]) -> A:
     return decode().encoded()
 
 
-def _portable(codec: Codec[A, R], answer: R) -> Any:
-    return codec.portable(codec.encode(answer))
+def _portable(codec: Codec[A, R], model: ServedModel, asked: A, answer: R) -> Any:
+    return codec.portable(codec.encode(model, asked, answer))

@@ -8,26 +8,21 @@ from starlette.responses import Response
 
 from cluster_serving.frontend.api import json_text
 from cluster_serving.frontend.context import FrontEnd
-from cluster_serving.frontend.dataplane import A, Call, Codec, DataPlane, Outcomes, R, succeeded
-from cluster_serving.frontend.models.registry import ServedModel
+from cluster_serving.frontend.dataplane import A, Codec, DataPlane, R
 from cluster_serving.frontend.server.call import call_of
 from cluster_serving.frontend.server.compression import compressed
 from cluster_serving.frontend.server.responses import Written, read_body
 
 
 class JsonCodec(Codec[A, R]):
-    """Base of codecs of JSON; by itself, the answer is the outputs of all records, or the first error among them."""
+    """Base of codecs of JSON; by itself, the answer is the outputs of all records."""
 
     def cost(self, body: bytes) -> tuple[int, int]:
         """Return the cost of reading JSON."""
         return json_text.reading_cost(body), 0
 
-    def merge(self, call: Call, model: ServedModel, asked: A, outcomes: Outcomes) -> Any:
-        """Return the outputs of all records; see `succeeded`."""
-        return succeeded(outcomes)
-
-    def encoding_cost(self, answer: Any) -> int:
-        """Return the cost of writing the outputs as JSON."""
+    def encoding_cost(self, asked: A, answer: Any) -> int:
+        """Return the cost of writing outputs as JSON."""
         return json_text.writing_cost(answer)
 
 

@@ -11,7 +11,7 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2
 from cluster_serving.frontend import proto
 from cluster_serving.frontend.api.v2.service import V2Service
 from cluster_serving.frontend.errors import ModelNotFound
-from cluster_serving.frontend.server.grpc import Call, Method, Service
+from cluster_serving.frontend.server.grpc import GrpcCall, Method, Service
 from cluster_serving.protocol.errors import ServingError
 
 _Status: Any = health_pb2.HealthCheckResponse
@@ -45,14 +45,14 @@ class _Health:
         self._v2 = v2
         self._own = frozenset(own)
 
-    async def check(self, message: Any, call: Call) -> Any:
+    async def check(self, message: Any, call: GrpcCall) -> Any:
         status = await self._status(message.service)
         if status == _Status.SERVICE_UNKNOWN:
             # The registry's own message names all models, which is for callers with a key.
             raise ModelNotFound(f"there is no service and no model {message.service[:64]!r}")
         return _Status(status=status)
 
-    async def watch(self, messages: AsyncIterator[bytes], call: Call) -> AsyncIterator[Any]:
+    async def watch(self, messages: AsyncIterator[bytes], call: GrpcCall) -> AsyncIterator[Any]:
         """Answer with the status, and again whenever it changes, until the server stops."""
         message = proto.parse(health_pb2.HealthCheckRequest, await anext(messages, b""))
         last = None
@@ -79,7 +79,7 @@ class _Reflection:
     def __init__(self, names: Sequence[str]) -> None:
         self._servicer = reflection.aio.ReflectionServicer(names)
 
-    def info(self, messages: AsyncIterator[bytes], call: Call) -> AsyncIterator[Any]:
+    def info(self, messages: AsyncIterator[bytes], call: GrpcCall) -> AsyncIterator[Any]:
         requests = (proto.parse(reflection_pb2.ServerReflectionRequest, text) async for text in messages)
         replies: AsyncIterator[Any] = self._servicer.ServerReflectionInfo(requests, None)
         return replies

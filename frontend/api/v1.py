@@ -3,18 +3,18 @@
 import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from cluster_serving.frontend.api.json_codec import JsonCodec, endpoint
-from cluster_serving.frontend.api.json_text import parse, writing_cost
+from cluster_serving.frontend.api.json_text import parse
 from cluster_serving.frontend.api.original import instances, predictions
 from cluster_serving.frontend.api.v2.service import V2Service
 from cluster_serving.frontend.context import FrontEnd
-from cluster_serving.frontend.dataplane import Asked, Call, Outcomes, succeeded
+from cluster_serving.frontend.dataplane import Asked
 from cluster_serving.frontend.errors import without_errors
 from cluster_serving.frontend.models.registry import ServedModel
 from cluster_serving.frontend.server.responses import Json, dumps
@@ -25,6 +25,7 @@ from cluster_serving.protocol.lists import shown
 from cluster_serving.protocol.original.json import to_input
 from cluster_serving.protocol.results import Outputs
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
+from cluster_serving.protocol.tensors import Encoded
 
 SIGNATURE = "serving_default"
 """The signature of a SavedModel that a job serves."""
@@ -34,7 +35,7 @@ _STATES = {"READY": "AVAILABLE", "LOADING": "LOADING", "UNAVAILABLE": "END"}
 
 def routes(front: FrontEnd, v2: V2Service) -> list[Route]:
     """Return the routes of the protocol."""
-    api, predict = _V1Routes(front, v2), endpoint(front, V1Codec())
+    api, predict = _V1Routes(front, v2), endpoint(front, _Codec())
     made = [Route("/v1/models", api.models, methods=["GET"])]
     for path in ("/v1/models/{name}", "/v1/models/{name}/versions/{version}"):
         made += [
@@ -74,71 +75,56 @@ class _V1Routes:
 
 @dataclass(frozen=True, slots=True)
 class _Asked(Asked):
-    """A request.
-
-    Attributes:
-        by_column: True if it has columns (`inputs`) and not rows (`instances`).
-    """
-
     by_column: bool
 
 
-class Answer(NamedTuple):
-    """Outputs of all records, which are written by column or by row; `batched`, each is a batch of one record."""
-
-    outputs: Sequence[Outputs]
-    by_column: bool
-    batched: bool
-
-
-class V1Codec(JsonCodec[_Asked, Answer]):
-    """The bodies of `:predict`."""
-
+class _Codec(JsonCodec[_Asked, list[Outputs]]):
     protocol = "kserve_v1"
 
     def decode(self, body: bytes, most: int, described: SlotReport) -> _Asked:
-        """Read the body of a request.
+        by_column, records = read(body, most, described)
+        return _Asked(records, by_column)
 
-        Raises:
-            InvalidInput: If the body has another form, or does not fit the model.
-            RequestTooLarge: If it has too many values or rows.
-        """
-        content = parse(body)
-        signature = content.get("signature_name") or SIGNATURE
-        if signature != SIGNATURE:
-            raise InvalidInput(f"signature_name is {str(signature)[:64]!r}; a job serves {SIGNATURE!r} alone")
-        by_column = "inputs" in content
-        if by_column == ("instances" in content):
-            raise InvalidInput(
-                f"the body has {'both' if by_column else 'none'} of 'instances' and 'inputs'; expected one"
-            )
-        rows = _rows(content["inputs"], described.inputs) if by_column else content["instances"]
-        found = instances.instances_of({"instances": rows}, most)
-        named = [_named(index, row, described) for index, row in enumerate(found)]
-        records = instances.to_records(named, described, described.already_batched)
-        return _Asked(without_errors(records), by_column)
+    def encode(self, model: ServedModel, asked: _Asked, answer: list[Outputs]) -> bytes:
+        return write(answer, asked.by_column, model.described is not None and model.described.already_batched)
 
-    def merge(self, call: Call, model: ServedModel, asked: _Asked, outcomes: Outcomes) -> Answer:
-        """Return the outputs of all records, or raise the first error."""
-        batched = model.described is not None and model.described.already_batched
-        return Answer(succeeded(outcomes), asked.by_column, batched)
 
-    def encoding_cost(self, answer: Answer) -> int:
-        """Return the cost of writing the outputs."""
-        return writing_cost(answer.outputs)
+def read(body: bytes, most: int, report: SlotReport) -> tuple[bool, list[Encoded]]:
+    """Read the body of a request.
 
-    def encode(self, answer: Answer) -> bytes:
-        """Write rows (`predictions`) or columns (`outputs`); of one output, the values without its name."""
-        outputs = answer.outputs
-        if answer.batched:
-            outputs = [
-                one if isinstance(one, list) else {name: array[0, ...] for name, array in one.items()}
-                for one in outputs
-            ]
-        values = [predictions.written(one, "json")["value"] for one in outputs]
-        if answer.by_column and isinstance(values[0], dict):
-            return dumps({"outputs": {name: [value[name] for value in values] for name in values[0]}})
-        return dumps({"outputs" if answer.by_column else "predictions": values})
+    Returns:
+        True if it has columns (`inputs`) and not rows (`instances`), and its records.
+
+    Raises:
+        InvalidInput: If the body has another form, or does not fit the model.
+        RequestTooLarge: If it has too many values or rows.
+    """
+    content = parse(body)
+    signature = content.get("signature_name") or SIGNATURE
+    if signature != SIGNATURE:
+        raise InvalidInput(f"signature_name is {str(signature)[:64]!r}; a job serves {SIGNATURE!r} alone")
+    by_column = "inputs" in content
+    if by_column == ("instances" in content):
+        raise InvalidInput(f"the body has {'both' if by_column else 'none'} of 'instances' and 'inputs'; expected one")
+    rows = _rows(content["inputs"], report.inputs) if by_column else content["instances"]
+    named = [_named(index, row, report) for index, row in enumerate(instances.instances_of({"instances": rows}, most))]
+    return by_column, without_errors(instances.to_records(named, report, report.already_batched))
+
+
+def write(answers: Sequence[Outputs], by_column: bool, batched: bool) -> bytes:
+    """Write the answers as rows (`predictions`) or columns (`outputs`); of one output, the values without its name.
+
+    If they are `batched`, each answer is a batch of one record.
+    """
+    if batched:
+        answers = [
+            answer if isinstance(answer, list) else {name: array[0, ...] for name, array in answer.items()}
+            for answer in answers
+        ]
+    values = [predictions.written(answer, "json")["value"] for answer in answers]
+    if by_column and isinstance(values[0], dict):
+        return dumps({"outputs": {name: [value[name] for value in values] for name in values[0]}})
+    return dumps({"outputs" if by_column else "predictions": values})
 
 
 def _rows(columns: Any, specs: Sequence[TensorSpec]) -> list[Any]:

@@ -46,7 +46,7 @@ _IDENTITY = 1
 
 
 @dataclass(slots=True)
-class Call:
+class GrpcCall:
     """A gRPC call apart from its message.
 
     Attributes:
@@ -77,8 +77,8 @@ class Method:
     """A method of a gRPC service.
 
     Attributes:
-        answer: Coroutine function of a message and its `Call`, which returns the reply; of a stream, an asynchronous
-            generator function of the bytes of the messages and the `Call`.
+        answer: Coroutine function of a message and its call, which returns the reply; of a stream, an asynchronous
+            generator function of the bytes of the messages and the call.
         message: Type of the message; None if `answer` takes the message as it was sent.
         needs_key: False for the question whether a server is alive, which is no secret: probes have no key.
         limited: True if calls count for the rate limit; a stream counts once.
@@ -86,7 +86,7 @@ class Method:
         goes_on: Returns True for a reply of a stream that is not the last one to its message.
     """
 
-    answer: Callable[[Any, Call], Any]
+    answer: Callable[[Any, GrpcCall], Any]
     message: Any = None
     needs_key: bool = True
     limited: bool = False
@@ -260,10 +260,10 @@ class GrpcServer:
             self._strangers -= is_stranger
 
     @asynccontextmanager
-    async def _around(self, path: str, method: Method, context: Any) -> AsyncIterator[Call]:
+    async def _around(self, path: str, method: Method, context: Any) -> AsyncIterator[GrpcCall]:
         """Admit a call, end it with the status of its error, and count it."""
         began = time.perf_counter()
-        call = Call(context.time_remaining(), self._stopping, self._admission.bodies.share())
+        call = GrpcCall(context.time_remaining(), self._stopping, self._admission.bodies.share())
         status = 499
         client = ""
         try:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from cluster_serving.frontend import dataplane
 from cluster_serving.frontend.api.json_text import parse
 from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
 from cluster_serving.protocol.inputs import Array, Input
@@ -34,17 +35,15 @@ _OTHERS = frozenset({"model", "prompt", "n", "stream", "stream_options"})
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A request for completions.
+class Asked(dataplane.Asked):
+    """A request for completions; it has a record for each choice, and none if nothing is known about the model.
 
     Attributes:
         model: Name of the model; empty for the default model.
-        records: Inputs of the model, for each choice; none if nothing is known about the model.
         stream: True if the client wants the choices in pieces.
     """
 
     model: str
-    records: Sequence[Encoded] = ()
     stream: bool = False
 
 
@@ -63,7 +62,7 @@ def read(body: bytes, most: int, models: Mapping[str, SlotReport | None]) -> Ask
     model = model_of(content)
     report = models.get(model)
     if report is None:
-        return Asked(model)
+        return Asked((), model)
     specs = {spec.name: spec for spec in report.inputs}
     prompt = prompt_of(report)
     unknown = sorted(content.keys() - _OTHERS - DEFAULTS.keys() - specs.keys())
@@ -95,7 +94,7 @@ def read(body: bytes, most: int, models: Mapping[str, SlotReport | None]) -> Ask
         raise RequestTooLarge(f"the request has {len(texts) * count} choices; at most {most} are made (maxInstances)")
     records = [{**shared, prompt.name: text_input(prompt, text)} for text in texts]
     encoded = [Encoded(encode(record)) for record in records]
-    return Asked(model, [one for one in encoded for _ in range(count)], stream)
+    return Asked([one for one in encoded for _ in range(count)], model, stream)
 
 
 def model_of(content: Mapping[str, Any]) -> str:

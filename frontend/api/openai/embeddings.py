@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from cluster_serving.frontend import dataplane
 from cluster_serving.frontend.api.json_text import parse
 from cluster_serving.frontend.api.openai.completions import model_of, prompt_of, text_input
 from cluster_serving.frontend.server.responses import dumps
@@ -20,18 +21,16 @@ _OTHERS = frozenset({"model", "input", "encoding_format", "dimensions", "user"})
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A request for embeddings.
+class Asked(dataplane.Asked):
+    """A request for embeddings; it has a record for each, and none if nothing is known about the model.
 
     Attributes:
         model: Name of the model; empty for the default model.
-        records: Inputs of the model, for each embedding; none if nothing is known about the model.
         as_base64: True for base64 of float32, least significant byte first; False for numbers.
         dimensions: Size that embeddings must have; None for any.
     """
 
     model: str
-    records: Sequence[Encoded] = ()
     as_base64: bool = False
     dimensions: int | None = None
 
@@ -49,7 +48,7 @@ def read(body: bytes, most: int, models: Mapping[str, SlotReport | None]) -> Ask
     model = model_of(content)
     report = models.get(model)
     if report is None:
-        return Asked(model)
+        return Asked((), model)
     if unknown := sorted(content.keys() - _OTHERS):
         raise InvalidInput(f"there is no parameter {unknown[0][:64]!r}; there are {', '.join(sorted(_OTHERS))}")
     given = content.get("input")
@@ -69,7 +68,7 @@ def read(body: bytes, most: int, models: Mapping[str, SlotReport | None]) -> Ask
         spec = prompt_of(report)
         inputs = [text_input(spec, text) for text in items]
         records = [Encoded(encode({spec.name: array})) for array in inputs]
-        return Asked(model, records, form == "base64", dimensions)
+        return Asked(records, model, form == "base64", dimensions)
     if not all(map(_are_tokens, items)):
         raise InvalidInput("'input' holds other things than texts; expected a text, a list of texts, or token ids")
     spec = _ids_of(report)
@@ -77,7 +76,7 @@ def read(body: bytes, most: int, models: Mapping[str, SlotReport | None]) -> Ask
         records = [Encoded(encode({spec.name: np.array(ids, spec.dtype)})) for ids in items]
     except OverflowError:
         raise InvalidInput(f"'input' holds a token id that is no {spec.dtype}") from None
-    return Asked(model, records, form == "base64", dimensions)
+    return Asked(records, model, form == "base64", dimensions)
 
 
 def write(answers: Sequence[Mapping[str, Array]], asked: Asked, model: str) -> bytes:

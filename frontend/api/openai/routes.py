@@ -2,9 +2,9 @@
 
 import time
 import uuid
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
-from functools import partial
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from starlette.requests import Request
@@ -12,31 +12,30 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from cluster_serving.client.pieces import PieceOrRestart, Restarted
-from cluster_serving.frontend.api.json_text import reading_cost, writing_cost
+from cluster_serving.frontend.api.json_codec import JsonCodec
 from cluster_serving.frontend.api.openai import completions, embeddings
-from cluster_serving.frontend.api.v2.service import V2Service
 from cluster_serving.frontend.context import FrontEnd
-from cluster_serving.frontend.dataplane import succeeded
+from cluster_serving.frontend.dataplane import Call, DataPlane, Outcomes, succeeded
 from cluster_serving.frontend.errors import ModelNotReady
 from cluster_serving.frontend.models.registry import ServedModel
 from cluster_serving.frontend.server.call import HttpCall, call_of
 from cluster_serving.frontend.server.compression import compressed
 from cluster_serving.frontend.server.events import after_first, event
 from cluster_serving.frontend.server.merge import merged
-from cluster_serving.frontend.server.responses import Json, Written, dumps, error_response, read_body
+from cluster_serving.frontend.server.responses import Written, dumps, error_response, read_body
 from cluster_serving.protocol.errors import RequestRestarted, ServingError
 from cluster_serving.protocol.slots import SlotReport
-from cluster_serving.protocol.tensors import Inputs
 
 _DONE = event(b"[DONE]")
 
 A = TypeVar("A", completions.Asked, embeddings.Asked)
+Described = Mapping[str, SlotReport | None]
 Handler = Callable[[Request], Awaitable[Response]]
 
 
-def routes(front: FrontEnd, v2: V2Service) -> list[Route]:
+def routes(front: FrontEnd) -> list[Route]:
     """Return the routes of the API."""
-    api = _OpenAIRoutes(front, v2)
+    api = _OpenAIRoutes(front)
     return [
         Route("/v1/completions", _answered(api.completions), methods=["POST"]),
         Route("/v1/embeddings", _answered(api.embeddings), methods=["POST"]),
@@ -61,63 +60,64 @@ def _answered(handler: Handler) -> Handler:
     return answer
 
 
+class _Codec(JsonCodec[A, list[dict[str, Any]]]):
+    protocol = "openai"
+
+    def merge(self, call: Call, model: ServedModel, asked: A, outcomes: Outcomes) -> list[dict[str, Any]]:
+        return [answer if isinstance(answer, dict) else {"ranking": answer} for answer in succeeded(outcomes)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Completions(_Codec[completions.Asked]):
+    id: str
+    created: int
+
+    def decode(self, body: bytes, most: int, described: Described) -> completions.Asked:
+        return completions.read(body, most, described)
+
+    def started(self, model: ServedModel) -> dict[str, Any]:
+        """Return the fields that an answer begins with, and each piece of it."""
+        return {"id": self.id, "object": "text_completion", "created": self.created, "model": model.name}
+
+    def encode(self, model: ServedModel, asked: completions.Asked, answer: list[dict[str, Any]]) -> bytes:
+        return dumps(self.started(model) | completions.whole(answer))
+
+
+class _Embeddings(_Codec[embeddings.Asked]):
+    def decode(self, body: bytes, most: int, described: Described) -> embeddings.Asked:
+        return embeddings.read(body, most, described)
+
+    def encode(self, model: ServedModel, asked: embeddings.Asked, answer: list[dict[str, Any]]) -> bytes:
+        return embeddings.write(answer, asked, model.name)
+
+
 class _OpenAIRoutes:
-    def __init__(self, front: FrontEnd, v2: V2Service) -> None:
+    def __init__(self, front: FrontEnd) -> None:
         self._front = front
-        self._service = v2
+        self._plane = DataPlane(front)
 
     async def completions(self, request: Request) -> Response:
-        call = call_of(request)
-        asked, model = await self._asked(call, completions.read)
-        started = {"id": f"cmpl-{uuid.uuid4().hex}", "object": "text_completion", "created": int(time.time())}
-        started["model"] = model.name
-        if asked.stream:
-            pieces = self._pieces(call, model, asked.records)
-            return await after_first(call, _chunks(call, started, pieces))
-        outputs = await self._predicted(call, model, asked.records)
-        return await compressed(call, Json(started | completions.whole(outputs)))
+        call, codec = call_of(request), _Completions(f"cmpl-{uuid.uuid4().hex}", int(time.time()))
+        asked, model = await self._asked(call, codec)
+        if not asked.stream:
+            return await compressed(call, Written(await self._plane.answer(call, codec, model, asked)))
+        pieces = merged(self._plane.streams(call, codec, model, asked))
+        return await after_first(call, _chunks(call, codec.started(model), pieces))
 
     async def embeddings(self, request: Request) -> Response:
-        call = call_of(request)
-        asked, model = await self._asked(call, embeddings.read)
-        outputs = await self._predicted(call, model, asked.records)
-        answer = await self._front.offload.run(
-            partial(embeddings.write, outputs, asked, model.name), holding_gil=writing_cost(outputs)
-        )
-        return await compressed(call, Written(answer))
+        call, codec = call_of(request), _Embeddings()
+        asked, model = await self._asked(call, codec)
+        return await compressed(call, Written(await self._plane.answer(call, codec, model, asked)))
 
-    async def _asked(
-        self, call: HttpCall, read: Callable[[bytes, int, Mapping[str, SlotReport | None]], A]
-    ) -> tuple[A, ServedModel]:
+    async def _asked(self, call: HttpCall, codec: _Codec[A]) -> tuple[A, ServedModel]:
         """Read the body of a request, and find its model."""
-        front = self._front
-        body = await read_body(call, front.options)
-        asked = await front.offload.run(
-            partial(read, body, front.options.most_records, await front.registry.described()),
-            holding_gil=reading_cost(body),
-        )
-        model = await front.registry.model(asked.model)
-        call.protocol, call.model = "openai", model.name
-        front.report_of(model)
+        body = await read_body(call, self._front.options)
+        asked = await self._plane.read(codec, body, await self._front.registry.described())
+        model = await self._plane.find(call, codec.protocol, asked.model)
+        self._front.check(model, needs_signature=True)
         if not asked.records:
             raise ModelNotReady(f"model {model.name!r} is not ready: {model.state}")
-        front.metrics.asked("openai", model.name, len(asked.records))
         return asked, model
-
-    async def _predicted(self, call: HttpCall, model: ServedModel, records: Sequence[Inputs]) -> list[dict[str, Any]]:
-        front = self._front
-        seconds = front.limited(call.timeout)
-        work = front.dispatch.predict(model.job, records, seconds, call.priority, model.asked, model.together)
-        outcomes, call.version = await call.unless_gone(work)
-        answers = succeeded(outcomes)
-        return [answer if isinstance(answer, dict) else {"ranking": answer} for answer in answers]
-
-    def _pieces(
-        self, call: HttpCall, model: ServedModel, records: Sequence[Inputs]
-    ) -> AsyncGenerator[tuple[int, PieceOrRestart], None]:
-        front = self._front
-        seconds, priority = front.limited(call.timeout), call.priority
-        return merged([front.dispatch.stream(model.job, record, seconds, priority, model.asked) for record in records])
 
 
 async def _chunks(

@@ -5,18 +5,22 @@ Source: frontEndGRPC.proto of analytics-zoo 0.12. `Predict` returns the JSON lis
 
 from typing import Any
 
-from cluster_serving.frontend.api.original.codec import GrpcCodec
+from cluster_serving.frontend.api.json_codec import JsonCodec
+from cluster_serving.frontend.api.json_text import writing_cost
+from cluster_serving.frontend.api.original import instances, predictions
 from cluster_serving.frontend.context import FrontEnd
-from cluster_serving.frontend.dataplane import DataPlane
+from cluster_serving.frontend.dataplane import Asked, Call, DataPlane, Outcomes
+from cluster_serving.frontend.errors import without_errors
 from cluster_serving.frontend.models.registry import ServedModel
 from cluster_serving.frontend.proto import original
-from cluster_serving.frontend.server.grpc import Call, Method, Service
+from cluster_serving.frontend.server.grpc import GrpcCall, Method, Service
 from cluster_serving.frontend.server.metrics import as_json
 from cluster_serving.protocol.keys import JobKeys
+from cluster_serving.protocol.results import Outputs
+from cluster_serving.protocol.slots import SlotReport
 
 NAME = "grpc.FrontEndGRPCService"
 
-_CODEC = GrpcCodec()
 _PERCENTILES = ("75th", "95th", "98th", "99th", "999th")
 _WELCOME = "welcome to analytics zoo grpc serving frontend"
 
@@ -37,17 +41,35 @@ def service(front: FrontEnd) -> Service:
     )
 
 
+class _Codec(JsonCodec[Asked, list[Outputs]]):
+    protocol = "grpc"
+    needs_signature = False
+
+    def decode(self, body: bytes, most: int, described: SlotReport | None) -> Asked:
+        return Asked(without_errors(instances.read(body, most, described)))
+
+    def merge(self, call: Call, model: ServedModel, asked: Asked, outcomes: Outcomes) -> list[Outputs]:
+        return without_errors(outcomes)
+
+    def encoding_cost(self, asked: Asked, answer: list[Outputs]) -> int:
+        return writing_cost(answer, as_texts=True)
+
+    def encode(self, model: ServedModel, asked: Asked, answer: list[Outputs]) -> str:
+        return predictions.texts(answer, model.post_processing)
+
+
 class _Methods:
     """The methods of the service; each takes a message and the call."""
 
     def __init__(self, front: FrontEnd) -> None:
         self._front = front
         self._plane = DataPlane(front)
+        self._codec = _Codec()
 
-    async def ping(self, message: Any, call: Call) -> Any:
+    async def ping(self, message: Any, call: GrpcCall) -> Any:
         return original.StringReply(message=_WELCOME)
 
-    async def metrics(self, message: Any, call: Call) -> Any:
+    async def metrics(self, message: Any, call: GrpcCall) -> Any:
         reply = original.MetricsReply()
         for row in as_json(await self._front.total_metrics()):
             times = {name: row[name] for name in ("meanRate", "mean", "median", "stdDev")}
@@ -56,7 +78,7 @@ class _Methods:
             reply.metrics.add(name=row["name"], **times, **percentiles, **limits)
         return reply
 
-    async def models(self, message: Any, call: Call) -> Any:
+    async def models(self, message: Any, call: GrpcCall) -> Any:
         # GetAllModels has neither name nor version, GetModelsWithName no version.
         name, version = getattr(message, "modelName", ""), getattr(message, "modelVersion", "")
         if name:
@@ -68,9 +90,9 @@ class _Methods:
                 reply.clusterServingMetaDatas.append(self._describe(model))
         return reply
 
-    async def predict(self, message: Any, call: Call) -> Any:
-        model = await self._plane.find(call, _CODEC.protocol, message.modelName, message.modelVersion)
-        text = await self._plane.infer(call, _CODEC, model, message.input.encode())
+    async def predict(self, message: Any, call: GrpcCall) -> Any:
+        model = await self._plane.find(call, self._codec.protocol, message.modelName, message.modelVersion)
+        text = await self._plane.infer(call, self._codec, model, message.input.encode())
         return original.PredictReply(response=text)
 
     def _describe(self, model: ServedModel) -> Any:

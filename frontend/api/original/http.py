@@ -1,5 +1,6 @@
 """The HTTP API of the original: `/`, `/predict`, `/models…` and `/model-secure`, with its paths and its JSON."""
 
+from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import parse_qs, urlsplit
 
@@ -7,18 +8,21 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from cluster_serving.frontend.api.original.codec import HttpCodec
+from cluster_serving.frontend.api.json_codec import JsonCodec
+from cluster_serving.frontend.api.json_text import writing_cost
+from cluster_serving.frontend.api.original import instances, predictions
 from cluster_serving.frontend.api.original.prefix import FORMATS, format_of
 from cluster_serving.frontend.context import FrontEnd
-from cluster_serving.frontend.dataplane import DataPlane
+from cluster_serving.frontend.dataplane import Asked, Call, DataPlane, Outcomes
 from cluster_serving.frontend.errors import Forbidden
 from cluster_serving.frontend.models.registry import ServedModel
 from cluster_serving.frontend.options import ResponseFormat
 from cluster_serving.frontend.server.call import call_of
 from cluster_serving.frontend.server.compression import compressed
-from cluster_serving.frontend.server.responses import Json, Written, error_response, read_body
-from cluster_serving.protocol.errors import InvalidInput
-from cluster_serving.protocol.slots import TensorSpec
+from cluster_serving.frontend.server.responses import Json, Written, error_response, read_body, worst_error
+from cluster_serving.protocol.errors import InvalidInput, ServingError
+from cluster_serving.protocol.results import Outputs
+from cluster_serving.protocol.slots import SlotReport, TensorSpec
 from cluster_serving.settings.addresses import LOOPBACK
 
 # Programs search for the line of their version.
@@ -27,6 +31,35 @@ _WELCOME = "welcome to BigDL web serving frontend\nwelcome to analytics zoo web 
 _SECURED = "model secured secrect and salt succeed to put in redis"
 _MAX_SECRET_BYTES = 64 << 10
 _ANY_METHOD = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Codec(JsonCodec[Asked, list[Outputs | ServingError]]):
+    form: ResponseFormat
+    protocol = "original"
+    needs_signature = False
+
+    def decode(self, body: bytes, most: int, described: SlotReport | None) -> Asked:
+        records = instances.read(body, most, described)
+        good = [record for record in records if not isinstance(record, InvalidInput)]
+        if len(good) == len(records):
+            return Asked(good)
+        refused = [(index, record) for index, record in enumerate(records) if isinstance(record, InvalidInput)]
+        return Asked(good, refused=refused)
+
+    def merge(self, call: Call, model: ServedModel, asked: Asked, outcomes: Outcomes) -> list[Outputs | ServingError]:
+        answers, refused = iter(outcomes), dict(asked.refused)
+        count = len(outcomes) + len(refused)
+        return [refused[at] if at in refused else _located(next(answers), at) for at in range(count)]
+
+    def encoding_cost(self, asked: Asked, answer: Outcomes) -> int:
+        return writing_cost(answer, as_texts=self.form != "json")
+
+    def encode(self, model: ServedModel, asked: Asked, answer: Outcomes) -> tuple[bytes, ServingError | None]:
+        # The status is that of the worst error, and the body has all predictions nevertheless.
+        error = worst_error(answer)
+        fields = {"error": error.message, "code": error.code} if error else None
+        return predictions.body(answer, self.form, model.post_processing, fields), error
 
 
 def routes(front: FrontEnd) -> list[Route]:
@@ -83,7 +116,7 @@ class _OriginalRoutes:
         # The content type is ignored: the calls of the original's guides have that of curl.
         body = await read_body(call, options)
         path = request.path_params
-        codec = HttpCodec(response_format)
+        codec = _Codec(response_format)
         model = await self._plane.find(call, codec.protocol, path.get("name", ""), path.get("version", ""))
         content, error = await self._plane.infer(call, codec, model, body)
         return await compressed(call, Written(content)) if error is None else error_response(error, content)
@@ -132,6 +165,11 @@ def _is_own(origin: str, request: Request, interface: str) -> bool:
     except ValueError:
         return False
     return parts.hostname in (*LOOPBACK, interface) and port == request.scope["server"][1]
+
+
+def _located(outcome: Outputs | ServingError, index: int) -> Outputs | ServingError:
+    """Return an outcome; an error of the input names its instance."""
+    return type(outcome)(f"instances[{index}]: {outcome}") if isinstance(outcome, InvalidInput) else outcome
 
 
 def _asked_format(request: Request, default: ResponseFormat) -> ResponseFormat:

@@ -56,7 +56,7 @@ def body(
     return dumps({**(around or {}), "predictions": predictions})
 
 
-def texts(outcomes: Sequence[Outputs | ServingError], filter_text: str) -> str:
+def texts(outcomes: Sequence[Outputs], filter_text: str) -> str:
     """Write the JSON list of predictions as texts in the form `bigdl`."""
     return dumps([written(outputs, "bigdl", filter_text) for outputs in outcomes]).decode()
 

@@ -1,6 +1,6 @@
 """The Open Inference Protocol v2 for the data plane; HTTP and gRPC differ in the form of bodies and messages alone."""
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cluster_serving.frontend.api.json_text import writing_cost
@@ -9,7 +9,6 @@ from cluster_serving.frontend.api.v2.request import InferRequest, InferResponse,
 from cluster_serving.frontend.dataplane import Call, Codec, Outcomes, succeeded
 from cluster_serving.frontend.models.registry import ServedModel
 from cluster_serving.protocol.errors import InvalidInput
-from cluster_serving.protocol.inputs import Array
 from cluster_serving.protocol.keys import NORMAL, PRIORITIES
 from cluster_serving.protocol.slots import SlotReport
 
@@ -20,10 +19,6 @@ class V2Codec(Codec[Batch, InferResponse]):
     def parse(self, body: Any) -> InferRequest:
         """Read a body or a message."""
         raise NotImplementedError
-
-    def binary(self, request: InferRequest, outputs: Mapping[str, Array]) -> Container[str]:
-        """Return the names of the outputs that are to be written as binary data."""
-        return ()
 
     def decode(self, body: Any, most: int, described: SlotReport) -> Batch:
         """Read a request, and split it into records; see `to_records`."""
@@ -50,7 +45,7 @@ class V2Codec(Codec[Batch, InferResponse]):
         wanted = {output.name: output.classes for output in request.outputs}
         outputs = asked.merge(succeeded(outcomes), described, wanted)
         call.version = version or model.version
-        return InferResponse(model.name, call.version, request.id, outputs, self.binary(request, outputs))
+        return InferResponse(model.name, call.version, request.id, outputs)
 
 
 def _seconds(parameters: Mapping[str, Any], timeout: float | None) -> float | None:

@@ -15,6 +15,7 @@ from cluster_serving.client.pieces import Restarted
 from cluster_serving.frontend import proto
 from cluster_serving.frontend.api.v2 import messages as v2_messages
 from cluster_serving.frontend.api.v2 import metadata as v2_metadata
+from cluster_serving.frontend.api.v2.batch import Batch
 from cluster_serving.frontend.api.v2.codec import V2Codec
 from cluster_serving.frontend.api.v2.request import InferRequest, InferResponse
 from cluster_serving.frontend.api.v2.service import V2Service, named, unsupported
@@ -23,7 +24,7 @@ from cluster_serving.frontend.dataplane import DataPlane
 from cluster_serving.frontend.errors import ModelNotFound, unexpected
 from cluster_serving.frontend.models.registry import ServedModel
 from cluster_serving.frontend.proto import inference
-from cluster_serving.frontend.server.grpc import Call, Method, Service
+from cluster_serving.frontend.server.grpc import GrpcCall, Method, Service
 from cluster_serving.protocol.errors import InvalidInput, RequestRestarted, ServingError, VersionNotFound
 from cluster_serving.protocol.model_control import LOAD, UNLOAD
 
@@ -73,38 +74,31 @@ def service(front: FrontEnd, v2: V2Service) -> Service:
 
 
 @dataclass(frozen=True, slots=True)
-class GrpcCodec(V2Codec):
-    """Messages, or the bytes of large ones.
+class _Codec(V2Codec):
+    """The codec of a message, of which `decode` gets the bytes if it is large.
 
     Attributes:
-        holding_gil: Cost of reading the message; see `Offload.run`.
-        sharing_gil: Its size, if it is large.
+        reading_cost: Cost of reading the message.
         raw: True if the request has raw contents; so has the answer then.
     """
 
-    holding_gil: int
-    sharing_gil: int
+    reading_cost: tuple[int, int]
     raw: bool
     protocol = "grpc"
 
     def cost(self, body: Any) -> tuple[int, int]:
-        """Return the cost of reading the message."""
-        return self.holding_gil, self.sharing_gil
+        return self.reading_cost
 
     def parse(self, body: Any) -> InferRequest:
-        """Read a message, or its bytes."""
         return v2_messages.parse(body) if isinstance(body, bytes) else v2_messages.decode(body)
 
-    def encoding_cost(self, answer: InferResponse) -> int:
-        """Return the cost of writing the answer: raw numbers are copied at once."""
+    def encoding_cost(self, asked: Batch, answer: InferResponse) -> int:
         return v2_messages.encoding_cost(answer, self.raw)
 
-    def encode(self, answer: InferResponse) -> Any:
-        """Write a message."""
+    def encode(self, model: ServedModel, asked: Batch, answer: InferResponse) -> Any:
         return v2_messages.encode(answer, self.raw)
 
     def portable(self, content: Any) -> bytes:
-        """Return the bytes of a message."""
         data: bytes = content.SerializeToString()
         return data
 
@@ -117,55 +111,55 @@ class _Methods:
         self._service = service
         self._plane = DataPlane(front)
 
-    async def server_live(self, message: Any, call: Call) -> Any:
+    async def server_live(self, message: Any, call: GrpcCall) -> Any:
         return inference.ServerLiveResponse(live=True)
 
-    async def server_ready(self, message: Any, call: Call) -> Any:
+    async def server_ready(self, message: Any, call: GrpcCall) -> Any:
         return inference.ServerReadyResponse(ready=await self._service.ready())
 
-    async def model_ready(self, message: Any, call: Call) -> Any:
+    async def model_ready(self, message: Any, call: GrpcCall) -> Any:
         try:
             ready = await self._service.model_ready(message.name, message.version)
         except (ModelNotFound, VersionNotFound):
             ready = False
         return inference.ModelReadyResponse(ready=ready)
 
-    async def server_metadata(self, message: Any, call: Call) -> Any:
+    async def server_metadata(self, message: Any, call: GrpcCall) -> Any:
         return inference.ServerMetadataResponse(**v2_metadata.server())
 
-    async def model_metadata(self, message: Any, call: Call) -> Any:
+    async def model_metadata(self, message: Any, call: GrpcCall) -> Any:
         content = await self._service.metadata(message.name, message.version)
         return ParseDict(content, inference.ModelMetadataResponse())
 
-    async def model_config(self, message: Any, call: Call) -> Any:
+    async def model_config(self, message: Any, call: GrpcCall) -> Any:
         content = await self._service.config(message.name, message.version)
         return ParseDict({"config": content}, inference.ModelConfigResponse())
 
-    async def model_statistics(self, message: Any, call: Call) -> Any:
+    async def model_statistics(self, message: Any, call: GrpcCall) -> Any:
         content = await self._service.statistics(message.name, message.version)
         return ParseDict(content, inference.ModelStatisticsResponse())
 
-    async def repository_index(self, message: Any, call: Call) -> Any:
+    async def repository_index(self, message: Any, call: GrpcCall) -> Any:
         return ParseDict({"models": await self._service.index(message.ready)}, inference.RepositoryIndexResponse())
 
-    async def model_load(self, message: Any, call: Call) -> Any:
+    async def model_load(self, message: Any, call: GrpcCall) -> Any:
         await self._control(message, LOAD, call)
         return inference.RepositoryModelLoadResponse()
 
-    async def model_unload(self, message: Any, call: Call) -> Any:
+    async def model_unload(self, message: Any, call: GrpcCall) -> Any:
         await self._control(message, UNLOAD, call)
         return inference.RepositoryModelUnloadResponse()
 
-    async def _control(self, message: Any, action: str, call: Call) -> None:
+    async def _control(self, message: Any, action: str, call: GrpcCall) -> None:
         timeout = self._front.limited(call.timeout)
         await self._service.control(message.model_name, action, message.parameters, timeout)
 
-    async def model_infer(self, text: bytes, call: Call) -> Any:
+    async def model_infer(self, text: bytes, call: GrpcCall) -> Any:
         message, codec, body = _opened(text)
         model = await self._plane.find(call, codec.protocol, named(message.model_name), message.model_version)
         return await self._plane.infer(call, codec, model, body)
 
-    async def model_stream_infer(self, messages: AsyncIterator[bytes], call: Call) -> AsyncIterator[Any]:
+    async def model_stream_infer(self, messages: AsyncIterator[bytes], call: GrpcCall) -> AsyncIterator[Any]:
         """Answer ModelStreamInfer: many requests at a time. A failed request does not end the stream.
 
         Whole answers are in the order of the requests. Pieces (a decoupled model) come as they are made.
@@ -181,7 +175,7 @@ class _Methods:
             # The reader cancels the requests, which are stopped then.
             await asyncio.gather(reader, return_exceptions=True)
 
-    async def _read(self, messages: AsyncIterator[bytes], call: Call, replies: asyncio.Queue[Any]) -> None:
+    async def _read(self, messages: AsyncIterator[bytes], call: GrpcCall, replies: asyncio.Queue[Any]) -> None:
         tasks: set[asyncio.Task[None]] = set()
         places = asyncio.Semaphore(_MOST_AHEAD)
         before: asyncio.Task[None] | None = None
@@ -204,7 +198,7 @@ class _Methods:
             raise
 
     async def _answer(
-        self, text: bytes, stream: Call, replies: asyncio.Queue[Any], before: asyncio.Task[None] | None
+        self, text: bytes, stream: GrpcCall, replies: asyncio.Queue[Any], before: asyncio.Task[None] | None
     ) -> None:
         """Put the replies to a request of a stream; an empty one ends them if the request asks for it."""
         began = time.perf_counter()
@@ -216,8 +210,7 @@ class _Methods:
             asks_end = _ENDS in message.parameters and message.parameters[_ENDS].bool_param
             if model.described and model.described.in_pieces:
                 async with aclosing(self._pieces(call, codec, model, body)) as responses:
-                    async for response in responses:
-                        made = _message(await self._plane.write(codec, response))
+                    async for made in responses:
                         made.parameters[_FINAL].bool_param = False
                         await replies.put(inference.ModelStreamInferResponse(infer_response=made))
                 asks_end = True
@@ -247,15 +240,8 @@ class _Methods:
         finally:
             self._front.metrics.answered("grpc", call.model, status, time.perf_counter() - began, call.version)
 
-    async def _pieces(
-        self, call: Call, codec: GrpcCodec, model: ServedModel, body: Any
-    ) -> AsyncGenerator[InferResponse, None]:
-        """Yield a response for each piece of the answer to a request of one record.
-
-        Raises:
-            RequestRestarted: If the answer begins anew after its first piece.
-            ServingError: As `DataPlane.infer`.
-        """
+    async def _pieces(self, call: GrpcCall, codec: _Codec, model: ServedModel, body: Any) -> AsyncGenerator[Any, None]:
+        """Yield a response for each piece of the answer to a request of one record."""
         self._front.check(model)
         batch = await self._plane.read(codec, body, model.described)
         if len(batch.records) != 1:
@@ -266,13 +252,12 @@ class _Methods:
         (pieces,) = self._plane.streams(call, codec, model, batch)
         async with aclosing(pieces):
             async for piece in pieces:
-                if isinstance(piece, Restarted):
-                    if begun:
-                        raise RequestRestarted("the answer began anew after a failure; send the request again")
-                    continue
-                begun = True
-                call.version = piece.version or ""
-                yield codec.merge(call, model, batch, [piece.outputs])
+                if not isinstance(piece, Restarted):
+                    begun, call.version = True, piece.version or ""
+                    response = codec.merge(call, model, batch, [piece.outputs])
+                    yield _message(await self._plane.write(codec, model, batch, response))
+                elif begun:
+                    raise RequestRestarted("the answer began anew after a failure; send the request again")
 
 
 def _goes_on(reply: Any) -> bool:
@@ -286,18 +271,18 @@ async def _ended(task: asyncio.Task[None] | None) -> None:
         await asyncio.wait({task})
 
 
-async def _refuse(name: str, message: bytes, call: Call) -> Any:
+async def _refuse(name: str, message: bytes, call: GrpcCall) -> Any:
     raise unsupported(name)
 
 
-def _opened(text: bytes) -> tuple[Any, GrpcCodec, Any]:
+def _opened(text: bytes) -> tuple[Any, _Codec, Any]:
     """Return the message of a request, without the tensors of a large one; its codec, and what this one reads."""
     if len(text) < _SMALL:
         message = proto.parse(inference.ModelInferRequest, text)
-        return message, GrpcCodec(0, 0, bool(message.raw_input_contents)), message
+        return message, _Codec((0, 0), bool(message.raw_input_contents)), message
     # Protobuf reads typed contents number by number. Of raw contents, only texts need a loop.
     message, cost = v2_messages.envelope(text)
-    return message, GrpcCodec(cost, len(text), bool(message.raw_input_contents)), text
+    return message, _Codec((cost, len(text)), bool(message.raw_input_contents)), text
 
 
 def _message(content: Any) -> Any:

@@ -1,6 +1,5 @@
 """The Open Inference Protocol v2 over HTTP: the paths below `/v2`."""
 
-from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,16 +11,17 @@ from starlette.routing import Route
 from cluster_serving.frontend.api.json_text import parse, writing_cost
 from cluster_serving.frontend.api.v2 import body as v2_body
 from cluster_serving.frontend.api.v2 import metadata as v2_metadata
+from cluster_serving.frontend.api.v2.batch import Batch
 from cluster_serving.frontend.api.v2.codec import V2Codec
 from cluster_serving.frontend.api.v2.request import InferRequest, InferResponse
 from cluster_serving.frontend.api.v2.service import V2Service, unsupported
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.dataplane import DataPlane
+from cluster_serving.frontend.models.registry import ServedModel
 from cluster_serving.frontend.server.call import call_of
 from cluster_serving.frontend.server.compression import compressed
 from cluster_serving.frontend.server.responses import Json, Written, read_body
 from cluster_serving.protocol.errors import InvalidInput
-from cluster_serving.protocol.inputs import Array
 from cluster_serving.protocol.model_control import LOAD, UNLOAD
 
 UNSUPPORTED = (
@@ -63,38 +63,26 @@ def routes(front: FrontEnd, v2: V2Service) -> list[Route]:
 
 
 @dataclass(frozen=True, slots=True)
-class HttpCodec(V2Codec):
-    """Bodies: JSON, and binary data behind it.
-
-    Attributes:
-        json_length: Number of bytes of JSON in the body of a request.
-    """
-
+class _Codec(V2Codec):
     json_length: int
     protocol = "v2"
 
     def cost(self, body: bytes) -> tuple[int, int]:
-        """Return the cost of reading JSON and texts; and of the whole, since tensors are split into records."""
         return v2_body.cost(body, self.json_length), len(body)
 
     def parse(self, body: bytes) -> InferRequest:
-        """Read a body."""
         return v2_body.decode(body, self.json_length)
 
-    def binary(self, request: InferRequest, outputs: Mapping[str, Array]) -> Container[str]:
-        """Return the names of the outputs that the request wants as binary data."""
-        return v2_body.binary_outputs(request, outputs)
-
-    def encoding_cost(self, answer: InferResponse) -> int:
-        """Return the cost of writing JSON and texts: binary numbers are copied at once."""
-        outputs, binary = answer.outputs, answer.binary
+    def encoding_cost(self, asked: Batch, answer: InferResponse) -> int:
+        outputs = answer.outputs
+        binary = v2_body.binary_outputs(asked.request, outputs)
+        # Binary numbers are copied at once.
         return writing_cost(
             [{name: array for name, array in outputs.items() if name not in binary or array.dtype == object}]
         )
 
-    def encode(self, answer: InferResponse) -> tuple[bytes, int | None]:
-        """Write a body; return it, and the number of bytes of JSON if binary data follows."""
-        return v2_body.encode(answer, answer.binary)
+    def encode(self, model: ServedModel, asked: Batch, answer: InferResponse) -> tuple[bytes, int | None]:
+        return v2_body.encode(answer, v2_body.binary_outputs(asked.request, answer.outputs))
 
 
 class _V2Routes:
@@ -144,9 +132,9 @@ class _V2Routes:
 
     async def infer(self, request: Request) -> Response:
         call = call_of(request)
-        model = await self._plane.find(call, HttpCodec.protocol, *_model(request))
+        model = await self._plane.find(call, _Codec.protocol, *_model(request))
         body = await read_body(call, self._front.options)
-        codec = HttpCodec(v2_body.json_length(body, call.header(v2_body.HEADER_LENGTH_KEY)))
+        codec = _Codec(v2_body.json_length(body, call.header(v2_body.HEADER_LENGTH_KEY)))
         content, json_length = await self._plane.infer(call, codec, model, body)
         if json_length is None:
             return await compressed(call, Written(content))

@@ -42,21 +42,12 @@ class InferRequest:
 
 @dataclass(frozen=True, slots=True)
 class InferResponse:
-    """A response.
-
-    Attributes:
-        model: Name of the model.
-        version: Version that answered.
-        id: Identifier of the request.
-        outputs: Name → tensor; BYTES as object array of `str`.
-        binary: Names of the outputs to be written as binary data over HTTP.
-    """
+    """A response, with the version that answered. Its outputs are tensors by name; BYTES as object array of `str`."""
 
     model: str
     version: str
     id: str
     outputs: Mapping[str, Array]
-    binary: Container[str] = ()
 
 
 def classes_of(name: str, value: object) -> int:

@@ -54,8 +54,7 @@ def test_single_values_are_records(ask, report, job, batched, shape, answer):
 
 
 def test_rankings_are_values():
-    answer = v1.Answer([[[(3, 0.5)]]], by_column=False, batched=False)
-    assert v1.V1Codec().encode(answer) == b'{"predictions":[[{"class":3,"prob":0.5}]]}'
+    assert v1.write([[[(3, 0.5)]]], False, False) == b'{"predictions":[[{"class":3,"prob":0.5}]]}'
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,38 @@
+"""A made-up protocol: `POST /rows/<model>` with `{"rows": [[1, 2], …]}` is answered with `{"sums": [3, …]}`."""
+
+import numpy as np
+from starlette.routing import Route
+
+from cluster_serving.frontend import app
+from cluster_serving.frontend.api.json_codec import JsonCodec, endpoint
+from cluster_serving.frontend.api.json_text import parse
+from cluster_serving.frontend.dataplane import Asked
+from cluster_serving.frontend.server.responses import dumps
+from cluster_serving.protocol.errors import RequestTooLarge
+from cluster_serving.protocol.tensors import Encoded, encode
+
+
+class RowsCodec(JsonCodec):
+    """The codec: all that the protocol is made of."""
+
+    protocol = "rows"
+
+    def decode(self, body, most, described):
+        rows = parse(body)["rows"]
+        if len(rows) > most:
+            raise RequestTooLarge(f"there are {len(rows)} rows; at most {most} are taken")
+        (spec,) = described.inputs
+        return Asked([Encoded(encode({spec.name: np.array(row, spec.dtype)})) for row in rows])
+
+    def encode(self, model, asked, answer):
+        return dumps({"sums": [float(sum(array.sum() for array in outputs.values())) for outputs in answer]})
+
+
+def hang_on(monkeypatch):
+    """Let the front ends that are made from now on have the protocol."""
+    apis = app.apis
+
+    def with_rows(front, v2):
+        return {**apis(front, v2), "rows": [Route("/rows/{name}", endpoint(front, RowsCodec()), methods=["POST"])]}
+
+    monkeypatch.setattr(app, "apis", with_rows)
