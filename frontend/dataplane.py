@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from cluster_serving.client.pieces import PieceOrRestart
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.models.registry import ServedModel
+from cluster_serving.frontend.server.call import HttpCall
+from cluster_serving.frontend.server.grpc import GrpcCall
 from cluster_serving.frontend.server.offload import LARGE
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.results import Outputs
@@ -21,9 +23,11 @@ from cluster_serving.protocol.tensors import Inputs
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-T = TypeVar("T")
 A = TypeVar("A", bound="Asked")
 R = TypeVar("R")
+
+Call = HttpCall | GrpcCall
+"""A request apart from its content."""
 
 Outcomes = Sequence[Outputs | ServingError]
 """Outputs or error of each record of a request."""
@@ -46,31 +50,6 @@ def succeeded(outcomes: Outcomes) -> list[Outputs]:
     return good
 
 
-class Call(Protocol):
-    """A request apart from its content; `server.call` has that of HTTP, and `server.grpc` that of gRPC.
-
-    Attributes:
-        protocol: Label of its API in the metrics.
-        model: Label of its model in the metrics.
-        version: Version of the model that answered, for the answer and the metrics; empty for none.
-    """
-
-    protocol: str
-    model: str
-    version: str
-
-    @property
-    def timeout(self) -> float | None:
-        """Seconds for which the client waits; None if it does not say."""
-
-    @property
-    def priority(self) -> str:
-        """Priority in the queue of the job."""
-
-    def unless_gone(self, work: Awaitable[T]) -> Awaitable[T]:
-        """Return the result of the work, which is cancelled if the client goes away."""
-
-
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What a body asks for. A codec adds what its answer depends on.
@@ -89,6 +68,10 @@ class Asked:
         Codecs of JSON encode them at once.
         """
         return self
+
+    def without_inputs(self) -> Self:
+        """Return what the answer depends on."""
+        return replace(self, records=())
 
 
 class Codec(Generic[A, R]):
@@ -134,7 +117,7 @@ class Codec(Generic[A, R]):
         raise NotImplementedError
 
     def encode(self, model: ServedModel, asked: A, answer: R) -> Any:
-        """Write an answer: a body, or a message. If the answer is large, `asked` has no records."""
+        """Write an answer: a body, or a message. If the answer is large, `asked` is without inputs."""
         raise NotImplementedError
 
     def portable(self, content: Any) -> Any:
@@ -210,7 +193,7 @@ class DataPlane:
         cost = codec.encoding_cost(asked, answer) if cost is None else cost
         if cost < LARGE:
             return codec.encode(model, asked, answer)
-        work = partial(_portable, codec, model, replace(asked, records=()), answer)
+        work = partial(_portable, codec, model, asked.without_inputs(), answer)
         return await self._front.offload.run(work, holding_gil=cost)
 
     def streams(

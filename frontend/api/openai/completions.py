@@ -47,8 +47,8 @@ class Asked(dataplane.Asked):
     stream: bool = False
 
 
-def read(body: bytes, most: int, models: Mapping[str, SlotReport | None]) -> Asked:
-    """Read a request; `models` has the report of each model by name, the empty name is the default model's.
+def read(body: bytes, most: int, described: Mapping[str, SlotReport | None]) -> Asked:
+    """Read a request; `described` has the report of each model by name, the empty name is the default model's.
 
     The prompt is the input `prompt`, or else the only text that the model takes. Each other parameter is the input of
     its name. A parameter of OpenAI's API that the model does not take is left out, and one that the client does not
@@ -60,7 +60,7 @@ def read(body: bytes, most: int, models: Mapping[str, SlotReport | None]) -> Ask
     """
     content = parse(body)
     model = model_of(content)
-    report = models.get(model)
+    report = described.get(model)
     if report is None:
         return Asked((), model)
     specs = {spec.name: spec for spec in report.inputs}

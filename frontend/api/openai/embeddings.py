@@ -35,8 +35,8 @@ class Asked(dataplane.Asked):
     dimensions: int | None = None
 
 
-def read(body: bytes, most: int, models: Mapping[str, SlotReport | None]) -> Asked:
-    """Read a request; `models` has the report of each model by name, the empty name is the default model's.
+def read(body: bytes, most: int, described: Mapping[str, SlotReport | None]) -> Asked:
+    """Read a request; `described` has the report of each model by name, the empty name is the default model's.
 
     Texts go to the only text that the model takes, and lists of token ids to its only input.
 
@@ -46,7 +46,7 @@ def read(body: bytes, most: int, models: Mapping[str, SlotReport | None]) -> Ask
     """
     content = parse(body)
     model = model_of(content)
-    report = models.get(model)
+    report = described.get(model)
     if report is None:
         return Asked((), model)
     if unknown := sorted(content.keys() - _OTHERS):

@@ -24,12 +24,10 @@ from cluster_serving.frontend.server.events import after_first, event
 from cluster_serving.frontend.server.merge import merged
 from cluster_serving.frontend.server.responses import Written, dumps, error_response, read_body
 from cluster_serving.protocol.errors import RequestRestarted, ServingError
-from cluster_serving.protocol.slots import SlotReport
 
 _DONE = event(b"[DONE]")
 
 A = TypeVar("A", completions.Asked, embeddings.Asked)
-Described = Mapping[str, SlotReport | None]
 Handler = Callable[[Request], Awaitable[Response]]
 
 
@@ -72,8 +70,7 @@ class _Completions(_Codec[completions.Asked]):
     id: str
     created: int
 
-    def decode(self, body: bytes, most: int, described: Described) -> completions.Asked:
-        return completions.read(body, most, described)
+    decode = staticmethod(completions.read)
 
     def started(self, model: ServedModel) -> dict[str, Any]:
         """Return the fields that an answer begins with, and each piece of it."""
@@ -84,8 +81,7 @@ class _Completions(_Codec[completions.Asked]):
 
 
 class _Embeddings(_Codec[embeddings.Asked]):
-    def decode(self, body: bytes, most: int, described: Described) -> embeddings.Asked:
-        return embeddings.read(body, most, described)
+    decode = staticmethod(embeddings.read)
 
     def encode(self, model: ServedModel, asked: embeddings.Asked, answer: list[dict[str, Any]]) -> bytes:
         return embeddings.write(answer, asked, model.name)

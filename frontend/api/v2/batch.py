@@ -34,7 +34,11 @@ class Batch(Asked):
     def encoded(self) -> Batch:
         """Return the batch with its records as bytes, and without the tensors that they were made of."""
         records = [Encoded(b"".join(encode_parts(record))) for record in self.records]
-        return replace(self, records=records, request=replace(self.request, inputs={}))
+        return replace(self.without_inputs(), records=records)
+
+    def without_inputs(self) -> Batch:
+        """Return the batch without its records and tensors."""
+        return replace(self, records=(), request=replace(self.request, inputs={}))
 
     def merge(self, answers: Sequence[Outputs], report: SlotReport, wanted: Mapping[str, int]) -> dict[str, Array]:
         """Merge one answer per record into the tensors of the response.
