@@ -18,7 +18,7 @@ Steps = Iterator[dict[int, T] | None]
 _WAIT_S = 60.0
 
 
-class Asked(Protocol[T_co]):
+class Answerable(Protocol[T_co]):
     """A record that is to be answered: a request of a job, or a record of a program (`job.record`)."""
 
     @property

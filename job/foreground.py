@@ -126,7 +126,7 @@ def _run(options: JobOptions, texts: Sequence[str]) -> bool:
     """Load the folder, compute the record, and print what comes of it; return True if there is a result."""
     began = time.perf_counter()
     try:
-        trial = Trial(options)
+        trial = Trial.of(options)
     except ModelError as error:
         _print_error(error)
         return False

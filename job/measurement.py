@@ -30,7 +30,6 @@ from cluster_serving.job.request import Request
 from cluster_serving.protocol.entry import NATIVE, Entry
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.inputs import Image, Input
-from cluster_serving.protocol.results import decode_outputs, to_fields
 
 _TEXT = "the quick brown fox jumps over the lazy dog " * 4
 _SMALLEST_SIDE = 32
@@ -139,14 +138,12 @@ def _inputs(predictor: Predictor, options: JobOptions) -> Mapping[str, Input]:
         raise _Unknown("the size of its batches is that of the requests (inputAlreadyBatched)")
     if not report.inputs:
         raise _Unknown("the handler does not declare its inputs")
-    error: ServingError | None = None
     for image in (None if options.image.record_key else options.image, None):
         inputs = {spec.name: _input(spec, image) for spec in report.inputs}
-        (answer,) = predictor.start([_request(inputs)], alone=True).answers()
-        error = _error(answer)
-        if error is None:
+        (outcome,) = predictor.predict([inputs])
+        if not isinstance(outcome, ServingError):
             return inputs
-    raise _Unknown(f"a record of zeros is refused: {error}")
+    raise _Unknown(f"a record of zeros is refused: {outcome}")
 
 
 def _input(spec: TensorSpec, image: ImageOptions | None) -> Input:
@@ -181,14 +178,6 @@ def _image(shape: tuple[int | None, ...], image: ImageOptions) -> Image:
 
 def _request(inputs: Mapping[str, Input]) -> Request:
     return Request(Entry(b"0-0", "measurement", b"", NATIVE), "", inputs)
-
-
-def _error(answer: Answer) -> ServingError | None:
-    try:
-        decode_outputs(to_fields(answer.fields))
-    except ServingError as error:
-        return error
-    return None
 
 
 if __name__ == "__main__":

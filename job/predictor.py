@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from cluster_serving.job.batch import Arrays, split
 from cluster_serving.job.batcher import Batcher
-from cluster_serving.job.computation import Asked, Computation, Steps, begin
+from cluster_serving.job.computation import Answerable, Computation, Steps, begin
 from cluster_serving.job.handlers.generated import Generated, Writer
 from cluster_serving.job.handlers.handled import HandledModel
 from cluster_serving.job.handlers.records import named
@@ -21,7 +21,7 @@ from cluster_serving.job.models.base import Started, TensorSpec
 from cluster_serving.job.models.location import locate
 from cluster_serving.job.options import BatchOptions, ImageOptions, JobOptions, ModelOptions
 from cluster_serving.job.preprocessing import Preprocessor
-from cluster_serving.job.record import Outputs, Pieces, Record, Value
+from cluster_serving.job.record import NamedOutputs, PieceFunction, ProgramRecord, Value
 from cluster_serving.job.servable import Servable, ServedModel
 from cluster_serving.job.timeout import NotComputed, Watched
 from cluster_serving.protocol import encryption
@@ -33,6 +33,7 @@ from cluster_serving.protocol.slots import SlotReport
 from cluster_serving.protocol.versions import FIRST
 
 T = TypeVar("T")
+P = TypeVar("P", bound="Predictor")
 
 _BATCH = BatchOptions()
 _IMAGE = ImageOptions()
@@ -107,14 +108,14 @@ class Predictor:
             self.close()
             raise
 
-    def __enter__(self) -> Predictor:
+    def __enter__(self: P) -> P:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
     @classmethod
-    def of(cls, options: JobOptions, secret: tuple[str, str] = ("", "")) -> Predictor:
+    def of(cls: type[P], options: JobOptions, secret: tuple[str, str] = ("", "")) -> P:
         """Return the predictor of a slot of a job."""
         return cls(
             options.model,
@@ -174,9 +175,9 @@ class Predictor:
     def predict(
         self,
         records: Sequence[Mapping[str, Value]],
-        on_piece: Callable[[int, Outputs], object] | None = None,
-    ) -> list[Outputs | ServingError]:
-        """Answer records, as many in a call as share one; a record that fails leaves the others alone.
+        on_piece: Callable[[int, NamedOutputs], object] | None = None,
+    ) -> list[NamedOutputs | ServingError]:
+        """Answer records; those of one signature share calls of the model, and one that fails leaves the others alone.
 
         Args:
             records: Inputs of each record by name, which are checked and converted as those of a request: arrays of the
@@ -193,15 +194,15 @@ class Predictor:
         Raises:
             Exception: Any that `on_piece` raises.
         """
-        self.send_pieces(Pieces(on_piece) if on_piece else None)
-        batcher: Batcher[Record] = Batcher(self._batch.max_batch_size, 0)
+        self.send_pieces(PieceFunction(on_piece) if on_piece else None)
+        batcher: Batcher[ProgramRecord] = Batcher(self._batch.max_batch_size, 0)
         batches = []
         for position, values in enumerate(records):
-            record = Record.of(position, values, in_pieces=on_piece is not None)
+            record = ProgramRecord.of(position, values, in_pieces=on_piece is not None)
             key = any_size(record.signature) if self._padding else record.signature
             batches.append(batcher.add(key, record, 0) or [])
         missing = InferenceTimeout("too many calls of the model hang, so it is not called any more; end this process")
-        results: dict[int, Outputs | ServingError] = dict.fromkeys(range(len(records)), missing)
+        results: dict[int, NamedOutputs | ServingError] = dict.fromkeys(range(len(records)), missing)
         for batch in filter(None, [*batches, *batcher.flush()]):
             results |= self.start(batch, alone=True).answers()
         return [*results.values()]
@@ -211,7 +212,7 @@ class Predictor:
         if self._generated is not None:
             self._generated.writer = writer
 
-    def start(self, requests: Sequence[Asked[T]], alone: bool) -> Computation[T]:
+    def start(self, requests: Sequence[Answerable[T]], alone: bool) -> Computation[T]:
         """Start to compute records of one signature: in one call, unless they are large or the call fails.
 
         If the predictor `overlaps`, each record is started as soon as it is prepared. Otherwise all are computed when
@@ -299,7 +300,9 @@ class Predictor:
         is_image = all(isinstance(value, Image) for value in inputs.values())
         return self._already_batched and not (is_image and self.servable.engine == "OpenVINO")
 
-    def _prepare_all(self, requests: Sequence[Asked[T]], preprocessor: Preprocessor) -> Iterable[Arrays | ServingError]:
+    def _prepare_all(
+        self, requests: Sequence[Answerable[T]], preprocessor: Preprocessor
+    ) -> Iterable[Arrays | ServingError]:
         # With padding, records that share a batch may differ in shape.
         names = None if self._padding else preprocessor.untouched(requests[0].inputs)
         if names is not None:
@@ -315,7 +318,7 @@ class Predictor:
         )
 
     def _compute(
-        self, requests: Sequence[Asked[T]], names: Sequence[str], ready: Mapping[int, Arrays], batched: bool
+        self, requests: Sequence[Answerable[T]], names: Sequence[str], ready: Mapping[int, Arrays], batched: bool
     ) -> Steps[T]:
         """Compute the records whose inputs are ready."""
         if not ready:
@@ -338,7 +341,7 @@ class Predictor:
                     answers[index] = requests[index].fail(outcome)
             yield answers
 
-    def _finish(self, request: Asked[T], result: Any) -> T:
+    def _finish(self, request: Answerable[T], result: Any) -> T:
         """Return the answer of a record that was started, from its outputs or its error."""
         outcome = result if isinstance(result, ServingError) else self.servable.finish(result)
         if isinstance(outcome, ServingError):
@@ -346,7 +349,7 @@ class Predictor:
         return request.succeed(outcome, self._encoding)
 
 
-def _prepare(preprocessor: Preprocessor, request: Asked[Any]) -> Arrays | ServingError:
+def _prepare(preprocessor: Preprocessor, request: Answerable[Any]) -> Arrays | ServingError:
     if request.error is not None:
         return request.error
     try:
@@ -357,7 +360,7 @@ def _prepare(preprocessor: Preprocessor, request: Asked[Any]) -> Arrays | Servin
         return InvalidInput(f"the inputs cannot be prepared: {type(error).__name__}: {error}")
 
 
-def _is_slow(request: Asked[Any]) -> bool:
+def _is_slow(request: Answerable[Any]) -> bool:
     """Return True if a record has an image of many pixels, or one that does not tell how many it has."""
     sizes = [read_size(value.data) for value in request.inputs.values() if isinstance(value, Image)]
     return any(size is None or math.prod(size) >= _MANY_PIXELS for size in sizes)

@@ -18,12 +18,12 @@ from cluster_serving.protocol.signature import Signature, signature
 Value = ArrayLike | Path | Input
 """Input of a record: array or nested list of numbers or texts, number, text, bytes or `Path` of an image file."""
 
-Outputs = dict[str, Any]
+NamedOutputs = dict[str, Any]
 """Outputs by name: array, `str`, the object of JSON, or a `postprocessing.Ranking`."""
 
 
-class Record(NamedTuple):
-    """A record of a program; see `computation.Asked`. Its answer has its position, and its outputs or its error."""
+class ProgramRecord(NamedTuple):
+    """A record of a program (`computation.Answerable`); its answer is its position, with its outputs or its error."""
 
     entry: int
     inputs: Mapping[str, Input]
@@ -32,7 +32,7 @@ class Record(NamedTuple):
     in_pieces: bool = False
 
     @classmethod
-    def of(cls, position: int, values: Mapping[str, Value], in_pieces: bool) -> Record:
+    def of(cls, position: int, values: Mapping[str, Value], in_pieces: bool) -> ProgramRecord:
         """Convert the inputs of a record."""
         try:
             inputs = {name: convert(value, name) for name, value in values.items()}
@@ -42,38 +42,38 @@ class Record(NamedTuple):
         except (ValueError, OSError) as error:
             return cls(position, {}, error=InvalidInput(f"the inputs cannot be read: {error}"))
 
-    def content(self, outputs: Any, encoding: Encoding) -> Outputs:
+    def content(self, outputs: Any, encoding: Encoding) -> NamedOutputs:
         """Return outputs as the program gets them; raise `ServingError` if a filter does not fit them."""
         return encoding.values(outputs)
 
-    def answer(self, content: Outputs) -> tuple[int, Outputs | ServingError]:
+    def answer(self, content: NamedOutputs) -> tuple[int, NamedOutputs | ServingError]:
         """Return the answer with outputs."""
         return self.entry, content
 
-    def succeed(self, outputs: Any, encoding: Encoding) -> tuple[int, Outputs | ServingError]:
+    def succeed(self, outputs: Any, encoding: Encoding) -> tuple[int, NamedOutputs | ServingError]:
         """Return the answer with outputs, or with the error if a filter does not fit them."""
         try:
             return self.entry, encoding.values(outputs)
         except ServingError as error:
             return self.entry, error
 
-    def fail(self, error: ServingError) -> tuple[int, Outputs | ServingError]:
+    def fail(self, error: ServingError) -> tuple[int, NamedOutputs | ServingError]:
         """Return the answer with an error."""
         return self.entry, error
 
 
-class Pieces:
+class PieceFunction:
     """Place of pieces (`handlers.generated.Writer`): a function, which takes the position of a record and its piece."""
 
-    def __init__(self, on_piece: Callable[[int, Outputs], object], positions: Sequence[int] = ()) -> None:
+    def __init__(self, on_piece: Callable[[int, NamedOutputs], object], positions: Sequence[int] = ()) -> None:
         self._on_piece = on_piece
         self._positions = positions
 
-    def attempt(self, entries: Sequence[int]) -> Pieces:
+    def attempt(self, entries: Sequence[int]) -> PieceFunction:
         """Begin to answer the records of these positions."""
-        return Pieces(self._on_piece, entries)
+        return PieceFunction(self._on_piece, entries)
 
-    def add(self, pieces: Mapping[int, Outputs]) -> Sequence[int]:
+    def add(self, pieces: Mapping[int, NamedOutputs]) -> Sequence[int]:
         """Hand pieces to the function; none of them is unwanted."""
         for index, piece in pieces.items():
             self._on_piece(self._positions[index], piece)

@@ -15,7 +15,7 @@ from cluster_serving.protocol.errors import InferenceFailed, ModelError
 T = TypeVar("T")
 
 
-class Call(Protocol):
+class Caller(Protocol):
     """Calls a function with the copy that computes; see `timeout.Watched.call`."""
 
     def __call__(self, function: Callable[[Any], T], requests: int = 1, usual: bool = True) -> T:
@@ -68,7 +68,7 @@ class Servable(ABC):
         return self.model is not None and self.model.overlaps
 
     @abstractmethod
-    def steps(self, call: Call, names: Sequence[str], records: Sequence[Arrays], batched: bool) -> Steps[Any]:
+    def steps(self, call: Caller, names: Sequence[str], records: Sequence[Arrays], batched: bool) -> Steps[Any]:
         """Compute records, and search for those that make others fail; see `batch.search`.
 
         Args:
@@ -113,7 +113,7 @@ class ServedModel(Servable):
         self.engine, self.layout, self.inputs = self.model.engine, self.model.layout, self.model.inputs
         self._memories = [BatchMemory(spec.numpy_dtype) for spec in self.model.inputs]
 
-    def steps(self, call: Call, names: Sequence[str], records: Sequence[Arrays], batched: bool) -> Steps[Any]:
+    def steps(self, call: Caller, names: Sequence[str], records: Sequence[Arrays], batched: bool) -> Steps[Any]:
         """See `Servable.steps`; records of one shape share a call, and those of other shapes if the model pads."""
 
         def run(records: Sequence[Arrays]) -> list[Any]:

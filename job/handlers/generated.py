@@ -5,12 +5,12 @@ from contextlib import contextmanager
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from cluster_serving.job.batch import NotWritten, isolate
-from cluster_serving.job.computation import Asked
+from cluster_serving.job.computation import Answerable
 from cluster_serving.job.encoding import Encoding
 from cluster_serving.job.handlers.handler import END
 from cluster_serving.job.handlers.records import Record, groups
 from cluster_serving.job.handlers.running import Running
-from cluster_serving.job.servable import Call
+from cluster_serving.job.servable import Caller
 from cluster_serving.job.timeout import NotComputed
 from cluster_serving.protocol.errors import RequestCancelled, ServingError
 
@@ -45,12 +45,12 @@ class Generated:
         writer: Place of the pieces; None if answers are whole.
     """
 
-    def __init__(self, call: Call, encoding: Encoding) -> None:
+    def __init__(self, call: Caller, encoding: Encoding) -> None:
         self._call = call
         self.encoding = encoding
         self.writer: Writer | None = None
 
-    def answers(self, requests: Sequence[Asked[T]], records: Sequence[Record]) -> Iterator[tuple[int, T]]:
+    def answers(self, requests: Sequence[Answerable[T]], records: Sequence[Record]) -> Iterator[tuple[int, T]]:
         """Yield the answers of records, with their positions; see `NotComputed`.
 
         Raises:
@@ -69,7 +69,7 @@ class Generated:
     def _preprocess(self, records: Sequence[Record]) -> list[Record | ServingError]:
         return self._call(lambda handled: [*map(handled.preprocess, records)], usual=False)
 
-    def _run(self, items: Sequence[tuple[Asked[T], Record]]) -> list[T]:
+    def _run(self, items: Sequence[tuple[Answerable[T], Record]]) -> list[T]:
         running: Running = self._call(lambda handled: handled.generate([record for _, record in items]), usual=False)
         batch = _Batch(self, [request for request, _ in items], running)
         while batch.goes_on and (step := self._call(lambda _: running.advance(), usual=False)) is not None:
@@ -78,7 +78,9 @@ class Generated:
         return batch.answers()
 
 
-def _failed(requests: Sequence[Asked[T]], places: Sequence[int], results: Sequence[Any]) -> Iterator[tuple[int, T]]:
+def _failed(
+    requests: Sequence[Answerable[T]], places: Sequence[int], results: Sequence[Any]
+) -> Iterator[tuple[int, T]]:
     for place, result in zip(places, results, strict=True):
         if isinstance(result, ServingError) and not isinstance(result, NotComputed):
             yield place, requests[place].fail(result)
@@ -96,7 +98,7 @@ def _written() -> Iterator[None]:
 class _Batch(Generic[T]):
     """Records that are being answered."""
 
-    def __init__(self, generated: Generated, requests: Sequence[Asked[T]], running: Running) -> None:
+    def __init__(self, generated: Generated, requests: Sequence[Answerable[T]], running: Running) -> None:
         self._encoding, self._writer = generated.encoding, generated.writer
         self._requests = requests
         self._running = running

@@ -29,7 +29,7 @@ from cluster_serving.job.models.devices import device_of_handler
 from cluster_serving.job.models.location import locate
 from cluster_serving.job.models.text import tokenizer
 from cluster_serving.job.options import NO_TOKENIZER, ImageOptions
-from cluster_serving.job.servable import Call, Servable
+from cluster_serving.job.servable import Caller, Servable
 from cluster_serving.protocol.errors import InferenceFailed, ModelError, ServingError
 
 _MAX_MEMORIES = 64
@@ -68,7 +68,6 @@ class HandledModel(Servable):
         self._own_device = ""
         self._memories: dict[str, BatchMemory] = {}
         self._only: Engine | None = None
-        self._padded: frozenset[str] = frozenset()
         # Methods of the handler, or None.
         self._preprocess: Any = None
         self._predict_batch: Any = None
@@ -108,7 +107,7 @@ class HandledModel(Servable):
         devices = [*(engine.model.device for engine in self._engines.values()), self._own_device]
         return ",".join(dict.fromkeys(filter(None, devices)))
 
-    def steps(self, call: Call, names: Sequence[str], records: Sequence[Arrays], batched: bool) -> Steps[Any]:
+    def steps(self, call: Caller, names: Sequence[str], records: Sequence[Arrays], batched: bool) -> Steps[Any]:
         """See `Servable.steps`; the rows of a batch are records for the handler, and it fails as a whole."""
 
         def run(records: Sequence[Record]) -> list[Any]:
@@ -194,8 +193,8 @@ class HandledModel(Servable):
         self.generates = inspect.isgeneratorfunction(self._predict_batch)
         if self._predict_batch is None:
             self._only = Engine(context.load().batched(), "the model")
-            self._padded = self._only.model.padded
         self.model = None if self._only is None else self._only.model
+        self._padded = frozenset() if self.model is None else self.model.padded
         takes, gives = getattr(kind, "inputs", None), getattr(kind, "outputs", None)
         self.is_direct = self._only is not None and self._preprocess is None and takes is None
         self.layout = "HWC"
