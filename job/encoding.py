@@ -52,9 +52,9 @@ class Encoding:
         Raises:
             ServingError: See `fields`.
         """
-        columns = self.columns(outputs)
-        if columns is not None and len(columns[0]) == len(columns[1]):
-            return {name: _value(array) for name, array in zip(*columns, strict=True)}
+        if self._is_plain and type(outputs) is tuple and len(outputs[0]) == len(outputs[1]):
+            # Outputs of a model, unlike those of a handler, can always be sent.
+            return {name: _value(array) for name, array in zip(*outputs, strict=True)}
         fields = to_fields(self.fields(True, outputs))
         arrays = decode_arrays(fields)
         if is_ranked(fields):

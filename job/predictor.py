@@ -92,13 +92,13 @@ class Predictor:
         if image.record_key is not None:
             encryption.prepare(image.record_key)
         self._encoding = kind.encoding(post_processing, locate(options.path))
-        self._watched = Watched(load, options.inference_timeout_s) if options.inference_timeout_s else None
-        self._loaded = self._watched.loaded if self._watched else load()
-        self._generated = Generated(self._call, self._encoding) if self._loaded.generates else None
+        timeout = options.inference_timeout_s
+        self._loaded: Servable | Watched[Servable] = Watched(load, timeout) if timeout else load()
+        self._generated = Generated(self._call, self._encoding) if self.servable.generates else None
         # A copy of the model that may use several threads uses them to decode large images, too.
         threads = options.thread_per_model
         self._decoders = ThreadPoolExecutor(threads, "decoder") if threads > 1 else None
-        inputs = self._loaded.inputs
+        inputs = self.servable.inputs
         self._preprocessors = (
             None if inputs is None else {batched: self._preprocessor(inputs, batched) for batched in (False, True)}
         )
@@ -130,12 +130,12 @@ class Predictor:
     @property
     def servable(self) -> Servable:
         """The copy that computes."""
-        return self._watched.loaded if self._watched else self._loaded
+        return self._loaded.loaded if isinstance(self._loaded, Watched) else self._loaded
 
     @property
     def overlaps(self) -> bool:
         """True if `start` returns while the records are being computed."""
-        return self._watched is None and self.servable.overlaps and not self._already_batched
+        return not isinstance(self._loaded, Watched) and self._loaded.overlaps and not self._already_batched
 
     @property
     def learned(self) -> tuple[str, list[TensorSpec]]:
@@ -145,13 +145,13 @@ class Predictor:
     @property
     def exhausted(self) -> bool:
         """True if so many calls hang that this process has to be replaced."""
-        return self._watched is not None and self._watched.exhausted
+        return isinstance(self._loaded, Watched) and self._loaded.exhausted
 
     def close(self) -> None:
         """Release the model, or the handler and its models."""
         if self._decoders:
             self._decoders.shutdown()
-        (self._watched or self._loaded).close()
+        self._loaded.close()
 
     def report(self) -> SlotReport:
         """Return the description of what was loaded; `SlotReporter` adds the slot."""
@@ -246,8 +246,10 @@ class Predictor:
         computed, search = begin(self._compute(requests, preprocessor.names, ready, batched))
         return Computation(requests, answers | computed, started, self._finish, search)
 
-    def _call(self, function: Any, requests: int = 1, usual: bool = True) -> Any:
-        return function(self._loaded) if self._watched is None else self._watched.call(function, requests, usual)
+    def _call(self, function: Callable[[Any], T], requests: int = 1, usual: bool = True) -> T:
+        if isinstance(self._loaded, Watched):
+            return self._loaded.call(function, requests, usual)
+        return function(self._loaded)
 
     def _filtered_zeros(self) -> tuple[TensorSpec, ...]:
         """Return what clients get of zeros, if a filter changes it; zeros of guessed sizes prove no mistake."""
@@ -275,8 +277,8 @@ class Predictor:
 
     def _preprocessor(self, inputs: Sequence[TensorSpec], batched: bool) -> Preprocessor:
         most = None if self._already_batched else self._batch.max_rows
-        layout, is_direct = self._loaded.layout, self._loaded.is_direct
-        return Preprocessor(inputs, layout, self._image, batched, most, keeps_bytes=is_direct)
+        servable = self.servable
+        return Preprocessor(inputs, servable.layout, self._image, batched, most, keeps_bytes=servable.is_direct)
 
     def _preprocessor_of(self, inputs: Mapping[str, Input], batched: bool) -> Preprocessor:
         """Return the preprocessor for inputs of any names, of which images become pixels."""

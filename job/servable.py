@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from operator import methodcaller
 from typing import Any, Protocol, TypeVar
 
 from cluster_serving.job.batch import Arrays, BatchMemory, gather_records, group_by_shape, merge, search, split
@@ -117,9 +118,9 @@ class ServedModel(Servable):
         """See `Servable.steps`; records of one shape share a call, and those of other shapes if the model pads."""
 
         def run(records: Sequence[Arrays]) -> list[Any]:
-            return call(lambda served: served.compute(records, batched), len(records))
+            return call(methodcaller("compute", records, batched), len(records))
 
-        groups = [] if self.model.padded else group_by_shape(records)
+        groups = [] if self.model.padded or len(records) == 1 else group_by_shape(records)
         return search(run, records) if len(groups) < 2 else _in_groups(run, records, groups)
 
     def compute(self, records: Sequence[Arrays], batched: bool) -> list[Any]:

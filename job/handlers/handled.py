@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
+from operator import methodcaller
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -19,8 +20,7 @@ from cluster_serving.job.handlers.engine import Engine
 from cluster_serving.job.handlers.failure import FAILURES, HandlerFailed, error_of
 from cluster_serving.job.handlers.handler import Context, method
 from cluster_serving.job.handlers.load import Code
-from cluster_serving.job.handlers.records import PLAIN, Record, groups, kind, split
-from cluster_serving.job.handlers.records import named as records_of
+from cluster_serving.job.handlers.records import PLAIN, Record, groups, kind, named, split
 from cluster_serving.job.handlers.running import Running, run
 from cluster_serving.job.models import ModelFiles, ModelOptions, decrypted, load_engine, served
 from cluster_serving.job.models.base import Model, Started, TensorSpec, dummy_inputs
@@ -111,10 +111,10 @@ class HandledModel(Servable):
         """See `Servable.steps`; the rows of a batch are records for the handler, and it fails as a whole."""
 
         def run(records: Sequence[Record]) -> list[Any]:
-            return call(lambda handled: handled.compute(records), len(records))
+            return call(methodcaller("compute", records), len(records))
 
-        named = records_of(names, records)
-        return _by_rows(run, named) if batched else search(run, named)
+        items = named(names, records)
+        return _by_rows(run, items) if batched else search(run, items)
 
     def compute(self, records: Sequence[Record]) -> list[Any]:
         """Return for each record its outputs, its error, or a `Suspect`: its batch has failed.
@@ -142,7 +142,7 @@ class HandledModel(Servable):
 
     def start(self, names: Sequence[str], record: Arrays) -> Started:
         """Start to compute a record in the only model; see `Servable.start`."""
-        prepared = self.preprocess(records_of(names, [record])[0])
+        prepared = self.preprocess(named(names, [record])[0])
         if isinstance(prepared, ServingError):
             raise prepared
         return cast(Engine, self._only).start(prepared, checked=self.is_direct)

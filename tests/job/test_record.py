@@ -161,6 +161,21 @@ def test_a_handler_takes_and_gives_objects_of_python(tmp_path):
     assert isinstance(results[1], HandlerFailed)
 
 
+def test_what_a_job_could_not_send_is_an_error(tmp_path):
+    """So the test of a handler finds it."""
+    code = """
+        import numpy as np
+
+        class Handler:
+            def predict(self, batch):
+                return [{"y": np.array("text") if x.sum() else object()} for x in batch["x"]]
+    """
+    with Predictor(write(tmp_path, code)) as predictor:
+        sent, unsendable = predictor.predict([{"x": [1]}, {"x": [0]}])
+    assert sent == {"y": "text"}
+    assert "the outputs cannot be sent" in str(unsendable)
+
+
 def test_a_record_that_fails_leaves_the_others_alone(tmp_path):
     code = """
         class Handler:
