@@ -80,6 +80,7 @@ class Predictor:
     ) -> None:
         options = model if isinstance(model, ModelOptions) else ModelOptions(str(Path(model).absolute()))
         self._padding = bool(options.padding)
+        self._threads = options.thread_per_model
         self._batch = batch
         self._image = image
         self._post_processing = post_processing
@@ -170,6 +171,7 @@ class Predictor:
             one_by_one=servable.one_by_one,
             sent=self._sent,
             columns=not self._already_batched and not in_pieces,
+            threads=self._threads,
         )
 
     def predict(

@@ -103,6 +103,7 @@ class SlotReport(JsonRecord):
             None. Empty if there is no filter, or nothing tells.
         columns: Requests may hold several records, up to `max_batch_size` (`protocol.columns`).
         restarts: Number of attempts of this submission before this one.
+        threads: Threads that the copy of the model may use; 0 if the slot does not tell.
     """
 
     submission: str
@@ -126,6 +127,7 @@ class SlotReport(JsonRecord):
     sent: tuple[TensorSpec, ...] = ()
     restarts: int = 0
     columns: bool = False
+    threads: int = 0
 
     @property
     def together(self) -> int:

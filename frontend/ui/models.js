@@ -54,7 +54,8 @@ export function showModel(model) {
   const count = model.slotReports.length;
   setText(byId("model-name"), model.modelName);
   const batch = model.engine ? String(model.maxBatchSize) : "";
-  const facts = [`version ${model.modelVersion}`, model.engine, `${count} ${count === 1 ? "slot" : "slots"}`, batch && `batches of up to ${batch}`];
+  const threads = model.threadPerModel ? ` of ${model.threadPerModel} ${model.threadPerModel === 1 ? "thread" : "threads"}` : "";
+  const facts = [`version ${model.modelVersion}`, model.engine, `${count} ${count === 1 ? "slot" : "slots"}${threads}`, batch && `batches of up to ${batch}`];
   setText(byId("model-line"), facts.filter(Boolean).join(" · "));
   const shown = byId("model-state");
   if (shown.textContent !== WORDS[state]) shown.replaceChildren(badge(state));

@@ -95,6 +95,7 @@ def describe(front: FrontEnd, model: ServedModel) -> dict[str, Any]:
         "postProcessing": loaded.post_processing if loaded else "",
         "inputAlreadyBatched": loaded.already_batched if loaded else False,
         "maxBatchSize": loaded.max_batch_size if loaded else 1,
+        "threadPerModel": loaded.threads if loaded else 0,
         "refusedModel": model.refused and front.told(model.refused, "cluster-serving-cli status has the cause"),
     }
 
