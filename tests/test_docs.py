@@ -37,3 +37,14 @@ def test_every_dependency_has_a_row_with_its_purpose():
     table = (ROOT / "docs" / "architecture.md").read_text("utf8").partition("## Dependencies")[2]
     assert len(named) > 20
     assert {name for name in named if name not in table} == set()
+
+
+def test_the_kernel_is_as_long_as_its_page_says():
+    section = (ROOT / "docs" / "architecture.md").read_text("utf8").partition("## The kernel")[2].partition("\n## ")[0]
+    told = {name: int(lines) for name, lines in re.findall(r"`([\w/]+\.py)` \((\d+)\)", section)}
+    assert len(told) > 50
+    lines = {name: len((ROOT / name).read_text("utf8").splitlines()) for name in told}
+    # Within a tenth, so that not every change is one of the page.
+    assert {name: lines[name] for name in told if abs(lines[name] - told[name]) > max(10, told[name] / 10)} == {}
+    (total,) = re.findall(r"these ([\d,]+) serve", section)
+    assert abs(sum(lines.values()) - int(total.replace(",", ""))) < 500
