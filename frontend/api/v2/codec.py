@@ -8,6 +8,7 @@ from cluster_serving.frontend.api.v2.batch import Batch, no_output, to_records
 from cluster_serving.frontend.api.v2.request import InferRequest, InferResponse, RequestedOutput
 from cluster_serving.frontend.dataplane import Call, Codec, Outcomes, succeeded
 from cluster_serving.frontend.models.registry import ServedModel
+from cluster_serving.frontend.server.offload import LARGE
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.keys import NORMAL, PRIORITIES
 from cluster_serving.protocol.slots import SlotReport
@@ -20,9 +21,14 @@ class V2Codec(Codec[Batch, InferResponse]):
         """Read a body or a message."""
         raise NotImplementedError
 
+    def opened(self, body: Any) -> Any:
+        """Read a body unless it is large: its own errors come before those of a model that is not ready."""
+        holding, sharing = self.cost(body)
+        return self.parse(body) if holding < LARGE > sharing else body
+
     def decode(self, body: Any, most: int, described: SlotReport) -> Batch:
         """Read a request, and split it into records; see `to_records`."""
-        request = self.parse(body)
+        request = body if isinstance(body, InferRequest) else self.parse(body)
         batch = to_records(request.inputs, described, most)
         return Batch(batch.records, batch.keeps_batch, request)
 

@@ -87,7 +87,7 @@ class _Codec(V2Codec):
     protocol = "grpc"
 
     def cost(self, body: Any) -> tuple[int, int]:
-        return self.reading_cost
+        return (0, 0) if isinstance(body, InferRequest) else self.reading_cost
 
     def parse(self, body: Any) -> InferRequest:
         return v2_messages.parse(body) if isinstance(body, bytes) else v2_messages.decode(body)
@@ -157,7 +157,7 @@ class _Methods:
     async def model_infer(self, text: bytes, call: GrpcCall) -> Any:
         message, codec, body = _opened(text)
         model = await self._plane.find(call, codec.protocol, named(message.model_name), message.model_version)
-        return await self._plane.infer(call, codec, model, body)
+        return await self._plane.infer(call, codec, model, codec.opened(body))
 
     async def model_stream_infer(self, messages: AsyncIterator[bytes], call: GrpcCall) -> AsyncIterator[Any]:
         """Answer ModelStreamInfer: many requests at a time. A failed request does not end the stream.

@@ -67,8 +67,8 @@ class _Codec(V2Codec):
     json_length: int
     protocol = "v2"
 
-    def cost(self, body: bytes) -> tuple[int, int]:
-        return v2_body.cost(body, self.json_length), len(body)
+    def cost(self, body: Any) -> tuple[int, int]:
+        return (0, 0) if isinstance(body, InferRequest) else (v2_body.cost(body, self.json_length), len(body))
 
     def parse(self, body: bytes) -> InferRequest:
         return v2_body.decode(body, self.json_length)
@@ -135,7 +135,7 @@ class _V2Routes:
         model = await self._plane.find(call, _Codec.protocol, *_model(request))
         body = await read_body(call, self._front.options)
         codec = _Codec(v2_body.json_length(body, call.header(v2_body.HEADER_LENGTH_KEY)))
-        content, json_length = await self._plane.infer(call, codec, model, body)
+        content, json_length = await self._plane.infer(call, codec, model, codec.opened(body))
         if json_length is None:
             return await compressed(call, Written(content))
         headers = {v2_body.HEADER_LENGTH: str(json_length)}
