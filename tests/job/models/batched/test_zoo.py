@@ -43,6 +43,7 @@ def test_any_mix_of_requests_gets_the_answers_that_each_gets_alone(name, tmp_pat
             for own, array in zip(expected[index], outputs.values(), strict=True):
                 assert array.shape == own.shape
                 np.testing.assert_allclose(array, own, rtol=1e-4, atol=1e-5)
-    assert bool(model.model.one_by_one) != CASES[name].shares, model.model.one_by_one
+    reason = model.servable.one_by_one
+    assert bool(reason) != CASES[name].shares, reason
     print(model.report().model)
     model.close()
