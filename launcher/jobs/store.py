@@ -177,7 +177,16 @@ class JobStore:
         With `generation`, they are those of a generation beside the one that serves.
         """
         before = next((report for report in self.slots() if report.engine), SlotReport("", ""))
-        report = replace(before, submission=submission, state="loading", time=time.time(), attempt="")
+        report = replace(
+            before,
+            submission=submission,
+            state="loading",
+            time=time.time(),
+            attempt="",
+            restarts=0,
+            code=None,
+            error=None,
+        )
         fields: list[str] = []
         for index in range(parallelism):
             fields += [str(index), replace(report, index=index).to_json()]

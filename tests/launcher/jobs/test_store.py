@@ -35,6 +35,17 @@ def test_the_slots_of_a_job_that_was_stopped_say_so_and_those_of_a_later_start_d
     assert after[0].inputs == (spec,)
 
 
+def test_a_start_does_not_begin_with_the_error_of_an_earlier_one(client, job):
+    """The slots of a mended model would count as failed before they have loaded it."""
+    spec = TensorSpec("x", "float32", (None, 3))
+    failed = SlotReport("first", "failed", "Echo", (spec,), code="MODEL_ERROR", error="no model", restarts=3)
+    client.hset(JobKeys(job).slots(), "0", failed.to_json())
+    JobStore(client, job).announce("second", 2)
+    reports = JobStore(client, job).slots()
+    assert [(report.state, report.has_failed, report.restarts) for report in reports] == [("loading", False, 0)] * 2
+    assert reports[0].inputs == (spec,)
+
+
 def test_a_job_that_has_said_nothing_leaves_nothing_behind(client, job):
     JobStore(client, job).note_stopped("first")
     assert not client.exists(JobKeys(job).slots())
