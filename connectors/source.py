@@ -263,15 +263,15 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
             if taken := stage.take(room):
                 return self._admitted(list(taken), at)
         # A stage may have found requests that a crash has interrupted.
-        if self._slot.reader.recovering:
+        if self._reader.recovering:
             return []
         for stage in self._stages:
             block_ms = stage.wait_ms(block_ms)
         if not all(stage.may_read() for stage in self._stages):
-            self._slot.reader.heartbeat()
+            self._reader.heartbeat()
             time.sleep((block_ms or 0) / 1000)
             return []
-        return self._admitted(self._slot.reader.read(room, block_ms), 0)
+        return self._admitted(self._reader.read(room, block_ms), 0)
 
     def _admitted(self, entries: list[Entry], behind: int) -> list[Entry]:
         # After a full read more requests are waiting, so that reading ahead makes no batch smaller.

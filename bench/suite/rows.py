@@ -135,29 +135,20 @@ def vector_pipelined(session: Session) -> Measurement:
         return session.compare_best(works, serve, ours, {"mosec": tries} if "mosec" in session.settings.peers else {})
 
 
-def vector_http(session: Session, in_flight: int = HTTP_IN_FLIGHT) -> Measurement:
-    """Measure a vector of 64 floats over HTTP, in the same JSON to every server: the front end against the peers."""
-    work = Work("vector", _model(session, "mlp"), _vectors(), 1, 1)
-    with Stack() as stack:
-        stack.start("vector", work.model)
-        ours = partial(_over_http, session, stack, "vector", work.records, in_flight)
-        others = {name: partial(peer, session, stack, name, work, in_flight) for name in session.settings.peers}
-        tensors = partial(ours, kind="v2", path="/v2/models/vector/infer")
-        return session.compare(ours, others | {_TENSORS: tensors})
+def vector_http(session: Session, in_flight: int = HTTP_IN_FLIGHT, rows: int = 1) -> Measurement:
+    """Measure vectors of 64 floats over HTTP, one or several in a request: the front end against the peers.
 
-
-def rows_http(session: Session, rows: int) -> Measurement:
-    """Measure requests of several vectors of 64 floats over HTTP, 8 in flight, beside those that compute them together.
-
-    JSON goes to all but Triton, which gets binary tensors, as does Cluster Serving in a second row.
+    JSON goes to every server but Triton, which gets binary tensors, as does Cluster Serving in a second row. Several in
+    a request go to those peers alone that compute them together.
     """
-    records = payload.random_records("x", (rows, 64), "float32")
+    batched = rows > 1
+    records = payload.random_records("x", (rows, 64) if batched else (64,), "float32")
     work = Work("vector", _model(session, "mlp"), records, 1, 1, rows=rows)
-    names = [name for name in session.settings.peers if PEERS[name].takes_rows]
+    names = [name for name in session.settings.peers if PEERS[name].takes_rows or not batched]
     with Stack() as stack:
-        stack.start("vector", work.model, maxBatchSize=_LARGE_BATCH)
-        ours = partial(_over_http, session, stack, "vector", records, IN_FLIGHT, batched=True)
-        others = {name: partial(peer, session, stack, name, work, IN_FLIGHT) for name in names}
+        stack.start("vector", work.model, **({"maxBatchSize": _LARGE_BATCH} if batched else {}))
+        ours = partial(_over_http, session, stack, "vector", records, in_flight, batched=batched)
+        others = {name: partial(peer, session, stack, name, work, in_flight) for name in names}
         tensors = partial(ours, kind="v2", path="/v2/models/vector/infer")
         return session.compare(ours, others | {_TENSORS: tensors})
 
@@ -413,8 +404,8 @@ ROWS: dict[str, Callable[[Session], Measurement]] = {
     "classes_http": classes_http,
     "vector_http": vector_http,
     "vector_http_128": partial(vector_http, in_flight=4 * HTTP_IN_FLIGHT),
-    "rows_16": partial(rows_http, rows=16),
-    "rows_256": partial(rows_http, rows=256),
+    "rows_16": partial(vector_http, in_flight=IN_FLIGHT, rows=16),
+    "rows_256": partial(vector_http, in_flight=IN_FLIGHT, rows=256),
     "as_installed": as_installed,
     "workers": workers,
     "scaling": scaling,

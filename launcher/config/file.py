@@ -76,6 +76,7 @@ def _checked_keys(entries: list[yaml_file.Entry], warn: Callable[[str], None]) -
     Raises:
         SettingsError: If a key is unknown, is given twice, or asks for what this product does not do.
     """
+    kind = with_targets()
     given: dict[str, Given] = {}
     for name, (value, place, written) in entries:
         key = name.lower()
@@ -85,16 +86,16 @@ def _checked_keys(entries: list[yaml_file.Entry], warn: Callable[[str], None]) -
             key, value = "prefer", preferred
         original = key in original_keys.WITHOUT_EFFECT
         if not original:
-            inner = [known for known in keys(with_targets()) if known.lower().startswith(f"{key}.")]
+            inner = [known for known in keys(kind) if known.lower().startswith(f"{key}.")]
             if inner:
                 raise SettingsError(f"{place}: {name} is {value!r}; expected a mapping with {', '.join(inner)}")
             nested = ", nor one of the original's" if "." in name else ""
             key = sources.key_of(
-                with_targets(), key if preferred else name, f"{place}: {name} is not a key of this file{nested}", {}
+                kind, key if preferred else name, f"{place}: {name} is not a key of this file{nested}", {}
             )
         if key in given:
             raise SettingsError(f"{place}: {name} is given a second time; first in {given[key].place}")
-        if not original and value is not None and keys(with_targets())[key].annotation == tuple[str, ...]:
+        if not original and value is not None and keys(kind)[key].annotation == tuple[str, ...]:
             # A name such as 559 or on is no number, and no truth value.
             value = value if written is None else written
         given[key] = Given(value, place)
@@ -104,7 +105,7 @@ def _checked_keys(entries: list[yaml_file.Entry], warn: Callable[[str], None]) -
                 remedy = "; for TLS, set redisUrl: rediss://host:port" if "secure" in key else ""
                 raise SettingsError(f"{place}: {name} is {shown(key, FieldInfo(), value)}; expected {only}{remedy}")
             warn(f"{place}: {name} has no effect")
-    return {key: entry for key, entry in given.items() if key in keys(with_targets()) and entry.value is not None}
+    return {key: entry for key, entry in given.items() if key in keys(kind) and entry.value is not None}
 
 
 def _warn_of_mistyped(warn: Callable[[str], None]) -> None:

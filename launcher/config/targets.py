@@ -38,12 +38,13 @@ class Kind(Protocol):
 
 @cache
 def _entries() -> Mapping[str, EntryPoint]:
-    return {entry.name: entry for entry in (*entry_points(group=GROUP), *_BUILT_IN)}
+    built_in = {entry.name: entry for entry in _BUILT_IN}
+    return built_in | {entry.name: entry for entry in entry_points(group=GROUP) if entry.name not in built_in}
 
 
 def names() -> tuple[str, ...]:
     """Return the values of `flink.target`; nothing is imported for that."""
-    return tuple(dict.fromkeys([*(entry.name for entry in _BUILT_IN), *_entries()]))
+    return tuple(_entries())
 
 
 @cache
