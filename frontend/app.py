@@ -26,17 +26,17 @@ from cluster_serving.frontend.api.v2.service import V2Service
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.errors import MethodNotAllowed, PathNotFound, unexpected
 from cluster_serving.frontend.server.access_log import AccessLog
-from cluster_serving.frontend.server.admission import asked_turn, told_turn
-from cluster_serving.frontend.server.call import OTHER, call_of
-from cluster_serving.frontend.server.direct import DirectRoutes
-from cluster_serving.frontend.server.grpc import GrpcServer
-from cluster_serving.frontend.server.http import HttpServer
+from cluster_serving.frontend.server.admission.admission import asked_turn, told_turn
+from cluster_serving.frontend.server.fast.direct import DirectRoutes
+from cluster_serving.frontend.server.grpc.server import GrpcServer
+from cluster_serving.frontend.server.http.call import OTHER, call_of
+from cluster_serving.frontend.server.http.responses import Json, error_response
 from cluster_serving.frontend.server.metrics import Part
 from cluster_serving.frontend.server.middleware import AccessMiddleware
-from cluster_serving.frontend.server.responses import Json, error_response
-from cluster_serving.frontend.server.succession import Succession
-from cluster_serving.frontend.server.worker import WorkerServer
-from cluster_serving.frontend.server.workers import Workers
+from cluster_serving.frontend.server.processes.first_process import HttpServer
+from cluster_serving.frontend.server.processes.hot_restart import HotRestart
+from cluster_serving.frontend.server.processes.worker import WorkerServer
+from cluster_serving.frontend.server.processes.workers import Workers
 from cluster_serving.protocol.errors import ServingError
 
 _OPEN_PATHS = ("/", "/docs", "/openapi.json", "/health/", "/v2/health/", *page.PATHS)
@@ -46,7 +46,7 @@ _OPEN_PATHS = ("/", "/docs", "/openapi.json", "/health/", "/v2/health/", *page.P
 def make(
     front: FrontEnd,
     ready: Callable[[list[str]], None],
-    succession: Succession | None = None,
+    hot_restart: HotRestart | None = None,
     workers: Workers | None = None,
 ) -> HttpServer:
     """Make the server of the first process of a front end, with the routes and the gRPC services of all APIs.
@@ -69,7 +69,7 @@ def make(
         stopping=front.health.begin_stop,
         is_busy=front.is_busy,
         grpc=grpc,
-        succession=succession,
+        hot_restart=hot_restart,
         workers=workers,
     )
 

@@ -14,7 +14,7 @@ from cluster_serving.frontend.models.health import Health
 from cluster_serving.frontend.models.registry import ModelRegistry, Servable, ServedModel, read_servables
 from cluster_serving.frontend.options import HttpOptions
 from cluster_serving.frontend.server import tls
-from cluster_serving.frontend.server.admission import Admission, ConcurrencyLimit
+from cluster_serving.frontend.server.admission.admission import Admission, ConcurrencyLimit
 from cluster_serving.frontend.server.metrics import Metrics, Part
 from cluster_serving.frontend.server.offload import Offload
 from cluster_serving.protocol.compat import timeout as time_limit

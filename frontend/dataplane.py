@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from cluster_serving.client.pieces import PieceOrRestart
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.models.registry import ServedModel
-from cluster_serving.frontend.server.call import HttpCall
-from cluster_serving.frontend.server.grpc import GrpcCall
+from cluster_serving.frontend.server.grpc.server import GrpcCall
+from cluster_serving.frontend.server.http.call import HttpCall
 from cluster_serving.frontend.server.offload import LARGE
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.results import Outputs

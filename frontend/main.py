@@ -9,14 +9,15 @@ from cluster_serving.frontend.arguments import read as read_options
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.errors import StartError
 from cluster_serving.frontend.options import HttpOptions
-from cluster_serving.frontend.server import app_server, descriptors, succession
-from cluster_serving.frontend.server.keys import new_key
-from cluster_serving.frontend.server.worker import sockets_from_environment
-from cluster_serving.frontend.server.workers import Workers
+from cluster_serving.frontend.server.admission import descriptors
+from cluster_serving.frontend.server.admission.keys import new_key
+from cluster_serving.frontend.server.processes import app_server, hot_restart
+from cluster_serving.frontend.server.processes.worker import sockets_from_environment
+from cluster_serving.frontend.server.processes.workers import Workers
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.settings.model import SettingsError
 
-__all__ = ["HttpOptions", "main", "read_options", "succession"]
+__all__ = ["HttpOptions", "hot_restart", "main", "read_options"]
 
 
 def main(given: Sequence[str] | None = None) -> None:
@@ -47,7 +48,7 @@ def _server(words: Sequence[str]) -> app_server.AppServer:
     python = [sys.executable, *(["-P"] if sys.version_info >= (3, 11) else [])]
     command = [*python, "-m", "cluster_serving.frontend.main"]
     workers = Workers(count, command, front.options.to_json().encode()) if count else None
-    return app.make(front, _say, succession.Succession.from_environment(), workers)
+    return app.make(front, _say, hot_restart.HotRestart.from_environment(), workers)
 
 
 def _hash_key(words: Sequence[str]) -> None:

@@ -167,7 +167,7 @@ class HttpOptions(Settings):
 
     @property
     def patience(self) -> float:
-        """Most seconds for which a front end that has a successor waits for its clients to leave.
+        """Most seconds for which a front end with a new process waits for its clients to leave.
 
         gRPC varies the age of connections by a tenth.
         """

@@ -10,7 +10,7 @@ from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
 from cluster_serving.frontend.context import FrontEnd
-from cluster_serving.frontend.server.responses import Json
+from cluster_serving.frontend.server.http.responses import Json
 
 _FOLDER = Path(__file__).parent
 

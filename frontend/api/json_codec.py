@@ -9,9 +9,9 @@ from starlette.responses import Response
 from cluster_serving.frontend.api import json_text
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.dataplane import A, Codec, DataPlane, R
-from cluster_serving.frontend.server.call import call_of
-from cluster_serving.frontend.server.compression import compressed
-from cluster_serving.frontend.server.responses import Written, read_body
+from cluster_serving.frontend.server.http.call import call_of
+from cluster_serving.frontend.server.http.compression import compressed
+from cluster_serving.frontend.server.http.responses import Written, read_body
 
 
 class JsonCodec(Codec[A, R]):

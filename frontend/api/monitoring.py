@@ -10,9 +10,9 @@ from starlette.routing import Route
 from cluster_serving.frontend.api.original.http import describe
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.models.registry import ServedModel
-from cluster_serving.frontend.server.call import call_of
+from cluster_serving.frontend.server.http.call import call_of
+from cluster_serving.frontend.server.http.responses import Json
 from cluster_serving.frontend.server.metrics import JobLabels, as_json, as_text
-from cluster_serving.frontend.server.responses import Json
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.slots import slot_states
 

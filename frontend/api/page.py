@@ -13,8 +13,8 @@ from starlette.routing import Route
 from cluster_serving.frontend.api.original.http import describe
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.models.registry import ServedModel
-from cluster_serving.frontend.server.call import call_of
-from cluster_serving.frontend.server.responses import Json
+from cluster_serving.frontend.server.http.call import call_of
+from cluster_serving.frontend.server.http.responses import Json
 from cluster_serving.protocol.stats import LATENCY_BOUNDS_MS, JobStats
 
 _INDEX = "index.html"

@@ -17,7 +17,7 @@ from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.dataplane import Asked
 from cluster_serving.frontend.errors import without_errors
 from cluster_serving.frontend.models.registry import ServedModel
-from cluster_serving.frontend.server.responses import Json, dumps
+from cluster_serving.frontend.server.http.responses import Json, dumps
 from cluster_serving.protocol import utf8
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.inputs import MAX_DIMENSIONS, Image

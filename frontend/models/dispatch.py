@@ -17,7 +17,7 @@ from cluster_serving.client.pieces import Answer, PieceOrRestart, pieces_of
 from cluster_serving.client.places import Place
 from cluster_serving.frontend.caller import origin
 from cluster_serving.frontend.errors import ModelNotFound, without_errors
-from cluster_serving.frontend.server.admission import ConcurrencyLimit
+from cluster_serving.frontend.server.admission.admission import ConcurrencyLimit
 from cluster_serving.frontend.server.offload import Offload
 from cluster_serving.protocol import columns, results
 from cluster_serving.protocol.connection import connect_async, translated

@@ -7,14 +7,14 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cluster_serving.frontend.caller import set_caller
-from cluster_serving.frontend.server import direct
 from cluster_serving.frontend.server.access_log import AccessLog
-from cluster_serving.frontend.server.admission import Admission
-from cluster_serving.frontend.server.call import HttpCall
-from cluster_serving.frontend.server.direct import DirectRoutes
-from cluster_serving.frontend.server.heads import by_name
+from cluster_serving.frontend.server.admission.admission import Admission
+from cluster_serving.frontend.server.fast import direct
+from cluster_serving.frontend.server.fast.direct import DirectRoutes
+from cluster_serving.frontend.server.fast.header_cache import by_name
+from cluster_serving.frontend.server.http.call import HttpCall
+from cluster_serving.frontend.server.http.responses import error_response
 from cluster_serving.frontend.server.metrics import Metrics
-from cluster_serving.frontend.server.responses import error_response
 from cluster_serving.protocol.errors import ServingError
 
 

@@ -82,10 +82,10 @@ def ensure(config: Config, config_path: Path, again: bool = False) -> str:
     url = f"{scheme}://{Address(options.own_host, port)}"
     home = state.folder(SERVICE, Address("localhost", port))
     with locked(home):
-        _complete(home, main.succession.is_serving)
+        _complete(home, main.hot_restart.is_serving)
         earlier = Process.read(home / _RECORD)
-        if earlier and again and not main.succession.is_serving(home, earlier.pid):
-            # It hangs, or its version knows no successors.
+        if earlier and again and not main.hot_restart.is_serving(home, earlier.pid):
+            # It hangs, or its version knows no hot restart.
             earlier.stop()
         _check_ports(options, config, config_path)
         earlier = Process.read(home / _RECORD)
@@ -102,16 +102,16 @@ def ensure(config: Config, config_path: Path, again: bool = False) -> str:
             log,
             config_path.absolute().parent,
             # Less than its supervisor waits before it kills the front end.
-            _STOPPING | os.environ | main.succession.environment(home, earlier.pid if earlier else None),
+            _STOPPING | os.environ | main.hot_restart.environment(home, earlier.pid if earlier else None),
         )
         name = "the new front end, beside which the earlier one goes on," if earlier else "the front end"
         wait_until_serving(
-            process, lambda: main.succession.is_serving(home, process.pid), config.start_timeout, name, log, offset
+            process, lambda: main.hot_restart.is_serving(home, process.pid), config.start_timeout, name, log, offset
         )
         if earlier:
             _switch(home)
             # From now on, all requests meet the present options.
-            wait_until(lambda: not main.succession.is_serving(home, earlier.pid), _CLOSING)
+            wait_until(lambda: not main.hot_restart.is_serving(home, earlier.pid), _CLOSING)
     return url
 
 

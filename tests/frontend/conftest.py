@@ -8,7 +8,7 @@ import pytest
 
 from cluster_serving.frontend import arguments
 from cluster_serving.frontend.proto import inference
-from cluster_serving.frontend.server.keys import new_key
+from cluster_serving.frontend.server.admission.keys import new_key
 from cluster_serving.protocol.keys import JOBS_KEY, JobKeys
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
 from tests.support.front_end import Running

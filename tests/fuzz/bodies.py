@@ -27,8 +27,8 @@ from cluster_serving.frontend.api.json_text import reading_cost
 from cluster_serving.frontend.api.original import instances
 from cluster_serving.frontend.api.v2 import body as v2_body
 from cluster_serving.frontend.context import FrontEnd
-from cluster_serving.frontend.server import app_server
 from cluster_serving.frontend.server.offload import LARGE
+from cluster_serving.frontend.server.processes import app_server
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.keys import JOBS_KEY, JobKeys
 from cluster_serving.protocol.results import encode_error, encode_result

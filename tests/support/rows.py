@@ -7,7 +7,7 @@ from cluster_serving.frontend import app
 from cluster_serving.frontend.api.json_codec import JsonCodec, endpoint
 from cluster_serving.frontend.api.json_text import parse
 from cluster_serving.frontend.dataplane import Asked
-from cluster_serving.frontend.server.responses import dumps
+from cluster_serving.frontend.server.http.responses import dumps
 from cluster_serving.protocol.errors import RequestTooLarge
 from cluster_serving.protocol.tensors import Encoded, encode
 

@@ -10,7 +10,7 @@ import numpy as np
 from cluster_serving.frontend import dataplane
 from cluster_serving.frontend.api.json_text import parse
 from cluster_serving.frontend.api.openai.completions import model_of, prompt_of, text_input
-from cluster_serving.frontend.server.responses import dumps
+from cluster_serving.frontend.server.http.responses import dumps
 from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
 from cluster_serving.protocol.inputs import Array
 from cluster_serving.protocol.slots import SlotReport, TensorSpec

@@ -18,11 +18,11 @@ from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.dataplane import Call, DataPlane, Outcomes, succeeded
 from cluster_serving.frontend.errors import ModelNotReady
 from cluster_serving.frontend.models.registry import ServedModel
-from cluster_serving.frontend.server.call import HttpCall, call_of
-from cluster_serving.frontend.server.compression import compressed
-from cluster_serving.frontend.server.events import after_first, event
-from cluster_serving.frontend.server.merge import merged
-from cluster_serving.frontend.server.responses import Written, dumps, error_response, read_body
+from cluster_serving.frontend.server.http.call import HttpCall, call_of
+from cluster_serving.frontend.server.http.compression import compressed
+from cluster_serving.frontend.server.http.events import after_first, event
+from cluster_serving.frontend.server.http.merge import merged
+from cluster_serving.frontend.server.http.responses import Written, dumps, error_response, read_body
 from cluster_serving.protocol.errors import RequestRestarted, ServingError
 
 _DONE = event(b"[DONE]")

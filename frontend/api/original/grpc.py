@@ -13,7 +13,7 @@ from cluster_serving.frontend.dataplane import Asked, Call, DataPlane, Outcomes
 from cluster_serving.frontend.errors import without_errors
 from cluster_serving.frontend.models.registry import ServedModel
 from cluster_serving.frontend.proto import original
-from cluster_serving.frontend.server.grpc import GrpcCall, Method, Service
+from cluster_serving.frontend.server.grpc.server import GrpcCall, Method, Service
 from cluster_serving.frontend.server.metrics import as_json
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.results import Outputs

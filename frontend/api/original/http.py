@@ -17,9 +17,9 @@ from cluster_serving.frontend.dataplane import Asked, Call, DataPlane, Outcomes
 from cluster_serving.frontend.errors import Forbidden
 from cluster_serving.frontend.models.registry import ServedModel
 from cluster_serving.frontend.options import ResponseFormat
-from cluster_serving.frontend.server.call import call_of
-from cluster_serving.frontend.server.compression import compressed
-from cluster_serving.frontend.server.responses import Json, Written, error_response, read_body, worst_error
+from cluster_serving.frontend.server.http.call import call_of
+from cluster_serving.frontend.server.http.compression import compressed
+from cluster_serving.frontend.server.http.responses import Json, Written, error_response, read_body, worst_error
 from cluster_serving.protocol.errors import InvalidInput, ServingError
 from cluster_serving.protocol.results import Outputs
 from cluster_serving.protocol.slots import SlotReport, TensorSpec

@@ -8,7 +8,7 @@ import numpy as np
 
 from cluster_serving.frontend.api.original.java_floats import java_floats
 from cluster_serving.frontend.options import ResponseFormat
-from cluster_serving.frontend.server.responses import dumps
+from cluster_serving.frontend.server.http.responses import dumps
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.inputs import Array
 from cluster_serving.protocol.number_lists import own_digits

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from cluster_serving.frontend.options import ResponseFormat
-from cluster_serving.frontend.server.call import call_of
+from cluster_serving.frontend.server.http.call import call_of
 
 FORMATS: tuple[str, ...] = get_args(ResponseFormat)
 

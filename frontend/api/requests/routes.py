@@ -19,10 +19,10 @@ from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.errors import without_errors
 from cluster_serving.frontend.models.dispatch import joined
 from cluster_serving.frontend.models.registry import ServedModel
-from cluster_serving.frontend.server import events
-from cluster_serving.frontend.server.call import HttpCall, call_of
-from cluster_serving.frontend.server.merge import merged
-from cluster_serving.frontend.server.responses import Json, Written, dumps, read_body, worst_error
+from cluster_serving.frontend.server.http import events
+from cluster_serving.frontend.server.http.call import HttpCall, call_of
+from cluster_serving.frontend.server.http.merge import merged
+from cluster_serving.frontend.server.http.responses import Json, Written, dumps, read_body, worst_error
 from cluster_serving.protocol.errors import InvalidInput, RedisUnavailable, ResultTimeout, ServingError
 from cluster_serving.protocol.pieces import BEGINNING, is_id
 

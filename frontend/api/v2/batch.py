@@ -9,7 +9,7 @@ import numpy as np
 
 from cluster_serving.frontend.api.v2.request import InferRequest
 from cluster_serving.frontend.dataplane import Asked
-from cluster_serving.frontend.server.responses import dumps
+from cluster_serving.frontend.server.http.responses import dumps
 from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, RequestTooLarge
 from cluster_serving.protocol.inputs import Array, Image, Input
 from cluster_serving.protocol.results import Outputs

@@ -24,7 +24,7 @@ from cluster_serving.frontend.dataplane import DataPlane
 from cluster_serving.frontend.errors import ModelNotFound, unexpected
 from cluster_serving.frontend.models.registry import ServedModel
 from cluster_serving.frontend.proto import inference
-from cluster_serving.frontend.server.grpc import GrpcCall, Method, Service
+from cluster_serving.frontend.server.grpc.server import GrpcCall, Method, Service
 from cluster_serving.protocol.errors import InvalidInput, RequestRestarted, ServingError, VersionNotFound
 from cluster_serving.protocol.model_control import LOAD, UNLOAD
 

@@ -18,9 +18,9 @@ from cluster_serving.frontend.api.v2.service import V2Service, unsupported
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.dataplane import DataPlane
 from cluster_serving.frontend.models.registry import ServedModel
-from cluster_serving.frontend.server.call import call_of
-from cluster_serving.frontend.server.compression import compressed
-from cluster_serving.frontend.server.responses import Json, Written, read_body
+from cluster_serving.frontend.server.http.call import call_of
+from cluster_serving.frontend.server.http.compression import compressed
+from cluster_serving.frontend.server.http.responses import Json, Written, read_body
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.model_control import LOAD, UNLOAD
 

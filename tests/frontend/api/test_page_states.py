@@ -4,7 +4,7 @@ import httpx
 import pytest
 from playwright.sync_api import expect
 
-from cluster_serving.frontend.server.keys import new_key
+from cluster_serving.frontend.server.admission.keys import new_key
 from cluster_serving.protocol.keys import JOBS_KEY, JobKeys
 from cluster_serving.protocol.slots import SlotReport
 from tests.support import browser

@@ -11,7 +11,7 @@ import pytest
 from cluster_serving.connectors.answer import Answer, write_answers
 from cluster_serving.connectors.stream import StreamReader, create_group
 from cluster_serving.frontend.main import main
-from cluster_serving.frontend.server.keys import new_key
+from cluster_serving.frontend.server.admission.keys import new_key
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.results import encode_result
 from tests.support.waiting import wait_until

@@ -15,7 +15,7 @@ from uvicorn.server import Server
 
 from cluster_serving.frontend.options import HttpOptions
 from cluster_serving.frontend.server import tls
-from cluster_serving.frontend.server.protocol import drain, is_any_new, limited
+from cluster_serving.frontend.server.fast.protocol import drain, is_any_new, limited
 from cluster_serving.protocol import tensors
 
 _NEW = 1.0

@@ -14,9 +14,9 @@ from starlette.types import ASGIApp
 
 from cluster_serving.frontend.errors import Overloaded
 from cluster_serving.frontend.options import HttpOptions
-from cluster_serving.frontend.server.app_server import AppServer
-from cluster_serving.frontend.server.channel import Answers, Channel
-from cluster_serving.frontend.server.workers import SOCKETS, TLS
+from cluster_serving.frontend.server.processes.app_server import AppServer
+from cluster_serving.frontend.server.processes.channel import Answers, Channel
+from cluster_serving.frontend.server.processes.workers import SOCKETS, TLS
 
 log = logging.getLogger(__name__)
 

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from cluster_serving.frontend.server import heads
-from cluster_serving.frontend.server.heads import Heads
-from cluster_serving.frontend.server.keys import new_key
+from cluster_serving.frontend.server.admission.keys import new_key
+from cluster_serving.frontend.server.fast import header_cache
+from cluster_serving.frontend.server.fast.header_cache import HeaderCache
 from tests.support.front_end import connect
 
 PLAIN = (b"host: a", b"content-length: 2")
@@ -20,18 +20,18 @@ def request(*fields, line=b"POST /predict HTTP/1.1", version="1.1"):
 
 
 def remembered(data, scope):
-    known = Heads()
+    known = HeaderCache()
     known.remember(data, scope)
     return known.find(data)
 
 
 def test_a_head_is_found_by_its_bytes_alone():
     data, scope = request(*PLAIN, b"x-a: 1", b"X-A: 2")
-    known = Heads()
+    known = HeaderCache()
     known.remember(data, {**scope, "path": "/predict"})
     found = known.find(data[:-2] + b"[]")
     assert (found.size, found.length, found.scope["path"]) == (len(data) - 2, 2, "/predict")
-    assert heads.by_name(found.scope) == {b"host": b"a", b"content-length": b"2", b"x-a": b"1"}
+    assert header_cache.by_name(found.scope) == {b"host": b"a", b"content-length": b"2", b"x-a": b"1"}
     assert known.find(data.replace(b"x-a: 1", b"x-a: 3")) is None
     assert known.find(data[: data.index(b"\r\n\r\n")]) is None
     assert known.find(b"") is None
@@ -49,7 +49,7 @@ def test_a_head_is_found_by_its_bytes_alone():
         # A parser may join the lines, or see others.
         (*PLAIN, b" folded"),
         (*PLAIN, b"x: a\nb"),
-        (*PLAIN, b"x: " + b"a" * heads._LARGEST),
+        (*PLAIN, b"x: " + b"a" * header_cache._LARGEST),
     ],
 )
 def test_a_head_of_another_form_is_not_remembered(fields):
@@ -64,8 +64,8 @@ def test_other_methods_and_versions_are_not_remembered():
 
 
 def test_the_oldest_heads_are_forgotten(monkeypatch):
-    monkeypatch.setattr(heads, "_MOST", 2)
-    known = Heads()
+    monkeypatch.setattr(header_cache, "_MOST", 2)
+    known = HeaderCache()
     sent = [request(*PLAIN, b"x: %d" % number) for number in range(3)]
     for data, scope in sent:
         known.remember(data, scope)

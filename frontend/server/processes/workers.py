@@ -14,8 +14,8 @@ from typing import IO, cast
 
 from cluster_serving.frontend.errors import StartError
 from cluster_serving.frontend.server import metrics
-from cluster_serving.frontend.server.channel import Answers, Channel
 from cluster_serving.frontend.server.metrics import Part
+from cluster_serving.frontend.server.processes.channel import Answers, Channel
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from starlette.responses import Response
 
-from cluster_serving.frontend.server.call import HttpCall
+from cluster_serving.frontend.server.http.call import HttpCall
 from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
 
 _WINDOWS = {"gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}

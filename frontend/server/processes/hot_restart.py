@@ -1,9 +1,9 @@
-"""Succession: a front end that is started beside another one takes over its ports, and no connection is lost.
+"""Hot restart: a new front end takes over the ports of a running one, and no connection is lost.
 
-Front ends that the commands start have a Unix socket each, in a folder that only their user can read. A successor asks
-there for the ports of its predecessor, whose answer has the sockets that listen for HTTP and HTTPS. Both processes then
+Front ends that the commands start have a Unix socket each, in a folder that only their user can read. The new process
+asks the old one there for its ports; the answer has the sockets that listen for HTTP and HTTPS. Both processes then
 accept connections from the same queue, which outlives each of them. gRPC takes no socket that listens already, so its
-port is shared: the kernel leads all new connections to the successor, and none wait when the predecessor closes.
+port is shared: the kernel leads all new connections to the new process, and none wait when the old one closes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from cluster_serving.frontend.server import sockets
 
 _FOLDER = "CLUSTER_SERVING_SUCCESSION"
-_PREDECESSOR = "CLUSTER_SERVING_PREDECESSOR"
+_OLD = "CLUSTER_SERVING_PREDECESSOR"
 _TIMEOUT = 10.0
 _MOST_PORTS = 8
 _SERVING, _LEAVING = b"+", b"-"
@@ -27,15 +27,15 @@ _TAKE_OVER, _TAKEN = b"?", b"!"
 _PORT = struct.Struct("!H")
 
 
-def environment(folder: Path, predecessor: int | None = None) -> dict[str, str]:
-    """Return the environment variables of a front end that may get a successor.
+def environment(folder: Path, old: int | None = None) -> dict[str, str]:
+    """Return the environment variables of a front end that a new process may replace.
 
     Args:
         folder: Folder of the Unix sockets.
-        predecessor: Process group of the supervisors of the front end that is to be succeeded; None for none.
+        old: Process group of the supervisors of the front end to replace; None for none.
     """
     variables = {_FOLDER: str(folder)}
-    return variables if predecessor is None else {**variables, _PREDECESSOR: str(predecessor)}
+    return variables if old is None else {**variables, _OLD: str(old)}
 
 
 def is_serving(folder: Path, group: int) -> bool:
@@ -45,74 +45,74 @@ def is_serving(folder: Path, group: int) -> bool:
     return False
 
 
-class Succession:
-    """The ports of a front end on their way from its predecessor, and to its successor.
+class HotRestart:
+    """The ports of a front end on their way from the old process, and to the new one.
 
     Args:
         folder: Folder of the Unix sockets.
         group: Process group of the supervisors of this front end.
-        predecessor: Process group of those of its predecessor; None for none.
+        old: Process group of the supervisors of the old front end; None for none.
 
     Attributes:
-        earlier_grpc_port: Port of the predecessor for gRPC; 0 for none, or if the predecessor does not say it.
+        earlier_grpc_port: Port of the old process for gRPC; 0 for none, or if the old process does not say it.
     """
 
-    def __init__(self, folder: Path, group: int, predecessor: int | None) -> None:
+    def __init__(self, folder: Path, group: int, old: int | None) -> None:
         self._folder = folder
         self._group = group
-        self._predecessor = predecessor
+        self._old = old
         self.earlier_grpc_port = 0
-        self._to_predecessor: socket.socket | None = None
+        self._to_old: socket.socket | None = None
         self._inherited: list[socket.socket] = []
-        self._successors = 0
+        self._new_processes = 0
         self._state = _SERVING
         self._meeting: asyncio.Task[None] | None = None
 
     @classmethod
-    def from_environment(cls, variables: Mapping[str, str] = os.environ) -> Succession | None:
-        """Return the succession of this process; None if it was not started by `environment`."""
+    def from_environment(cls, variables: Mapping[str, str] = os.environ) -> HotRestart | None:
+        """Return the hot restart of this process; None if it was not started by `environment`."""
         if not variables.get(_FOLDER):
             return None
-        number = variables.get(_PREDECESSOR)
+        number = variables.get(_OLD)
         # The parent is a supervisor: the first one of its group, or one that has taken over from it.
         return cls(Path(variables[_FOLDER]), os.getpgid(os.getppid()), int(number) if number else None)
 
     @property
-    def has_predecessor(self) -> bool:
+    def has_old(self) -> bool:
         """True if this front end has taken ports over, and their earlier owner has not ended before it answered."""
-        return self._to_predecessor is not None
+        return self._to_old is not None
 
     @property
-    def has_successor(self) -> bool:
+    def has_new(self) -> bool:
         """True while a front end runs that has taken the ports over."""
-        return self._successors > 0
+        return self._new_processes > 0
 
     def take_over(self) -> None:
-        """Ask the predecessor for its ports. If there is none, or if it has died, there are none to take over."""
-        if self._predecessor is None:
+        """Ask the old process for its ports. If there is none, or if it has died, there are none to take over."""
+        if self._old is None:
             return
         with contextlib.suppress(OSError):
-            connection = _connected(self._folder, self._predecessor)
+            connection = _connected(self._folder, self._old)
             connection.settimeout(_TIMEOUT)
-            # One that leaves still shares its port for gRPC.
+            # A process that leaves still shares its port for gRPC.
             connection.recv(1)
             connection.send(_TAKE_OVER)
             text, descriptors, _, _ = socket.recv_fds(connection, len(_TAKEN) + _PORT.size, _MOST_PORTS)
             self._inherited = [socket.socket(fileno=descriptor) for descriptor in descriptors]
-            # Open until this process ends, by which the predecessor knows that its successor lives.
-            self._to_predecessor = connection if text else None
+            # Open until this process ends, by which the old process knows that the new one lives.
+            self._to_old = connection if text else None
             with contextlib.suppress(struct.error):
                 (self.earlier_grpc_port,) = _PORT.unpack(text[len(_TAKEN) :])
 
     def inherited(self, address: tuple[object, ...]) -> socket.socket | None:
-        """Return the socket that listens at an address; None if the predecessor had none."""
+        """Return the socket that listens at an address; None if the old process had none."""
         for index, sock in enumerate(self._inherited):
             if sock.getsockname()[:2] == address[:2]:
                 return self._inherited.pop(index)
         return None
 
     def offer(self, listening: Sequence[socket.socket], grpc_port: int | None) -> None:
-        """Let a successor take over. From now on, `is_serving` is true.
+        """Let a new process take over. From now on, `is_serving` is true.
 
         Args:
             listening: Sockets for HTTP and HTTPS.
@@ -121,7 +121,7 @@ class Succession:
         for unused in self._inherited:
             unused.close()
         meeting = socket.socket(socket.AF_UNIX)
-        # One that was killed leaves its name behind.
+        # A process that was killed leaves its name behind.
         _name(self._folder, self._group).unlink(missing_ok=True)
         with _short(self._folder) as folder:
             meeting.bind(str(_name(folder, self._group)))
@@ -134,7 +134,7 @@ class Succession:
         self._state = _LEAVING
 
     def close(self) -> None:
-        """Let no successor take over any more."""
+        """Let no new process take over any more."""
         if self._meeting is not None:
             self._meeting.cancel()
             _name(self._folder, self._group).unlink(missing_ok=True)
@@ -158,21 +158,21 @@ class Succession:
             # `is_serving` sends nothing.
             if not await loop.sock_recv(connection, 1):
                 return
-            # None are left of a server that leaves, whose successor was started again.
+            # A server that is shutting down has already closed its sockets.
             still = [sock for sock in listening if sock.fileno() >= 0]
             for sock in still:
-                # For a successor that listens on other addresses of the port.
+                # For a new process that listens on other addresses of the port.
                 sockets.share_port(sock)
             for sock in sockets.of_port(grpc_port) if grpc_port else ():
                 with sock:
                     sockets.share_port(sock)
             port = _PORT.pack(grpc_port or 0)
             socket.send_fds(connection, [_TAKEN + port], [sock.fileno() for sock in still])
-            self._successors += 1
+            self._new_processes += 1
             try:
                 await loop.sock_recv(connection, 1)
             finally:
-                self._successors -= 1
+                self._new_processes -= 1
 
 
 def _name(folder: Path, group: int) -> Path:

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from cluster_serving.frontend.errors import StartError, Unauthenticated
-from cluster_serving.frontend.server.keys import Keys, new_key
+from cluster_serving.frontend.server.admission.keys import Keys, new_key
 
 BODY = json.dumps({"instances": [{"x": [1, 2]}]})
 
@@ -57,7 +57,7 @@ def test_a_line_that_is_no_hash_is_named_and_not_repeated(tmp_path):
 
 
 def test_a_file_that_is_broken_while_in_use_leaves_the_keys_as_they_are(tmp_path, monkeypatch):
-    monkeypatch.setattr("cluster_serving.frontend.server.keys._RECHECK", -1)
+    monkeypatch.setattr("cluster_serving.frontend.server.admission.keys._RECHECK", -1)
     file, (key, line), (other, added) = tmp_path / "keys", new_key("alice"), new_key("bob")
     file.write_text(line)
     keys = Keys(file)

@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from cluster_serving.frontend.errors import StartError
-from cluster_serving.frontend.server.workers import Workers
+from cluster_serving.frontend.server.processes.workers import Workers
 from cluster_serving.protocol.keys import NORMAL, JobKeys
 from cluster_serving.protocol.results import encode_result
 from tests.support.cluster import BIN

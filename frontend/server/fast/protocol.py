@@ -9,10 +9,11 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from cluster_serving.frontend.errors import HeadersTooLarge, MalformedHttp, Overloaded
 from cluster_serving.frontend.options import HttpOptions
-from cluster_serving.frontend.server import cycle, unread
-from cluster_serving.frontend.server.descriptors import SURPLUS
-from cluster_serving.frontend.server.heads import Head, Heads
-from cluster_serving.frontend.server.responses import error_response
+from cluster_serving.frontend.server import unread
+from cluster_serving.frontend.server.admission.descriptors import SURPLUS
+from cluster_serving.frontend.server.fast.header_cache import CachedHead, HeaderCache
+from cluster_serving.frontend.server.http import cycle
+from cluster_serving.frontend.server.http.responses import error_response
 from cluster_serving.protocol.errors import ServingError
 
 _TOO_LARGE = HeadersTooLarge("the address and the headers of the request are too large (maxHeaderBytes)")
@@ -32,7 +33,7 @@ class _LimitedProtocol(HttpToolsProtocol):
     limits: HttpOptions
     most_connections: int
     closed: Callable[[], None]
-    heads: Heads
+    header_cache: HeaderCache
     draining = False
     _timer: asyncio.TimerHandle | None = None
     _reader_timer: asyncio.TimerHandle | None = None
@@ -65,7 +66,7 @@ class _LimitedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         if self._is_between:
-            head = self.heads.find(data)
+            head = self.header_cache.find(data)
             if head is not None and len(data) == head.size + head.length and self._is_free():
                 self._serve(head, data)
                 return
@@ -116,7 +117,7 @@ class _LimitedProtocol(HttpToolsProtocol):
         if self.draining:
             self.cycle.keep_alive = False
         if self._first and error is None:
-            self.heads.remember(self._first, self.scope)
+            self.header_cache.remember(self._first, self.scope)
         self._first = b""
 
     def pause_writing(self) -> None:
@@ -139,7 +140,7 @@ class _LimitedProtocol(HttpToolsProtocol):
         """Return True if this connection was one too many when it came, and still is."""
         return self._is_surplus and len(self.connections) > self.most_connections
 
-    def _serve(self, head: Head, data: bytes) -> None:
+    def _serve(self, head: CachedHead, data: bytes) -> None:
         """Serve a request that has arrived as a whole, without the parser."""
         self._end()
         self._unset_keepalive_if_required()
@@ -260,7 +261,7 @@ def limited(options: HttpOptions, closed: Callable[[], None]) -> type[asyncio.Pr
 
     `closed` is called when a connection has ended.
     """
-    members = {"limits": options, "most_connections": options.connections_each, "heads": Heads()}
+    members = {"limits": options, "most_connections": options.connections_each, "header_cache": HeaderCache()}
     return type("Limited", (_LimitedProtocol,), members | {"closed": staticmethod(closed)})
 
 

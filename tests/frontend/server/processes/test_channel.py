@@ -3,7 +3,7 @@
 import asyncio
 import socket
 
-from cluster_serving.frontend.server.channel import Channel
+from cluster_serving.frontend.server.processes.channel import Channel
 
 
 def test_a_process_that_is_killed_in_the_middle_of_a_line_has_ended():

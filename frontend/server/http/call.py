@@ -9,8 +9,8 @@ from typing import TypeVar
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive
 
-from cluster_serving.frontend.server import cycle
-from cluster_serving.frontend.server.body_memory import Share
+from cluster_serving.frontend.server.admission.body_memory import Share
+from cluster_serving.frontend.server.http import cycle
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.keys import NORMAL, PRIORITIES
 

@@ -5,7 +5,7 @@ from contextlib import aclosing
 
 from starlette.responses import Response, StreamingResponse
 
-from cluster_serving.frontend.server.call import HttpCall
+from cluster_serving.frontend.server.http.call import HttpCall
 
 _HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 """Proxies, and nginx by default, would hold events back."""

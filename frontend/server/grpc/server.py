@@ -20,8 +20,8 @@ from cluster_serving.frontend.options import HttpOptions
 from cluster_serving.frontend.proto import parse
 from cluster_serving.frontend.server import failures, sockets, tls, unread
 from cluster_serving.frontend.server.access_log import AccessLog
-from cluster_serving.frontend.server.admission import Admission
-from cluster_serving.frontend.server.body_memory import Share
+from cluster_serving.frontend.server.admission.admission import Admission
+from cluster_serving.frontend.server.admission.body_memory import Share
 from cluster_serving.frontend.server.metrics import Metrics
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.keys import NORMAL

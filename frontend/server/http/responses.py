@@ -12,9 +12,10 @@ from starlette.responses import Response
 
 from cluster_serving.frontend.errors import BodyTimeout, RateLimited
 from cluster_serving.frontend.options import HttpOptions
-from cluster_serving.frontend.server import cycle, failures
-from cluster_serving.frontend.server.call import HttpCall
-from cluster_serving.frontend.server.compression import decompressed
+from cluster_serving.frontend.server import failures
+from cluster_serving.frontend.server.http import cycle
+from cluster_serving.frontend.server.http.call import HttpCall
+from cluster_serving.frontend.server.http.compression import decompressed
 from cluster_serving.protocol.compat import timeout
 from cluster_serving.protocol.errors import RequestTooLarge, ServingError
 from cluster_serving.protocol.number_lists import own_digits

@@ -8,7 +8,7 @@ import httpx
 import numpy as np
 import pytest
 
-from cluster_serving.frontend.server.compression import decompressed
+from cluster_serving.frontend.server.http.compression import decompressed
 from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
 from tests.support.front_end import connect
 from tests.support.waiting import wait_until

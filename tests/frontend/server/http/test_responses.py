@@ -7,7 +7,7 @@ import httpx
 import numpy as np
 import pytest
 
-from cluster_serving.frontend.server.responses import dumps
+from cluster_serving.frontend.server.http.responses import dumps
 from tests.support.front_end import connect
 
 

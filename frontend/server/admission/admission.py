@@ -12,8 +12,8 @@ from typing import Any
 
 from cluster_serving.frontend.errors import Overloaded, RateLimited, Unauthenticated
 from cluster_serving.frontend.options import HttpOptions
-from cluster_serving.frontend.server.body_memory import BodyMemory
-from cluster_serving.frontend.server.keys import Keys
+from cluster_serving.frontend.server.admission.body_memory import BodyMemory
+from cluster_serving.frontend.server.admission.keys import Keys
 from cluster_serving.protocol.compat import timeout as time_limit
 
 

@@ -12,9 +12,9 @@ from starlette.routing import Match, Route
 from starlette.types import Receive, Scope, Send
 
 from cluster_serving.frontend.errors import unexpected
-from cluster_serving.frontend.server import cycle
-from cluster_serving.frontend.server.call import OTHER
-from cluster_serving.frontend.server.responses import Json, Written, error_response
+from cluster_serving.frontend.server.http import cycle
+from cluster_serving.frontend.server.http.call import OTHER
+from cluster_serving.frontend.server.http.responses import Json, Written, error_response
 from cluster_serving.protocol.errors import ServingError
 
 log = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from cluster_serving.frontend import arguments
 from cluster_serving.frontend.dataplane import DataPlane
 from cluster_serving.frontend.errors import StartError
 from cluster_serving.frontend.proto import inference
-from cluster_serving.frontend.server.keys import new_key
+from cluster_serving.frontend.server.admission.keys import new_key
 from tests.chaos.proxy import Proxy
 from tests.support.front_end import Running, connect
 from tests.support.grpc_calls import caller, raw, typed
@@ -165,8 +165,8 @@ def test_a_taken_port_is_said(front, serve):
     import asyncio
 
     from cluster_serving.frontend.server.access_log import AccessLog
-    from cluster_serving.frontend.server.admission import Admission
-    from cluster_serving.frontend.server.grpc import GrpcServer
+    from cluster_serving.frontend.server.admission.admission import Admission
+    from cluster_serving.frontend.server.grpc.server import GrpcServer
     from cluster_serving.frontend.server.metrics import Metrics
 
     port = front.grpc.rpartition(":")[2]

@@ -161,7 +161,7 @@ def is_answered(ask):
     return True
 
 
-def test_a_successor_that_cannot_start_leaves_the_front_end_as_it_is(launched):
+def test_a_new_process_that_cannot_start_leaves_the_front_end_as_it_is(launched):
     url, group = launched.ensure(), launched.group
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -188,7 +188,7 @@ def test_a_change_whose_command_died_is_completed_by_the_next_command(launched, 
     url = launched.ensure(again=True, maxInstances=1)
     assert httpx.post(f"{url}/predict", content=json.dumps({"instances": [{"x": [1, 2]}] * 2})).status_code == 413
     wait_until(lambda: Process.read(launched.home / "retired") is None, 60)
-    # The ports are for successors alone.
+    # The ports are for new processes alone.
     command = [sys.executable, "-m", "cluster_serving.frontend.main"]
     for ports in ([f"--port={launched.http}", "--grpcPort=0"], ["--port=0", f"--grpcPort={launched.grpc}"]):
         done = subprocess.run([*command, *ports], capture_output=True, text=True, timeout=60)

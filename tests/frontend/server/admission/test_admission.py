@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from cluster_serving.frontend.errors import Overloaded, RateLimited
-from cluster_serving.frontend.server.admission import ConcurrencyLimit, TokenBucket
+from cluster_serving.frontend.server.admission.admission import ConcurrencyLimit, TokenBucket
 from tests.support.front_end import connect
 from tests.support.waiting import wait_until
 

@@ -13,11 +13,11 @@ from starlette.types import ASGIApp
 
 from cluster_serving.frontend.errors import StartError
 from cluster_serving.frontend.options import HttpOptions
-from cluster_serving.frontend.server.app_server import AppServer
-from cluster_serving.frontend.server.grpc import GrpcServer
+from cluster_serving.frontend.server.grpc.server import GrpcServer
+from cluster_serving.frontend.server.processes.app_server import AppServer
+from cluster_serving.frontend.server.processes.hot_restart import HotRestart
+from cluster_serving.frontend.server.processes.workers import Workers
 from cluster_serving.frontend.server.sockets import share_port
-from cluster_serving.frontend.server.succession import Succession
-from cluster_serving.frontend.server.workers import Workers
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class HttpServer(AppServer):
         stopping: Function that is called when the server begins to stop, and no other one takes over its ports.
         is_busy: Function that returns True while there is work apart from requests.
         grpc: Server for gRPC, which is started and stopped with this one; None for none.
-        succession: The way to the servers before and after this one; None if there are none.
+        hot_restart: Takes the ports over from an old process and offers them to a new one; None if neither can be.
         workers: Further processes, which get most connections over HTTP; None for none.
 
     Attributes:
@@ -52,7 +52,7 @@ class HttpServer(AppServer):
         stopping: Callable[[], None],
         is_busy: Callable[[], bool],
         grpc: GrpcServer | None,
-        succession: Succession | None,
+        hot_restart: HotRestart | None,
         workers: Workers | None,
     ) -> None:
         super().__init__(app, options, stopping, is_busy)
@@ -62,47 +62,47 @@ class HttpServer(AppServer):
         self._ready = ready
         self._prepare = prepare
         self._grpc = grpc
-        self._succession = succession
+        self._hot_restart = hot_restart
         self._workers = workers
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen on all ports, or raise `StartError`."""
-        options, succession = self._options, self._succession
-        if succession is not None:
-            succession.take_over()
+        options, hot_restart = self._options, self._hot_restart
+        if hot_restart is not None:
+            hot_restart.take_over()
         wanted = [("http", options.port)] if options.plain_http_enabled else []
         wanted += [("https", options.secure_port)] if self.tls else []
         bound = [self._bind(port) for _, port in wanted]
-        beside = succession is not None and succession.has_predecessor
+        beside = hot_restart is not None and hot_restart.has_old
         if beside:
             await self._prepare()
         if self._workers is not None:
             await self._workers.start()
         if self._grpc is not None:
-            await self._grpc.start(beside, succession.earlier_grpc_port if succession else 0)
+            await self._grpc.start(beside, hot_restart.earlier_grpc_port if hot_restart else 0)
         await super().startup([])
         for (scheme, _), sock in zip(wanted, bound, strict=True):
             await self._listen(sock, self.tls if scheme == "https" else None)
             self.urls.append(f"{scheme}://{options.url_host}:{sock.getsockname()[1]}")
         if self._grpc is not None:
             self.urls.append(self._grpc.url)
-        if succession is not None:
-            succession.offer(bound, self._grpc.port if self._grpc else None)
+        if hot_restart is not None:
+            hot_restart.offer(bound, self._grpc.port if self._grpc else None)
         self._ready(self.urls)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Let the clients leave; then accept no more requests, and answer those in progress.
 
-        Each answer over HTTP asks its client to close the connection. Without a successor, the clients have
-        `drainSeconds`, in which the server is not ready. Otherwise the successor accepts the connections; the server
+        Each answer over HTTP asks its client to close the connection. Without a new process, the clients have
+        `drainSeconds`, in which the server is not ready. Otherwise the new process accepts the connections; the server
         waits for the end of its own, which gRPC clients give up by their age, and for the answers of all requests.
         """
-        options, succession, workers = self._options, self._succession, self._workers
+        options, hot_restart, workers = self._options, self._hot_restart, self._workers
         drain_seconds = options.drain_seconds
-        if succession is not None and succession.has_successor:
+        if hot_restart is not None and hot_restart.has_new:
             timeout = math.ceil(options.longest_answer)
             self._close_listeners()
-            succession.leave()
+            hot_restart.leave()
             self.drain(leaving=False)
             if workers is not None:
                 workers.finish(drain_seconds, options.patience, timeout)
@@ -121,8 +121,8 @@ class HttpServer(AppServer):
         await self.finish(timeout)
         if workers is not None:
             await workers.ended(lambda: self.force_exit)
-        if succession is not None:
-            succession.close()
+        if hot_restart is not None:
+            hot_restart.close()
 
     def has_clients(self) -> bool:
         """Return True if there are connections, those over gRPC included, or work apart from requests."""
@@ -175,17 +175,17 @@ class HttpServer(AppServer):
                     self.take(sock.accept()[0], context)
 
     def _bind(self, port: int) -> socket.socket:
-        interface, succession = self._options.interface, self._succession
+        interface, hot_restart = self._options.interface, self._hot_restart
         try:
             family, _, _, _, address = socket.getaddrinfo(interface, port, type=socket.SOCK_STREAM)[0]
-            if succession is not None and (sock := succession.inherited(address)) is not None:
+            if hot_restart is not None and (sock := hot_restart.inherited(address)) is not None:
                 return sock
             sock = socket.socket(family, socket.SOCK_STREAM)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6 and socket.has_dualstack_ipv6():
                 # As gRPC does: `::` has the addresses of IPv4, too.
                 sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-            if succession is not None and succession.has_predecessor:
+            if hot_restart is not None and hot_restart.has_old:
                 share_port(sock)
             sock.bind(address)
         except OSError as error:

@@ -1,4 +1,4 @@
-"""Heads of requests that were parsed before: a client sends the same bytes again and again."""
+"""Cache of parsed heads of requests: a client sends the same bytes again and again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _END = b"\r\n\r\n"
 _BY_NAME = "headers_by_name"
 
 
-class Head(NamedTuple):
+class CachedHead(NamedTuple):
     """What a head says.
 
     Attributes:
@@ -27,17 +27,17 @@ class Head(NamedTuple):
     scope: Mapping[str, Any]
 
 
-class Heads:
-    """The heads that the connections of a server have in common, by their bytes.
+class HeaderCache:
+    """Cache of parsed heads by their bytes, common to all connections of a server.
 
     The same bytes mean the same, so that a head which was accepted once needs no parser, and no checks, again. Only
     heads of a plain form are remembered: a POST with the length of its body, which leaves the connection open.
     """
 
     def __init__(self) -> None:
-        self._known: dict[bytes, Head] = {}
+        self._known: dict[bytes, CachedHead] = {}
 
-    def find(self, data: bytes) -> Head | None:
+    def find(self, data: bytes) -> CachedHead | None:
         """Return the head at the start of some data; None if it is not remembered."""
         return self._known.get(data[: data.find(_END) + len(_END)])
 
@@ -58,7 +58,7 @@ class Heads:
         if len(self._known) >= _MOST:
             # The oldest one.
             del self._known[next(iter(self._known))]
-        self._known[head] = Head(len(head), int(length), {**scope, _BY_NAME: headers})
+        self._known[head] = CachedHead(len(head), int(length), {**scope, _BY_NAME: headers})
 
 
 def by_name(scope: Mapping[str, Any]) -> Mapping[bytes, bytes]:
