@@ -22,7 +22,7 @@ stop:  ## Stop what quickstart started
 test-fast: .venv/dev  ## Run the tests that need no Flink, engine, browser or fuzzer (under 3 minutes)
 	@$(BIN)/python -m pytest -n $(WORKERS) --fast $(TESTS)
 
-# Each worker has a Flink cluster, and one has the engines (tests/support/markers.py).
+# Each worker has a Flink cluster, and one has the engines (tests/support/fixtures/markers.py).
 test: .venv/dev  ## Run all tests, against a real Redis and a real Flink cluster
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not clusters and not accelerator" --cov --cov-report= $(TESTS)
 	@echo "Lines covered: $$($(BIN)/coverage report --format=total) % (each file: make coverage)"
@@ -40,14 +40,14 @@ chaos: .venv/dev  ## Faults at random times under load, 20 rounds (about 15 minu
 
 # Such as: make pythons PYTHONS="--light python3.9 python3.14"
 pythons: .venv/dev  ## Install and use the wheel on every Python that is found, 3.9 to 3.14
-	@$(BIN)/python -m tests.support.pythons $(PYTHONS)
+	@$(BIN)/python -m tests.support.worlds.pythons $(PYTHONS)
 
 check: .venv/dev  ## Lint, format, types, import rules and Lua scripts
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache --no-logo
-	@$(BIN)/python -m tests.support.lua
+	@$(BIN)/python -m tests.support.programs.lua
 
 fuzz: .venv/fuzz  ## Look for requests that break the job, for SECONDS=60
 	@$(BIN)/python -m tests.fuzz.entries .fuzz/entries -artifact_prefix=.fuzz/ -max_total_time=$(or $(SECONDS),60) \

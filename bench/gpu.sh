@@ -29,11 +29,11 @@ check() {
     failed=0
     echo "== $1: what the engines report"
     # Without a GPU, the rest would say nothing.
-    "$1/bin/python" -m tests.support.accelerators || return 1
+    "$1/bin/python" -m tests.support.worlds.accelerators || return 1
     echo "== $1: tests"
     "$1/bin/python" -m pytest -q tests/job/models/test_accelerators.py tests/e2e/test_devices.py || failed=1
     echo "== $1: times"
-    "$1/bin/python" -m tests.support.device_times || failed=1
+    "$1/bin/python" -m tests.support.programs.device_times || failed=1
     return "$failed"
 }
 

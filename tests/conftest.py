@@ -1,22 +1,18 @@
 """Fixtures shared by all tests: a real Redis, and the product itself with its Redis and Flink, each started once."""
 
 import secrets
-import threading
 import time
 
 import pytest
 import redis
 from hypothesis import settings
 
-from cluster_serving.connectors.answer import Answer, write_answers
-from cluster_serving.connectors.stream import StreamReader, create_group
-from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.payload_files import folder_name
-from cluster_serving.protocol.results import encode_error, encode_result
-from tests.support import markers
-from tests.support.cluster import Cluster
-from tests.support.redis_server import RedisServer
+from tests.support.fixtures import markers
+from tests.support.fixtures.cluster import Cluster
+from tests.support.fixtures.echo import Consumer
+from tests.support.fixtures.redis_server import RedisServer
 
 # A slow machine is no failure.
 settings.register_profile("default", deadline=None)
@@ -76,29 +72,8 @@ def folder(tmp_path, job):
 @pytest.fixture
 def echo(redis_server, job):
     """A consumer that answers every request with its own inputs, through the real stream and sink."""
-    stopped = threading.Event()
-    client = redis.Redis(port=redis_server.port)
-    create_group(client, job)
-    reader = StreamReader(client, job, "echo-0", claim_idle_ms=60_000)
-
-    def answer(entry):
-        try:
-            inputs = entry.decode()[1]
-            return encode_result(entry.native, list(inputs), list(inputs.values()))
-        except ServingError as error:
-            return encode_error(error)
-
-    def run():
-        while not stopped.is_set():
-            if entries := reader.read(10, block_ms=50):
-                write_answers(client, job, 60, [Answer(entry, "", answer(entry)) for entry in entries], "1")
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    yield
-    stopped.set()
-    thread.join()
-    client.close()
+    with Consumer(redis_server.url, job):
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,7 @@
 import pytest
 
 from cluster_serving.bench import report
-from tests.support.bench_result import RESULT
+from tests.support.payloads.bench_result import RESULT
 
 
 def run_of(rate, **more):

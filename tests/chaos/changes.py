@@ -23,7 +23,7 @@ import numpy as np
 from tests.chaos.clients import KINDS, LOST, UNNAMED, Clients, Notes
 from tests.chaos.faults import kept_processes
 from tests.chaos.versioned import JOB, VersionedJob
-from tests.support.waiting import wait_until
+from tests.support.fixtures.waiting import wait_until
 
 CLI = "cluster-serving-cli"
 BESIDE_SECONDS = 5.0

@@ -22,7 +22,7 @@ import numpy as np
 from cluster_serving.client import AsyncInputQueue, InputQueue, OutputQueue, original
 from cluster_serving.frontend.proto import inference
 from cluster_serving.protocol.errors import ServingError
-from tests.support import grpc_calls
+from tests.support.fixtures import grpc_calls
 
 STEP = 1000
 """What a version adds, times its number; inputs are smaller."""

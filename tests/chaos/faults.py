@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from tests.support.supervised import children, kept, supervisors
+from tests.support.fixtures.supervised import children, kept, supervisors
 
 
 def kept_processes(cluster, service):

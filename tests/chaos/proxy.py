@@ -5,7 +5,7 @@ import socket
 import threading
 import time
 
-from tests.support.redis_server import free_port
+from tests.support.fixtures.redis_server import free_port
 
 
 class Proxy:

@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.chaos.faults import FAULTS, kept_processes
 from tests.chaos.load import Load
 from tests.chaos.system import JOBS, System
-from tests.support.waiting import wait_until
+from tests.support.fixtures.waiting import wait_until
 
 SETTLE = 8.0
 

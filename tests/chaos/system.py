@@ -9,8 +9,8 @@ import redis
 
 from cluster_serving.protocol.keys import JobKeys
 from tests.chaos.proxy import Proxy
-from tests.support import model_zoo
-from tests.support.cluster import Cluster
+from tests.support.fixtures.cluster import Cluster
+from tests.support.payloads import model_zoo
 
 JOBS = {"chaos": "thread", "workers": "process"}
 """Jobs by their execution mode; the first reaches Redis through a proxy."""

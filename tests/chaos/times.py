@@ -19,9 +19,9 @@ import numpy as np
 
 from cluster_serving.client import InputQueue, ServingError
 from tests.chaos.faults import kept_processes, python_workers
-from tests.support import model_zoo
-from tests.support.cluster import Cluster
-from tests.support.waiting import wait_until
+from tests.support.fixtures.cluster import Cluster
+from tests.support.fixtures.waiting import wait_until
+from tests.support.payloads import model_zoo
 
 JOBS = {"one": "thread", "two": "thread", "three": "process"}
 """Jobs by their execution mode; further ones run in threads."""

@@ -13,9 +13,9 @@ import redis
 from cluster_serving.protocol.keys import JobKeys
 from tests.chaos.clients import STEP, Place
 from tests.chaos.faults import descendants, kept_processes
-from tests.support import model_zoo
-from tests.support.cluster import Cluster
-from tests.support.redis_server import free_port
+from tests.support.fixtures.cluster import Cluster
+from tests.support.fixtures.redis_server import free_port
+from tests.support.payloads import model_zoo
 
 JOB = "changes"
 _FURTHER_ATTEMPTS = 5

@@ -13,7 +13,7 @@ from cluster_serving.connectors.reporting import publish_limits
 from cluster_serving.connectors.stream import StreamReader, create_group
 from cluster_serving.protocol.keys import GROUP, JobKeys, image_result_key
 from cluster_serving.protocol.original import image_stream
-from tests.support.waiting import wait_until
+from tests.support.fixtures.waiting import wait_until
 
 
 @pytest.fixture

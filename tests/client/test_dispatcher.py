@@ -21,7 +21,7 @@ from cluster_serving.protocol.errors import (
     ResultTimeout,
 )
 from cluster_serving.protocol.keys import JobKeys
-from tests.support.echo import Echo
+from tests.support.fixtures.echo import Consumer
 
 
 async def echoed(dispatcher, job, number, timeout=30):
@@ -208,7 +208,7 @@ def test_requests_that_redis_has_lost_are_sent_again_with_patience(redis_server,
             while await dispatcher.db.xlen(job) < len(waiting):
                 await asyncio.sleep(0.01)
         await dispatcher.db.delete(job)
-        with Echo(redis_server.url, job):
+        with Consumer(redis_server.url, job):
             assert await asyncio.gather(*waiting) == list(range(20))
         await dispatcher.close()
 

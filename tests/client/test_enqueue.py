@@ -20,7 +20,7 @@ from cluster_serving.protocol.connection import connect_async
 from cluster_serving.protocol.entry import parse_entry
 from cluster_serving.protocol.keys import PRIORITIES, JobKeys
 from cluster_serving.protocol.results import encode_result
-from tests.support.echo import answering
+from tests.support.fixtures.echo import answering
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from cluster_serving.protocol.errors import PoisonRequest
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.results import encode_error, encode_result
 from cluster_serving.protocol.slots import SlotReport
-from tests.support.echo import answering
-from tests.support.waiting import wait_until
+from tests.support.fixtures.echo import answering
+from tests.support.fixtures.waiting import wait_until
 
 
 def both(redis_server, job):

@@ -27,8 +27,8 @@ from cluster_serving.client import (
 from cluster_serving.protocol.entry import parse_entry
 from cluster_serving.protocol.keys import GROUP, JobKeys
 from cluster_serving.protocol.results import encode_error
-from tests.support.redis_server import free_port, on_each_server
-from tests.support.waiting import wait_until
+from tests.support.fixtures.redis_server import free_port, on_each_server
+from tests.support.fixtures.waiting import wait_until
 
 
 @pytest.fixture

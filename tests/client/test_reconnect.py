@@ -14,9 +14,9 @@ from cluster_serving.client.dispatcher import Dispatcher
 from cluster_serving.client.result import read_result
 from cluster_serving.protocol.connection import connect_async
 from cluster_serving.protocol.keys import JobKeys
-from tests.support.echo import Echo
-from tests.support.redis_server import RedisServer
-from tests.support.waiting import wait_until
+from tests.support.fixtures.echo import Consumer
+from tests.support.fixtures.redis_server import RedisServer
+from tests.support.fixtures.waiting import wait_until
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def test_killing_redis_costs_nobody_a_request(server):
                 assert (await results.query_and_delete("queued", timeout=60)).item() == number
                 done["asyncio"] += 8
 
-    with Echo(server.url, "j"), ThreadPoolExecutor(4) as pool:
+    with Consumer(server.url, "j"), ThreadPoolExecutor(4) as pool:
         try:
             clients = [
                 pool.submit(client) for client in (predict, query, predict_many, lambda: asyncio.run(by_asyncio()))
@@ -110,7 +110,7 @@ def test_a_request_that_redis_has_lost_is_sent_again(server, asynchronous):
         server.kill()
         server.forget()
         server.start()
-        with Echo(server.url, "j"):
+        with Consumer(server.url, "j"):
             assert waiting.result(60).item() == 7
         assert not any(db.xlen(stream) for stream in JobKeys("j").streams)
 
@@ -143,7 +143,7 @@ def test_a_redis_that_hangs_is_waited_for_within_the_timeout(server, asynchronou
             threading.Timer(2, server.resume).start()
             return await requests.predict(np.array([7]), timeout=60)
 
-    with Echo(server.url, "j"):
+    with Consumer(server.url, "j"):
         assert (asyncio.run(use_async()) if asynchronous else use()).item() == 7
 
 
@@ -206,5 +206,5 @@ def test_a_dispatcher_with_patience_waits_for_a_redis_that_is_started_again_and_
         assert await ask(2) == 2
         await dispatcher.close()
 
-    with Echo(server.url, "j"):
+    with Consumer(server.url, "j"):
         asyncio.run(main())

@@ -11,7 +11,7 @@ import pytest
 from cluster_serving.client import AsyncInputQueue, AsyncOutputQueue, InputQueue, OutputQueue, subscription
 from cluster_serving.protocol import dedicated
 from cluster_serving.protocol.connection import connect, connect_async
-from tests.support.stalling import StallingProxy
+from tests.support.fixtures.stalling import StallingProxy
 
 pytestmark = pytest.mark.usefixtures("echo")
 

@@ -12,9 +12,9 @@ import pytest
 import yaml
 
 from cluster_serving.client import InputQueue, OutputQueue
-from tests.support import containers, keda
-from tests.support.containers import SLOW, call
-from tests.support.waiting import wait_until
+from tests.support.fixtures.waiting import wait_until
+from tests.support.worlds import containers, keda
+from tests.support.worlds.containers import SLOW, call
 
 CHART = Path(__file__).parents[2] / "charts" / "cluster-serving"
 

@@ -9,10 +9,10 @@ import httpx
 import pytest
 
 from cluster_serving.client import InputQueue, OutputQueue
-from tests.support import containers
-from tests.support.containers import SLOW, call
-from tests.support.redis_server import free_port
-from tests.support.waiting import wait_until
+from tests.support.fixtures.redis_server import free_port
+from tests.support.fixtures.waiting import wait_until
+from tests.support.worlds import containers
+from tests.support.worlds.containers import SLOW, call
 
 ROOT = Path(__file__).parents[2]
 

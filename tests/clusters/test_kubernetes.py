@@ -2,10 +2,11 @@
 
 import pytest
 
-from tests.support import kubernetes, model_zoo
-from tests.support.asking import Asking
-from tests.support.containers import SLOW
-from tests.support.waiting import wait_until
+from tests.support.fixtures.asking import Asking
+from tests.support.fixtures.waiting import wait_until
+from tests.support.payloads import model_zoo
+from tests.support.worlds import kubernetes
+from tests.support.worlds.containers import SLOW
 
 pytestmark = pytest.mark.timeout(3 * SLOW)
 

@@ -2,9 +2,10 @@
 
 import pytest
 
-from tests.support import model_zoo, yarn
-from tests.support.asking import Asking
-from tests.support.waiting import wait_until
+from tests.support.fixtures.asking import Asking
+from tests.support.fixtures.waiting import wait_until
+from tests.support.payloads import model_zoo
+from tests.support.worlds import yarn
 
 pytestmark = pytest.mark.timeout(1500)
 

@@ -2,8 +2,9 @@
 
 import pytest
 
-from tests.support import model_zoo, originals
-from tests.support.environments import python_with
+from tests.support.payloads import model_zoo
+from tests.support.programs import originals
+from tests.support.worlds.environments import python_with
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ from cluster_serving.client import original
 from cluster_serving.connectors.stream import StreamReader, create_group
 from cluster_serving.protocol.keys import GROUP, JobKeys
 from cluster_serving.protocol.original import arrow as original_arrow
-from tests.support.originals import digit_pixels
+from tests.support.programs.originals import digit_pixels
 
 
 def wait_for(db, key):

@@ -14,9 +14,9 @@ from cluster_serving.client import InputQueue, OutputQueue
 from cluster_serving.frontend import arguments
 from cluster_serving.protocol.keys import JOBS_KEY, JobKeys
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
-from tests.support import model_zoo
-from tests.support.front_end import Running
-from tests.support.originals import ORIGINALS
+from tests.support.fixtures.front_end import Running
+from tests.support.payloads import model_zoo
+from tests.support.programs.originals import ORIGINALS
 
 PROGRAM = """
     import json, sys

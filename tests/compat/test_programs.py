@@ -15,8 +15,8 @@ from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.original import arrow as original_arrow
 from cluster_serving.protocol.results import encode_error, encode_ranked, encode_rows
-from tests.support import model_zoo
-from tests.support.originals import ORIGINALS, OURS, digit_pixels
+from tests.support.payloads import model_zoo
+from tests.support.programs.originals import ORIGINALS, OURS, digit_pixels
 
 # OpenVINO computes in bfloat16 on the CPUs that have it.
 TOLERANCE = 0.02

@@ -9,7 +9,7 @@ from cluster_serving.connectors.stream import StreamReader, create_group
 from cluster_serving.protocol.dead_letters import DeadLetter
 from cluster_serving.protocol.errors import PoisonRequest
 from cluster_serving.protocol.keys import GROUP, JobKeys
-from tests.support.redis_server import on_each_server
+from tests.support.fixtures.redis_server import on_each_server
 
 
 def test_result_expiry_ack_delete_and_wake_up_happen_together(db, job):

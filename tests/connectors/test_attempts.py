@@ -8,7 +8,7 @@ from cluster_serving.connectors.attempts import Attempts, noted
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.stream import StreamReader, create_group
 from cluster_serving.protocol.keys import JobKeys
-from tests.support.redis_server import on_each_server
+from tests.support.fixtures.redis_server import on_each_server
 
 
 @pytest.fixture

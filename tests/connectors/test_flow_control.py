@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from cluster_serving.connectors import flow_control
 from cluster_serving.connectors.flow_control import SlotFlowControl, find_flow_control
 from cluster_serving.protocol.entry import Entry
-from tests.support.waiting import wait_until
+from tests.support.fixtures.waiting import wait_until
 
 
 def test_the_source_is_held_back_until_the_sink_has_answered():

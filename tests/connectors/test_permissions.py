@@ -11,7 +11,7 @@ from cluster_serving.connectors.reporting import SlotReporter
 from cluster_serving.protocol.errors import RedisUnavailable
 from cluster_serving.protocol.keys import JOBS_KEY, JobKeys
 from cluster_serving.protocol.slots import SlotReport, read_reports
-from tests.support.waiting import wait_until
+from tests.support.fixtures.waiting import wait_until
 
 COMMANDS = ["xreadgroup", "xpending", "xclaim", "xack", "xdel", "xlen", "xinfo", "xgroup"]
 COMMANDS += ["expire", "incrby", "publish"]

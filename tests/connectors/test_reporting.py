@@ -15,8 +15,8 @@ from cluster_serving.protocol.errors import ModelError
 from cluster_serving.protocol.generations import CANARY, DIVIDED, SERVING, Generation, Generations
 from cluster_serving.protocol.keys import JOBS_KEY, JobKeys
 from cluster_serving.protocol.slots import SILENT_AFTER_S, SlotReport, read_reports
-from tests.support.redis_server import RedisServer
-from tests.support.waiting import wait_until
+from tests.support.fixtures.redis_server import RedisServer
+from tests.support.fixtures.waiting import wait_until
 
 
 def test_a_full_redis_takes_the_limits(db, job):

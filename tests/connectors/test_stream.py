@@ -8,8 +8,8 @@ import redis
 
 from cluster_serving.connectors.stream import WEIGHTS, StreamReader, WeightedRoundRobin, create_group
 from cluster_serving.protocol.keys import GROUP
-from tests.support.redis_server import on_each_server
-from tests.support.waiting import wait_until
+from tests.support.fixtures.redis_server import on_each_server
+from tests.support.fixtures.waiting import wait_until
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ import pytest
 
 from cluster_serving.connectors.worker import STOPPED, read_end
 from cluster_serving.launcher.services.process_table import start_time
-from tests.support.supervised import children
-from tests.support.waiting import wait_until
+from tests.support.fixtures.supervised import children
+from tests.support.fixtures.waiting import wait_until
 
 # As in Flink: its process runs a script, and the script the worker.
 FLINK = """

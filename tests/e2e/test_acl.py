@@ -18,9 +18,9 @@ from cluster_serving.connectors.redis import connect
 from cluster_serving.connectors.stream import StreamReader, create_group
 from cluster_serving.protocol.errors import PoisonRequest, RequestCancelled, ServingError
 from cluster_serving.protocol.keys import DEFAULT_JOB, JobKeys
-from tests.support import model_zoo
-from tests.support.redis_topologies import Server, servers
-from tests.support.waiting import wait_until
+from tests.support.fixtures.redis_topologies import Server, servers
+from tests.support.fixtures.waiting import wait_until
+from tests.support.payloads import model_zoo
 
 DOCS = Path(__file__).parents[2] / "docs" / "operations.md"
 JOB = "restricted"

@@ -17,8 +17,8 @@ from cluster_serving.protocol.generations import Generations
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.slots import HEARTBEAT_S
 from tests.chaos.faults import kept_processes
-from tests.support import model_zoo
-from tests.support.waiting import wait_until
+from tests.support.fixtures.waiting import wait_until
+from tests.support.payloads import model_zoo
 
 
 def save_factor(folder, factor):

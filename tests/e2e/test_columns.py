@@ -8,10 +8,10 @@ from cluster_serving.client import InferenceFailed, InvalidInput
 from cluster_serving.frontend import arguments
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.stats import JobStats
-from tests.support import model_zoo
-from tests.support.front_end import Running
-from tests.support.handled import write
-from tests.support.waiting import wait_until
+from tests.support.fixtures.front_end import Running
+from tests.support.fixtures.handled import write
+from tests.support.fixtures.waiting import wait_until
+from tests.support.payloads import model_zoo
 
 PICKY = """
     class Handler:

@@ -10,10 +10,10 @@ import numpy as np
 import tritonclient.http as triton
 
 from cluster_serving.launcher.jobs.model_watch import SETTLED_S
-from tests.support import model_zoo
-from tests.support.handled import write
-from tests.support.redis_server import free_port
-from tests.support.waiting import wait_until
+from tests.support.fixtures.handled import write
+from tests.support.fixtures.redis_server import free_port
+from tests.support.fixtures.waiting import wait_until
+from tests.support.payloads import model_zoo
 
 JOB = "following"
 

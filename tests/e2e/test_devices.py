@@ -8,8 +8,8 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-from tests.support import model_zoo
-from tests.support.accelerators import accelerator_of
+from tests.support.payloads import model_zoo
+from tests.support.worlds.accelerators import accelerator_of
 
 # The environments of bench/gpu.sh have one of these each.
 ENGINES = {

@@ -7,8 +7,8 @@ import pytest
 
 from cluster_serving.client import InputQueue
 from cluster_serving.protocol.errors import RedisUnavailable, ResultTimeout
-from tests.support import model_zoo
-from tests.support.redis_topologies import Cluster, Sentinels, eventually, servers
+from tests.support.fixtures.redis_topologies import Cluster, Sentinels, eventually, servers
+from tests.support.payloads import model_zoo
 
 
 @pytest.fixture

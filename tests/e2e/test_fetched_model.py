@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from tests.chaos.faults import kept_processes
-from tests.support import model_zoo
-from tests.support.waiting import wait_until
-from tests.support.web_server import WebServer
+from tests.support.fixtures.waiting import wait_until
+from tests.support.fixtures.web_server import WebServer
+from tests.support.payloads import model_zoo
 
 
 @pytest.fixture

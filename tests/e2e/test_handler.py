@@ -9,9 +9,9 @@ import pytest
 from cluster_serving.client import InferenceFailed, InvalidInput
 from cluster_serving.frontend import arguments
 from cluster_serving.protocol.keys import JobKeys
-from tests.support import model_zoo
-from tests.support.front_end import Running
-from tests.support.handled import write
+from tests.support.fixtures.front_end import Running
+from tests.support.fixtures.handled import write
+from tests.support.payloads import model_zoo
 
 HANDLER = """
     from cluster_serving.job.handlers import InvalidInput

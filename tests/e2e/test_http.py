@@ -13,9 +13,9 @@ import pytest
 import yaml
 
 from tests.chaos.faults import kept_processes
-from tests.support import model_zoo
-from tests.support.redis_server import free_port
-from tests.support.waiting import wait_until
+from tests.support.fixtures.redis_server import free_port
+from tests.support.fixtures.waiting import wait_until
+from tests.support.payloads import model_zoo
 
 
 @pytest.fixture(scope="module")

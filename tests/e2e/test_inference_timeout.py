@@ -12,8 +12,8 @@ import torch
 from cluster_serving.client import InferenceTimeout
 from cluster_serving.protocol.keys import GROUP, JobKeys
 from tests.chaos.faults import kept_processes
-from tests.support import model_zoo
-from tests.support.waiting import wait_until
+from tests.support.fixtures.waiting import wait_until
+from tests.support.payloads import model_zoo
 
 
 class Looping(torch.nn.Module):

@@ -10,10 +10,10 @@ import pytest
 import tritonclient.http as triton
 
 from cluster_serving.frontend.proto import inference
-from tests.support import model_zoo
-from tests.support.cluster import BIN
-from tests.support.redis_server import free_port
-from tests.support.waiting import wait_until
+from tests.support.fixtures.cluster import BIN
+from tests.support.fixtures.redis_server import free_port
+from tests.support.fixtures.waiting import wait_until
+from tests.support.payloads import model_zoo
 
 COUNT = 20
 

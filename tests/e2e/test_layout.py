@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 
-from tests.support.predictor import save_doubling
+from tests.support.fixtures.predictor import save_doubling
 
 MEASURED = {"modelParallelism": None, "threadPerModel": None, "maxBatchSize": None}
 

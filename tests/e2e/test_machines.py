@@ -13,10 +13,11 @@ import yaml
 from cluster_serving.client import InputQueue
 from cluster_serving.launcher.services import redis_program
 from cluster_serving.launcher.services.flink_home import java_home
-from tests.support import hosts, model_zoo
-from tests.support.asking import Asking
-from tests.support.cluster import run
-from tests.support.waiting import wait_until
+from tests.support.fixtures.asking import Asking
+from tests.support.fixtures.cluster import run
+from tests.support.fixtures.waiting import wait_until
+from tests.support.payloads import model_zoo
+from tests.support.worlds import hosts
 
 
 class Machines:

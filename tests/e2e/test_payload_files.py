@@ -8,8 +8,8 @@ import pytest
 from cluster_serving.client import InvalidInput
 from cluster_serving.protocol.keys import PAYLOAD_FOLDER, JobKeys
 from cluster_serving.protocol.payload_files import MIN_BYTES
-from tests.support import model_zoo
-from tests.support.waiting import wait_until
+from tests.support.fixtures.waiting import wait_until
+from tests.support.payloads import model_zoo
 
 LARGE = np.arange(MIN_BYTES // 4, dtype="f4")
 

@@ -9,7 +9,7 @@ import pytest
 
 from cluster_serving.client import Restarted
 from tests.chaos.faults import kept_processes
-from tests.support.handled import write
+from tests.support.fixtures.handled import write
 
 SLOW = """
     import time

@@ -12,7 +12,7 @@ import torch
 
 from cluster_serving.client import PoisonRequest
 from cluster_serving.protocol.keys import JobKeys
-from tests.support.waiting import wait_until
+from tests.support.fixtures.waiting import wait_until
 
 
 class Panic(BaseException):

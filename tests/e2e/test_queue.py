@@ -12,8 +12,8 @@ import torch
 
 from cluster_serving.client import DeadlineExceeded, QueueFull, RequestCancelled
 from cluster_serving.protocol.keys import GROUP
-from tests.support import keda
-from tests.support.waiting import wait_until
+from tests.support.fixtures.waiting import wait_until
+from tests.support.worlds import keda
 
 
 class Sleeper(torch.nn.Module):

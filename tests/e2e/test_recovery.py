@@ -12,8 +12,8 @@ import pytest
 
 from tests.chaos.faults import kept_processes, python_workers
 from tests.chaos.load import Load
-from tests.support import model_zoo
-from tests.support.waiting import wait_until
+from tests.support.fixtures.waiting import wait_until
+from tests.support.payloads import model_zoo
 
 
 @pytest.fixture

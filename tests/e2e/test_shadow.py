@@ -11,9 +11,9 @@ import pytest
 from cluster_serving.frontend import arguments
 from cluster_serving.protocol.keys import JOBS_KEY, RESULT_PREFIX, JobKeys
 from cluster_serving.protocol.original import arrow as original_arrow
-from tests.support import model_zoo
-from tests.support.front_end import Running
-from tests.support.waiting import wait_until
+from tests.support.fixtures.front_end import Running
+from tests.support.fixtures.waiting import wait_until
+from tests.support.payloads import model_zoo
 
 JOB = "shadowed"
 EACH = 60

@@ -8,9 +8,9 @@ import numpy as np
 import psutil
 import pytest
 
-from tests.support import model_zoo
-from tests.support.handled import write
-from tests.support.waiting import wait_until
+from tests.support.fixtures.handled import write
+from tests.support.fixtures.waiting import wait_until
+from tests.support.payloads import model_zoo
 
 
 @pytest.fixture

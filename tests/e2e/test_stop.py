@@ -7,8 +7,8 @@ import pytest
 
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.slots import HEARTBEAT_S
-from tests.support import model_zoo
-from tests.support.waiting import wait_until
+from tests.support.fixtures.waiting import wait_until
+from tests.support.payloads import model_zoo
 
 
 @pytest.mark.parametrize("mode", ["thread", "process"])

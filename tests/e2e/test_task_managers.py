@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from tests.chaos.faults import kept_processes
-from tests.support.predictor import save_doubling
-from tests.support.waiting import wait_until
+from tests.support.fixtures.predictor import save_doubling
+from tests.support.fixtures.waiting import wait_until
 
 
 def test_the_slots_of_a_job_are_spread_as_the_configuration_says(own_cluster, tmp_path):

@@ -6,8 +6,8 @@ import pytest
 
 from cluster_serving.client import InvalidInput, RequestTooLarge
 from cluster_serving.frontend import arguments
-from tests.support import texts
-from tests.support.front_end import Running
+from tests.support.fixtures.front_end import Running
+from tests.support.payloads import texts
 
 TEXTS = ["the cat sat on the mat", "a dog", *texts.some_texts(60)]
 

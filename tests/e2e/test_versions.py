@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from cluster_serving.client import InvalidInput, VersionNotFound
-from tests.support.model_zoo import digits, digits_data, save_openvino_digits, train_digits_mlp
+from tests.support.payloads.model_zoo import digits, digits_data, save_openvino_digits, train_digits_mlp
 
 
 @pytest.fixture

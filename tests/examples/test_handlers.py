@@ -23,7 +23,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from cluster_serving.job.foreground import read_inputs
 from cluster_serving.job.trial import InvalidInput, Trial
-from tests.support import model_zoo, texts
+from tests.support.payloads import model_zoo, texts
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "handlers"
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.support import model_zoo
-from tests.support.cluster import run
-from tests.support.distributions import install
+from tests.support.fixtures.cluster import run
+from tests.support.payloads import model_zoo
+from tests.support.worlds.distributions import install
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "targets" / "directory"
 MODULE = EXAMPLE / "cluster_serving_directory.py"

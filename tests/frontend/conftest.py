@@ -11,8 +11,8 @@ from cluster_serving.frontend.proto import inference
 from cluster_serving.frontend.server.admission.keys import new_key
 from cluster_serving.protocol.keys import JOBS_KEY, JobKeys
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
-from tests.support.front_end import Running
-from tests.support.grpc_calls import caller
+from tests.support.fixtures.front_end import Running
+from tests.support.fixtures.grpc_calls import caller
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 from cluster_serving.client import InputQueue
 from cluster_serving.frontend.server.admission.keys import new_key
 from cluster_serving.protocol.results import encode_result
-from tests.support.echo import answering
+from tests.support.fixtures.echo import answering
 
 
 @pytest.fixture

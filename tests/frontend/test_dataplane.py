@@ -7,10 +7,10 @@ import pytest
 
 from cluster_serving.frontend.dataplane import succeeded
 from cluster_serving.protocol.errors import InferenceFailed, InvalidInput
-from tests.support import rows
-from tests.support.echo import failing
-from tests.support.front_end import connect
-from tests.support.waiting import wait_until
+from tests.support.fixtures.echo import failing
+from tests.support.fixtures.front_end import connect
+from tests.support.fixtures.waiting import wait_until
+from tests.support.payloads import rows
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ import pytest
 
 from cluster_serving.frontend.errors import ERRORS
 from cluster_serving.frontend.options import HttpOptions
-from tests.support.cluster import BIN
-from tests.support.generating import EMBEDDER, PARROT, generating
+from tests.support.fixtures.cluster import BIN
+from tests.support.fixtures.generating import EMBEDDER, PARROT, generating
 
 DOCS = Path(__file__).parents[2] / "docs"
 PROTOCOL, HTTP = DOCS / "protocol.md", DOCS / "http.md"

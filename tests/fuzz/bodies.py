@@ -4,8 +4,8 @@ python -m tests.fuzz.bodies search --seconds 60
 python -m tests.fuzz.bodies delay --size 990000 --at-once 16
 
 `search` reads random bodies, and prints the slowest of those that the event loop reads itself, which cost less than
-`LARGE` (`json_text.reading_cost`). `delay` sends the known ones (`tests.support.worst`) to a front end of its own, and
-prints the longest time that a request for its health took meanwhile.
+`LARGE` (`json_text.reading_cost`). `delay` sends the known ones (`tests.support.payloads.worst`) to a front end of
+its own, and prints the longest time that a request for its health took meanwhile.
 """
 
 import argparse
@@ -33,9 +33,9 @@ from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.keys import JOBS_KEY, JobKeys
 from cluster_serving.protocol.results import encode_error, encode_result
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
-from tests.support import worst
-from tests.support.echo import answering
-from tests.support.redis_server import RedisServer
+from tests.support.fixtures.echo import answering
+from tests.support.fixtures.redis_server import RedisServer
+from tests.support.payloads import worst
 
 JOB = "delay"
 DTYPES = ("", "float32", "int64", "str")

@@ -20,9 +20,9 @@ with atheris.instrument_imports(include=["cluster_serving.client", "cluster_serv
     from cluster_serving.protocol.errors import ERRORS
     from cluster_serving.protocol.inputs import Image, SparseTensor
     from cluster_serving.protocol.original import arrow, image_stream
-    from tests.support import model_zoo
-    from tests.support.predictor import predictor, save_doubling
-    from tests.support.serving_path import answers
+    from tests.support.fixtures.predictor import predictor, save_doubling
+    from tests.support.fixtures.serving_path import answers
+    from tests.support.payloads import model_zoo
 
 VECTOR = np.array([1, 2, 3], "f4")
 

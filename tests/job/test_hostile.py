@@ -15,9 +15,9 @@ from cluster_serving.protocol.errors import ERRORS, MAX_MESSAGE_BYTES
 from cluster_serving.protocol.inputs import Image, SparseTensor
 from cluster_serving.protocol.original import arrow as original_arrow
 from cluster_serving.protocol.original import image_stream
-from tests.support import hostile
-from tests.support.predictor import predictor, save_doubling
-from tests.support.serving_path import answers
+from tests.support.fixtures.predictor import predictor, save_doubling
+from tests.support.fixtures.serving_path import answers
+from tests.support.payloads import hostile
 
 VECTOR = np.array([1, 2, 3], "f4")
 

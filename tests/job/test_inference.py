@@ -6,8 +6,8 @@ import weakref
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.job.inference import Inference
 from cluster_serving.job.options import JobOptions, ModelOptions
-from tests.support import model_zoo
-from tests.support.flink_context import Context
+from tests.support.fixtures.flink_context import Context
+from tests.support.payloads import model_zoo
 
 
 def test_a_model_is_freed_when_flink_drops_its_function(redis_server, db, job, tmp_path):

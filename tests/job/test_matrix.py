@@ -25,9 +25,9 @@ from cluster_serving.protocol.entry import parse_entry, request_fields
 from cluster_serving.protocol.inputs import Array, Image, Input, SparseTensor
 from cluster_serving.protocol.original import arrow as original_arrow
 from cluster_serving.protocol.original import image_stream
-from tests.support.compatibility import CLIENTS, FILTERS, IMAGES, KINDS, Excluded, document, excluded
-from tests.support.early_arrow import reframed
-from tests.support.engines import ENGINES, HEIGHT, WIDTH
+from tests.support.payloads.compatibility import CLIENTS, FILTERS, IMAGES, KINDS, Excluded, document, excluded
+from tests.support.payloads.early_arrow import reframed
+from tests.support.payloads.engines import ENGINES, HEIGHT, WIDTH
 
 COUNTS = (1, 3, 32)
 SHAPE = (3, 1)  # as its doubling is a vector and a table at once, every filter fits

@@ -13,7 +13,7 @@ from cluster_serving.job.postprocessing import make_encoder, pick_top_n, top_n
 from cluster_serving.protocol.errors import InferenceFailed, ModelError
 from cluster_serving.protocol.original import image_stream
 from cluster_serving.protocol.results import to_fields
-from tests.support.distributions import install
+from tests.support.worlds.distributions import install
 
 
 def test_top_n_is_descending_and_keeps_the_order_of_equals():

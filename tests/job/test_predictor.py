@@ -11,8 +11,8 @@ from cluster_serving.protocol.entry import NATIVE, Entry
 from cluster_serving.protocol.errors import ModelError
 from cluster_serving.protocol.inputs import Image
 from cluster_serving.protocol.results import decode_arrays
-from tests.support import model_zoo
-from tests.support.predictor import predictor, save_doubling, save_overlapping
+from tests.support.fixtures.predictor import predictor, save_doubling, save_overlapping
+from tests.support.payloads import model_zoo
 
 
 @pytest.mark.parametrize(

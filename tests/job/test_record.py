@@ -16,9 +16,9 @@ from cluster_serving.job.options import BatchOptions, ImageOptions, ModelOptions
 from cluster_serving.job.predictor import Predictor
 from cluster_serving.protocol.errors import InferenceTimeout, InvalidInput, ModelError, RequestTooLarge
 from cluster_serving.protocol.inputs import Image, SparseTensor
-from tests.support import model_zoo, texts
-from tests.support.handled import write
-from tests.support.predictor import save_doubling, save_overlapping
+from tests.support.fixtures.handled import write
+from tests.support.fixtures.predictor import save_doubling, save_overlapping
+from tests.support.payloads import model_zoo, texts
 
 
 def test_neither_flink_nor_redis_is_imported(tmp_path):

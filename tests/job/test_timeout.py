@@ -13,7 +13,7 @@ from cluster_serving.job.models.base import Model
 from cluster_serving.job.timeout import MAX_HUNG, NotComputed, Watched
 from cluster_serving.protocol.errors import InferenceFailed, InferenceTimeout, ModelError
 from cluster_serving.protocol.slots import TensorSpec
-from tests.support.waiting import wait_until
+from tests.support.fixtures.waiting import wait_until
 
 
 class Hanging(Model):

@@ -11,7 +11,7 @@ from cluster_serving.job.window import BatchingWindow
 from cluster_serving.protocol.entry import NATIVE, Entry
 from cluster_serving.protocol.errors import DeadlineExceeded
 from cluster_serving.protocol.tensors import encode
-from tests.support.waiting import wait_until
+from tests.support.fixtures.waiting import wait_until
 
 
 def entry(uri):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.support.messages import heard
-from tests.support.predictor import save_doubling
+from tests.support.fixtures.messages import heard
+from tests.support.fixtures.predictor import save_doubling
 
 
 @pytest.fixture(scope="session")

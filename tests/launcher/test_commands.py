@@ -30,9 +30,9 @@ from cluster_serving.launcher.targets import submission
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.slots import read_reports
 from cluster_serving.settings.addresses import Address
-from tests.support.front_end import Running
-from tests.support.messages import heard
-from tests.support.waiting import wait_until
+from tests.support.fixtures.front_end import Running
+from tests.support.fixtures.messages import heard
+from tests.support.fixtures.waiting import wait_until
 
 OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
 

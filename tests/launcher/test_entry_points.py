@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cluster import BIN
-from tests.support.predictor import save_doubling
+from tests.support.fixtures.cluster import BIN
+from tests.support.fixtures.predictor import save_doubling
 
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 SCRIPTS = dict(re.findall(r'^(cluster-serving[a-z-]*) = "([\w.]+:\w+)"$', PYPROJECT.read_text("utf8"), re.MULTILINE))

@@ -14,8 +14,8 @@ from cluster_serving.job.handlers import InvalidInput
 from cluster_serving.job.models.base import TensorSpec
 from cluster_serving.job.options import JobOptions, ModelOptions, RedisOptions
 from cluster_serving.protocol.inputs import Image
-from tests.support.cluster import run
-from tests.support.handled import write
+from tests.support.fixtures.cluster import run
+from tests.support.fixtures.handled import write
 
 
 def command(folder, name, *arguments):

@@ -13,8 +13,8 @@ from cluster_serving.connectors.redis import connect
 from cluster_serving.connectors.stream import create_group
 from cluster_serving.protocol.errors import InvalidInput, RedisUnavailable, ResultTimeout
 from cluster_serving.protocol.failover import parse
-from tests.support.echo import Echo
-from tests.support.redis_topologies import Cluster, Sentinels, eventually, servers
+from tests.support.fixtures.echo import Consumer
+from tests.support.fixtures.redis_topologies import Cluster, Sentinels, eventually, servers
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_requests_go_on_when_sentinels_replace_the_master(sentinels):
     with connect(RedisOptions(sentinels.url, "serving")) as client:
         create_group(client, "serving")
     with (
-        Echo(sentinels.url, "serving"),
+        Consumer(sentinels.url, "serving"),
         InputQueue(name="serving", url=sentinels.url) as requests,
         OutputQueue(name="serving", url=sentinels.url) as results,
     ):
@@ -118,7 +118,7 @@ def test_a_cluster_serves_a_job_with_braces_and_a_slot_may_move(cluster):
     with connect(RedisOptions(cluster.url, job)) as client:
         create_group(client, job)
     with InputQueue(name=job, url=cluster.url) as requests:
-        with Echo(cluster.url, job):
+        with Consumer(cluster.url, job):
             assert requests.predict({"x": np.ones(3)}, timeout=30).tolist() == [1, 1, 1]
             with OutputQueue(name=job, url=cluster.url) as results:
                 requests.enqueue("a{b}", x=np.zeros(2))
@@ -137,7 +137,7 @@ def test_a_cluster_serves_a_job_with_braces_and_a_slot_may_move(cluster):
         def ask():
             return requests.predict({"x": np.arange(2)}, timeout=5)
 
-        with Echo(cluster.url, job):
+        with Consumer(cluster.url, job):
             assert eventually(ask, (RedisUnavailable, ResultTimeout)).tolist() == [0, 1]
         assert other.client.exists(job)
 

@@ -21,7 +21,7 @@ from cluster_serving.protocol.entry import parse_entry
 from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge, ServingError
 from cluster_serving.protocol.inputs import Image
 from cluster_serving.protocol.keys import JobKeys
-from tests.support.waiting import wait_until
+from tests.support.fixtures.waiting import wait_until
 
 LARGE = np.arange(files.MIN_BYTES // 4, dtype="f4")
 

@@ -10,10 +10,10 @@ from cluster_serving.client.aio import AsyncInputQueue
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.redis import connect
 from cluster_serving.protocol.errors import RedisUnavailable
-from tests.support.redis_server import free_port
-from tests.support.redis_topologies import Server, servers
-from tests.support.tls import TLSProxy, write_certificates
-from tests.support.waiting import wait_until
+from tests.support.fixtures.redis_server import free_port
+from tests.support.fixtures.redis_topologies import Server, servers
+from tests.support.fixtures.tls import TLSProxy, write_certificates
+from tests.support.fixtures.waiting import wait_until
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@ import re
 from dataclasses import replace
 
 from cluster_serving.bench.load import html
-from tests.support.bench_result import RESULT
+from tests.support.payloads.bench_result import RESULT
 
 
 def test_the_page_holds_everything_itself():

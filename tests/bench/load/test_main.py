@@ -5,8 +5,8 @@ import subprocess
 
 import pytest
 
-from tests.support import model_zoo
-from tests.support.cluster import BIN
+from tests.support.fixtures.cluster import BIN
+from tests.support.payloads import model_zoo
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from cluster_serving.bench.load import output
 from cluster_serving.bench.load.processes import Snapshot
 from cluster_serving.bench.load.result import cost
 from cluster_serving.bench.load.stats import Latency
-from tests.support.bench_result import RESULT
+from tests.support.payloads.bench_result import RESULT
 
 
 def test_json_has_no_nan():

@@ -13,8 +13,8 @@ from cluster_serving.job.topology import READING
 from cluster_serving.launcher.jobs.store import JobStore
 from cluster_serving.protocol.generations import SERVING, Generation
 from cluster_serving.protocol.keys import GROUP, JobKeys
-from tests.support.flink_context import Context
-from tests.support.waiting import wait_until
+from tests.support.fixtures.flink_context import Context
+from tests.support.fixtures.waiting import wait_until
 
 
 class Stamp(AnswerStage):

@@ -17,8 +17,8 @@ from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.generations import SHADOW, Generation, Generations
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.results import encode_error, encode_result
-from tests.support import slots
-from tests.support.waiting import wait_until
+from tests.support.fixtures import slots
+from tests.support.fixtures.waiting import wait_until
 
 NUMBER = 2
 DATA = tensors.encode({"x": np.zeros(3, "f4")})

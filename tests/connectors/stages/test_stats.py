@@ -12,7 +12,7 @@ from cluster_serving.connectors.stages.stats import Stats
 from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.stats import BATCH_SIZES, LATENCY_BOUNDS_MS, JobStats
-from tests.support.waiting import wait_until
+from tests.support.fixtures.waiting import wait_until
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from cluster_serving.frontend.errors import ERRORS, MethodNotAllowed, NotSupport
 from cluster_serving.frontend.options import ResponseFormat
 from cluster_serving.protocol.keys import PRIORITIES
 from cluster_serving.protocol.results import encode_result
-from tests.support.echo import answering
+from tests.support.fixtures.echo import answering
 
 TRUTHS = (
     "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance,unsupported_method"

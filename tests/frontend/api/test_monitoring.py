@@ -7,8 +7,8 @@ import pytest
 
 from cluster_serving.frontend import arguments
 from cluster_serving.protocol.keys import JobKeys
-from tests.support.front_end import Running
-from tests.support.waiting import wait_until
+from tests.support.fixtures.front_end import Running
+from tests.support.fixtures.waiting import wait_until
 
 BODY = json.dumps({"instances": [{"x": [1, 2]}, {"x": [3, 4]}]})
 FIELDS = ["name", "count", "meanRate", "min", "max", "mean", "median", "stdDev"]

@@ -14,8 +14,8 @@ from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.keys import GROUP
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
 from cluster_serving.protocol.tensors import decode
-from tests.support.generating import EMBEDDER, PARROT, generating
-from tests.support.waiting import wait_until
+from tests.support.fixtures.generating import EMBEDDER, PARROT, generating
+from tests.support.fixtures.waiting import wait_until
 
 ENDLESS = """
     import time

@@ -13,9 +13,10 @@ from playwright.sync_api import expect
 from cluster_serving.frontend import arguments
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.stats import JobStats
-from tests.support import browser, model_zoo
-from tests.support.front_end import Running
-from tests.support.waiting import wait_until
+from tests.support.fixtures import browser
+from tests.support.fixtures.front_end import Running
+from tests.support.fixtures.waiting import wait_until
+from tests.support.payloads import model_zoo
 
 
 @pytest.fixture(scope="module")

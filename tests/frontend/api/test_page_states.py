@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 from cluster_serving.frontend.server.admission.keys import new_key
 from cluster_serving.protocol.keys import JOBS_KEY, JobKeys
 from cluster_serving.protocol.slots import SlotReport
-from tests.support import browser
+from tests.support.fixtures import browser
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,8 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
-from tests.support.echo import failing
-from tests.support.waiting import wait_until
+from tests.support.fixtures.echo import failing
+from tests.support.fixtures.waiting import wait_until
 
 SERVING, NOT_SERVING, UNKNOWN = 1, 2, 3
 

@@ -19,7 +19,7 @@ from cluster_serving.protocol.errors import ModelError
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.model_control import LOAD, MODEL_CONTROL
 from cluster_serving.protocol.slots import SlotReport
-from tests.support.grpc_calls import caller
+from tests.support.fixtures.grpc_calls import caller
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ from cluster_serving.frontend.models.registry import ModelRegistry
 from cluster_serving.protocol.entry import parse_entry
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.slots import SlotReport, read_reports
-from tests.support.echo import failing
-from tests.support.front_end import Running
-from tests.support.waiting import wait_until
+from tests.support.fixtures.echo import failing
+from tests.support.fixtures.front_end import Running
+from tests.support.fixtures.waiting import wait_until
 
 
 def test_a_front_end_is_ready_while_its_job_answers_and_again_when_it_does(serve, report, db, job):

@@ -15,10 +15,10 @@ from cluster_serving.protocol.connection import open_redis
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
 from cluster_serving.settings.model import SettingsError
-from tests.support.echo import Echo
-from tests.support.front_end import Running
-from tests.support.redis_topologies import Cluster, eventually, servers
-from tests.support.waiting import wait_until
+from tests.support.fixtures.echo import Consumer
+from tests.support.fixtures.front_end import Running
+from tests.support.fixtures.redis_topologies import Cluster, eventually, servers
+from tests.support.fixtures.waiting import wait_until
 
 SPEC = TensorSpec("x", "float32", (None, None))
 BODY = {"instances": [{"x": [1, 2]}, {"x": [3, 4]}]}
@@ -41,7 +41,7 @@ def jobs(nodes):
             with open_redis(nodes.url, name) as client:
                 create_group(client, name)
                 client.hset(JobKeys(name).slots(), "0", SlotReport("", "ready", "Echo", (SPEC,), (SPEC,)).to_json())
-            stack.enter_context(Echo(nodes.url, name))
+            stack.enter_context(Consumer(nodes.url, name))
         yield list(names.values())
 
 
@@ -99,13 +99,13 @@ def test_a_job_whose_slot_moves_is_followed(nodes):
     running = Running(arguments.read(words, {}))
     slot = key_slot(job.encode())
     try:
-        with open_redis(nodes.url, job) as client, Echo(nodes.url, job):
+        with open_redis(nodes.url, job) as client, Consumer(nodes.url, job):
             create_group(client, job)
             assert httpx.post(f"{running.url}/predict", json=BODY, timeout=60).json() == ANSWER
         owner = nodes.owner(slot)
         owner.client.delete(*owner.client.keys("*{moves}*"))
         nodes.move(slot, next(node for node in nodes.nodes if node is not owner))
-        with open_redis(nodes.url, job) as client, Echo(nodes.url, job):
+        with open_redis(nodes.url, job) as client, Consumer(nodes.url, job):
             eventually(lambda: create_group(client, job), (Exception,))
 
             def answer():

@@ -17,11 +17,11 @@ from cluster_serving.launcher.jobs.store import JobStore
 from cluster_serving.protocol.errors import ModelError
 from cluster_serving.protocol.keys import JOBS_KEY, JobKeys
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
-from tests.support.echo import Echo
-from tests.support.front_end import Running
-from tests.support.grpc_calls import caller
-from tests.support.redis_server import RedisServer
-from tests.support.waiting import wait_until
+from tests.support.fixtures.echo import Consumer
+from tests.support.fixtures.front_end import Running
+from tests.support.fixtures.grpc_calls import caller
+from tests.support.fixtures.redis_server import RedisServer
+from tests.support.fixtures.waiting import wait_until
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_requests_of_all_apis_wait_while_their_job_is_restarted(
         with ThreadPoolExecutor() as pool:
             asked = [pool.submit(httpx.post, address, json=body, timeout=60) for address, body in requests.items()]
             wait_until(lambda: db.xlen(job) == len(requests) or any(one.done() for one in asked))
-            with Echo(redis_server.url, job):
+            with Consumer(redis_server.url, job):
                 assert [one.result().status_code for one in asked] == [200] * 3
 
     assert state_of(url, job) == "ready"
@@ -202,7 +202,7 @@ def test_every_call_waits_for_a_redis_that_is_started_again(tmp_path, job, monke
     words = [f"--redisUrl={server.url}", "--port=0", "--grpcPort=0", "--drainSeconds=0"]
     front = Running(arguments.read(words, {}))
     try:
-        with Echo(server.url, job), httpx.Client(base_url=front.url, timeout=30) as client:
+        with Consumer(server.url, job), httpx.Client(base_url=front.url, timeout=30) as client:
             body = {"instances": [{"x": [1, 2]}]}
             tickets = [client.post("/v1/requests", json=body).json()["id"] for _ in range(2)]
             assert client.post(f"/models/{job}/predict", json=body).status_code == 200

@@ -7,7 +7,7 @@ from cluster_serving.protocol.generations import CANARY, SERVING, Generation
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.results import encode_result
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
-from tests.support.echo import answering
+from tests.support.fixtures.echo import answering
 
 X = ("x", "float32", (None, None))
 ROWS = {"instances": [{"x": [1, 2]}]}

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from tests.support.front_end import connect
-from tests.support.waiting import wait_until
+from tests.support.fixtures.front_end import connect
+from tests.support.fixtures.waiting import wait_until
 
 BODY = json.dumps({"instances": [{"x": [1, 2]}]}).encode()
 

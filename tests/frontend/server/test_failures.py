@@ -9,7 +9,7 @@ import pytest
 from cluster_serving.frontend.proto import original
 from cluster_serving.frontend.server import failures
 from cluster_serving.protocol.errors import InvalidInput, ResultTimeout, ServingError
-from tests.support.grpc_calls import caller
+from tests.support.fixtures.grpc_calls import caller
 
 
 @pytest.fixture(autouse=True)

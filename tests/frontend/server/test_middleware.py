@@ -6,7 +6,7 @@ import logging
 import httpx
 import pytest
 
-from tests.support.waiting import wait_until
+from tests.support.fixtures.waiting import wait_until
 
 BODY = json.dumps({"instances": [{"x": [1, 2]}]})
 

@@ -29,8 +29,8 @@ from cluster_serving.frontend.proto import inference
 from cluster_serving.frontend.server.offload import LARGE, Offload
 from cluster_serving.protocol import results
 from cluster_serving.protocol.errors import InvalidInput
-from tests.support import worst
-from tests.support.waiting import wait_until
+from tests.support.fixtures.waiting import wait_until
+from tests.support.payloads import worst
 
 VALUES = 400_000
 

@@ -17,10 +17,10 @@ from cluster_serving.frontend import arguments
 from cluster_serving.frontend.errors import StartError
 from cluster_serving.frontend.proto import inference
 from cluster_serving.frontend.server import tls
-from tests.support.front_end import Running
-from tests.support.grpc_calls import caller
-from tests.support.redis_server import free_port
-from tests.support.tls import TLSProxy, write_certificates
+from tests.support.fixtures.front_end import Running
+from tests.support.fixtures.grpc_calls import caller
+from tests.support.fixtures.redis_server import free_port
+from tests.support.fixtures.tls import TLSProxy, write_certificates
 
 
 @pytest.fixture(scope="module")

@@ -13,9 +13,9 @@ from cluster_serving.job.request import Request
 from cluster_serving.protocol.entry import NATIVE, PIECES, Entry
 from cluster_serving.protocol.errors import InferenceFailed, InferenceTimeout, InvalidInput, ModelError
 from cluster_serving.protocol.inputs import Image
-from tests.support import model_zoo
-from tests.support.handled import answers, load, results, vector, write
-from tests.support.predictor import save_doubling, save_overlapping
+from tests.support.fixtures.handled import answers, load, results, vector, write
+from tests.support.fixtures.predictor import save_doubling, save_overlapping
+from tests.support.payloads import model_zoo
 
 
 def test_code_before_and_after_a_model_is_five_lines(tmp_path):

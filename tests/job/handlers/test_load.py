@@ -4,7 +4,7 @@ import sys
 import threading
 
 from cluster_serving.job.handlers.load import Code
-from tests.support.handled import write
+from tests.support.fixtures.handled import write
 
 
 def test_two_versions_of_a_handler_run_in_one_interpreter_each_with_its_own_modules(tmp_path):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.engines import ENGINES
+from tests.support.payloads.engines import ENGINES
 
 
 @pytest.fixture(scope="session")

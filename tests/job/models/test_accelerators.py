@@ -10,9 +10,9 @@ import pytest
 
 from cluster_serving.job.models import load_model
 from cluster_serving.job.options import ModelOptions
-from tests.support import model_zoo
-from tests.support.accelerators import accelerated
-from tests.support.engines import ENGINES
+from tests.support.payloads import model_zoo
+from tests.support.payloads.engines import ENGINES
+from tests.support.worlds.accelerators import accelerated
 
 pytestmark = pytest.mark.accelerator
 

@@ -8,7 +8,7 @@ import torch
 from cluster_serving.job.models import load_model
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import ModelError
-from tests.support import writers
+from tests.support.payloads import writers
 
 RNG = np.random.default_rng(0)
 W, B = RNG.normal(size=(4, 3, 3, 3)).astype(np.float32), RNG.normal(size=4).astype(np.float32)

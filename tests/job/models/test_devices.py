@@ -9,8 +9,8 @@ from cluster_serving.job.models import load_model
 from cluster_serving.job.models.devices import Reported, choose, cuda_driver_devices, device_of_handler
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import ModelError
-from tests.support import model_zoo
-from tests.support.accelerators import accelerator_of
+from tests.support.payloads import model_zoo
+from tests.support.worlds.accelerators import accelerator_of
 
 CUDA = Reported("PyTorch 9", ("cpu", "cuda:0", "cuda:1"), "buy one")
 INTEL = Reported("OpenVINO 9", ("cpu", "gpu:0", "gpu:1", "npu:0"), "buy one")

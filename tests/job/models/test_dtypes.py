@@ -8,7 +8,7 @@ import pytest
 from cluster_serving.job.models import load_model
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import InferenceFailed
-from tests.support.engines import ENGINES
+from tests.support.payloads.engines import ENGINES
 
 VALUES = {
     "float32": [[0.5, -2.25, np.inf], [np.nan, 1e-38, 3.0]],

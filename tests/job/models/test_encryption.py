@@ -15,7 +15,7 @@ from cluster_serving.job.models import load_model
 from cluster_serving.job.models.encryption import decrypt_folder, encrypt
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import EngineMissing, ModelError
-from tests.support import model_zoo
+from tests.support.payloads import model_zoo
 
 BYTES = bytes(range(256)) * 5
 

@@ -16,8 +16,8 @@ import pytest
 from cluster_serving.job.models import load_model
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import InferenceFailed, ModelError
-from tests.support import model_zoo
-from tests.support.engines import ENGINES
+from tests.support.payloads import model_zoo
+from tests.support.payloads.engines import ENGINES
 
 X = np.arange(64, dtype=np.float32)[np.newaxis] / 64
 # OpenVINO computes in bfloat16 where the processor can; its probabilities are then off by 0.01.

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cluster import run
-from tests.support.distributions import install
+from tests.support.fixtures.cluster import run
+from tests.support.worlds.distributions import install
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.support import texts
-from tests.support.environments import python_with
-from tests.support.handled import load, results
+from tests.support.fixtures.handled import load, results
+from tests.support.payloads import texts
+from tests.support.worlds.environments import python_with
 
 TEXTS = [
     "A man is eating food.",

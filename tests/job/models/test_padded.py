@@ -7,9 +7,9 @@ from cluster_serving.job.batch import gather
 from cluster_serving.job.models.base import Model, TensorSpec
 from cluster_serving.job.models.padded import PaddedModel
 from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, ModelError
-from tests.support import model_zoo, texts
-from tests.support.handled import load, results, write
-from tests.support.predictor import save_doubling
+from tests.support.fixtures.handled import load, results, write
+from tests.support.fixtures.predictor import save_doubling
+from tests.support.payloads import model_zoo, texts
 
 IDS = {"input_ids": 0, "attention_mask": 0, "token_type_ids": 0}
 

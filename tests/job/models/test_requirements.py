@@ -6,7 +6,7 @@ from cluster_serving.job.models.detect import check
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.launcher.shipping import distributions
 from cluster_serving.protocol.errors import EngineMissing, ModelError
-from tests.support.handled import write
+from tests.support.fixtures.handled import write
 
 
 def checked(folder, requirements, handler=""):

@@ -12,8 +12,8 @@ from cluster_serving.job.models import check, detect
 from cluster_serving.job.models.text import pooling
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import EngineMissing, ModelError, RequestTooLarge
-from tests.support import model_zoo, texts
-from tests.support.handled import load, results
+from tests.support.fixtures.handled import load, results
+from tests.support.payloads import model_zoo, texts
 
 TEXTS = ["the cat sat on the mat", "a dog", "", "then the old bird sang in the rain and the dog ran"]
 

@@ -5,7 +5,7 @@ import zipfile
 
 import pytest
 
-from tests.support.web_server import WebServer
+from tests.support.fixtures.web_server import WebServer
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ import pytest
 from cluster_serving.job.remote.cache import VARIABLE
 from cluster_serving.job.remote.fetch import fetch
 from cluster_serving.protocol.errors import EngineMissing, ModelError
-from tests.support.waiting import wait_until
+from tests.support.fixtures.waiting import wait_until
 
 FILES = {"model.onnx": bytes(range(256)) * 4000, "variables/part": b"weights"}
 FETCH = "import sys; from cluster_serving.job.remote.fetch import fetch; print(fetch(sys.argv[1]))"

@@ -8,7 +8,7 @@ import pytest
 from cluster_serving.job.remote.fetch import fetch
 from cluster_serving.job.remote.hadoop import namenodes
 from cluster_serving.protocol.errors import ModelError
-from tests.support.redis_server import free_port
+from tests.support.fixtures.redis_server import free_port
 
 FILES = {"digits.xml": b"<net/>", "digits.bin": bytes(range(256)) * 40_000, "labels/names.txt": b"0123456789"}
 

@@ -15,8 +15,8 @@ from cluster_serving.launcher.services.process import Process
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.model_control import UNLOAD, ControlRequest
 from cluster_serving.protocol.slots import SlotReport
-from tests.support.redis_server import free_port
-from tests.support.waiting import wait_until
+from tests.support.fixtures.redis_server import free_port
+from tests.support.fixtures.waiting import wait_until
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from cluster_serving.launcher.services import flink_cluster
 from cluster_serving.launcher.services.flink_cluster import FlinkCluster
 from cluster_serving.launcher.services.process import spawn, wait_until
 from cluster_serving.settings.addresses import Address
-from tests.support.supervised import kept, supervisors
+from tests.support.fixtures.supervised import kept, supervisors
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from cluster_serving.launcher.services.process import Process, spawn, wait_until
 from cluster_serving.launcher.services.process_table import start_time
-from tests.support.supervised import kept, supervisors
+from tests.support.fixtures.supervised import kept, supervisors
 
 
 @pytest.fixture

@@ -13,10 +13,10 @@ from cluster_serving.launcher.services import redis_program, redis_server, redis
 from cluster_serving.launcher.services.process import Process, is_listening, spawn
 from cluster_serving.launcher.services.redis_version import RedisVersion
 from cluster_serving.settings.addresses import LOOPBACK, Address
-from tests.support.messages import heard
-from tests.support.redis_server import RedisServer, programs
-from tests.support.supervised import kept
-from tests.support.waiting import wait_until
+from tests.support.fixtures.messages import heard
+from tests.support.fixtures.redis_server import RedisServer, programs
+from tests.support.fixtures.supervised import kept
+from tests.support.fixtures.waiting import wait_until
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ import pytest
 
 from cluster_serving.launcher.services import log_file
 from cluster_serving.launcher.services.process_table import start_time
-from tests.support.supervised import children, kept, supervisors
-from tests.support.waiting import wait_until
+from tests.support.fixtures.supervised import children, kept, supervisors
+from tests.support.fixtures.waiting import wait_until
 
 
 @pytest.fixture

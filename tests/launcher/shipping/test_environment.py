@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cluster_serving.launcher.shipping import archive, environment, interpreter
-from tests.support.messages import heard
+from tests.support.fixtures.messages import heard
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,8 @@ import pytest
 
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.shipping.survey import Survey, survey
-from tests.support.redis_server import free_port
-from tests.support.web_server import WebServer
+from tests.support.fixtures.redis_server import free_port
+from tests.support.fixtures.web_server import WebServer
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.inputs import Image, SparseTensor
 from cluster_serving.protocol.original import arrow as original_arrow
-from tests.support.early_arrow import reframed
+from tests.support.payloads.early_arrow import reframed
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 

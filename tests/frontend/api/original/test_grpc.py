@@ -6,7 +6,7 @@ import grpc
 import pytest
 
 from cluster_serving.frontend.proto import original
-from tests.support.grpc_calls import caller
+from tests.support.fixtures.grpc_calls import caller
 
 
 def test_the_originals_service_answers(channel, job):

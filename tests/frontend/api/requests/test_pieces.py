@@ -5,8 +5,8 @@ import json
 import httpx
 import pytest
 
-from tests.support.generating import generating
-from tests.support.waiting import wait_until
+from tests.support.fixtures.generating import generating
+from tests.support.fixtures.waiting import wait_until
 
 INSTANCES = [{"first": 5, "count": 3}, {"first": 20, "count": 2}]
 ENDLESS = """

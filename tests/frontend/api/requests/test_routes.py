@@ -14,7 +14,7 @@ from cluster_serving.frontend.main import main
 from cluster_serving.frontend.server.admission.keys import new_key
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.results import encode_result
-from tests.support.waiting import wait_until
+from tests.support.fixtures.waiting import wait_until
 
 INSTANCES = [{"x": [1, 2]}, {"x": [3, 4]}]
 PREDICTIONS = [{"value": [1, 2]}, {"value": [3, 4]}]

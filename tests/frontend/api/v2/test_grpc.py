@@ -9,7 +9,7 @@ import pytest
 from cluster_serving.frontend.api.v2.datatypes import DTYPES
 from cluster_serving.frontend.proto import inference
 from cluster_serving.frontend.server.offload import LARGE
-from tests.support.grpc_calls import caller, raw, typed
+from tests.support.fixtures.grpc_calls import caller, raw, typed
 
 INFER = "/inference.GRPCInferenceService/ModelInfer"
 

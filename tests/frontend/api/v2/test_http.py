@@ -14,7 +14,7 @@ from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
 from cluster_serving.protocol.stats import ANSWERED, add_batch
-from tests.support.waiting import wait_until
+from tests.support.fixtures.waiting import wait_until
 
 INTEGERS = [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)]
 NUMBERS = ["bool", "float16", "float32", "float64", *INTEGERS]

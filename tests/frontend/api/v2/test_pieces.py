@@ -7,9 +7,9 @@ import grpc
 import numpy as np
 
 from cluster_serving.frontend.proto import inference
-from tests.support.generating import generating
-from tests.support.grpc_calls import caller
-from tests.support.waiting import wait_until
+from tests.support.fixtures.generating import generating
+from tests.support.fixtures.grpc_calls import caller
+from tests.support.fixtures.waiting import wait_until
 
 SERVICE = "inference.GRPCInferenceService"
 FINAL = "triton_final_response"

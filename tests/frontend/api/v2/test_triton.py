@@ -4,8 +4,8 @@ import subprocess
 
 import pytest
 
-from tests.support.environments import ROOT, python_with
-from tests.support.generating import generating
+from tests.support.fixtures.generating import generating
+from tests.support.worlds.environments import ROOT, python_with
 
 
 @pytest.fixture(scope="session")
@@ -16,7 +16,7 @@ def triton_python():
 @pytest.mark.usefixtures("echo")
 def test_tritons_clients_are_answered(triton_python, serve, report, job):
     report(("x", "", (None, None)), ("s", "str", (None, 1)), max_batch_size=8)
-    program = ROOT / "tests" / "support" / "triton_program.py"
+    program = ROOT / "tests" / "support" / "programs" / "triton_program.py"
     done = subprocess.run(
         [triton_python, program, serve("--grpcCompression=true").grpc, job],
         capture_output=True,
@@ -29,7 +29,7 @@ def test_tritons_clients_are_answered(triton_python, serve, report, job):
 
 
 def test_tritons_client_reads_the_pieces_of_a_decoupled_model(triton_python, serve, redis_server, job, tmp_path):
-    program = ROOT / "tests" / "support" / "triton_pieces_program.py"
+    program = ROOT / "tests" / "support" / "programs" / "triton_pieces_program.py"
     with generating(redis_server.port, job, tmp_path):
         done = subprocess.run(
             [triton_python, program, serve().grpc, job], capture_output=True, text=True, timeout=180, check=False

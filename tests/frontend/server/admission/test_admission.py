@@ -8,8 +8,8 @@ import pytest
 
 from cluster_serving.frontend.errors import Overloaded, RateLimited
 from cluster_serving.frontend.server.admission.admission import ConcurrencyLimit, TokenBucket
-from tests.support.front_end import connect
-from tests.support.waiting import wait_until
+from tests.support.fixtures.front_end import connect
+from tests.support.fixtures.waiting import wait_until
 
 BODY = json.dumps({"instances": [{"x": [1, 2]}]}).encode()
 

@@ -10,10 +10,10 @@ import httpx
 import pytest
 
 from cluster_serving.frontend.proto import inference
-from tests.support.front_end import connect
-from tests.support.grpc_calls import caller, raw
-from tests.support.stalling import StallingProxy
-from tests.support.waiting import wait_until
+from tests.support.fixtures.front_end import connect
+from tests.support.fixtures.grpc_calls import caller, raw
+from tests.support.fixtures.stalling import StallingProxy
+from tests.support.fixtures.waiting import wait_until
 
 OPTIONS = ["--maxBodyBytes=1000000", "--maxBodyMemory=1500000"]
 SMALL = json.dumps({"instances": [{"x": [1, 2]}]})

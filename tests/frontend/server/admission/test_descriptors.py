@@ -8,8 +8,8 @@ import httpx
 import psutil
 import pytest
 
-from tests.support.cluster import BIN
-from tests.support.front_end import connect
+from tests.support.fixtures.cluster import BIN
+from tests.support.fixtures.front_end import connect
 
 
 @pytest.fixture

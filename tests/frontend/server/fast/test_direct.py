@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from cluster_serving.frontend.api import json_text
-from tests.support.front_end import connect
+from tests.support.fixtures.front_end import connect
 
 GOOD = {"instances": [{"x": [1, 2]}]}
 BAD = {"instances": [{"x": "no image"}]}

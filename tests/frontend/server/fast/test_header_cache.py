@@ -7,7 +7,7 @@ import pytest
 from cluster_serving.frontend.server.admission.keys import new_key
 from cluster_serving.frontend.server.fast import header_cache
 from cluster_serving.frontend.server.fast.header_cache import HeaderCache
-from tests.support.front_end import connect
+from tests.support.fixtures.front_end import connect
 
 PLAIN = (b"host: a", b"content-length: 2")
 

@@ -8,8 +8,8 @@ from http.client import HTTPResponse
 import httpx
 import pytest
 
-from tests.support.front_end import connect
-from tests.support.waiting import wait_until
+from tests.support.fixtures.front_end import connect
+from tests.support.fixtures.waiting import wait_until
 
 BODY = json.dumps({"instances": [{"x": [1, 2]}]}).encode()
 CHUNKED = b"POST /predict HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n"

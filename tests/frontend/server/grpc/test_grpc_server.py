@@ -16,9 +16,9 @@ from cluster_serving.frontend.errors import StartError
 from cluster_serving.frontend.proto import inference
 from cluster_serving.frontend.server.admission.keys import new_key
 from tests.chaos.proxy import Proxy
-from tests.support.front_end import Running, connect
-from tests.support.grpc_calls import caller, raw, typed
-from tests.support.waiting import wait_until
+from tests.support.fixtures.front_end import Running, connect
+from tests.support.fixtures.grpc_calls import caller, raw, typed
+from tests.support.fixtures.waiting import wait_until
 
 INFER = "/inference.GRPCInferenceService/ModelInfer"
 STREAM = "/inference.GRPCInferenceService/ModelStreamInfer"

@@ -10,8 +10,8 @@ import pytest
 
 from cluster_serving.frontend.server.http.compression import decompressed
 from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
-from tests.support.front_end import connect
-from tests.support.waiting import wait_until
+from tests.support.fixtures.front_end import connect
+from tests.support.fixtures.waiting import wait_until
 
 UNPACKED = {"gzip": gzip.decompress, "deflate": zlib.decompress, None: bytes}
 X = list(range(1000))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cluster_serving.frontend.server.http.responses import dumps
-from tests.support.front_end import connect
+from tests.support.fixtures.front_end import connect
 
 
 def test_documents_that_other_encoders_refuse_are_written():

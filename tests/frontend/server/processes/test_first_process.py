@@ -11,10 +11,10 @@ import httpx
 import pytest
 
 from cluster_serving.frontend.proto import inference
-from tests.support.echo import failing
-from tests.support.front_end import accepts
-from tests.support.grpc_calls import caller
-from tests.support.waiting import wait_until
+from tests.support.fixtures.echo import failing
+from tests.support.fixtures.front_end import accepts
+from tests.support.fixtures.grpc_calls import caller
+from tests.support.fixtures.waiting import wait_until
 
 BODY = json.dumps({"instances": [{"x": [1, 2]}, {"x": [3, 4]}]})
 

@@ -21,11 +21,11 @@ from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services import front_end, state
 from cluster_serving.launcher.services.process import Process
 from cluster_serving.settings.addresses import Address
-from tests.support.grpc_calls import raw
-from tests.support.redis_server import free_port
-from tests.support.supervised import kept
-from tests.support.tls import write_certificates
-from tests.support.waiting import wait_until
+from tests.support.fixtures.grpc_calls import raw
+from tests.support.fixtures.redis_server import free_port
+from tests.support.fixtures.supervised import kept
+from tests.support.fixtures.tls import write_certificates
+from tests.support.fixtures.waiting import wait_until
 
 BODY = json.dumps({"instances": [{"x": [1, 2]}]}).encode()
 SERVICE = "/inference.GRPCInferenceService"

@@ -20,11 +20,11 @@ from cluster_serving.frontend.errors import StartError
 from cluster_serving.frontend.server.processes.workers import Workers
 from cluster_serving.protocol.keys import NORMAL, JobKeys
 from cluster_serving.protocol.results import encode_result
-from tests.support.cluster import BIN
-from tests.support.echo import answering
-from tests.support.front_end import accepts
-from tests.support.tls import write_certificates
-from tests.support.waiting import wait_until
+from tests.support.fixtures.cluster import BIN
+from tests.support.fixtures.echo import answering
+from tests.support.fixtures.front_end import accepts
+from tests.support.fixtures.tls import write_certificates
+from tests.support.fixtures.waiting import wait_until
 
 BODY = json.dumps({"instances": [{"x": [1, 2]}]}).encode()
 PLAIN = {"accept": "text/plain"}

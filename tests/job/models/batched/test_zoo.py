@@ -10,8 +10,8 @@ import pytest
 from cluster_serving.job.request import Request
 from cluster_serving.protocol.entry import NATIVE, Entry
 from cluster_serving.protocol.results import decode_outputs, to_fields
-from tests.support.axes_zoo import cases
-from tests.support.predictor import predictor
+from tests.support.fixtures.predictor import predictor
+from tests.support.payloads.axes_zoo import cases
 
 CASES = cases()
 RECORDS = 8

@@ -13,8 +13,8 @@ from cluster_serving.job.models.bigdl.format import read
 from cluster_serving.job.models.bigdl.layers import LAYERS
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import InferenceFailed, ModelError
-from tests.support import model_zoo
-from tests.support.writers import bigdl_graph, bigdl_module, save_bigdl
+from tests.support.payloads import model_zoo
+from tests.support.payloads.writers import bigdl_graph, bigdl_module, save_bigdl
 
 RNG = np.random.default_rng(0)
 PADS = [0, 1, -1]

@@ -8,7 +8,7 @@ from cluster_serving.job.models.batched.model import BatchedModel
 from cluster_serving.job.models.openvino.compiled import Singles
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import InferenceFailed
-from tests.support import model_zoo
+from tests.support.payloads import model_zoo
 
 
 def convolutions(folder):

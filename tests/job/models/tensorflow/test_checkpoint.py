@@ -9,7 +9,7 @@ import tensorflow as tf
 from cluster_serving.job.models import load_model
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import ModelError
-from tests.support import model_zoo
+from tests.support.payloads import model_zoo
 
 X = np.ones((3, 4), np.float32)
 

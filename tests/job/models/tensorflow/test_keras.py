@@ -11,7 +11,7 @@ import pytest
 from cluster_serving.job.models import load_model
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import ModelError
-from tests.support import model_zoo
+from tests.support.payloads import model_zoo
 
 
 def load(folder, **options):

@@ -12,7 +12,7 @@ import torch
 from cluster_serving.job.models import load_model
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import ModelError
-from tests.support import model_zoo
+from tests.support.payloads import model_zoo
 
 BATCH = {0: torch.export.Dim("batch")}
 

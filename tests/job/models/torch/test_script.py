@@ -10,7 +10,7 @@ import torch
 from cluster_serving.job.models import TensorSpec, load_model
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import InferenceFailed, ModelError
-from tests.support import model_zoo
+from tests.support.payloads import model_zoo
 
 ONES = np.ones((3, 2), np.float32)
 

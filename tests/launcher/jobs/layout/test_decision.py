@@ -10,7 +10,7 @@ from cluster_serving.launcher.jobs.layout.choice import Layout
 from cluster_serving.launcher.jobs.layout.decision import Decider
 from cluster_serving.launcher.jobs.layout.measuring import NotMeasured
 from cluster_serving.protocol import cgroup
-from tests.support.predictor import save_doubling
+from tests.support.fixtures.predictor import save_doubling
 
 HANDLER = """
 class Handler:

@@ -10,7 +10,7 @@ import pytest
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.targets.yarn.files import HadoopFiles
 from cluster_serving.launcher.targets.yarn.hadoop import Hadoop
-from tests.support import hosts, yarn
+from tests.support.worlds import hosts, yarn
 
 
 @pytest.fixture(scope="module")

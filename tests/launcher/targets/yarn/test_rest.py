@@ -8,7 +8,7 @@ import pytest
 
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.targets.yarn.rest import ACTIVE, YarnRest
-from tests.support.redis_server import free_port
+from tests.support.fixtures.redis_server import free_port
 
 
 @pytest.fixture

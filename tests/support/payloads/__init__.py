@@ -1,0 +1,1 @@
+"""Models, entries, texts and files that tests send or load."""

@@ -1,0 +1,1 @@
+"""Programs that run in a process of their own: in a test, by make, or by hand."""

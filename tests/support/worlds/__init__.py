@@ -1,0 +1,1 @@
+"""Machines, clusters, images and environments around a test."""
