@@ -4,11 +4,13 @@ import importlib.util
 import re
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
 from cluster_serving.frontend import arguments
 from cluster_serving.launcher.config import file as config_file
@@ -77,9 +79,18 @@ def test_the_front_end_takes_its_options_and_finds_redis():
     assert [f"127.0.0.1:${{HTTP_PORT:-{options.port}}}:{options.port}"] == SERVICES["http"]["ports"]
 
 
-def test_the_engines_of_the_image_can_be_chosen():
-    assert SERVICES["taskmanager"]["build"]["args"]["EXTRAS"] == "${EXTRAS:-quickstart}"
-    assert "EXTRAS=server,embedded,openvino" in instructions("ARG")
+def test_the_extras_of_the_images_are_those_of_the_package_and_serve_a_model():
+    known = metadata.metadata("cluster-serving").get_all("Provides-Extra")
+    compose = re.fullmatch(r"\$\{EXTRAS:-(.+)\}", SERVICES["taskmanager"]["build"]["args"]["EXTRAS"])[1]
+    dockerfile = next(text.partition("=")[2] for text in instructions("ARG") if text.startswith("EXTRAS="))
+    for extras in (compose, dockerfile):
+        assert set(extras.split(",")) <= set(known)
+        needed = [r for r in map(Requirement, metadata.requires("cluster-serving")) if _needs(r, extras.split(","))]
+        assert {"apache-flink", "openvino"} <= {requirement.name for requirement in needed}
+
+
+def _needs(requirement, extras):
+    return any(requirement.marker is None or requirement.marker.evaluate({"extra": extra}) for extra in extras)
 
 
 def test_addresses_lead_to_services(monkeypatch, tmp_path):
