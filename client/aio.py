@@ -180,7 +180,7 @@ class AsyncInputQueue(_AsyncQueue):
     def _dispatcher(self) -> Dispatcher:
         db = self.db
         if self._dispatching is None:
-            self._dispatching = Dispatcher(db, self.name, patience=self._patience)
+            self._dispatching = Dispatcher(db, self.name, retry_budget=self._retry_budget)
         return self._dispatching
 
     def _open(self) -> None:

@@ -28,7 +28,7 @@ from cluster_serving.client.subscription import RECONNECT_PAUSE, AsyncSubscripti
 from cluster_serving.protocol import payload_files
 from cluster_serving.protocol.compat import timeout as time_limit
 from cluster_serving.protocol.connection import (
-    Patience,
+    RetryBudget,
     is_lost_connection,
     persistent,
     request_lost,
@@ -106,8 +106,8 @@ class Dispatcher:
         observe: Gets durations in seconds: `put` of sending requests, `get` of fetching results that were only
             announced, and `wait` from sending a request to its result.
         channels: Further channels on which results are announced.
-        patience: Most seconds without Redis for which requests wait, within their timeouts; further ones then fail at
-            once. Unless it is 0, requests that Redis has lost are sent again.
+        retry_budget: Most seconds without Redis for which requests wait, within their timeouts; further ones then
+            fail at once. Unless it is 0, requests that Redis has lost are sent again.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class Dispatcher:
         window_count: int = 1,
         observe: Callable[[str, float], None] = lambda name, seconds: None,
         channels: Sequence[str] = (),
-        patience: float = 0.0,
+        retry_budget: float = 0.0,
     ) -> None:
         self.db = db
         self._sending, self._fetching = DedicatedConnection(db), DedicatedConnection(db)
@@ -131,7 +131,7 @@ class Dispatcher:
         self._window_count = window_count
         self._window_full = asyncio.Event()
         self._observe = observe
-        self._patience = Patience(patience)
+        self._retry_budget = RetryBudget(retry_budget)
         self._reached = False
         # A random name for each request would cost as much as reading one.
         self._prefix, self._numbers = f"{uuid.uuid4().hex}-", itertools.count()
@@ -200,7 +200,7 @@ class Dispatcher:
                 try:
                     return await pending.result
                 except RequestLost:
-                    if not self._patience_left:
+                    if not self._retry_left:
                         raise
                     left = deadline - loop.time()
                     if left <= 0:
@@ -247,14 +247,14 @@ class Dispatcher:
         self._closing = False
 
     @property
-    def _patience_left(self) -> float:
+    def _retry_left(self) -> float:
         """Seconds for which a lost connection is waited out; one to a Redis that was never reached is not."""
-        return self._patience.left if self._reached and not self._closing else 0.0
+        return self._retry_budget.left if self._reached and not self._closing else 0.0
 
     @contextmanager
     def using_redis(self) -> Iterator[None]:
         """Wait out a lost connection of `db`, as requests do, and translate errors of Redis."""
-        with persistent(self._patience_left), self._patience.watching(), translated(self.db):
+        with persistent(self._retry_left), self._retry_budget.watching(), translated(self.db):
             yield
         self._reached = True
 
@@ -265,7 +265,7 @@ class Dispatcher:
     async def _prepare(self, pending: Pending, inputs: Inputs, timeout: float) -> None:
         """Subscribe to the channels, and find the folder for large inputs; raise `asyncio.TimeoutError` in time."""
         async with time_limit(timeout):
-            with persistent(min(timeout, self._patience_left)), self._patience.watching():
+            with persistent(min(timeout, self._retry_left)), self._retry_budget.watching():
                 await self._subscribe()
                 await self._find_folder(pending, inputs)
 
@@ -287,11 +287,11 @@ class Dispatcher:
             started = time.perf_counter()
             batch = self._next_batch(started)
             try:
-                with self._patience.watching(waits=False), translated(self.db):
+                with self._retry_budget.watching(waits=False), translated(self.db):
                     replies = await self._add(batch)
                 self._reached = True
             except ServingError as unsent:
-                if self._patience_left and is_lost_connection(unsent):
+                if self._retry_left and is_lost_connection(unsent):
                     self._to_send.update((p.uri.encode(), p) for p in batch if not p.result.done())
                     await asyncio.sleep(RECONNECT_PAUSE)
                     continue

@@ -76,7 +76,7 @@ class RequestOptions:
         return cls(deadline=max(seconds, _MIN_DEADLINE_S), priority=priority, version=version)
 
     @property
-    def patience(self) -> float:
+    def retry_budget(self) -> float:
         """Seconds to wait for room in the queue."""
         block = self.timeout is not None if self.block is None else self.block
         return (math.inf if self.timeout is None else self.timeout) if block else 0.0
@@ -227,15 +227,15 @@ def enqueue(
     earlier = [] if reply_to else [*keys.results(uri), *pieces]
     call = add_call(job, [(fields, priority)], earlier)
     try:
-        entry_id = yield from _add_in_time(job, call, options.patience)
+        entry_id = yield from _add_in_time(job, call, options.retry_budget)
     except (QueueFull, RedisError, asyncio.CancelledError, KeyboardInterrupt) as error:
         folders.clean_up(job, folder, fields, error)
         raise
     return Place(keys.stream(priority), entry_id)
 
 
-def _add_in_time(job: str, call: Call, patience: float) -> Procedure[bytes]:
-    give_up = time.monotonic() + patience
+def _add_in_time(job: str, call: Call, retry_budget: float) -> Procedure[bytes]:
+    give_up = time.monotonic() + retry_budget
     waits = pauses()
     while True:
         try:

@@ -83,8 +83,8 @@ class Reconnecting:
         self._reached = False
 
     @property
-    def _patience(self) -> float:
-        """`patience` of a `Dispatcher`, whose requests have timeouts of their own."""
+    def _retry_budget(self) -> float:
+        """`retry_budget` of a `Dispatcher`, whose requests have timeouts of their own."""
         return math.inf if self._reconnect else 0.0
 
     @contextmanager
@@ -439,7 +439,7 @@ class InputQueue(_Queue):
         """
 
         def make() -> Batch:
-            dispatcher = Dispatcher(connect_async(**self._address), self.name, patience=self._patience)
+            dispatcher = Dispatcher(connect_async(**self._address), self.name, retry_budget=self._retry_budget)
             return Batch(dispatcher, self.name, in_flight, timeout, priority, raise_errors, version)
 
         check(in_flight, timeout, priority, version)

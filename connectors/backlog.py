@@ -11,7 +11,7 @@ log = logging.getLogger(__name__)
 LIMIT_BYTES = 16 << 20
 """Most bytes of the items that wait, unless it is only one."""
 
-_CLOSE_PATIENCE = 2.0
+_CLOSE_TIMEOUT = 2.0
 
 
 class _Item(Protocol):
@@ -39,11 +39,11 @@ class Backlog(ABC, Generic[T]):
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def put(self, items: Sequence[T], patience: float = 0.0) -> bool:
-        """Add items; return False if there is no room for them within `patience` seconds."""
+    def put(self, items: Sequence[T], timeout: float = 0.0) -> bool:
+        """Add items; return False if there is no room for them within `timeout` seconds."""
         size = sum(item.size for item in items)
         with self._changed:
-            room = self._changed.wait_for(lambda: not self._bytes or self._bytes + size <= LIMIT_BYTES, patience)
+            room = self._changed.wait_for(lambda: not self._bytes or self._bytes + size <= LIMIT_BYTES, timeout)
             if not room or self._closed.is_set():
                 return False
             self._items += items
@@ -60,7 +60,7 @@ class Backlog(ABC, Generic[T]):
             self._closed.set()
             self._changed.notify_all()
         if self._thread:
-            self._thread.join(_CLOSE_PATIENCE)
+            self._thread.join(_CLOSE_TIMEOUT)
 
     @abstractmethod
     def _work(self, items: list[T]) -> list[T]:

@@ -30,10 +30,10 @@ class Recovery:
         self._tried: Entry | None = None
         self._dead_letters = slot.metrics.counter("deadLetters")
 
-    def next(self, patience: float) -> list[Entry]:
-        """Read the next request, once the one before is answered; wait for that for `patience` seconds at most."""
+    def next(self, timeout: float) -> list[Entry]:
+        """Read the next request, once the one before is answered; wait for that for `timeout` seconds at most."""
         reader = self._slot.reader
-        recovered = reader.recover(patience) if self._slot.flow.wait_idle(patience) else None
+        recovered = reader.recover(timeout) if self._slot.flow.wait_idle(timeout) else None
         if self._tried is not None and (recovered or not reader.recovering):
             self._attempts.forget(self._tried)
             self._tried = None

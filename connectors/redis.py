@@ -1,4 +1,4 @@
-"""Redis as the job uses it: connections, patience while Redis is away, writes to a full Redis, and its clock."""
+"""Redis as the job uses it: connections, timeout while Redis is away, writes to a full Redis, and its clock."""
 
 import logging
 import time
@@ -17,7 +17,7 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
-_PATIENCE = 30.0
+_TIMEOUT = 30.0
 _CLOCK_REFRESH = 30.0
 # Clocks that differ by more are two clocks: Redis has failed over to another machine, or its clock was set.
 _CLOCK_JUMP_MS = 1000.0
@@ -71,7 +71,7 @@ class Backoff:
             redis.RedisError: If Redis is away for 30 s. Flink then restarts the job. An operator that waits longer
                 cannot be cancelled, and Flink ends the whole TaskManager because of it.
         """
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + _TIMEOUT
         while True:
             try:
                 result = action()

@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-_CLOSE_PATIENCE = 2.0
+_CLOSE_TIMEOUT = 2.0
 
 
 def publish_limits(client: redis.Redis, options: RedisOptions) -> None:
@@ -122,7 +122,7 @@ class SlotReporter:
     def close(self) -> None:
         """End the thread, unless Redis takes longer than 2 s."""
         self._closed.set()
-        self._thread.join(_CLOSE_PATIENCE)
+        self._thread.join(_CLOSE_TIMEOUT)
 
     def _change(self, report: SlotReport) -> None:
         mine = self._report

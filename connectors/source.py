@@ -195,17 +195,17 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
         return entries
 
     def _read(self, block_ms: int | None) -> list[Entry]:
-        patience = 0 if block_ms is None else _BLOCK_MS / 1000
-        if not self._flow.is_turn(patience):
+        timeout = 0 if block_ms is None else _BLOCK_MS / 1000
+        if not self._flow.is_turn(timeout):
             return []
         try:
             self._generation.look()
             if not self._generation.reads:
-                entries = self._stand_by(patience)
+                entries = self._stand_by(timeout)
             elif self._reader.recovering:
-                entries = self._recovery.next(patience)
+                entries = self._recovery.next(timeout)
             else:
-                entries = self._read_new(patience, block_ms)
+                entries = self._read_new(timeout, block_ms)
         except RedisError as error:
             # Redis may have delivered entries in a reply that was lost.
             self._reader.start_over()
@@ -218,7 +218,7 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
             self._flow.announce(len(entries))
         return entries
 
-    def _stand_by(self, patience: float) -> list[Entry]:
+    def _stand_by(self, timeout: float) -> list[Entry]:
         """Read nothing: the generation has not begun yet, or it only finishes what it has read."""
         if self._generation.retires:
             self._reader.heartbeat()
@@ -229,10 +229,10 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
             elif not self._flow.unanswered:
                 # A crash has interrupted these before; they would wait for the end of this generation.
                 self._reader.leave_behind()
-        time.sleep(patience / 2)
+        time.sleep(timeout / 2)
         return []
 
-    def _read_new(self, patience: float, block_ms: int | None) -> list[Entry]:
+    def _read_new(self, timeout: float, block_ms: int | None) -> list[Entry]:
         if self._reader.take_over():
             return []
         for stage in self._stages:
@@ -244,14 +244,14 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
                 left = self._flow.surplus.take(self._flow.limit) if leaves else []
                 if left:
                     self._reader.leave(left, self._slot.keys.left_for(self._options.generation))
-                self._flow.wait_idle(patience)
+                self._flow.wait_idle(timeout)
                 self._reader.heartbeat()
                 return []
             if surplus := self._flow.surplus.take(self._read_size):
                 return surplus
-        room = self._flow.capacity(patience, self._ahead)
+        room = self._flow.capacity(timeout, self._ahead)
         if room and self._parallelism > 1 and self._flow.seconds_per_request > _SHARED_SECONDS:
-            room = min(room, self._share(patience))
+            room = min(room, self._share(timeout))
         if not room:
             self._reader.heartbeat()
             return []
@@ -280,14 +280,14 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
             entries = stage.admit(entries)
         return entries
 
-    def _share(self, patience: float) -> int:
+    def _share(self, timeout: float) -> int:
         """Return how many more of the unanswered requests this slot may read, as one of several."""
         waiting = self._reader.length()
         share = math.ceil(waiting / self._parallelism) - self._flow.unanswered
         if share > 0:
             self._latest_share = share
         elif waiting:
-            self._flow.wait_idle(patience)
+            self._flow.wait_idle(timeout)
             return 0
         # If no request waits, the next ones are probably as many as the last time.
         return self._latest_share

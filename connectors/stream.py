@@ -140,14 +140,14 @@ class StreamReader:
         self._pending_after = dict.fromkeys(self._streams, "0")
         self._recovered = None
 
-    def recover(self, patience: float) -> tuple[Entry, int] | None:
+    def recover(self, timeout: float) -> tuple[Entry, int] | None:
         """Read the next own pending entry, once the previous one is answered.
 
         Entries are read one at a time: if one kills the process, only its own delivery count grows. Return the entry
         and the number of its deliveries; None if there is no entry, or the previous one is still unanswered after
-        `patience` seconds.
+        `timeout` seconds.
         """
-        deadline = time.monotonic() + patience
+        deadline = time.monotonic() + timeout
         while self._recovered is not None and self._deliveries(*self._recovered):
             if time.monotonic() >= deadline:
                 return None

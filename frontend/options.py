@@ -166,7 +166,7 @@ class HttpOptions(Settings):
         return url if not url or url.startswith(("http://", "https://")) else f"http://{url}"
 
     @property
-    def patience(self) -> float:
+    def handover_timeout(self) -> float:
         """Most seconds for which a front end with a new process waits for its clients to leave.
 
         gRPC varies the age of connections by a tenth.

@@ -27,7 +27,7 @@ from cluster_serving.job.overlap import Overlap
 from cluster_serving.job.parts import Parts
 from cluster_serving.job.predictor import Predictor
 from cluster_serving.job.request import Request, with_errors
-from cluster_serving.job.secret import PATIENCE, wait_for_secret
+from cluster_serving.job.secret import SECRET_TIMEOUT, wait_for_secret
 from cluster_serving.job.suspects import Suspects
 from cluster_serving.protocol.errors import (
     DeadlineExceeded,
@@ -205,8 +205,8 @@ class Inference(SelfClosing, FlatMapFunction):
                 permissions.check(client, self._options.redis.queue.job)
                 if self._options.model.encrypted:
                     # A slot that waits cannot be cancelled, and the launcher cancels the job after the first attempt.
-                    patience = PATIENCE if is_first_attempt(runtime_context) else 0.0
-                    reporter.secret = wait_for_secret(client, self._options.redis.job, patience)
+                    timeout = SECRET_TIMEOUT if is_first_attempt(runtime_context) else 0.0
+                    reporter.secret = wait_for_secret(client, self._options.redis.job, timeout)
                 self._predictor = Predictor.of(self._options.in_slot(index), reporter.secret)
             except ServingError as error:
                 reporter.failed(error)

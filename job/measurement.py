@@ -35,7 +35,7 @@ _TEXT = "the quick brown fox jumps over the lazy dog " * 4
 _SMALLEST_SIDE = 32
 """Pixels of the shorter side of an image; an input with fewer is a tensor."""
 _USUAL_SIDE = 224
-_PATIENCE_S = 60.0
+_TIMEOUT_S = 60.0
 _SLOW_S = 1.0
 """Seconds of a batch that is not computed again."""
 
@@ -105,7 +105,7 @@ def _compute(predictor: Predictor, inputs: Mapping[str, Input], batch: int, seco
     # A batch is started while the one before is computed, where the model can do that.
     beside = int(predictor.overlaps and batch > 1)
     running: deque[Computation[Answer]] = deque()
-    start.wait(_PATIENCE_S)
+    start.wait(_TIMEOUT_S)
     began = time.perf_counter()
     # The first batch prepares memory and threads.
     predictor.start(requests, alone=True).answers()

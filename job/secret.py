@@ -10,17 +10,17 @@ from cluster_serving.protocol.keys import SECRET_FIELDS, JobKeys, missing_secret
 _INTERVAL = 1.0
 
 
-PATIENCE = 60.0
+SECRET_TIMEOUT = 60.0
 """Seconds in which an operator has to store the secret."""
 
 
-def wait_for_secret(client: redis.Redis, job: str, patience: float) -> tuple[str, str]:
-    """Wait up to `patience` seconds until an operator has stored secret and salt, and return both.
+def wait_for_secret(client: redis.Redis, job: str, timeout: float) -> tuple[str, str]:
+    """Wait up to `timeout` seconds until an operator has stored secret and salt, and return both.
 
     Raises:
         ModelError: If secret and salt are not stored in time; the message has the command that stores them.
     """
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + timeout
     while True:
         # redis-py types its commands as if they might be awaitable.
         secret, salt = client.hmget(JobKeys(job).secret, SECRET_FIELDS)  # type: ignore[misc]

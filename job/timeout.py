@@ -30,10 +30,10 @@ MAX_HUNG = 6
 A request that hangs leaves two of them, unless it was alone in its batch.
 """
 
-_RELOAD_PATIENCE = 600.0
+_RELOAD_TIMEOUT = 600.0
 # A call takes unusually long after so many times its usual duration, and not before so many seconds.
-_PATIENCE = 10.0
-_LEAST_PATIENCE = 1.0
+_TIMES_EXPECTED = 10.0
+_SHORTEST_LIMIT = 1.0
 # Weight of the latest call in the usual duration.
 _WEIGHT = 0.1
 
@@ -85,17 +85,17 @@ class Watched(Generic[M]):
         copy = self._copy or self._reload()
         expected = self._usual * requests
         hurries = usual and expected
-        patience = min(self._timeout, max(_LEAST_PATIENCE, _PATIENCE * expected)) if hurries else self._timeout
+        limit = min(self._timeout, max(_SHORTEST_LIMIT, _TIMES_EXPECTED * expected)) if hurries else self._timeout
         began = time.monotonic()
         call = copy.submit(lambda: function(self.loaded))
         try:
             try:
-                result = copy.result(call, patience)
+                result = copy.result(call, limit)
             except _Hangs:
-                if requests > 1 or patience == self._timeout:
+                if requests > 1 or limit == self._timeout:
                     raise
                 self._spare = self._spare or _Copy(self._load)
-                result = copy.result(call, self._timeout - patience)
+                result = copy.result(call, self._timeout - limit)
         except _Hangs as error:
             self._abandon(copy, time.monotonic() - began, requests, str(error))
             message = f"the model has not answered within {self._timeout:g} s (inferenceTimeout)"
@@ -132,7 +132,7 @@ class Watched(Generic[M]):
     def _reload(self) -> _Copy[M]:
         copy, self._spare = self._spare or _Copy(self._load), None
         try:
-            self.loaded = copy.model(_RELOAD_PATIENCE)
+            self.loaded = copy.model(_RELOAD_TIMEOUT)
         except Exception as error:
             # A new process reports the error where users look for it: at the start of the job.
             log.warning("the model cannot be loaded again: %s", error)

@@ -21,7 +21,7 @@ NAME = "Batching window"
 
 # Flink cancels, and updates metrics, when the window returns.
 _LONGEST_STAY = 0.2
-_PATIENCE = 0.1
+_TIMEOUT = 0.1
 
 
 class BatchingWindow(KeyedProcessFunction):
@@ -66,7 +66,7 @@ class BatchingWindow(KeyedProcessFunction):
         end = time.monotonic() + _LONGEST_STAY
         # A timer would be late.
         while self._lingers and self._batcher.next_expiry() is None and (left := end - time.monotonic()) > 0:
-            entries = flow.wait(min(left, _PATIENCE))
+            entries = flow.wait(min(left, _TIMEOUT))
             if entries is None:
                 return
             yield from self._gather(entries, flow.id, flow.arrive(len(entries)), flow.failing)

@@ -398,7 +398,7 @@ def persistent(seconds: float) -> Iterator[None]:
         _give_up.reset(token)
 
 
-class Patience:
+class RetryBudget:
     """Seconds for which a lost connection is waited out, counted from the first sign of it."""
 
     def __init__(self, seconds: float) -> None:

@@ -33,10 +33,10 @@ MOST_BYTES = 64 << 20
 """Most bytes of the copies that wait, or of the kept answers, if they are of similar size."""
 
 _KEEP_S = 300
-_PATIENCE_S = 60.0
-_FULL_PATIENCE_S = 1.0
+_TIMEOUT_S = 60.0
+_FULL_TIMEOUT_S = 1.0
 # An answer may come before the copy of its request has arrived; it never arrives if it is skipped.
-_COPY_PATIENCE_S = 2.0
+_COPY_TIMEOUT_S = 2.0
 _COPY_INTERVAL_S, _KEEP_INTERVAL_S = 0.02, 0.5
 
 
@@ -113,7 +113,7 @@ class Recorder(Backlog[_Kept], AnswerStage):
     def _kept(self, batch: AnsweredBatch, latency_us: int) -> Iterator[_Kept]:
         for entry, _, fields, *_ in batch.answers:
             if entry.shadow:
-                until = time.monotonic() + _COPY_PATIENCE_S
+                until = time.monotonic() + _COPY_TIMEOUT_S
                 yield _Kept(int(entry.shadow), _name(entry), fields, latency_us, until)
 
     def _work(self, answers: list[_Kept]) -> list[_Kept]:
@@ -144,9 +144,9 @@ class Comparator(Backlog[_Kept], AnswerStage):
 
     def answered(self, batch: AnsweredBatch, write_us: int) -> None:
         """Compare the answers of a batch; a shadow that answers faster than its thread compares waits for a moment."""
-        latency_us, until = batch.wait_us + batch.inference_us + write_us, time.monotonic() + _PATIENCE_S
+        latency_us, until = batch.wait_us + batch.inference_us + write_us, time.monotonic() + _TIMEOUT_S
         own = [_Kept(self._number, answer.entry.uri, answer.fields, latency_us, until) for answer in batch.answers]
-        if not self.put(own, _FULL_PATIENCE_S):
+        if not self.put(own, _FULL_TIMEOUT_S):
             self._missed += len(own)
 
     def _work(self, answers: list[_Kept]) -> list[_Kept]:

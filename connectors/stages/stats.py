@@ -14,7 +14,7 @@ from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.stats import ANSWERED, add_batch
 
 _INTERVAL = 1.0
-_CLOSE_PATIENCE = 2.0
+_CLOSE_TIMEOUT = 2.0
 
 
 class Stats(AnswerStage):
@@ -54,7 +54,7 @@ class Stats(AnswerStage):
     def close(self) -> None:
         """Write the remaining counts, unless Redis takes longer than 2 s."""
         self._closed.set()
-        self._thread.join(_CLOSE_PATIENCE)
+        self._thread.join(_CLOSE_TIMEOUT)
 
     def _run(self) -> None:
         while not self._closed.wait(_INTERVAL):

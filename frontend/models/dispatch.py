@@ -31,7 +31,7 @@ from cluster_serving.protocol.tensors import Inputs
 
 T = TypeVar("T")
 
-PATIENCE = 3.0
+RETRY_BUDGET = 3.0
 """Seconds for which requests wait for a Redis that is started again, or fails over."""
 
 _AT_ONCE = 50
@@ -184,7 +184,7 @@ class Dispatch:
         self.on_answer: Callable[[str], None] = lambda job: None
         self._dispatchers = {
             job: DeferredDispatcher(
-                connect_async(url=redis_url, job=job, **redis_options), patience=PATIENCE, **options
+                connect_async(url=redis_url, job=job, **redis_options), retry_budget=RETRY_BUDGET, **options
             )
             for job in self.jobs or ("",)
         }

@@ -15,8 +15,8 @@ from typing import Any
 import yaml
 
 from cluster_serving.frontend.errors import ModelNotFound, StartError
-from cluster_serving.frontend.models.dispatch import PATIENCE, Dispatch
-from cluster_serving.protocol.connection import Patience, persistent, translated
+from cluster_serving.frontend.models.dispatch import RETRY_BUDGET, Dispatch
+from cluster_serving.protocol.connection import RetryBudget, persistent, translated
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.generations import CANARY, Generations
 from cluster_serving.protocol.keys import DEFAULT_JOB, JOBS_KEY, REFUSED_MODEL, JobKeys, to_text
@@ -183,7 +183,7 @@ class ModelRegistry:
         self._read_at = self._failed_at = 0.0
         self._seen_at: dict[Servable, float] = {}
         self._reading: asyncio.Task[None] | None = None
-        self._patience = Patience(PATIENCE)
+        self._retry_budget = RetryBudget(RETRY_BUDGET)
 
     async def latest(self) -> Mapping[str, ServedModel]:
         """Return the last version of each model, by name."""
@@ -308,7 +308,7 @@ class ModelRegistry:
     async def _read_again(self) -> None:
         """Read the reports; wait out a lost connection, unless Redis was never there."""
         try:
-            with persistent(self._patience.left if self._latest else 0.0), self._patience.watching():
+            with persistent(self._retry_budget.left if self._latest else 0.0), self._retry_budget.watching():
                 await self._read()
         except ServingError:
             self._failed_at = time.monotonic()

@@ -15,7 +15,7 @@ from cluster_serving.job.remote.store import RemoteFile, Store, Unreachable, dig
 from cluster_serving.job.remote.url import ModelUrl
 from cluster_serving.protocol.errors import ModelError
 
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 """Seconds after the first failure in which another attempt may begin."""
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0
@@ -37,10 +37,10 @@ def parse(text: str) -> ModelUrl:
     raise ModelError(f"modelPath is an address that no model can be fetched from: {problem}")
 
 
-def fetch(text: str, patience: float = PATIENCE_S) -> Path:
+def fetch(text: str, timeout: float = TIMEOUT_S) -> Path:
     """Return the local folder of the model at an address, after fetching it if this version is not in the cache.
 
-    Several slots of a machine fetch once. A store that does not answer is asked again for `patience` seconds.
+    Several slots of a machine fetch once. A store that does not answer is asked again for `timeout` seconds.
 
     Raises:
         EngineMissing: If a package that the store needs is not installed.
@@ -49,7 +49,7 @@ def fetch(text: str, patience: float = PATIENCE_S) -> Path:
     url = parse(text)
     cache = Cache.open()
     with cache.locked(url.key):
-        version = _persist(url, cache, patience)
+        version = _persist(url, cache, timeout)
     return archive.root(version) if url.archive else version
 
 
@@ -59,14 +59,14 @@ def content_of(url: ModelUrl, files: Mapping[str, RemoteFile]) -> str:
     return hashlib.sha256((url.sha256 or json.dumps(described)).encode()).hexdigest()[:32]
 
 
-def _persist(url: ModelUrl, cache: Cache, patience: float) -> Path:
+def _persist(url: ModelUrl, cache: Cache, timeout: float) -> Path:
     deadline = float("inf")
     for attempt in count():
         try:
             return _once(url, cache)
         except Unreachable as error:
             failure = error
-        deadline = min(deadline, time.monotonic() + patience)
+        deadline = min(deadline, time.monotonic() + timeout)
         pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**attempt)
         if time.monotonic() + pause > deadline:
             break

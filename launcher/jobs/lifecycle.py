@@ -28,7 +28,7 @@ from cluster_serving.launcher.services.process import Process, wait_until
 from cluster_serving.launcher.shipping.survey import survey
 from cluster_serving.launcher.targets import Target, target_of
 from cluster_serving.launcher.targets.base import Flink
-from cluster_serving.launcher.targets.resubmit import PATIENCE
+from cluster_serving.launcher.targets.resubmit import RESUBMIT_TIMEOUT
 from cluster_serving.protocol.connection import translated
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.generations import SERVING
@@ -425,7 +425,7 @@ def again(services: Services, config: Config, options: JobOptions) -> tuple[Conf
         "job_name": options.redis.job,
         "model_parallelism": options.model_parallelism,
         "thread_per_model": options.model.thread_per_model,
-        "start_timeout": max(config.start_timeout, int(PATIENCE)),
+        "start_timeout": max(config.start_timeout, int(RESUBMIT_TIMEOUT)),
         "payload_folder": str(Path(place).parent) if place else NO_FOLDER,
     }
     number = services.store.next_number()

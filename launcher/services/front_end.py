@@ -91,7 +91,7 @@ def ensure(config: Config, config_path: Path, again: bool = False) -> str:
         earlier = Process.read(home / _RECORD)
         if earlier and not again:
             return url
-        _await_retired(home, options.patience + options.longest_answer + _CLOSING)
+        _await_retired(home, options.handover_timeout + options.longest_answer + _CLOSING)
         home.mkdir(mode=0o700, exist_ok=True)
         (home / _REDIS).write_text(str(config.redis_address), "utf8")
         say(f"Starting the HTTP front end on port {port}{', beside the one that runs' if earlier else ''}")

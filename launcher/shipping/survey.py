@@ -10,7 +10,7 @@ from cluster_serving.job.remote.url import ModelUrl
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services.supervisor import python_command
 
-_PATIENCE_S = 30
+_TIMEOUT_S = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +42,12 @@ def survey(address: str, warn: Callable[[str], None], handler: str = "") -> Surv
             python_command("cluster_serving.job.survey"),
             input=json.dumps({"address": address, "handler": handler}),
             capture_output=True,
-            timeout=_PATIENCE_S,
+            timeout=_TIMEOUT_S,
             text=True,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        found: dict[str, Any] = {"error": f"the store of {shown} does not answer within {_PATIENCE_S} s"}
+        found: dict[str, Any] = {"error": f"the store of {shown} does not answer within {_TIMEOUT_S} s"}
     else:
         last = next(reversed(ran.stdout.splitlines()), "")
         # A crash of a library is no reason not to start: the TaskManagers may have another one.

@@ -27,7 +27,7 @@ from tests.support.fixtures import grpc_calls
 STEP = 1000
 """What a version adds, times its number; inputs are smaller."""
 
-PATIENCE = 120.0
+TIMEOUT = 120.0
 """Seconds after which a request that was queued counts as lost."""
 
 LOST, WRONG, UNNAMED = -1, 0, -1
@@ -115,7 +115,7 @@ def _python(place, asking):
         while asking.goes_on:
             x, sent = asking.input(_LARGE), time.monotonic()
             try:
-                result = requests.predict({"x": x}, timeout=PATIENCE)
+                result = requests.predict({"x": x}, timeout=TIMEOUT)
                 asking.answer(sent, x, result.value, result.version)
             except ServingError as error:
                 asking.lost(sent, type(error).__name__)
@@ -132,7 +132,7 @@ def _queued(place, asking):
                 due.append((requests.enqueue(uuid.uuid4().hex, x=x), x, sent))
             uri, x, sent = due.popleft()
             try:
-                result = results.query_and_delete(uri, timeout=PATIENCE)
+                result = results.query_and_delete(uri, timeout=TIMEOUT)
                 asking.answer(sent, x, result.value, result.version)
             except ServingError as error:
                 asking.lost(sent, type(error).__name__)
@@ -143,7 +143,7 @@ def _asyncio(place, asking):
         while asking.goes_on:
             x, sent = asking.input(_LARGE), time.monotonic()
             try:
-                result = await requests.predict({"x": x}, timeout=PATIENCE)
+                result = await requests.predict({"x": x}, timeout=TIMEOUT)
                 asking.answer(sent, x, result.value, result.version)
             except ServingError as error:
                 asking.lost(sent, type(error).__name__)
@@ -163,7 +163,7 @@ def _original(place, asking):
         x, uri, sent = asking.input(), uuid.uuid4().hex, time.monotonic()
         requests.enqueue(uri, x=x)
         answer = "[]"
-        while isinstance(answer, str) and answer == "[]" and time.monotonic() < sent + PATIENCE:
+        while isinstance(answer, str) and answer == "[]" and time.monotonic() < sent + TIMEOUT:
             time.sleep(0.01)
             answer = results.query_and_delete(uri)
         if isinstance(answer, str):
@@ -173,7 +173,7 @@ def _original(place, asking):
 
 
 def _over_http(place, asking, path, body, read):
-    with httpx.Client(base_url=place.http_url, timeout=PATIENCE) as client:
+    with httpx.Client(base_url=place.http_url, timeout=TIMEOUT) as client:
         while asking.goes_on:
             x, sent = asking.input(), time.monotonic()
             try:
@@ -216,7 +216,7 @@ def _grpc(place, asking):
             x, sent = asking.input(), time.monotonic()
             message = grpc_calls.raw([x.tobytes()], (1, x.size), model_name=place.job)
             try:
-                answer = call("ModelInfer", message, inference.ModelInferResponse, timeout=PATIENCE)
+                answer = call("ModelInfer", message, inference.ModelInferResponse, timeout=TIMEOUT)
             except grpc.RpcError as error:
                 asking.lost(sent, error.code().name)
                 time.sleep(_PAUSE_AFTER_ERROR)
@@ -284,6 +284,6 @@ class Clients:
         self._stopped.set()
         notes = {}
         for kind, pipe in self._pipes.items():
-            assert pipe.poll(2 * PATIENCE), f"the {kind} clients do not end"
+            assert pipe.poll(2 * TIMEOUT), f"the {kind} clients do not end"
             notes[kind] = pipe.recv()
         return notes

@@ -11,7 +11,7 @@ import numpy as np
 
 from cluster_serving.client import AsyncInputQueue, InputQueue, OutputQueue, ServingError
 
-PATIENCE = 120.0
+TIMEOUT = 120.0
 """Seconds after which a request that was queued is stuck."""
 
 
@@ -104,7 +104,7 @@ class Load:
                     self._await(results, number)
 
     def _await(self, results, number):
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         while time.monotonic() < deadline:
             try:
                 self.ledger.check(number, results.query_and_delete(f"r{number}", timeout=10))

@@ -37,7 +37,7 @@ FAULTS = {
 WATCHED = 60.0
 """Seconds for which jobs are watched after a fault: those of a JobManager that died go on until Flink notices."""
 
-PATIENCE = 300.0
+TIMEOUT = 300.0
 
 
 def main():
@@ -84,7 +84,7 @@ def measure(cluster, fault, repeat, jobs):
             for pid in python_workers(cluster) if service == "worker" else kept_processes(cluster, service):
                 os.kill(pid, signal.SIGKILL)
         over = begun + WATCHED
-        wait_until(lambda answers=answers, over=over: all(times[-1] > over for times in answers.values()), PATIENCE)
+        wait_until(lambda answers=answers, over=over: all(times[-1] > over for times in answers.values()), TIMEOUT)
         stopped.set()
         for client in clients:
             client.join()
@@ -101,7 +101,7 @@ def ask(cluster, name, answers, stopped):
     """Send one request after another, and note when each has its answer."""
     while not stopped.wait(0.2):
         with suppress(ServingError), InputQueue(port=cluster.redis_port, name=name) as requests:
-            requests.predict({"x": np.ones(3)}, timeout=PATIENCE)
+            requests.predict({"x": np.ones(3)}, timeout=TIMEOUT)
             answers.append(time.monotonic())
 
 

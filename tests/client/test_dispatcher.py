@@ -198,11 +198,11 @@ def test_requests_that_redis_has_lost_are_told_so_and_no_others(redis_server, jo
     asyncio.run(main())
 
 
-def test_requests_that_redis_has_lost_are_sent_again_with_patience(redis_server, job, db, monkeypatch):
+def test_requests_that_redis_has_lost_are_sent_again_within_the_retry_budget(redis_server, job, db, monkeypatch):
     monkeypatch.setattr(dispatcher_module, "_WATCH_INTERVAL", 0.1)
 
     async def main():
-        dispatcher = Dispatcher(connect_async(url=redis_server.url), patience=1)
+        dispatcher = Dispatcher(connect_async(url=redis_server.url), retry_budget=1)
         waiting = [asyncio.create_task(echoed(dispatcher, job, n, timeout=60)) for n in range(20)]
         async with time_limit(30):
             while await dispatcher.db.xlen(job) < len(waiting):
@@ -225,7 +225,7 @@ def test_a_request_that_is_sent_again_keeps_its_timeout(redis_server, job, db, m
     monkeypatch.setattr(dispatcher_module, "_WATCH_INTERVAL", 0.1)
 
     async def main():
-        dispatcher = Dispatcher(connect_async(url=redis_server.url), patience=1)
+        dispatcher = Dispatcher(connect_async(url=redis_server.url), retry_budget=1)
         asked = asyncio.create_task(dispatcher.request(job, {"x": np.array([1])}, 3))
         await until_queued(dispatcher, job)
         await dispatcher.db.delete(job)
@@ -242,7 +242,7 @@ def test_a_request_that_is_sent_again_keeps_its_timeout(redis_server, job, db, m
 
 def test_a_loss_that_is_noticed_when_the_timeout_has_passed_ends_the_wait(redis_server, job):
     async def main():
-        dispatcher = Dispatcher(connect_async(url=redis_server.url), patience=1)
+        dispatcher = Dispatcher(connect_async(url=redis_server.url), retry_budget=1)
         asked = asyncio.create_task(dispatcher.request(job, {"x": np.array([1])}, 1))
         await until_queued(dispatcher, job)
         (pending,) = dispatcher._pending.values()

@@ -285,7 +285,7 @@ def test_a_deadline_is_sent_as_whole_milliseconds(deadline, sent):
 
 
 @pytest.mark.parametrize(
-    ("options", "patience"),
+    ("options", "retry_budget"),
     [
         ({}, 0),
         ({"block": True}, math.inf),
@@ -294,8 +294,8 @@ def test_a_deadline_is_sent_as_whole_milliseconds(deadline, sent):
         ({"timeout": 3, "block": False}, 0),
     ],
 )
-def test_only_who_asks_for_it_waits_for_room(options, patience):
-    assert split(None, options)[0].patience == patience
+def test_only_who_asks_for_it_waits_for_room(options, retry_budget):
+    assert split(None, options)[0].retry_budget == retry_budget
 
 
 @pytest.mark.parametrize(

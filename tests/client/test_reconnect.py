@@ -151,9 +151,9 @@ def test_the_timeout_bounds_the_attempts(server):
     with (
         InputQueue(port=server.port, name="j") as requests,
         OutputQueue(port=server.port, name="j") as results,
-        InputQueue(port=server.port, name="j", reconnect=0) as impatient,
+        InputQueue(port=server.port, name="j", reconnect=0) as hurried,
     ):
-        for queue in (requests, impatient):
+        for queue in (requests, hurried):
             queue.enqueue("a", x=1.0)
         assert results.query("a") is None
         server.stop()
@@ -167,7 +167,7 @@ def test_the_timeout_bounds_the_attempts(server):
                 call()
             assert time.monotonic() - started >= 0.9
         with pytest.raises(RedisUnavailable):
-            impatient.predict({"x": 1.0}, timeout=3600)
+            hurried.predict({"x": 1.0}, timeout=3600)
 
 
 def test_a_result_is_read_once_redis_is_back(server):
@@ -183,9 +183,9 @@ def test_a_result_is_read_once_redis_is_back(server):
 
 # See above.
 @pytest.mark.filterwarnings("ignore:unclosed <StreamWriter:ResourceWarning")
-def test_a_dispatcher_with_patience_waits_for_a_redis_that_is_started_again_and_not_for_ever(server):
+def test_a_dispatcher_with_a_retry_budget_waits_for_a_redis_that_is_started_again_and_not_for_ever(server):
     async def main():
-        dispatcher = Dispatcher(connect_async(url=server.url), patience=10)
+        dispatcher = Dispatcher(connect_async(url=server.url), retry_budget=10)
 
         async def ask(number):
             fields = await dispatcher.request("j", {"x": np.array([number])}, 60)

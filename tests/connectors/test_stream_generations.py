@@ -7,11 +7,11 @@ from cluster_serving.launcher.jobs.store import JobStore
 from cluster_serving.protocol.generations import SERVING, Generation, is_in_trial
 from cluster_serving.protocol.keys import GROUP, JobKeys
 
-PATIENT_MS = 60_000
+CLAIM_IDLE_MS = 60_000
 
 
 def reader_of(db, job, generation, subtask=0):
-    return StreamReader(db, job, JobKeys(job).consumer(generation, subtask), PATIENT_MS)
+    return StreamReader(db, job, JobKeys(job).consumer(generation, subtask), CLAIM_IDLE_MS)
 
 
 def queue(db, job, *uris):

@@ -77,7 +77,7 @@ def watched(watch):
 @pytest.fixture
 def patient(watch, monkeypatch):
     """A model whose timeout never comes."""
-    monkeypatch.setattr(timeout, "_LEAST_PATIENCE", 0.1)
+    monkeypatch.setattr(timeout, "_SHORTEST_LIMIT", 0.1)
     return watch(3600)
 
 

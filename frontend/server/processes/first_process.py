@@ -105,8 +105,8 @@ class HttpServer(AppServer):
             hot_restart.leave()
             self.drain(leaving=False)
             if workers is not None:
-                workers.finish(drain_seconds, options.patience, timeout)
-            await self.wait_for_clients(drain_seconds, options.patience)
+                workers.finish(drain_seconds, options.handover_timeout, timeout)
+            await self.wait_for_clients(drain_seconds, options.handover_timeout)
         else:
             timeout = options.shutdown_timeout
             self.drain(leaving=True)

@@ -20,7 +20,7 @@ from cluster_serving.protocol import cgroup
 SECONDS = 3.0
 """Time for the measurements of a start."""
 
-_PATIENCE_S = 60.0
+_TIMEOUT_S = 60.0
 _LOG = "measurement.log"
 _TUNE = "cluster-serving-cli tune"
 
@@ -114,7 +114,7 @@ class Decider:
             )
             log = state.root() / _LOG
             log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            return measure(self._options, self._secret, wanted, self._cores, size or 0, seconds, _PATIENCE_S, log)
+            return measure(self._options, self._secret, wanted, self._cores, size or 0, seconds, _TIMEOUT_S, log)
         except NotMeasured:
             raise
         except Exception as error:

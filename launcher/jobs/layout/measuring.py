@@ -47,7 +47,7 @@ def measure(
     cores: int,
     size: int,
     seconds: float,
-    patience: float,
+    timeout: float,
     log: Path,
 ) -> list[Figure]:
     """Measure the layouts for what is asked.
@@ -59,7 +59,7 @@ def measure(
         cores: Cores of this machine.
         size: Bytes of the model's files.
         seconds: Time for the measurements, after the model is loaded.
-        patience: Seconds for which a process may load the model, or compute.
+        timeout: Seconds for which a process may load the model, or compute.
         log: File for what engines and handlers print.
 
     Raises:
@@ -69,7 +69,7 @@ def measure(
 
         def loading(threads: int) -> _Copies:
             model = replace(options.model, thread_per_model=threads)
-            return stack.enter_context(_Copies(replace(options, model=model), secret, folder, file, patience))
+            return stack.enter_context(_Copies(replace(options, model=model), secret, folder, file, timeout))
 
         gpus = 0
         if options.model.device != CPU:
@@ -115,13 +115,13 @@ class _Copies:
     """
 
     def __init__(
-        self, options: JobOptions, secret: tuple[str, str], folder: str, log: IO[bytes], patience: float
+        self, options: JobOptions, secret: tuple[str, str], folder: str, log: IO[bytes], timeout: float
     ) -> None:
         self._folder = folder
         self._options = options
         self._secret = secret
         self._log = log
-        self._patience = patience
+        self._timeout = timeout
         self._device = ""
         self._processes: list[subprocess.Popen[bytes]] = []
         self._begin()
@@ -182,8 +182,8 @@ class _Copies:
 
     def _answer(self, process: subprocess.Popen[bytes]) -> dict[str, Any]:
         pipe = _pipe(process.stdout)
-        if not select.select([pipe], [], [], self._patience)[0]:
-            raise NotMeasured(f"the model takes longer than {self._patience:.0f} s", lasts=True)
+        if not select.select([pipe], [], [], self._timeout)[0]:
+            raise NotMeasured(f"the model takes longer than {self._timeout:.0f} s", lasts=True)
         line = pipe.readline()
         if not line:
             raise self._ended(process)

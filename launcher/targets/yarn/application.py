@@ -52,7 +52,7 @@ _RESERVED = {
 
 _MOMENT = re.compile(r"^\[[^\]]*\] *")
 _END_WITHIN = 30.0
-_PATIENCE_MS = 15_000
+_TIMEOUT_MS = 15_000
 """Milliseconds in which a cluster with free resources starts an application."""
 
 
@@ -144,7 +144,7 @@ class YarnApplications(Applications):
         )
 
     def _missing(self, raw: dict[str, Any]) -> str:
-        if raw["elapsedTime"] < _PATIENCE_MS:
+        if raw["elapsedTime"] < _TIMEOUT_MS:
             return ""
         if raw["state"] == "ACCEPTED" and raw.get("allocatedMB", 0) <= 0:
             return f"YARN to start it (queue {raw['queue']}: {self.rest.free()}): {pending(raw['diagnostics'])}"

@@ -80,8 +80,8 @@ def test_requests_of_all_apis_wait_while_their_job_is_restarted(
         JobStore(launcher, job).note_stopped("first")
         wait_until(lambda: state_of(url, job) == "stopped")
         assert_they_wait()
-    impatient = {"json": {"instances": [{"x": [1, 2]}]}, "headers": {"x-timeout-ms": "100"}}
-    wait_until(lambda: httpx.post(f"{url}/predict", **impatient).status_code == 503)
+    hurried = {"json": {"instances": [{"x": [1, 2]}]}, "headers": {"x-timeout-ms": "100"}}
+    wait_until(lambda: httpx.post(f"{url}/predict", **hurried).status_code == 503)
     JobStore(launcher, job).announce("second", 2)
     wait_until(lambda: state_of(url, job) == "loading")
     assert_they_wait()
@@ -193,7 +193,7 @@ def test_a_redis_that_was_emptied_makes_no_model_unknown_to_a_front_end(serve, r
 @pytest.mark.filterwarnings("ignore:unclosed <StreamWriter:ResourceWarning")
 def test_every_call_waits_for_a_redis_that_is_started_again(tmp_path, job, monkeypatch):
     """Longer than the attempts of redis-py, which last half a second."""
-    monkeypatch.setattr(dispatch, "PATIENCE", 15.0)
+    monkeypatch.setattr(dispatch, "RETRY_BUDGET", 15.0)
     server = RedisServer(tmp_path, "--appendfsync", "always")
     report = SlotReport("first", "ready", "Echo", inputs=(TensorSpec("x", "float32", (None, None)),))
     with redis.Redis(port=server.port) as db:

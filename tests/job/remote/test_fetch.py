@@ -81,7 +81,7 @@ def test_the_checksum_of_a_server(server, site, model, versions):
     assert content_of(fetch(f"{server.url}/model.zip")) == FILES
     server.md5 = b64encode(bytes(16)).decode()
     with pytest.raises(ModelError, match=f"came with the MD5 .* instead of {server.md5}"):
-        fetch(f"{server.url}/model.zip", patience=0)
+        fetch(f"{server.url}/model.zip", timeout=0)
     assert len(versions()) == 1
 
 
@@ -95,7 +95,7 @@ def test_a_model_that_ends_in_the_middle_is_fetched_again(server, model, caplog)
 def test_a_model_that_always_ends_in_the_middle_is_never_used(server, model, versions):
     server.cut = 1000
     with pytest.raises(ModelError, match=r"tried \d+ times"):
-        fetch(f"{server.url}/model.zip", patience=1)
+        fetch(f"{server.url}/model.zip", timeout=1)
     assert versions() == []
 
 
@@ -127,7 +127,7 @@ def test_a_store_that_does_not_answer_is_named_with_the_remedy(server, model):
     server.stop()
     before = time.monotonic()
     with pytest.raises(ModelError) as error:
-        fetch(f"{server.url}/model.zip", patience=1)
+        fetch(f"{server.url}/model.zip", timeout=1)
     assert time.monotonic() - before >= 0.5
     for part in (f"the store of {server.url}/model.zip does not answer", "check modelPath", "HTTPS_PROXY"):
         assert part in str(error.value)
@@ -135,7 +135,7 @@ def test_a_store_that_does_not_answer_is_named_with_the_remedy(server, model):
 
 def test_a_model_that_does_not_exist_is_no_reason_to_wait(server):
     with pytest.raises(ModelError, match="there is no model at .*/model.zip .*set modelPath"):
-        fetch(f"{server.url}/model.zip", patience=1e9)
+        fetch(f"{server.url}/model.zip", timeout=1e9)
 
 
 def test_a_password_opens_the_store_and_is_never_told(server, model, caplog):
@@ -144,12 +144,12 @@ def test_a_password_opens_the_store_and_is_never_told(server, model, caplog):
     host = server.url.removeprefix("http://")
     assert content_of(fetch(f"http://me:secret@{host}/model.zip?token=hidden")) == FILES
     with pytest.raises(ModelError, match="refuses .*NETRC") as error:
-        fetch(f"http://me:wrong-secret@{host}/model.zip?token=hidden", patience=1e9)
+        fetch(f"http://me:wrong-secret@{host}/model.zip?token=hidden", timeout=1e9)
     with pytest.raises(ModelError) as missing:
-        fetch(f"http://me:secret@{host}/nothing.zip?token=hidden", patience=1e9)
+        fetch(f"http://me:secret@{host}/nothing.zip?token=hidden", timeout=1e9)
     server.stop()
     with pytest.raises(ModelError) as away:
-        fetch(f"http://me:secret@{host}/model.zip?token=hidden2", patience=1)
+        fetch(f"http://me:secret@{host}/model.zip?token=hidden2", timeout=1)
     for told in (caplog.text, *map(str, (error.value, missing.value, away.value))):
         assert told
         assert "secret" not in told
@@ -182,7 +182,7 @@ def test_a_folder_with_subfolders(site):
     assert content_of(folder) == FILES
     shutil.rmtree(site / "variables")
     with pytest.raises(ModelError, match="there is no model at .*variables"):
-        fetch(f"file://{site}/variables", patience=1e9)
+        fetch(f"file://{site}/variables", timeout=1e9)
     assert content_of(fetch(f"file://{site}")) == {"model.onnx": FILES["model.onnx"]}
 
 

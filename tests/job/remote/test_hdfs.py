@@ -49,7 +49,7 @@ def test_an_hdfs_with_two_namenodes(configure):
 
 def test_a_namenode_that_does_not_answer():
     with pytest.raises(ModelError, match="the store of webhdfs://.* does not answer"):
-        fetch(f"webhdfs://127.0.0.1:{free_port()}/models/digits", patience=0.1)
+        fetch(f"webhdfs://127.0.0.1:{free_port()}/models/digits", timeout=0.1)
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_an_archive_of_a_real_hdfs(hdfs, pack, tmp_path):
     assert content_of(fetch(f"hdfs://{path}/digits.tgz")) == FILES
     for missing in ("none", "none.zip"):
         with pytest.raises(ModelError, match="there is no model at"):
-            fetch(f"hdfs://{path}/{missing}", patience=1e9)
+            fetch(f"hdfs://{path}/{missing}", timeout=1e9)
 
 
 def test_a_folder_of_which_a_part_cannot_be_listed_is_not_taken_for_the_whole(hdfs, monkeypatch, versions):
@@ -99,5 +99,5 @@ def test_a_folder_of_which_a_part_cannot_be_listed_is_not_taken_for_the_whole(hd
     fs.chmod(f"{path}/digits/labels", "700")
     monkeypatch.setenv("HADOOP_USER_NAME", "nobody")
     with pytest.raises(ModelError, match="credentials .* HADOOP_USER_NAME"):
-        fetch(f"hdfs://{path}/digits", patience=1e9)
+        fetch(f"hdfs://{path}/digits", timeout=1e9)
     assert versions() == []

@@ -105,12 +105,12 @@ def test_the_engine_is_known_from_the_names(bucket):
 def test_a_model_that_does_not_exist(bucket, path):
     _, name = bucket
     with pytest.raises(ModelError, match="there is no"):
-        fetch(f"s3://{name}/{path}", patience=1e9)
+        fetch(f"s3://{name}/{path}", timeout=1e9)
 
 
 def test_a_bucket_that_does_not_exist(s3):
     with pytest.raises(ModelError, match="there is no model at s3://no-such-bucket/model"):
-        fetch("s3://no-such-bucket/model", patience=1e9)
+        fetch("s3://no-such-bucket/model", timeout=1e9)
 
 
 def test_without_credentials_the_variables_are_named(bucket, monkeypatch):
@@ -119,10 +119,10 @@ def test_without_credentials_the_variables_are_named(bucket, monkeypatch):
         monkeypatch.delenv(variable)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     with pytest.raises(ModelError, match="credentials .* AWS_ACCESS_KEY_ID"):
-        fetch(f"s3://{name}/models/digits", patience=1e9)
+        fetch(f"s3://{name}/models/digits", timeout=1e9)
 
 
 def test_a_store_that_is_away(s3, monkeypatch):
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free_port()}")
     with pytest.raises(ModelError, match="the store of s3://bucket/model does not answer"):
-        fetch("s3://bucket/model", patience=0.1)
+        fetch("s3://bucket/model", timeout=0.1)
