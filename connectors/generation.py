@@ -95,6 +95,6 @@ class GenerationView:
         return found if found and found.number != self._number else None
 
     def has_left(self) -> bool:
-        """Return True if requests may have been left for other slots since the last call."""
+        """Return True if requests may have been handed over to other slots since the last call."""
         seen, self._left_seen = self._left_seen, self.now.left
         return seen != self.now.left

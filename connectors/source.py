@@ -225,10 +225,10 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
             self._flow.take_back()
             surplus, serving = self._flow.surplus.take(self._flow.limit), self._generation.now.serving
             if surplus and serving:
-                self._reader.leave(surplus, self._slot.keys.left_for(serving.number))
+                self._reader.hand_over(surplus, self._slot.keys.handed_to(serving.number))
             elif not self._flow.unanswered:
                 # A crash has interrupted these before; they would wait for the end of this generation.
-                self._reader.leave_behind()
+                self._reader.hand_over_all()
         time.sleep(timeout / 2)
         return []
 
@@ -243,7 +243,7 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
                 leaves = self._process_mode and not self._control.shadow
                 left = self._flow.surplus.take(self._flow.limit) if leaves else []
                 if left:
-                    self._reader.leave(left, self._slot.keys.left_for(self._options.generation))
+                    self._reader.hand_over(left, self._slot.keys.handed_to(self._options.generation))
                 self._flow.wait_idle(timeout)
                 self._reader.heartbeat()
                 return []

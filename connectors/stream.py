@@ -19,7 +19,7 @@ from cluster_serving.protocol.entry import Entry, parse_entry
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.keys import GROUP, PRIORITIES, JobKeys
 from cluster_serving.protocol.original import image_stream
-from cluster_serving.protocol.scripts import BACKLOG, LEAVE, RELEASE, TAKE, Argument, Call, call, fields_of
+from cluster_serving.protocol.scripts import BACKLOG, CLAIM, HAND_OVER, HAND_OVER_ALL, Argument, Call, call, fields_of
 
 WEIGHTS = {"high": 12, "normal": 3, "low": 1}
 """Requests of each priority among 16; a priority leaves its unused part to the next, so that none starves."""
@@ -185,39 +185,39 @@ class StreamReader:
         weighted = self._read_weighted(count) if len(self._busy) > 1 else []
         return weighted or self._read_all(count, block_ms)
 
-    def leave(self, entries: Sequence[Entry], consumer: str) -> None:
-        """Leave requests that are pending here, and that nobody computes, to the slots that look at a consumer."""
+    def hand_over(self, entries: Sequence[Entry], consumer: str) -> None:
+        """Hand pending requests, whose computation has not begun, over to the slots that claim from a consumer."""
         streams = list(self._streams)
         arguments: list[Argument] = [GROUP, consumer]
         for entry in entries:
             arguments += [streams.index(self._keys.stream(entry.priority)) + 2, entry.id]
-        call(self._client, Call(LEAVE, [self._keys.generations, *streams], arguments))
+        call(self._client, Call(HAND_OVER, [self._keys.generations, *streams], arguments))
 
-    def take(self, consumer: str, count: int, idle_ms: int = 0) -> list[Entry]:
-        """Take up to `count` requests that were left at a consumer, those that have been there for `idle_ms`."""
+    def claim(self, consumer: str, count: int, idle_ms: int = 0) -> list[Entry]:
+        """Claim up to `count` requests that were handed over to a consumer `idle_ms` ago or earlier."""
         entries = []
-        for stream, found in self._take(consumer, count, idle_ms, "new"):
+        for stream, found in self._claim(consumer, count, idle_ms, "new"):
             # Old versions of Redis give nothing for an entry that was deleted while it was pending.
             entries += self._parse(stream, [item for item in found if item])
         return entries
 
-    def leave_behind(self) -> None:
-        """Leave all that is pending here to the slots of other generations, which recover it."""
-        arguments: list[Argument] = [GROUP, self._keys.left_behind, self._consumer]
+    def hand_over_all(self) -> None:
+        """Hand all pending requests over to the slots of other generations, which recover them."""
+        arguments: list[Argument] = [GROUP, self._keys.orphans, self._consumer]
         keys = [self._keys.generations, *self._streams]
-        self._guarded(lambda: [call(self._client, Call(RELEASE, keys, arguments))])
+        self._guarded(lambda: [call(self._client, Call(HAND_OVER_ALL, keys, arguments))])
 
-    def claim_left_behind(self) -> bool:
+    def claim_orphans(self) -> bool:
         """Claim requests of slots that are gone; return True if there were any: the reader is `recovering` then."""
-        found = any(ids for _, ids in self._take(self._keys.left_behind, _CLAIM_COUNT, 0, "begun"))
+        found = any(ids for _, ids in self._claim(self._keys.orphans, _CLAIM_COUNT, 0, "begun"))
         if found:
             self.start_over()
         return found
 
-    def _take(self, consumer: str, count: int, idle_ms: int, kind: str) -> list[tuple[str, list[Any]]]:
+    def _claim(self, consumer: str, count: int, idle_ms: int, kind: str) -> list[tuple[str, list[Any]]]:
         streams = list(self._streams)
         arguments: list[Argument] = [GROUP, self._consumer, consumer, min(count, _CLAIM_COUNT), idle_ms, kind]
-        replies = self._guarded(lambda: call(self._client, Call(TAKE, streams, arguments)))
+        replies = self._guarded(lambda: call(self._client, Call(CLAIM, streams, arguments)))
         return list(zip(streams, replies, strict=False))
 
     def take_over(self) -> bool:

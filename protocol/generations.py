@@ -33,7 +33,7 @@ LAST = "last"
 """Field with the highest number that a generation of the job has ever had."""
 
 LEFT = "left"
-"""Field with a counter: it changes when requests were left for other slots to take (`protocol.scripts.LEAVE`)."""
+"""Field with a counter: it changes when requests were handed over to other slots (`protocol.scripts.HAND_OVER`)."""
 
 DIVIDED = "divided"
 """Field with the number of requests that were divided between two generations (`is_in_trial`)."""

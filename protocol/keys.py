@@ -209,13 +209,13 @@ class JobKeys:
         generation, _, subtask = consumer.removeprefix(f"{self.job}-").rpartition("-")
         return int(generation) if generation.isdigit() and subtask.isdigit() else None
 
-    def left_for(self, generation: int) -> str:
-        """Return the consumer of the requests that slots left for a generation, and which nobody computes."""
+    def handed_to(self, generation: int) -> str:
+        """Return the consumer of requests that slots have handed over to a generation, before their computation."""
         return f"{self.job}-{generation}-left"
 
     @property
-    def left_behind(self) -> str:
-        """Consumer of the requests of slots that are gone; their computation may have begun."""
+    def orphans(self) -> str:
+        """Consumer of the requests of slots that have gone; their computation may have begun."""
         return f"{self.job}-left"
 
     @property

@@ -35,17 +35,17 @@ class Routing(Stage):
         own, generation = slot.options.generation, slot.generation
         if generation.has_left():
             self._looks_for_left = True
-            if slot.reader.claim_left_behind():
+            if slot.reader.claim_orphans():
                 return ()
         if not (self._looks_for_left or generation.canary):
             return ()
-        entries = slot.reader.take(keys.left_for(own), room)
+        entries = slot.reader.claim(keys.handed_to(own), room)
         for other in generation.now.reading:
             if not entries and other.number != own:
-                late = slot.reader.take(keys.left_for(other.number), room, _LEFT_MS)
+                late = slot.reader.claim(keys.handed_to(other.number), room, _LEFT_MS)
                 entries = [entry for entry in late if not entry.version]
                 if named := [entry for entry in late if entry.version]:
-                    slot.reader.leave(named, keys.left_for(other.number))
+                    slot.reader.hand_over(named, keys.handed_to(other.number))
         self._looks_for_left = len(entries) == room
         return entries
 
@@ -61,7 +61,7 @@ class Routing(Stage):
         return _CANARY_BLOCK_MS if block_ms and self.slot.generation.canary else block_ms
 
     def admit(self, entries: list[Entry]) -> list[Entry]:
-        """Return the requests that are for this generation; the others are left for theirs, or refused."""
+        """Return the requests that are for this generation; the others are handed over to theirs, or refused."""
         slot, now = self.slot, self.slot.generation.now
         if not entries or not (now.trial or any(entry.version for entry in entries)):
             return entries
@@ -78,7 +78,7 @@ class Routing(Stage):
                 others[number].append(entry)
         slot.refuse(refused)
         for number, left in others.items():
-            slot.reader.leave(left, slot.keys.left_for(number))
+            slot.reader.hand_over(left, slot.keys.handed_to(number))
         return mine
 
     def readmit(self, entry: Entry) -> Entry | None:

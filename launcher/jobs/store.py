@@ -21,7 +21,7 @@ from cluster_serving.launcher.services import redis_server
 from cluster_serving.protocol.comparison import Comparison
 from cluster_serving.protocol.generations import LAST, Generation, Generations
 from cluster_serving.protocol.keys import GROUP, PAYLOAD_FOLDER, SECRET_FIELDS, JobKeys
-from cluster_serving.protocol.scripts import PUT_FIELDS, RELEASE, SWITCH, Argument, Call, call, flat
+from cluster_serving.protocol.scripts import HAND_OVER_ALL, PUT_FIELDS, SWITCH, Argument, Call, call, flat
 from cluster_serving.protocol.slots import SILENT_AFTER_S, SlotReport, read_reports
 from cluster_serving.protocol.stats import JobStats
 
@@ -107,22 +107,22 @@ class JobStore:
     def end(self, number: int) -> None:
         """Remove a generation that has ended; the slots of the others take over what it left unanswered, at once."""
         consumers = [name for name in self._pending() if self.keys.generation_of(name) == number]
-        self._release([*consumers, self.keys.left_for(number)], self.keys.left_behind)
+        self._hand_over_all([*consumers, self.keys.handed_to(number)], self.keys.orphans)
         self.client.hdel(self.keys.generations, str(number))
         self.client.delete(*self.keys.of_generation(number))
 
     def hand_over(self, number: int, to: int) -> None:
-        """Leave the requests that were left for a generation to another one."""
-        self._release([self.keys.left_for(number)], self.keys.left_for(to))
+        """Hand the requests that were handed over to a generation over to another one."""
+        self._hand_over_all([self.keys.handed_to(number)], self.keys.handed_to(to))
 
     def unanswered(self, number: int) -> int:
         """Return the number of requests that the slots of a generation have read and not answered."""
         return sum(count for name, count in self._pending().items() if self.keys.generation_of(name) == number)
 
-    def _release(self, consumers: list[str], to: str) -> None:
+    def _hand_over_all(self, consumers: list[str], to: str) -> None:
         # A stream or a group is missing if the job has never run, or if Redis has lost it, and the requests with it.
         present = [each for each in self.keys.streams if self.client.exists(each) and self.client.xinfo_groups(each)]
-        call(self.client, Call(RELEASE, [self.keys.generations, *present], [GROUP, to, *consumers]))
+        call(self.client, Call(HAND_OVER_ALL, [self.keys.generations, *present], [GROUP, to, *consumers]))
 
     def _pending(self) -> dict[str, int]:
         """Return the consumers of the job, each with the number of its pending entries in all streams."""

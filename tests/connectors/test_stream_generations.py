@@ -25,15 +25,15 @@ def clean(db, job):
     db.delete(*JobKeys(job).streams, JobKeys(job).generations)
 
 
-def test_a_request_that_is_left_for_a_generation_is_taken_once_and_has_not_been_tried(db, job):
+def test_a_request_that_is_handed_over_to_a_generation_is_claimed_once_and_has_not_been_tried(db, job):
     queue(db, job, "a", "b", "high-c")
     old, first, second = reader_of(db, job, 1), reader_of(db, job, 2), reader_of(db, job, 2, 1)
     entries = old.read(10, None)
-    old.leave(entries[1:], JobKeys(job).left_for(2))
-    taken = first.take(JobKeys(job).left_for(2), 10)
+    old.hand_over(entries[1:], JobKeys(job).handed_to(2))
+    taken = first.claim(JobKeys(job).handed_to(2), 10)
     assert sorted(entry.uri for entry in taken) == sorted(entry.uri for entry in entries[1:])
     assert {entry.data for entry in taken} == {b"x"}
-    assert second.take(JobKeys(job).left_for(2), 10) == []
+    assert second.claim(JobKeys(job).handed_to(2), 10) == []
     pending = [item for stream in JobKeys(job).streams for item in db.xpending_range(stream, GROUP, "-", "+", 10)]
     assert {item["times_delivered"] for item in pending} == {1}
     clean(db, job)
@@ -42,9 +42,9 @@ def test_a_request_that_is_left_for_a_generation_is_taken_once_and_has_not_been_
 def test_requests_wait_for_their_generation_before_another_one_takes_them(db, job):
     queue(db, job, "a")
     old = reader_of(db, job, 1)
-    old.leave(old.read(10, None), JobKeys(job).left_for(2))
-    assert old.take(JobKeys(job).left_for(2), 10, idle_ms=60_000) == []
-    assert [entry.uri for entry in old.take(JobKeys(job).left_for(2), 10, idle_ms=0)] == ["a"]
+    old.hand_over(old.read(10, None), JobKeys(job).handed_to(2))
+    assert old.claim(JobKeys(job).handed_to(2), 10, idle_ms=60_000) == []
+    assert [entry.uri for entry in old.claim(JobKeys(job).handed_to(2), 10, idle_ms=0)] == ["a"]
     clean(db, job)
 
 
@@ -62,7 +62,7 @@ def test_what_a_generation_leaves_unanswered_is_recovered_by_the_next_one_at_onc
     following = reader_of(db, job, 2)
     while following.recover(0):
         pass
-    assert following.claim_left_behind()
+    assert following.claim_orphans()
     recovered = []
     while found := following.recover(0):
         entry, deliveries = found
@@ -78,11 +78,11 @@ def test_a_slot_that_retires_leaves_what_a_crash_has_interrupted(db, job):
     queue(db, job, "a", "high-b")
     reader_of(db, job, 1).read(10, None)
     again = reader_of(db, job, 1)
-    again.leave_behind()
+    again.hand_over_all()
     following = reader_of(db, job, 2)
     while following.recover(0):
         pass
-    assert following.claim_left_behind()
+    assert following.claim_orphans()
     assert {following.recover(0)[0].uri} <= {"a", "b", "high-b"}
     assert not db.xpending_range(job, GROUP, "-", "+", 10, again._consumer)
     clean(db, job)

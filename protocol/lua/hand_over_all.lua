@@ -1,4 +1,4 @@
--- Leaves all pending entries of consumers to one that reads nothing, and removes these consumers. KEYS: generations,
+-- Hands all pending entries of consumers over to one that reads nothing, and removes these consumers. KEYS: generations,
 -- streams. ARGV: group, the consumer that gets them, the consumers. Reply: number of the entries. Works in a full Redis,
 -- as `put_fields.lua` does, though it deletes nothing.
 

@@ -1,5 +1,5 @@
--- Takes what `leave.lua` or `release.lua` has left. KEYS: streams. ARGV: group, consumer that takes, consumer that was left with
--- entries, most entries, milliseconds that they have been there at least, "new" for entries whose computation has not
+-- Claims what `hand_over.lua` or `hand_over_all.lua` has handed over. KEYS: streams. ARGV: group,
+-- consumer that claims, consumer that was given the entries, most entries, milliseconds that they have been there at least, "new" for entries whose computation has not
 -- begun. Reply per stream: the entries if they are new, else their ids.
 
 local taken, most = {}, tonumber(ARGV[4])

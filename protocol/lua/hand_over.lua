@@ -1,4 +1,4 @@
--- Leaves pending entries to other slots: a consumer that reads nothing gets them. KEYS: generations, streams. ARGV:
+-- Hands pending entries over to other slots: a consumer that reads nothing gets them. KEYS: generations, streams. ARGV:
 -- group, that consumer, then per entry index of its stream in KEYS, and id.
 
 redis.call('HDEL', KEYS[1], '')
