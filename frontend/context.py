@@ -64,7 +64,7 @@ class FrontEnd:
             redis_options=redis_options,
         )
         self.registry = ModelRegistry(self.dispatch, options.models, default, servables, options.required_models)
-        self.health = Health(self.registry, self.dispatch, options.canary_interval, options.canary_timeout)
+        self.health = Health(self.registry, self.dispatch, options.probe_interval, options.probe_timeout)
         self.dispatch.on_answer = self.health.note_answer
         self.control = ModelControl(self.dispatch)
         self.total_metrics: Callable[[], Awaitable[Part]] = self.own_metrics

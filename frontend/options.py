@@ -37,6 +37,7 @@ class HttpOptions(Settings):
     model_config = SettingsConfigDict(env_prefix="CLUSTER_SERVING_HTTP_", populate_by_name=True)
 
     replaced_by: ClassVar[Mapping[str, frozenset[str]]] = {"redisUrl": frozenset({"redisHost", "redisPort"})}
+    earlier_names: ClassVar[Mapping[str, str]] = {"probeInterval": "canaryInterval", "probeTimeout": "canaryTimeout"}
 
     interface: str = _option(
         "127.0.0.1", "Address to listen on; * for all of this machine, 0.0.0.0 for those of IPv4.", min_length=1
@@ -142,8 +143,8 @@ class HttpOptions(Settings):
     flink_ui_url: str = _option("", "Address of the Flink UI, to which the page /ui links; empty: no link.")
     access_log: bool = _option(False, "true: write a line per request, without payloads.")
 
-    canary_interval: float = _option(2.0, "Seconds without an answer after which a request of zeros tests a job.", gt=0)
-    canary_timeout: float = _option(5.0, "Seconds without an answer to it after which a job is not ready.", gt=0)
+    probe_interval: float = _option(2.0, "Seconds without an answer after which a request of zeros tests a job.", gt=0)
+    probe_timeout: float = _option(5.0, "Seconds without an answer to it after which a job is not ready.", gt=0)
 
     @field_validator("interface")
     @classmethod

@@ -51,6 +51,9 @@ class Settings(BaseSettings):
     replaced_by: ClassVar[Mapping[str, frozenset[str]]] = {}
     """By key, the keys that replace it: it does not count if a source before its own has one of them."""
 
+    earlier_names: ClassVar[Mapping[str, str]] = {}
+    """By key, the name that it had in an earlier version; it still works, in every source."""
+
     @classmethod
     def settings_customise_sources(
         cls, settings_cls: type[BaseSettings], init_settings: Any, *_: Any, **__: Any

@@ -2,6 +2,7 @@
 
 import argparse
 import difflib
+import re
 from collections.abc import Mapping
 from typing import Any, Literal, get_origin
 
@@ -18,7 +19,8 @@ def key_of(kind: type[Settings], name: str, complaint: str, spellings: Mapping[s
         SettingsError: If the name is no key; the message is `complaint`, with the key that was probably meant.
     """
     known = {key.lower(): key for key in keys(kind)}
-    if key := known.get(name.lower()) or spellings.get(name.lower()):
+    earlier = {name.lower(): key for key, name in kind.earlier_names.items()}
+    if key := known.get(name.lower()) or earlier.get(name.lower()) or spellings.get(name.lower()):
         return key
     close = difflib.get_close_matches(name.lower(), known, n=1)
     remedy = f"did you mean {known[close[0]]}?" if close else f"known are {', '.join(known.values())}"
@@ -28,7 +30,15 @@ def key_of(kind: type[Settings], name: str, complaint: str, spellings: Mapping[s
 def variable_of(kind: type[Settings], key: str) -> str:
     """Return the environment variable of a key."""
     attribute = next(name for name, field in kind.model_fields.items() if key in (field.alias, name))
+    return _variable(kind, attribute)
+
+
+def _variable(kind: type[Settings], attribute: str) -> str:
     return f"{kind.model_config['env_prefix']}{attribute.upper()}"
+
+
+def _in_snake_case(key: str) -> str:
+    return re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", key)
 
 
 def environment(kind: type[Settings], variables: Mapping[str, str]) -> Source:
@@ -40,6 +50,8 @@ def environment(kind: type[Settings], variables: Mapping[str, str]) -> Source:
     given: dict[str, Given] = {}
     for key, field in keys(kind).items():
         variable = variable_of(kind, key)
+        if variable not in variables and key in kind.earlier_names:
+            variable = _variable(kind, _in_snake_case(kind.earlier_names[key]))
         text = variables.get(variable)
         if text is None or (not text and kind.model_config.get("env_ignore_empty")):
             continue
@@ -65,7 +77,8 @@ def add_options(parser: argparse.ArgumentParser, kind: type[Settings]) -> None:
     """Add an option for each key to a parser, as `--redisHost value` and as `--redis-host value`."""
     for name, field in kind.model_fields.items():
         key = field.alias or name
-        flags = list(dict.fromkeys((f"--{key}", f"--{name.replace('_', '-')}")))
+        earlier = kind.earlier_names.get(key, key)
+        flags = dict.fromkeys(f"--{flag}" for flag in (key, name.replace("_", "-"), earlier))
         switch: dict[str, Any] = {"nargs": "?", "const": "true"} if isinstance(field.default, bool) else {}
         meaning = f"{field.description} Default: {field.default}." if field.default else f"{field.description}"
         parser.add_argument(*flags, dest=key, metavar="VALUE", help=meaning.replace("%", "%%"), **switch)

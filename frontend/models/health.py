@@ -1,4 +1,4 @@
-"""Health of the jobs: shown by their answers to clients, or to a canary request while no client asks."""
+"""Health of the jobs: shown by their answers to clients, or to a probe while no client asks."""
 
 import asyncio
 import time
@@ -21,7 +21,7 @@ _FORGET = 60.0
 _NOT_RUNNING = {"stopped": "its job is stopped", UNLOADED: "it was unloaded"}
 
 _LARGEST = 1 << 24
-"""Most elements of an input of a canary request."""
+"""Most elements of an input of a probe."""
 
 
 @dataclass(slots=True)
@@ -32,7 +32,7 @@ class State:
         answered_at: Time of its last answer, on the monotonic clock; 0 for never.
         asked_at: Time of the last question about its health, on the same clock.
         problem: Reason why it is not ready; empty if it is.
-        watcher: Task that sends the canary requests.
+        watcher: Task that sends the probes.
     """
 
     answered_at: float = 0.0
@@ -44,8 +44,8 @@ class State:
 class Health:
     """Watches the jobs whose health is asked for.
 
-    Every answer to a client shows that a job is alive. After `interval` seconds without an answer, a canary request of
-    zeros is sent, which the job must answer within `timeout` seconds. The reports of slots are no proof, as they
+    Every answer to a client shows that a job is alive. After `interval` seconds without an answer, a probe is sent: a
+    request of zeros, which the job must answer within `timeout` seconds. The reports of slots are no proof, as they
     outlive a TaskManager that died.
     """
 

@@ -28,6 +28,18 @@ def test_the_defaults_are_the_guides_but_for_the_interface():
     assert (options.token_bucket_enabled, options.tokens_per_second, options.token_acquire_timeout) == (False, 100, 100)
 
 
+def test_an_option_keeps_its_earlier_name_in_every_source(tmp_path):
+    file = tmp_path / "config.yaml"
+    file.write_text("modelPath: model\nhttp:\n  canaryInterval: 7\n")
+    earlier = {"CLUSTER_SERVING_HTTP_CANARY_INTERVAL": "6"}
+    assert arguments.read(["-c", str(file)], {}).probe_interval == 7
+    assert arguments.read(["-c", str(file)], earlier).probe_interval == 6
+    assert arguments.read([], earlier | {"CLUSTER_SERVING_HTTP_PROBE_INTERVAL": "5"}).probe_interval == 5
+    assert arguments.read(["--canaryInterval=4", "--probe-timeout=3"], earlier).probe_interval == 4
+    with pytest.raises(SettingsError, match="CLUSTER_SERVING_HTTP_CANARY_INTERVAL: probeInterval is '-1'"):
+        arguments.read([], {"CLUSTER_SERVING_HTTP_CANARY_INTERVAL": "-1"})
+
+
 def test_the_command_line_comes_before_the_environment_and_that_before_the_file(tmp_path):
     file = tmp_path / "config.yaml"
     file.write_text("modelPath: model\njobname: digits\nredisUrl: elsewhere:6380\nhttp:\n  port: 1\n  Parallelism: 5\n")

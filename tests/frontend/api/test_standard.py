@@ -17,7 +17,7 @@ def asked(service=""):
 
 
 def test_health_is_that_of_the_front_end_or_of_a_model_and_needs_no_key(serve, report, db, job, keys):
-    front = serve("--canaryInterval=0.2", "--canaryTimeout=0.5", f"--apiKeysFile={keys[0]}")
+    front = serve("--probeInterval=0.2", "--probeTimeout=0.5", f"--apiKeysFile={keys[0]}")
     with grpc.insecure_channel(front.grpc) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         report(("x", "float32", (None, 2)))
@@ -36,7 +36,7 @@ def test_health_is_that_of_the_front_end_or_of_a_model_and_needs_no_key(serve, r
 
 
 def test_watched_health_is_told_when_it_changes_and_ends_with_the_server(serve, report, db, job):
-    front = serve("--canaryInterval=0.2", "--canaryTimeout=0.5", "--shutdownTimeout=60")
+    front = serve("--probeInterval=0.2", "--probeTimeout=0.5", "--shutdownTimeout=60")
     with grpc.insecure_channel(front.grpc) as channel:
         watched = health_pb2_grpc.HealthStub(channel).Watch(asked(job), timeout=60)
         assert next(watched).status == UNKNOWN

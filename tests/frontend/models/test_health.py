@@ -19,7 +19,7 @@ from tests.support.fixtures.waiting import wait_until
 
 
 def test_a_front_end_is_ready_while_its_job_answers_and_again_when_it_does(serve, report, db, job):
-    url = f"{serve('--canaryInterval=0.2', '--canaryTimeout=0.5').url}/health/ready"
+    url = f"{serve('--probeInterval=0.2', '--probeTimeout=0.5').url}/health/ready"
     missing = httpx.get(url)
     assert (missing.status_code, missing.json()["ready"]) == (503, False)
     assert job in missing.json()["error"]
@@ -29,7 +29,7 @@ def test_a_front_end_is_ready_while_its_job_answers_and_again_when_it_does(serve
         with failing(db, job):
             wait_until(lambda: httpx.get(url, timeout=30).status_code == 200)
         wait_until(lambda: httpx.get(url, timeout=30).status_code == 503)
-    # A canary that nobody answered is not left behind.
+    # A probe that nobody answered is not left behind.
     wait_until(lambda: db.xlen(job) <= 1)
 
 
@@ -38,7 +38,7 @@ def test_a_front_end_is_ready_only_if_each_required_model_is(serve, report, db, 
     report(("x", "float32", (None, 2)))
     report(("x", "float32", (None, 2)), job=other)
     urls = {
-        required: f"{serve('--canaryInterval=0.2', '--canaryTimeout=0.5', f'--requiredModels={required}').url}"
+        required: f"{serve('--probeInterval=0.2', '--probeTimeout=0.5', f'--requiredModels={required}').url}"
         for required in (job, f"{job},{other}", f"{job},missing", "")
     }
     answers = {}

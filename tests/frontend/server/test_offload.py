@@ -96,7 +96,7 @@ asyncio.run(main())
 @pytest.fixture
 def front(serve, report, echo):
     report(("x", "float32", (None, None)))
-    return serve("--requestTimeout=120000", "--canaryTimeout=60")
+    return serve("--requestTimeout=120000", "--probeTimeout=60")
 
 
 @pytest.fixture
