@@ -23,7 +23,7 @@ from cluster_serving.client.enqueue import RequestOptions, enqueue, split
 from cluster_serving.client.fetch import fetch, fetch_recent
 from cluster_serving.client.many import IN_FLIGHT, TIMEOUT, Batch, check
 from cluster_serving.client.pieces import PIECE_TIMEOUT, Answer, AsyncPieces, PieceOrRestart, pieces_of
-from cluster_serving.client.places import recent_entries
+from cluster_serving.client.positions import recent_entries
 from cluster_serving.client.queues import (
     RECONNECT_SECONDS,
     SCAN_COUNT,
@@ -215,8 +215,8 @@ class AsyncInputQueue(_AsyncQueue):
         options, values = split(inputs, data)
         with self._using_redis(options.timeout):
             converted_inputs = await run_async(self.db, converted(self.name, self._texts, values))
-            place = await run_async(self.db, enqueue(self.name, uri, converted_inputs, options, self._folders))
-        self._recent.remember(uri, place, options.deadline)
+            position = await run_async(self.db, enqueue(self.name, uri, converted_inputs, options, self._folders))
+        self._recent.remember(uri, position, options.deadline)
         return uri
 
     async def cancel(self, uri: str) -> bool:
@@ -274,15 +274,15 @@ class AsyncInputQueue(_AsyncQueue):
         async def add() -> None:
             inputs = await run_async(self.db, converted(self.name, self._texts, values))
             queued = enqueue(self.name, answer.uri, inputs, options, self._folders, reply_with=PIECES)
-            answer.place = await run_async(self.db, queued)
-            self._recent.remember(answer.uri, answer.place)
+            answer.position = await run_async(self.db, queued)
+            self._recent.remember(answer.uri, answer.position)
 
         return AsyncPieces(answer, self._pieces(answer, timeout, add))
 
     def resume(self, uri: str, after: str = BEGINNING, timeout: float = PIECE_TIMEOUT) -> AsyncPieces:
         """Iterate over the pieces of a request that `stream` has queued; see `InputQueue.resume`."""
         answer = Answer(self.name, uri, after)
-        answer.place = self._recent.find(uri)
+        answer.position = self._recent.find(uri)
         return AsyncPieces(answer, self._pieces(answer, timeout))
 
     def _pieces(

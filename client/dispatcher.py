@@ -23,7 +23,7 @@ from redis.exceptions import RedisError
 from cluster_serving.client.cancel import discard_file, withdraw_call
 from cluster_serving.client.connection import DedicatedConnection
 from cluster_serving.client.enqueue import RequestOptions, add_call, refusal
-from cluster_serving.client.places import Place
+from cluster_serving.client.positions import Position
 from cluster_serving.client.subscription import RECONNECT_PAUSE, AsyncSubscription, new_channel, replies_in
 from cluster_serving.protocol import payload_files
 from cluster_serving.protocol.compat import timeout as time_limit
@@ -343,8 +343,8 @@ class Dispatcher:
 
     def _withdraw(self, pending: Pending) -> None:
         """Remove an abandoned request from the stream, unless it is being computed."""
-        place = Place(JobKeys(pending.job).stream(pending.priority), pending.entry_id or b"")
-        self._to_withdraw.append(withdraw_call(pending.job, pending.uri, place))
+        position = Position(JobKeys(pending.job).stream(pending.priority), pending.entry_id or b"")
+        self._to_withdraw.append(withdraw_call(pending.job, pending.uri, position))
         self._look({})
 
     async def _fetch(self) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from redis.exceptions import RedisError, ResponseError
 
 from cluster_serving.client.convert import inputs_of
-from cluster_serving.client.places import Place
+from cluster_serving.client.positions import Position
 from cluster_serving.protocol.connection import Client, is_out_of_memory, translated
 from cluster_serving.protocol.entry import PIECES, request_fields
 from cluster_serving.protocol.errors import InvalidInput, QueueFull, ServingError
@@ -200,8 +200,8 @@ def enqueue(
     folders: PayloadFolders,
     reply_to: str = "",
     reply_with: bytes = b"",
-) -> Procedure[Place]:
-    """Queue a request as soon as there is room; return the place of its stream entry.
+) -> Procedure[Position]:
+    """Queue a request as soon as there is room; return the position of its stream entry.
 
     See `protocol.entry.Entry` for `reply_to` and `reply_with`. Without `reply_to`, an earlier result of the uri is
     deleted.
@@ -231,7 +231,7 @@ def enqueue(
     except (QueueFull, RedisError, asyncio.CancelledError, KeyboardInterrupt) as error:
         folders.clean_up(job, folder, fields, error)
         raise
-    return Place(keys.stream(priority), entry_id)
+    return Position(keys.stream(priority), entry_id)
 
 
 def _add_in_time(job: str, call: Call, retry_budget: float) -> Procedure[bytes]:

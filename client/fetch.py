@@ -8,7 +8,7 @@ from contextlib import suppress
 from redis.exceptions import RedisError
 
 from cluster_serving.client.cancel import discard_file, withdraw_call
-from cluster_serving.client.places import Place, RecentEntries, search
+from cluster_serving.client.positions import Position, RecentEntries, search
 from cluster_serving.protocol.connection import request_lost
 from cluster_serving.protocol.errors import DeadlineExceeded, RequestLost
 from cluster_serving.protocol.keys import JobKeys
@@ -31,8 +31,8 @@ def fetch(job: str, uri: str, delete: bool) -> Procedure[Fields | None]:
     return None
 
 
-def fetch_queued(job: str, uri: str, place: Place | None, delete: bool) -> Procedure[Fields | None]:
-    """Return the result hash as `fetch` does; None while the request waits at its place, or if that is unknown.
+def fetch_queued(job: str, uri: str, position: Position | None, delete: bool) -> Procedure[Fields | None]:
+    """Return the result hash as `fetch` does; None while the request waits at its position, or if that is unknown.
 
     A request whose deadline has passed, and that no slot has read, is withdrawn and answered with `DeadlineExceeded`.
 
@@ -40,11 +40,11 @@ def fetch_queued(job: str, uri: str, place: Place | None, delete: bool) -> Proce
         RequestLost: If there is neither request nor result.
     """
     fields = yield from fetch(job, uri, delete)
-    if fields is None and place is not None and time.monotonic() > place.expires:
+    if fields is None and position is not None and time.monotonic() > position.expires:
         error = DeadlineExceeded(f"the request {uri!r} waited longer than its deadline; it was not computed")
-        if discard_file((yield withdraw_call(job, uri, place, encode_error(error)))):
+        if discard_file((yield withdraw_call(job, uri, position, encode_error(error)))):
             return (yield from fetch(job, uri, delete))
-    if fields or place is None or (yield Call(HAS_ENTRY, [place.stream], [place.entry_id])):
+    if fields or position is None or (yield Call(HAS_ENTRY, [position.stream], [position.entry_id])):
         return fields
     # The answer may have come between the two commands.
     fields = yield from fetch(job, uri, delete)

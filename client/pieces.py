@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Union
 from redis.exceptions import RedisError
 
 from cluster_serving.client.cancel import cancel, discard_file, withdraw_call
-from cluster_serving.client.places import Place
+from cluster_serving.client.positions import Position
 from cluster_serving.client.result import Result, read_result
 from cluster_serving.client.subscription import AsyncSubscription, wait_for
 from cluster_serving.protocol.connection import request_lost, result_timeout_async
@@ -46,14 +46,14 @@ class Restarted:
 PieceOrRestart = Union[Result, Restarted]
 
 
-def read_pieces(job: str, uri: str, place: Place | None, after: str) -> Procedure[list[Piece]]:
+def read_pieces(job: str, uri: str, position: Position | None, after: str) -> Procedure[list[Piece]]:
     """Return the pieces after the one of an id; none while there are none.
 
     Raises:
-        RequestLost: If the place is known, and there is neither request nor piece.
+        RequestLost: If the position is known, and there is neither request nor piece.
     """
     pieces = [*read_reply((yield read_call(job, uri, after)))]
-    if pieces or place is None or (yield Call(HAS_ENTRY, [place.stream], [place.entry_id])):
+    if pieces or position is None or (yield Call(HAS_ENTRY, [position.stream], [position.entry_id])):
         return pieces
     # The end may have come between the two commands.
     pieces = [*read_reply((yield read_call(job, uri, after)))]
@@ -68,7 +68,7 @@ class Answer:
     Attributes:
         uri: Uri of the request.
         last_id: Id of the latest piece, from which `resume` of a queue goes on.
-        place: Place of the request, if it is known.
+        position: Position of the request, if it is known.
         ended: True once the last piece was read.
     """
 
@@ -78,18 +78,18 @@ class Answer:
         self.job = job
         self.uri = uri
         self.last_id = after
-        self.place: Place | None = None
+        self.position: Position | None = None
         self.ended = False
 
     def read(self) -> Procedure[list[Piece]]:
         """Read what has come since `last_id`; see `read_pieces`."""
-        return (yield from read_pieces(self.job, self.uri, self.place, self.last_id))
+        return (yield from read_pieces(self.job, self.uri, self.position, self.last_id))
 
     def leave(self) -> Procedure[None]:
         """Stop the request, unless its answer has ended, and delete the pieces, which otherwise expire."""
         with suppress(RedisError):
-            if not self.ended and self.place is not None:
-                discard_file((yield withdraw_call(self.job, self.uri, self.place)))
+            if not self.ended and self.position is not None:
+                discard_file((yield withdraw_call(self.job, self.uri, self.position)))
             elif not self.ended:
                 yield from cancel(self.job, self.uri, None)
             yield fetch_call([], [JobKeys(self.job).pieces(self.uri)])

@@ -27,7 +27,7 @@ from cluster_serving.client.enqueue import RequestOptions, enqueue, split
 from cluster_serving.client.fetch import fetch, fetch_queued, fetch_recent
 from cluster_serving.client.many import IN_FLIGHT, TIMEOUT, Batch, check, results_in_thread
 from cluster_serving.client.pieces import PIECE_TIMEOUT, Answer, PieceOrRestart, Pieces
-from cluster_serving.client.places import Place, RecentEntries, recent_entries
+from cluster_serving.client.positions import Position, RecentEntries, recent_entries
 from cluster_serving.client.result import Result, read_outcome, read_result
 from cluster_serving.client.subscription import Subscription
 from cluster_serving.client.texts import TextInputs, converted
@@ -333,7 +333,7 @@ class InputQueue(_Queue):
     def cancel(self, uri: str) -> bool:
         """Withdraw a request that is not being computed yet; its result is `RequestCancelled`.
 
-        The places of the latest requests of this queue are known; for other requests the stream is searched.
+        The positions of the latest requests of this queue are known; for other requests the stream is searched.
 
         Args:
             uri: Uri of the request.
@@ -400,11 +400,11 @@ class InputQueue(_Queue):
         """Queue a request and wait for its result until the deadline."""
         connection, channel = self._connection, self._subscription.reply_channel
         self._subscription.subscribe(channel)
-        place = run(connection, enqueue(self.name, uri, inputs, options, self._folders, channel, RESULT))
+        position = run(connection, enqueue(self.name, uri, inputs, options, self._folders, channel, RESULT))
 
         def take(announced: Fields) -> Fields | None:
             if not announced:
-                return run(connection, fetch_queued(self.name, uri, place, delete=True))
+                return run(connection, fetch_queued(self.name, uri, position, delete=True))
             # A result that is not deleted expires.
             connection.post("UNLINK", JobKeys(self.name).native_result(uri))
             return announced
@@ -479,14 +479,14 @@ class InputQueue(_Queue):
             is_new = self._subscription.subscribe(channel)
             queued = enqueue(self.name, answer.uri, inputs, options, self._folders, reply_with=PIECES)
             try:
-                answer.place = run(self.db, queued)
+                answer.position = run(self.db, queued)
             except BaseException:
                 # An iterator over an earlier request of the uri may have the channel.
                 if is_new:
                     with suppress(RedisError):
                         self._subscription.unsubscribe(channel)
                 raise
-        self._recent.remember(answer.uri, answer.place)
+        self._recent.remember(answer.uri, answer.position)
         return self._begun(answer, timeout)
 
     def resume(self, uri: str, after: str = BEGINNING, timeout: float = PIECE_TIMEOUT) -> Pieces:
@@ -498,7 +498,7 @@ class InputQueue(_Queue):
             timeout: As for `stream`. An unknown request ends in `ResultTimeout`.
         """
         answer = Answer(self.name, uri, after)
-        answer.place = self._recent.find(uri)
+        answer.position = self._recent.find(uri)
         with self._using_redis(timeout):
             self._subscription.subscribe(JobKeys(self.name).pieces(uri))
         return self._begun(answer, timeout)
@@ -538,9 +538,9 @@ class InputQueue(_Queue):
                 self._subscription.unsubscribe(channel)
 
 
-def looks(place: Place | None, end: float) -> list[float]:
+def looks(position: Position | None, end: float) -> list[float]:
     """Return the times until which a query waits for messages: when the deadline passes, and the end."""
-    return [place.expires, end] if place is not None and place.expires < end else [end]
+    return [position.expires, end] if position is not None and position.expires < end else [end]
 
 
 def check_query(uri: object, timeout: float | None = None) -> None:

@@ -26,7 +26,7 @@ from cluster_serving.frontend.api.v2.service import V2Service
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.errors import MethodNotAllowed, PathNotFound, unexpected
 from cluster_serving.frontend.server.access_log import AccessLog
-from cluster_serving.frontend.server.admission.admission import asked_turn, told_turn
+from cluster_serving.frontend.server.admission.admission import acquire_for_worker, remote_acquire
 from cluster_serving.frontend.server.fast.direct import DirectRoutes
 from cluster_serving.frontend.server.grpc.server import GrpcServer
 from cluster_serving.frontend.server.http.call import OTHER, call_of
@@ -83,7 +83,7 @@ def make_worker(front: FrontEnd, sockets: tuple[socket.socket, socket.socket]) -
     app = _application(front, V2Service(front), AccessLog(front.options.access_log), None)
     server = WorkerServer(app, front.options, front.health.begin_stop, front.is_busy, sockets, {"metrics": own_metrics})
     front.total_metrics = partial(server.ask, "total metrics")
-    front.admission.turn = asked_turn(partial(server.ask, "turn"))
+    front.admission.acquire_token = remote_acquire(partial(server.ask, "token"))
     return server
 
 
@@ -96,7 +96,7 @@ def _share(front: FrontEnd, workers: Workers) -> None:
     front.total_metrics = total_metrics
     workers.answers = {
         "total metrics": lambda _: total_metrics(),
-        "turn": partial(told_turn, front.admission),
+        "token": partial(acquire_for_worker, front.admission),
     }
 
 

@@ -111,7 +111,7 @@ class FrontEnd:
             raise ModelNotReady(f"model {model.name!r} is not ready: {model.state}")
 
     def told(self, cause: str, place: str) -> str:
-        """Return the cause of a failure; the place that has it instead if a stranger might read the answer."""
+        """Return the cause of a failure; the place that has it instead if an anonymous caller might read the answer."""
         return cause if self.options.is_local or self.options.api_keys_file else place
 
     def limited(self, seconds: float | None) -> float:

@@ -113,7 +113,7 @@ class HttpOptions(Settings):
     )
     token_bucket_enabled: bool = _option(False, "true: limit the rate of requests.")
     tokens_per_second: float = _option(100, "Requests a second, for each API key, or for all if there are none.", gt=0)
-    token_acquire_timeout: int = _option(100, "Most milliseconds that a request waits for its turn.", ge=0)
+    token_acquire_timeout: int = _option(100, "Most milliseconds that a request waits for its token.", ge=0)
 
     request_timeout: int = _option(
         30_000, "Milliseconds that a request may take; the header X-Timeout-Ms sets fewer.", ge=1

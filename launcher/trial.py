@@ -48,7 +48,7 @@ def try_(
         "watch": not once and sys.stdout.isatty(),
     }
     with subprocess.Popen(  # noqa: S603 - our own module, no shell
-        python_command("cluster_serving.job.foreground"), stdin=subprocess.PIPE, text=True
+        python_command("cluster_serving.job.dev_runner"), stdin=subprocess.PIPE, text=True
     ) as process:
         process.communicate(json.dumps(given))
         # Ctrl-C goes to both processes; this one waits for the other.

@@ -14,7 +14,7 @@ import redis.asyncio
 from cluster_serving.client.dispatcher import Dispatcher, Pending
 from cluster_serving.client.enqueue import RequestOptions
 from cluster_serving.client.pieces import Answer, PieceOrRestart, pieces_of
-from cluster_serving.client.places import Place
+from cluster_serving.client.positions import Position
 from cluster_serving.frontend.caller import origin
 from cluster_serving.frontend.errors import ModelNotFound, without_errors
 from cluster_serving.frontend.server.admission.admission import ConcurrencyLimit
@@ -286,7 +286,7 @@ class Dispatch:
 
         async def begin() -> None:
             entry = await dispatcher.submit(job, answer.uri, record, priority, options.version_text, in_pieces=True)
-            answer.place = Place(JobKeys(job).stream(priority), entry)
+            answer.position = Position(JobKeys(job).stream(priority), entry)
 
         async with self.limit.place(timeout), aclosing(dispatcher.pieces(answer, timeout, begin)) as pieces:
             async for piece in pieces:

@@ -67,7 +67,7 @@ class AccessMiddleware:
                 call.client = self._admission.client(_key(headers), needs_key=not is_open)
                 set_caller(call.client, (scope.get("client") or ("",))[0])
                 if scope["method"] == "POST":
-                    await self._admission.wait_for_turn(call.client)
+                    await self._admission.wait_for_token(call.client)
             except ServingError as error:
                 call.protocol = self._routes.api_of(scope)
                 await error_response(error)(scope, receive, reply)

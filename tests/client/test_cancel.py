@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from cluster_serving.client import AsyncInputQueue, InputQueue, OutputQueue, RequestCancelled
-from cluster_serving.client.places import Place, RecentEntries
+from cluster_serving.client.positions import Position, RecentEntries
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.reporting import publish_limits
 from cluster_serving.connectors.stream import StreamReader, create_group
@@ -23,7 +23,7 @@ def requests(redis_server, job):
 
 
 @pytest.fixture
-def stranger(redis_server, job):
+def other_client(redis_server, job):
     """A queue that has queued nothing."""
     with InputQueue(port=redis_server.port, name=job) as queue:
         yield queue
@@ -35,12 +35,12 @@ def put(queue, *uris):
 
 
 @pytest.mark.parametrize("group", [True, False])
-@pytest.mark.parametrize("who", ["requests", "stranger"])
-def test_a_waiting_request_is_withdrawn_and_its_client_told(redis_server, db, job, requests, stranger, who, group):
+@pytest.mark.parametrize("who", ["requests", "other_client"])
+def test_a_waiting_request_is_withdrawn_and_its_client_told(redis_server, db, job, requests, other_client, who, group):
     if group:
         create_group(db, job)
     put(requests, "a", "b", "c")
-    canceller = {"requests": requests, "stranger": stranger}[who]
+    canceller = {"requests": requests, "other_client": other_client}[who]
     with OutputQueue(port=redis_server.port, name=job) as results, ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(results.query, "b", timeout=30)
         wait_until(lambda: db.pubsub_numsub(JobKeys(job).result("b"))[0][1] == 1)
@@ -51,12 +51,12 @@ def test_a_waiting_request_is_withdrawn_and_its_client_told(redis_server, db, jo
     assert canceller.cancel("b") is False
 
 
-@pytest.mark.parametrize("who", ["requests", "stranger"])
-def test_what_is_being_computed_or_is_unknown_is_left_alone(db, job, requests, stranger, who):
+@pytest.mark.parametrize("who", ["requests", "other_client"])
+def test_what_is_being_computed_or_is_unknown_is_left_alone(db, job, requests, other_client, who):
     create_group(db, job)
     put(requests, "running", "waiting")
     StreamReader(db, job, "c", 60_000).read(1, None)
-    canceller = {"requests": requests, "stranger": stranger}[who]
+    canceller = {"requests": requests, "other_client": other_client}[who]
     assert canceller.cancel("running") is False
     assert canceller.cancel("never was") is False
     assert db.xlen(job) == 2
@@ -101,7 +101,7 @@ def test_the_clients_of_0_7_find_the_answer_where_they_look(redis_server, db, fi
             db.delete(image_stream.STREAM, old, later)
 
 
-def test_a_long_stream_is_searched_in_pages(db, job, stranger):
+def test_a_long_stream_is_searched_in_pages(db, job, other_client):
     with db.pipeline() as pipeline:
         for number in range(5000):
             pipeline.xadd(job, {"uri": f"r{number}", "data": b"x" * 100})
@@ -109,10 +109,10 @@ def test_a_long_stream_is_searched_in_pages(db, job, stranger):
             pipeline.xadd(job, {"uri": "large", "data": b"x" * (1 << 20)})
         pipeline.execute()
     db.config_resetstat()
-    assert stranger.cancel("r0") is True
+    assert other_client.cancel("r0") is True
     calls = sum(db.info("commandstats").get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in ("evalsha", "eval"))
     assert 6 <= calls < 20
-    assert stranger.cancel("large") is True
+    assert other_client.cancel("large") is True
     assert db.xlen(job) == 4999
 
 
@@ -136,7 +136,7 @@ def test_a_full_redis_can_still_be_emptied(db, job, requests):
 
 def test_only_the_latest_requests_are_remembered():
     recent = RecentEntries(limit=2)
-    _, _, again, last = places = [Place("stream", entry_id) for entry_id in (b"1", b"2", b"3", b"4")]
+    _, _, again, last = places = [Position("stream", entry_id) for entry_id in (b"1", b"2", b"3", b"4")]
     for uri, place in zip("abac", places, strict=True):
         recent.remember(uri, place)
     assert [recent.find(uri) for uri in "abc"] == [again, None, last]

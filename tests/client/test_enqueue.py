@@ -216,8 +216,8 @@ def test_a_priority_is_a_stream_of_its_own_and_counts_for_the_limit(redis_server
     with pytest.raises(QueueFull, match="holds 4 requests"):
         requests.enqueue("late", x=np.zeros(1), priority="high")
     assert [db.xlen(stream) for stream in JobKeys(job).streams] == [1, 2, 1]
-    with InputQueue(port=redis_server.port, name=job) as stranger:
-        assert [queue.cancel(f"r-{priority}") for queue, priority in ((requests, "high"), (stranger, "low"))] == [
+    with InputQueue(port=redis_server.port, name=job) as other_client:
+        assert [queue.cancel(f"r-{priority}") for queue, priority in ((requests, "high"), (other_client, "low"))] == [
             True
         ] * 2
     assert [db.xlen(stream) for stream in JobKeys(job).streams] == [0, 2, 0]

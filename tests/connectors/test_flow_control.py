@@ -155,7 +155,7 @@ def test_each_hand_over_is_taken_once_by_a_window_that_waits_now_and_then():
 def test_a_slot_that_is_stalled_leaves_what_it_has_not_begun_to_the_others_of_its_job(monkeypatch):
     monkeypatch.setattr(flow_control, "_STALLED", 0.0)
     first, second = Entry(b"1-0", "a", b""), Entry(b"2-0", "b", b"")
-    stalled, other, stranger = (SlotFlowControl(4, generation=name) for name in ("one", "one", "another"))
+    stalled, other, foreign = (SlotFlowControl(4, generation=name) for name in ("one", "one", "another"))
     assert not stalled.take_back()
     for entry in (first, second):
         stalled.announce(1)
@@ -163,7 +163,7 @@ def test_a_slot_that_is_stalled_leaves_what_it_has_not_begun_to_the_others_of_it
     assert stalled.take() == [first]
     stalled.arrive(1)
     assert stalled.take_back()
-    assert (stranger.surplus.take(5), other.surplus.take(5), stalled.surplus.take(5)) == ([], [second], [])
+    assert (foreign.surplus.take(5), other.surplus.take(5), stalled.surplus.take(5)) == ([], [second], [])
     assert list(stalled.take()) == []
     assert not stalled.arrive(0)
     stalled.answer(1)

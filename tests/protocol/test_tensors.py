@@ -135,7 +135,7 @@ def test_more_names_than_can_be_read_are_not_sent():
         tensors.encode({f"x{number}": np.zeros(1) for number in range(1000)})
 
 
-def test_names_of_a_stranger_are_not_remembered():
+def test_names_of_an_anonymous_caller_are_not_remembered():
     before = [cache.cache_info().currsize for cache in (tensors._schema, tensors._layout, tensors._columns)]
     for number in range(3):
         _, decoded = tensors.decode(tensors.encode({f"{number}" * 20_000: np.ones(2)}))

@@ -19,7 +19,7 @@ from redis.exceptions import RedisError
 from cluster_serving.client.cancel import discard_file, withdraw_call
 from cluster_serving.client.enqueue import RequestOptions
 from cluster_serving.client.pieces import Answer, PieceOrRestart
-from cluster_serving.client.places import Place
+from cluster_serving.client.positions import Position
 from cluster_serving.frontend.errors import RequestNotFound
 from cluster_serving.frontend.models.dispatch import Dispatch, in_turns
 from cluster_serving.protocol.errors import RequestCancelled, ServingError
@@ -158,7 +158,7 @@ class RequestStore:
         db: Any = dispatcher.db
         with dispatcher.using_redis():
             entries = await db.hgetall(ticket.key)
-        answer.place = Place(_stream(ticket, entries), entries.get(answer.uri.encode(), b""))
+        answer.position = Position(_stream(ticket, entries), entries.get(answer.uri.encode(), b""))
         async with aclosing(dispatcher.pieces(answer, timeout, keep=True)) as pieces:
             async for piece in pieces:
                 yield answer.last_id, piece
@@ -202,7 +202,10 @@ class RequestStore:
             # to take it over.
             for reply in await call_all(
                 db,
-                [withdraw_call(ticket.job, uri.decode(), Place(stream, entry), told) for uri, entry in entries.items()],
+                [
+                    withdraw_call(ticket.job, uri.decode(), Position(stream, entry), told)
+                    for uri, entry in entries.items()
+                ],
             ):
                 if isinstance(reply, RedisError):
                     raise reply

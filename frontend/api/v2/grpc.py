@@ -177,15 +177,15 @@ class _Methods:
 
     async def _read(self, messages: AsyncIterator[bytes], call: GrpcCall, replies: asyncio.Queue[Any]) -> None:
         tasks: set[asyncio.Task[None]] = set()
-        places = asyncio.Semaphore(_MOST_AHEAD)
+        slots = asyncio.Semaphore(_MOST_AHEAD)
         before: asyncio.Task[None] | None = None
         try:
             async for text in messages:
-                await places.acquire()
+                await slots.acquire()
                 before = asyncio.create_task(self._answer(text, call, replies, before))
                 tasks.add(before)
                 before.add_done_callback(tasks.discard)
-                before.add_done_callback(lambda _: places.release())
+                before.add_done_callback(lambda _: slots.release())
             await asyncio.gather(*tasks)
             await replies.put(None)
         except BaseException as error:

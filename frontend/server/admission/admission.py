@@ -23,7 +23,7 @@ class Admission:
     Attributes:
         has_keys: True if callers need an API key.
         bodies: Memory for the bodies of their requests.
-        turn: Coroutine function that takes a turn of a caller; see `take_turn`. A worker asks the first process.
+        acquire_token: Coroutine function as `acquire`, which it is in the first process; a worker asks that process.
     """
 
     def __init__(self, options: HttpOptions) -> None:
@@ -31,7 +31,7 @@ class Admission:
         self._keys = Keys(Path(options.api_keys_file)) if options.api_keys_file else None
         self.has_keys = self._keys is not None
         self.bodies = BodyMemory(options.body_memory_each)
-        self.turn: Callable[[str], Awaitable[float]] = self.take_turn
+        self.acquire_token: Callable[[str], Awaitable[float]] = self.acquire
         self._buckets: dict[str, TokenBucket] = {}
 
     def client(self, key: str, needs_key: bool = True) -> str:
@@ -53,20 +53,20 @@ class Admission:
                 raise
             return ""
 
-    async def wait_for_turn(self, client: str) -> None:
-        """Wait for the turn of a caller, if there is a rate limit.
+    async def wait_for_token(self, client: str) -> None:
+        """Wait for a token of a caller, if there is a rate limit.
 
         Raises:
             RateLimited: If it would come too late.
         """
-        if self._options.token_bucket_enabled and (wait := await self.turn(client)):
+        if self._options.token_bucket_enabled and (wait := await self.acquire_token(client)):
             await asyncio.sleep(wait)
 
-    async def take_turn(self, client: str) -> float:
-        """Take a turn of a caller, by the name of its API key, and return the seconds to wait for it.
+    async def acquire(self, client: str) -> float:
+        """Acquire a token of a caller, by the name of its API key; return the seconds until it is valid.
 
         Raises:
-            RateLimited: If the turn would come too late; none is taken.
+            RateLimited: If the token would come too late; none is acquired.
         """
         if client not in self._buckets:
             options = self._options
@@ -74,24 +74,24 @@ class Admission:
         return self._buckets[client].take()
 
 
-async def told_turn(admission: Admission, client: str) -> tuple[float, str]:
-    """Take a turn for another process; return the seconds to wait, and the refusal if there is one."""
+async def acquire_for_worker(admission: Admission, client: str) -> tuple[float, str]:
+    """Acquire a token for another process; return the seconds to wait, and the refusal if there is one."""
     try:
-        return await admission.take_turn(client), ""
+        return await admission.acquire(client), ""
     except RateLimited as error:
         return error.retry_after, str(error)
 
 
-def asked_turn(ask: Callable[[str], Awaitable[Sequence[Any]]]) -> Callable[[str], Awaitable[float]]:
-    """Return a function as `Admission.take_turn`, for another process, which asks for `told_turn`."""
+def remote_acquire(ask: Callable[[str], Awaitable[Sequence[Any]]]) -> Callable[[str], Awaitable[float]]:
+    """Return a function as `Admission.acquire`, for another process, which asks for `acquire_for_worker`."""
 
-    async def take_turn(client: str) -> float:
+    async def acquire(client: str) -> float:
         wait, refusal = await ask(client)
         if refusal:
             raise RateLimited(refusal, wait)
         return float(wait)
 
-    return take_turn
+    return acquire
 
 
 class TokenBucket:
@@ -99,7 +99,7 @@ class TokenBucket:
 
     Args:
         rate: Requests a second.
-        longest_wait: Seconds that a request may wait for its turn.
+        longest_wait: Seconds that a request may wait for its token.
         clock: Function that returns the time in seconds; for tests.
     """
 
@@ -112,10 +112,10 @@ class TokenBucket:
         self._filled_at = clock()
 
     def take(self) -> float:
-        """Take a turn, and return the seconds to wait for it; 0 if it has come.
+        """Acquire a token, and return the seconds to wait for it; 0 if there is one now.
 
         Raises:
-            RateLimited: If the turn would come too late; none is taken.
+            RateLimited: If the token would come too late; none is acquired.
         """
         now = self._clock()
         self._tokens = min(self._burst, self._tokens + (now - self._filled_at) * self._rate)

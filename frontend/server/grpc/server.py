@@ -35,7 +35,7 @@ _CANCEL_TIMEOUT = 2.0
 _SLOW = 1.0
 """Seconds after which the reception of a message is slow."""
 
-_STRANGERS = 64
+_MOST_ANONYMOUS = 64
 """Most streams at a time of callers without an API key, where there are keys; or a quarter of all calls."""
 
 _VERSION = "x-model-version"
@@ -136,8 +136,8 @@ class GrpcServer:
         self._unread: asyncio.Task[None] | None = None
         self._pending = unread.PendingAnswers()
         self._stopping = asyncio.Event()
-        self._strangers = 0
-        self._most_strangers = min(_STRANGERS, -(-options.max_connections // 4))
+        self._anonymous = 0
+        self._most_anonymous = min(_MOST_ANONYMOUS, -(-options.max_connections // 4))
 
     async def start(self, beside: bool = False, earlier: int = 0) -> None:
         """Listen, or raise `StartError`.
@@ -249,15 +249,15 @@ class GrpcServer:
         return grpc.stream_stream_rpc_method_handler(answer, None, _serialized)
 
     @contextmanager
-    def _place(self, is_stranger: bool) -> Iterator[None]:
-        """Hold one of the few places for streams of callers without an API key, which could take all of them."""
-        if is_stranger and self._strangers >= self._most_strangers:
+    def _stream_slot(self, is_anonymous: bool) -> Iterator[None]:
+        """Hold one of the few slots for streams of callers without an API key, which could take all of them."""
+        if is_anonymous and self._anonymous >= self._most_anonymous:
             raise Overloaded("there are too many streams without an API key; ask again later, or with a key")
-        self._strangers += is_stranger
+        self._anonymous += is_anonymous
         try:
             yield
         finally:
-            self._strangers -= is_stranger
+            self._anonymous -= is_anonymous
 
     @asynccontextmanager
     async def _around(self, path: str, method: Method, context: Any) -> AsyncIterator[GrpcCall]:
@@ -273,8 +273,8 @@ class GrpcServer:
             # A peer is such as `ipv4:10.0.0.7:51312`.
             set_caller(client, context.peer().rpartition(":")[0])
             if method.limited:
-                await self._admission.wait_for_turn(client)
-            with self._place(is_stranger=method.streams and self._admission.has_keys and not client):
+                await self._admission.wait_for_token(client)
+            with self._stream_slot(is_anonymous=method.streams and self._admission.has_keys and not client):
                 yield call
             status = 200
             if call.version:

@@ -44,9 +44,9 @@ def test_a_process_whose_active_supervisor_was_killed_is_found_and_stopped(sleep
 
 
 def test_a_later_process_of_the_same_number_is_left_alone(sleeper, tmp_path):
-    stranger = Process(sleeper.pid, sleeper.started - 1)
-    stranger.stop()
-    (tmp_path / "record.json").write_text(json.dumps({"pid": stranger.pid, "started": stranger.started}))
+    foreign = Process(sleeper.pid, sleeper.started - 1)
+    foreign.stop()
+    (tmp_path / "record.json").write_text(json.dumps({"pid": foreign.pid, "started": foreign.started}))
     assert Process.read(tmp_path / "record.json") is None
     assert sleeper.is_alive
 

@@ -1,6 +1,6 @@
 """Program of `cluster-serving-cli try`: runs a model folder on one record, and again after each change of a file.
 
-Usage: python -m cluster_serving.job.foreground
+Usage: python -m cluster_serving.job.dev_runner
 
 Standard input has JSON: the `options` of the job, the `inputs` as they were written, and `watch`. The process ends with
 1 if the last run failed.

@@ -1,4 +1,4 @@
-"""Places of requests in the streams: a queue that knows them can cancel a request, and notices that one is lost."""
+"""Positions of requests in the streams: a queue that knows them can cancel a request, and notices that one is lost."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cluster_serving.protocol.keys import JobKeys, to_bytes
 from cluster_serving.protocol.scripts import NEWEST, Procedure, page_call
 
 
-class Place(NamedTuple):
+class Position(NamedTuple):
     """Stream and entry id of a request, and the monotonic time at which its deadline passes, if that is known."""
 
     stream: str
@@ -21,37 +21,37 @@ class Place(NamedTuple):
     expires: float = math.inf
 
 
-def search(job: str, uri: str) -> Procedure[list[Place]]:
-    """Return the places of all requests of a uri that wait or are being computed, newest first in each stream."""
-    places = []
+def search(job: str, uri: str) -> Procedure[list[Position]]:
+    """Return the positions of all requests of a uri that wait or are being computed, newest first in each stream."""
+    positions = []
     for stream in JobKeys(job).streams:
         last = NEWEST
         while last:
             last, matches = yield page_call(stream, last, "uri", to_bytes(uri))
-            places += [Place(stream, entry_id) for entry_id, _ in matches]
-    return places
+            positions += [Position(stream, entry_id) for entry_id, _ in matches]
+    return positions
 
 
 class RecentEntries:
-    """Places of the latest requests to a job; safe for threads."""
+    """Positions of the latest requests to a job; safe for threads."""
 
     def __init__(self, limit: int = 10_000) -> None:
         self._limit = limit
-        self._entries: dict[str, Place] = {}
+        self._entries: dict[str, Position] = {}
         self._lock = threading.Lock()
 
-    def remember(self, uri: str, place: Place, deadline: float | None = None) -> None:
-        """Remember the place of a request and its deadline, seconds from now; forget the oldest beyond the limit."""
+    def remember(self, uri: str, position: Position, deadline: float | None = None) -> None:
+        """Remember the position of a request and its deadline, seconds from now; forget the oldest of too many."""
         if deadline is not None:
-            place = place._replace(expires=time.monotonic() + deadline)
+            position = position._replace(expires=time.monotonic() + deadline)
         with self._lock:
             self._entries.pop(uri, None)
-            self._entries[uri] = place
+            self._entries[uri] = position
             if len(self._entries) > self._limit:
                 del self._entries[next(iter(self._entries))]
 
-    def find(self, uri: str) -> Place | None:
-        """Return the place of the latest request of a uri, if it is remembered."""
+    def find(self, uri: str) -> Position | None:
+        """Return the position of the latest request of a uri, if it is remembered."""
         with self._lock:
             return self._entries.get(uri)
 
