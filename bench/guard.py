@@ -20,7 +20,7 @@ from cluster_serving.bench.load import payload
 from cluster_serving.bench.load.generator import Load
 from cluster_serving.bench.load.output import machine
 from cluster_serving.bench.suite import models, peers, rows
-from cluster_serving.bench.suite.session import Measurement, Session, Settings, middle
+from cluster_serving.bench.suite.session import BenchSession, BenchSettings, Measurement, middle
 from cluster_serving.bench.suite.stack import Stack
 
 _FOLDER = Path(".bench")
@@ -70,8 +70,8 @@ def _kind(line: Mapping[str, Any]) -> tuple[str, int]:
 
 def guard() -> Measurement:
     """Measure both ratios."""
-    settings = Settings(rounds=_ROUNDS, warm_up=1.0, window=1.0, most_windows=4)
-    session = Session(settings, _FOLDER, _FOLDER / "guard.json", print, environments=Path(sys.executable).parent)
+    settings = BenchSettings(rounds=_ROUNDS, warm_up=1.0, window=1.0, most_windows=4)
+    session = BenchSession(settings, _FOLDER, _FOLDER / "guard.json", print, environments=Path(sys.executable).parent)
     model = models.ensure(_FOLDER / "models", "mobilenet")
     work = peers.Work("jpeg", model, payload.image_records("x", "synthetic"), session.cores, 1)
     right = peers.bare_answers(work, _FOLDER / "logs")

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from cluster_serving.bench.suite.peers import PEERS
 from cluster_serving.bench.suite.rows import ROWS
-from cluster_serving.bench.suite.session import Session, Settings
+from cluster_serving.bench.suite.session import BenchSession, BenchSettings
 
 _console = Console(highlight=False, markup=False, soft_wrap=True)
 
@@ -32,9 +32,9 @@ def run(
     for given, known in ((wanted, list(ROWS)), (chosen, list(PEERS))):
         if unknown := set(given) - set(known):
             raise typer.BadParameter(f"unknown: {', '.join(sorted(unknown))}; expected {', '.join(known)}")
-    settings = Settings.quick(chosen) if quick else Settings(peers=chosen)
+    settings = BenchSettings.quick(chosen) if quick else BenchSettings(peers=chosen)
     results = file or folder / ("results-quick.json" if quick else "results.json")
-    session = Session(settings, folder, results, _console.print, folder / "venvs")
+    session = BenchSession(settings, folder, results, _console.print, folder / "venvs")
     for name in wanted:
         if again:
             session.rows.pop(name, None)

@@ -22,7 +22,7 @@ from cluster_serving.client.dispatcher import Dispatcher
 from cluster_serving.client.enqueue import RequestOptions, enqueue, split
 from cluster_serving.client.fetch import fetch, fetch_recent
 from cluster_serving.client.many import IN_FLIGHT, TIMEOUT, Batch, check
-from cluster_serving.client.pieces import PIECE_TIMEOUT, Answer, AsyncPieces, PieceOrRestart, pieces_of
+from cluster_serving.client.pieces import PIECE_TIMEOUT, AsyncPieces, PieceIteration, PieceOrRestart, pieces_of
 from cluster_serving.client.positions import recent_entries
 from cluster_serving.client.queues import (
     RECONNECT_SECONDS,
@@ -268,7 +268,7 @@ class AsyncInputQueue(_AsyncQueue):
         The request is queued when the iteration begins. See `InputQueue.stream`.
         """
         options = RequestOptions.waiting(timeout, priority, version)
-        answer = Answer(self.name, uuid.uuid4().hex if uri is None else uri)
+        answer = PieceIteration(self.name, uuid.uuid4().hex if uri is None else uri)
         values = inputs_of(request_data)
 
         async def add() -> None:
@@ -281,11 +281,11 @@ class AsyncInputQueue(_AsyncQueue):
 
     def resume(self, uri: str, after: str = BEGINNING, timeout: float = PIECE_TIMEOUT) -> AsyncPieces:
         """Iterate over the pieces of a request that `stream` has queued; see `InputQueue.resume`."""
-        answer = Answer(self.name, uri, after)
+        answer = PieceIteration(self.name, uri, after)
         answer.position = self._recent.find(uri)
         return AsyncPieces(answer, self._pieces(answer, timeout))
 
     def _pieces(
-        self, answer: Answer, timeout: float, begin: Callable[[], Awaitable[None]] | None = None
+        self, answer: PieceIteration, timeout: float, begin: Callable[[], Awaitable[None]] | None = None
     ) -> AsyncIterator[PieceOrRestart]:
         return pieces_of(self.db, self._subscription, answer, timeout, partial(self._using_redis, timeout), begin)

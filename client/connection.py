@@ -14,7 +14,7 @@ from cluster_serving.protocol.compat import timeout as time_limit
 from cluster_serving.protocol.scripts import Call, with_texts
 
 
-class DedicatedConnection:
+class DedicatedAsyncConnection:
     """A dedicated connection for calls of scripts; used by one task at a time.
 
     A round trip takes half as much work as a pipeline of the pool, which takes a connection, checks it, and returns it.

@@ -21,7 +21,7 @@ import redis.asyncio
 from redis.exceptions import RedisError
 
 from cluster_serving.client.cancel import discard_file, withdraw_call
-from cluster_serving.client.connection import DedicatedConnection
+from cluster_serving.client.connection import DedicatedAsyncConnection
 from cluster_serving.client.enqueue import RequestOptions, add_call, refusal
 from cluster_serving.client.positions import Position
 from cluster_serving.client.subscription import RECONNECT_PAUSE, AsyncSubscription, new_channel, replies_in
@@ -121,7 +121,7 @@ class Dispatcher:
         retry_budget: float = 0.0,
     ) -> None:
         self.db = db
-        self._sending, self._fetching = DedicatedConnection(db), DedicatedConnection(db)
+        self._sending, self._fetching = DedicatedAsyncConnection(db), DedicatedAsyncConnection(db)
         self._reply_channel = new_channel(name)
         self._channels = (self._reply_channel, *channels)
         self._channel_keys = tuple(map(to_bytes, self._channels))

@@ -62,7 +62,7 @@ def read_pieces(job: str, uri: str, position: Position | None, after: str) -> Pr
     return pieces
 
 
-class Answer:
+class PieceIteration:
     """State of an iterator over pieces.
 
     Attributes:
@@ -108,7 +108,7 @@ class Answer:
 class _Started:
     """Base of both iterators: the request, and the place in its answer."""
 
-    def __init__(self, answer: Answer, pieces: object) -> None:
+    def __init__(self, answer: PieceIteration, pieces: object) -> None:
         self.uri = answer.uri
         self._answer = answer
         self._pieces: Any = pieces
@@ -165,7 +165,7 @@ class AsyncPieces(_Started, AsyncIterator[PieceOrRestart]):
 async def pieces_of(
     db: redis.asyncio.Redis,
     subscription: AsyncSubscription,
-    answer: Answer,
+    answer: PieceIteration,
     timeout: float,
     using: Callable[[], AbstractContextManager[None]],
     begin: Callable[[], Awaitable[None]] | None = None,

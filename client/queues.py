@@ -26,7 +26,7 @@ from cluster_serving.client.dispatcher import Dispatcher
 from cluster_serving.client.enqueue import RequestOptions, enqueue, split
 from cluster_serving.client.fetch import fetch, fetch_queued, fetch_recent
 from cluster_serving.client.many import IN_FLIGHT, TIMEOUT, Batch, check, results_in_thread
-from cluster_serving.client.pieces import PIECE_TIMEOUT, Answer, PieceOrRestart, Pieces
+from cluster_serving.client.pieces import PIECE_TIMEOUT, PieceIteration, PieceOrRestart, Pieces
 from cluster_serving.client.positions import Position, RecentEntries, recent_entries
 from cluster_serving.client.result import Result, read_outcome, read_result
 from cluster_serving.client.subscription import Subscription
@@ -472,7 +472,7 @@ class InputQueue(_Queue):
             ServingError: If the request could not be queued (see `enqueue`); or, from the iterator, if it failed.
         """
         options = RequestOptions.waiting(timeout, priority, version)
-        answer = Answer(self.name, uuid.uuid4().hex if uri is None else uri)
+        answer = PieceIteration(self.name, uuid.uuid4().hex if uri is None else uri)
         inputs = self._inputs(inputs_of(request_data), timeout)
         channel = JobKeys(self.name).pieces(answer.uri)
         with self._using_redis(timeout):
@@ -497,19 +497,19 @@ class InputQueue(_Queue):
             after: `last_id` of the iterator that got the pieces before; by default there are none.
             timeout: As for `stream`. An unknown request ends in `ResultTimeout`.
         """
-        answer = Answer(self.name, uri, after)
+        answer = PieceIteration(self.name, uri, after)
         answer.position = self._recent.find(uri)
         with self._using_redis(timeout):
             self._subscription.subscribe(JobKeys(self.name).pieces(uri))
         return self._begun(answer, timeout)
 
-    def _begun(self, answer: Answer, timeout: float) -> Pieces:
+    def _begun(self, answer: PieceIteration, timeout: float) -> Pieces:
         pieces = self._pieces(answer, timeout)
         # A generator that has not begun is closed without its clean-up.
         next(pieces)
         return Pieces(answer, pieces)
 
-    def _pieces(self, answer: Answer, timeout: float) -> Iterator[PieceOrRestart | None]:
+    def _pieces(self, answer: PieceIteration, timeout: float) -> Iterator[PieceOrRestart | None]:
         """Yield None, and then the pieces."""
         channel = JobKeys(self.name).pieces(answer.uri)
 

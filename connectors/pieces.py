@@ -26,9 +26,9 @@ class PieceWriter:
         self._options = options
         self._backoff = Backoff(f"pieces of {options.job}")
 
-    def attempt(self, entries: Sequence[Entry]) -> "Attempt":
+    def attempt(self, entries: Sequence[Entry]) -> "PieceAttempt":
         """Begin to answer requests; pieces of earlier attempts are void once this one has a piece."""
-        return Attempt(self, entries)
+        return PieceAttempt(self, entries)
 
     def answer(self, answers: Sequence[Answer]) -> None:
         """Write answers before those of the rest of their batch, which the sink writes."""
@@ -50,7 +50,7 @@ class PieceWriter:
         return attempts
 
 
-class Attempt:
+class PieceAttempt:
     """One attempt at the answers of a batch; see `PieceWriter.attempt`."""
 
     def __init__(self, writer: PieceWriter, entries: Sequence[Entry]) -> None:

@@ -11,7 +11,7 @@ from cluster_serving.frontend.errors import ModelNotReady
 from cluster_serving.frontend.models.control import ModelControl
 from cluster_serving.frontend.models.dispatch import Dispatch
 from cluster_serving.frontend.models.health import Health
-from cluster_serving.frontend.models.registry import ModelRegistry, Servable, ServedModel, read_servables
+from cluster_serving.frontend.models.registry import ModelRegistry, PublishedModel, ServableModel, read_servables
 from cluster_serving.frontend.options import HttpOptions
 from cluster_serving.frontend.server import tls
 from cluster_serving.frontend.server.admission.admission import Admission, ConcurrencyLimit
@@ -37,7 +37,7 @@ class FrontEnd:
 
     def __init__(self, options: HttpOptions) -> None:
         self.options = options
-        servables: tuple[Servable, ...] = ()
+        servables: tuple[ServableModel, ...] = ()
         url = options.redis_address
         if options.servable_manager_conf_path:
             servables = read_servables(Path(options.servable_manager_conf_path))
@@ -88,7 +88,7 @@ class FrontEnd:
             except Exception:
                 log.exception("the front end ends nevertheless")
 
-    def check(self, model: ServedModel, can_wait: bool = False, needs_signature: bool = False) -> None:
+    def check(self, model: PublishedModel, can_wait: bool = False, needs_signature: bool = False) -> None:
         """Refuse requests for a model that no slot can load, that a client has unloaded, or whose job does not run.
 
         A request that `can_wait` has no caller that waits for it, so the next start of the job may answer it. One that

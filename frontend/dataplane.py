@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from cluster_serving.client.pieces import PieceOrRestart
 from cluster_serving.frontend.context import FrontEnd
-from cluster_serving.frontend.models.registry import ServedModel
+from cluster_serving.frontend.models.registry import PublishedModel
 from cluster_serving.frontend.server.grpc.server import GrpcCall
 from cluster_serving.frontend.server.http.call import HttpCall
 from cluster_serving.frontend.server.offload import LARGE
@@ -23,7 +23,7 @@ from cluster_serving.protocol.tensors import Inputs
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-A = TypeVar("A", bound="Asked")
+A = TypeVar("A", bound="DecodedRequest")
 R = TypeVar("R")
 
 Call = HttpCall | GrpcCall
@@ -51,7 +51,7 @@ def succeeded(outcomes: Outcomes) -> list[Outputs]:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class DecodedRequest:
     """What a body asks for. A codec adds what its answer depends on.
 
     Attributes:
@@ -100,7 +100,7 @@ class Codec(Generic[A, R]):
         """
         raise NotImplementedError
 
-    def options(self, call: Call, model: ServedModel, asked: A) -> tuple[float | None, str]:
+    def options(self, call: Call, model: PublishedModel, asked: A) -> tuple[float | None, str]:
         """Check what else a request asks for; return the seconds for which its client waits, and its priority."""
         return call.timeout, call.priority
 
@@ -108,7 +108,7 @@ class Codec(Generic[A, R]):
         """Return the cost of `merge`, which shares the GIL."""
         return 0
 
-    def merge(self, call: Call, model: ServedModel, asked: A, outcomes: Outcomes) -> Any:
+    def merge(self, call: Call, model: PublishedModel, asked: A, outcomes: Outcomes) -> Any:
         """Return an R, what is to be written: by itself the outputs of all records, or the first error is raised."""
         return succeeded(outcomes)
 
@@ -116,7 +116,7 @@ class Codec(Generic[A, R]):
         """Return the cost of `encode`, which holds the GIL."""
         raise NotImplementedError
 
-    def encode(self, model: ServedModel, asked: A, answer: R) -> Any:
+    def encode(self, model: PublishedModel, asked: A, answer: R) -> Any:
         """Write an answer: a body, or a message. If the answer is large, `asked` is without inputs."""
         raise NotImplementedError
 
@@ -133,13 +133,13 @@ class DataPlane:
         # Several options make it.
         self._most = front.options.most_records
 
-    async def find(self, call: Call, protocol: str, name: str, version: str = "") -> ServedModel:
+    async def find(self, call: Call, protocol: str, name: str, version: str = "") -> PublishedModel:
         """Return the model that a request names, and label the request; see `ModelRegistry.model`."""
         model = await self._front.registry.model(name, version)
         call.protocol, call.model = protocol, model.name
         return model
 
-    def infer(self, call: Call, codec: Codec[A, R], model: ServedModel, body: Any) -> Awaitable[Any]:
+    def infer(self, call: Call, codec: Codec[A, R], model: PublishedModel, body: Any) -> Awaitable[Any]:
         """Return the answer to a request, as the codec writes it.
 
         Raises:
@@ -166,7 +166,7 @@ class DataPlane:
             decode = partial(_encoded, decode)
         return await self._front.offload.run(decode, holding_gil=holding, sharing_gil=sharing)
 
-    async def answer(self, call: Call, codec: Codec[A, R], model: ServedModel, asked: A) -> Any:
+    async def answer(self, call: Call, codec: Codec[A, R], model: PublishedModel, asked: A) -> Any:
         """Return the answer to a request that has been read; see `infer`."""
         front = self._front
         front.metrics.asked(call.protocol, model.name, len(asked.records) + len(asked.refused))
@@ -188,7 +188,9 @@ class DataPlane:
             return codec.encode(model, asked, answer)
         return await self.write(codec, model, asked, answer, cost)
 
-    async def write(self, codec: Codec[A, R], model: ServedModel, asked: A, answer: R, cost: int | None = None) -> Any:
+    async def write(
+        self, codec: Codec[A, R], model: PublishedModel, asked: A, answer: R, cost: int | None = None
+    ) -> Any:
         """Return an answer, or a piece of it, as the codec writes it; a large one is written beside the event loop."""
         cost = codec.encoding_cost(asked, answer) if cost is None else cost
         if cost < LARGE:
@@ -197,7 +199,7 @@ class DataPlane:
         return await self._front.offload.run(work, holding_gil=cost)
 
     def streams(
-        self, call: Call, codec: Codec[A, R], model: ServedModel, asked: A
+        self, call: Call, codec: Codec[A, R], model: PublishedModel, asked: A
     ) -> list[AsyncGenerator[PieceOrRestart, None]]:
         """Return the pieces of the answer to each record; see `Dispatch.stream`."""
         front = self._front
@@ -211,5 +213,5 @@ def _encoded(decode: partial[A]) -> A:
     return decode().encoded()
 
 
-def _portable(codec: Codec[A, R], model: ServedModel, asked: A, answer: R) -> Any:
+def _portable(codec: Codec[A, R], model: PublishedModel, asked: A, answer: R) -> Any:
     return codec.portable(codec.encode(model, asked, answer))

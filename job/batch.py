@@ -146,7 +146,7 @@ class NotWritten(Exception):
     """A part of an answer cannot be written, which is no failure of an item; the cause is the writer's exception."""
 
 
-class Suspect:
+class SuspectItem:
     """An item of a call that failed as a whole: it, or another one, is the cause.
 
     Attributes:
@@ -161,7 +161,7 @@ class Suspect:
         self.item = item
 
 
-def attempt(run: Callable[[Sequence[T]], list[R]], items: Sequence[T]) -> list[R | ServingError | Suspect]:
+def attempt(run: Callable[[Sequence[T]], list[R]], items: Sequence[T]) -> list[R | ServingError | SuspectItem]:
     """Run a batch once; of one that fails, the culprit has the error if it is known, and all others are suspects.
 
     It is known if there is one item, or if the error has the `index` of an item.
@@ -178,7 +178,7 @@ def attempt(run: Callable[[Sequence[T]], list[R]], items: Sequence[T]) -> list[R
     except Exception as error:
         failure = InferenceFailed(f"{type(error).__name__}: {error}")
     culprit = 0 if len(items) == 1 else getattr(failure, "index", None)
-    return [failure if index == culprit else Suspect(failure, item) for index, item in enumerate(items)]
+    return [failure if index == culprit else SuspectItem(failure, item) for index, item in enumerate(items)]
 
 
 def search(run: Callable[[Sequence[T]], list[R]], items: Sequence[T]) -> Iterator[dict[int, R | ServingError] | None]:
@@ -188,8 +188,8 @@ def search(run: Callable[[Sequence[T]], list[R]], items: Sequence[T]) -> Iterato
     If an error tells the culprit, the others are run together.
 
     Args:
-        run: Returns one result per item: an error or a `Suspect` for one that fails alone or with others. It may raise
-            anything.
+        run: Returns one result per item: an error or a `SuspectItem` for one that fails alone or with others. It may
+            raise anything.
         items: Items of the batch.
 
     Yields:
@@ -201,7 +201,7 @@ def search(run: Callable[[Sequence[T]], list[R]], items: Sequence[T]) -> Iterato
     tried = list(items)
     group = list(range(len(tried)))
     results = attempt(run, tried)
-    if not any([type(result) is Suspect for result in results]):
+    if not any([type(result) is SuspectItem for result in results]):
         # Nearly all batches are so.
         yield dict(zip(group, results, strict=True))  # type: ignore[arg-type]
         return
@@ -209,12 +209,12 @@ def search(run: Callable[[Sequence[T]], list[R]], items: Sequence[T]) -> Iterato
     while True:
         done, suspects, failures = {}, [], set()
         for index, result in zip(group, results, strict=True):
-            if isinstance(result, Suspect) and len(group) > 1:
+            if isinstance(result, SuspectItem) and len(group) > 1:
                 tried[index] = result.item
                 suspects.append(index)
                 failures.add(result.error)
             else:
-                done[index] = result.error if isinstance(result, Suspect) else result
+                done[index] = result.error if isinstance(result, SuspectItem) else result
         if done:
             yield done
         if suspects:

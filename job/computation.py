@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from cluster_serving.job.encoding import Encoding
-from cluster_serving.job.models.base import Started
+from cluster_serving.job.models.base import StartedRecord
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.inputs import Input
 
@@ -74,7 +74,7 @@ class Computation(Generic[T]):
 
     requests: Sequence[Any]
     known: dict[int, T]
-    started: dict[int, Started]
+    started: dict[int, StartedRecord]
     to_answer: Callable[[Any, Any], T]
     search: Steps[T] | None = None
 

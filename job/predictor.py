@@ -17,7 +17,7 @@ from cluster_serving.job.handlers.handled import HandledModel
 from cluster_serving.job.handlers.records import named
 from cluster_serving.job.images import read_size
 from cluster_serving.job.models import HANDLER, check
-from cluster_serving.job.models.base import Started, TensorSpec
+from cluster_serving.job.models.base import StartedRecord, TensorSpec
 from cluster_serving.job.models.location import locate
 from cluster_serving.job.options import BatchOptions, ImageOptions, JobOptions, ModelOptions
 from cluster_serving.job.preprocessing import Preprocessor
@@ -221,7 +221,7 @@ class Predictor:
         this method returns. If nothing else is being computed (`alone`), a single record may use all threads.
         """
         answers: dict[int, T] = {}
-        started: dict[int, Started] = {}
+        started: dict[int, StartedRecord] = {}
         ready: dict[int, Arrays] = {}
         size = 0
         first = requests[0].inputs

@@ -9,7 +9,7 @@ from cluster_serving.job.batch import Arrays, BatchMemory, gather_records, group
 from cluster_serving.job.computation import Steps
 from cluster_serving.job.encoding import Encoding
 from cluster_serving.job.models import load_model
-from cluster_serving.job.models.base import Layout, Model, Started, TensorSpec
+from cluster_serving.job.models.base import Layout, Model, StartedRecord, TensorSpec
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import InferenceFailed, ModelError
 
@@ -83,7 +83,7 @@ class Servable(ABC):
         """
 
     @abstractmethod
-    def start(self, names: Sequence[str], record: Arrays) -> Started:
+    def start(self, names: Sequence[str], record: Arrays) -> StartedRecord:
         """Start to compute a record beside those that were started before; raise `ServingError` if that fails."""
 
     @abstractmethod
@@ -132,7 +132,7 @@ class ServedModel(Servable):
         names = self._names()
         return [(names, row) for row in split(outputs, rows, batched, fill=bool(model.padded or not model.one_by_one))]
 
-    def start(self, names: Sequence[str], record: Arrays) -> Started:
+    def start(self, names: Sequence[str], record: Arrays) -> StartedRecord:
         """See `Servable.start`."""
         return self.model.start(record)
 

@@ -18,7 +18,7 @@ _MOST_HELD = 0.5
 _MOST_PUT_OFF = 0.25
 
 
-class Suspect:
+class SuspectBatch:
     """A batch whose culprits are searched, because it has failed or probably will.
 
     Args:
@@ -58,7 +58,7 @@ class Suspects:
     """
 
     def __init__(self) -> None:
-        self._waiting: deque[Suspect] = deque()
+        self._waiting: deque[SuspectBatch] = deque()
         self._held = 0
         self._credit = 0.0
 
@@ -69,11 +69,11 @@ class Suspects:
         """Take note of a new batch, which took so many seconds, and of its `count` requests without an answer."""
         self._credit = min(self._credit + _WEIGHT * seconds, _MOST_CREDIT_S)
         if computation.search is not None:
-            self._hold(Suspect(computation.requests, computation.search), count)
+            self._hold(SuspectBatch(computation.requests, computation.search), count)
 
     def put_off(self, requests: Sequence[Request], steps: Steps[Answer]) -> None:
         """Take a batch of a client whose requests make batches fail, which `steps` compute."""
-        self._hold(Suspect(requests, steps), len(requests))
+        self._hold(SuspectBatch(requests, steps), len(requests))
 
     def regroup(self, key: Callable[[Request], str], steps: Callable[[Sequence[Request]], Steps[Answer]]) -> None:
         """Search anew among the requests without an answer, those of one key together; those of the key "" go first."""
@@ -82,13 +82,13 @@ class Suspects:
             for request in self._waiting.popleft().left:
                 groups.setdefault(key(request), []).append(request)
             for name in sorted(groups):
-                self._waiting.append(Suspect(groups[name], steps(groups[name])))
+                self._waiting.append(SuspectBatch(groups[name], steps(groups[name])))
 
     def room(self, flow: SlotFlowControl) -> int:
         """Return how many more requests can be put off, so that the search for culprits still waits for new ones."""
         return max(0 if self._held else 1, int(_MOST_PUT_OFF * flow.limit) - self._held)
 
-    def next(self, flow: SlotFlowControl | None) -> Suspect | None:
+    def next(self, flow: SlotFlowControl | None) -> SuspectBatch | None:
         """Return the batch whose search goes on; None if there is none, or new requests go first."""
         waits = (
             flow is not None
@@ -101,13 +101,13 @@ class Suspects:
             flow.searches = waits
         return None if waits or not self._waiting else self._waiting.popleft()
 
-    def took(self, suspect: Suspect, answered: int, seconds: float) -> None:
+    def took(self, suspect: SuspectBatch, answered: int, seconds: float) -> None:
         """Take note of a step of a search, and of the requests that it has answered."""
         self._credit = max(self._credit - seconds, -_MOST_CREDIT_S)
         self._held -= answered
         if not suspect.ended:
             self._waiting.append(suspect)
 
-    def _hold(self, suspect: Suspect, count: int) -> None:
+    def _hold(self, suspect: SuspectBatch, count: int) -> None:
         self._waiting.append(suspect)
         self._held += count

@@ -25,7 +25,7 @@ from cluster_serving.launcher.jobs.change import Changed, NotBeside
 from cluster_serving.launcher.jobs.shutdown import losses, shut_down
 from cluster_serving.launcher.jobs.store import opened
 from cluster_serving.launcher.services import controller, front_end, redis_server, state
-from cluster_serving.launcher.services.controller import Watched
+from cluster_serving.launcher.services.controller import WatchedModels
 from cluster_serving.launcher.shipping import cargo as shipping
 from cluster_serving.launcher.targets import target_of
 from cluster_serving.launcher.terminal import Progress, console, problems
@@ -363,7 +363,7 @@ def _by_hand(config: Config, path: Path) -> Iterator[None]:
 
     It does not load again what the command has loaded, or has left.
     """
-    watched = Watched(model_watch.look(config)) if config.watch_model else None
+    watched = WatchedModels(model_watch.look(config)) if config.watch_model else None
     yield
     controller.ensure(config, path, watched)
 

@@ -64,7 +64,7 @@ Inputs = Union[Mapping[str, Input], Encoded]
 """Inputs of a request: named tensors, or what `encode` made of them."""
 
 
-class Layout:
+class PayloadLayout:
     """The constant parts of payloads of one signature, and the positions of the numbers between them.
 
     Payloads of one signature that hold only numbers have equal schemas, record batch headers and offsets. Client and
@@ -208,7 +208,7 @@ def _is_cacheable(names: Collection[str]) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _layout_of(arrays: tuple[tuple[str, np.dtype[Any], tuple[int, ...]], ...]) -> Layout | None:
+def _layout_of(arrays: tuple[tuple[str, np.dtype[Any], tuple[int, ...]], ...]) -> PayloadLayout | None:
     """Return `_layout` for arrays by name, dtype and shape, which takes less time to look up."""
     if any(dtype not in NAMES for _, dtype, _ in arrays):
         return None
@@ -216,7 +216,7 @@ def _layout_of(arrays: tuple[tuple[str, np.dtype[Any], tuple[int, ...]], ...]) -
 
 
 @lru_cache(maxsize=256)
-def _layout(columns: Signature) -> Layout | None:
+def _layout(columns: Signature) -> PayloadLayout | None:
     """Return the layout of payloads of a signature; None if they do not hold only numbers, or too many."""
     if any(column.kind != "tensor" or 0 in column.shape for column in columns) or _size(columns) > _MAX_LAYOUT_BYTES:
         return None
@@ -225,7 +225,7 @@ def _layout(columns: Signature) -> Layout | None:
     buffer = pa.py_buffer(payload)
     batch = pa.ipc.read_record_batch(buffer.slice(len(head)), schema)
     data = [column.buffers()[2] for column in batch.columns]
-    return Layout(payload, [(part.address - buffer.address, part.size) for part in data])
+    return PayloadLayout(payload, [(part.address - buffer.address, part.size) for part in data])
 
 
 def _size(columns: Signature) -> int:
@@ -248,7 +248,7 @@ _Offsets = Sequence[tuple[str, tuple[int, ...], "np.dtype[Any]", int]]
 
 
 @lru_cache(maxsize=256)
-def _columns(head: bytes, bits: int) -> tuple[pa.Schema, Signature, Layout | None, _Offsets]:
+def _columns(head: bytes, bits: int) -> tuple[pa.Schema, Signature, PayloadLayout | None, _Offsets]:
     """Parse an Arrow schema. Return name, shape, dtype and offset of each array if the payload has a fixed layout.
 
     `bits` is the number of bits of the payload's length. A payload that is shorter than its schema claims gets no
@@ -265,7 +265,7 @@ def _columns(head: bytes, bits: int) -> tuple[pa.Schema, Signature, Layout | Non
     return schema, columns, layout, offsets
 
 
-def _head(data: bytes) -> tuple[int, tuple[pa.Schema, Signature, Layout | None, _Offsets]]:
+def _head(data: bytes) -> tuple[int, tuple[pa.Schema, Signature, PayloadLayout | None, _Offsets]]:
     """Return the number of bytes of the schema at the start of a payload, and what `_columns` reads from it."""
     if len(data) < 8 or data[:4] != _CONTINUATION:
         raise InvalidInput(f"the payload is not an Arrow IPC stream: its first bytes are {data[:8]!r}")

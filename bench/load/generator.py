@@ -19,10 +19,10 @@ import numpy as np
 
 from cluster_serving.bench.load import payload
 from cluster_serving.bench.load.pipelined import pipelined
-from cluster_serving.bench.load.recorder import Checker, Recorder
+from cluster_serving.bench.load.recorder import Checker, LoadRecorder
 from cluster_serving.bench.load.stats import Samples, poisson_arrivals
-from cluster_serving.bench.load.tally import Tally
-from cluster_serving.bench.load.target import Endpoint, Failed, Lost, Target, open_target
+from cluster_serving.bench.load.tally import LoadTally
+from cluster_serving.bench.load.target import Endpoint, Failed, LoadTarget, Lost, open_target
 from cluster_serving.client import InputQueue
 from cluster_serving.protocol.errors import ResultTimeout, ServingError
 from cluster_serving.protocol.inputs import Array
@@ -95,7 +95,7 @@ class Generators:
             self._pairs.append((process, ours))
         self._samples: list[Samples] = [np.empty((2, 0))]
         self._sent = [0] * len(self._pairs)
-        self._ends: dict[int, tuple[Tally, float]] = {}
+        self._ends: dict[int, tuple[LoadTally, float]] = {}
 
     def __enter__(self) -> Generators:
         for _, pipe in self._pairs:
@@ -155,7 +155,7 @@ class Generators:
                     samples, self._sent[index] = report
                     self._samples.append(samples)
 
-    def finish(self) -> tuple[Tally, float]:
+    def finish(self) -> tuple[LoadTally, float]:
         """Stop sending, and wait for the requests in flight. Return the whole tally and the CPU seconds.
 
         Raises:
@@ -172,7 +172,7 @@ class Generators:
         if not self.ended:
             raise Stalled(f"a generator process did not stop within {self._stop_timeout:.0f} s")
         tallies, cpu_seconds = zip(*self._ends.values(), strict=True)
-        return sum(tallies, Tally()), sum(cpu_seconds)
+        return sum(tallies, LoadTally()), sum(cpu_seconds)
 
 
 def run(endpoint: Endpoint, load: Load, references: Sequence[Array], connection: Connection) -> None:
@@ -181,7 +181,7 @@ def run(endpoint: Endpoint, load: Load, references: Sequence[Array], connection:
     It sends `("ready", None)`, waits for any message, and generates load until another message comes. Meanwhile it
     sends `("samples", …)` (see `Recorder.take`) repeatedly, and at the end `("end", (tally, CPU seconds))`.
     """
-    recorder = Recorder(len(endpoint.records), load.requests, Checker(references), load.check_every)
+    recorder = LoadRecorder(len(endpoint.records), load.requests, Checker(references), load.check_every)
     connection.send(("ready", None))
     connection.recv()
     cpu_before = time.process_time()
@@ -197,7 +197,7 @@ def run(endpoint: Endpoint, load: Load, references: Sequence[Array], connection:
     connection.send(("end", (recorder.tally, time.process_time() - cpu_before)))
 
 
-def _report(recorder: Recorder, connection: Connection, ended: threading.Event) -> None:
+def _report(recorder: LoadRecorder, connection: Connection, ended: threading.Event) -> None:
     while not ended.wait(REPORT_EVERY):
         connection.send(("samples", recorder.take()))
         if connection.poll():
@@ -205,7 +205,7 @@ def _report(recorder: Recorder, connection: Connection, ended: threading.Event) 
             recorder.stop()
 
 
-def _generate(endpoint: Endpoint, load: Load, recorder: Recorder) -> None:
+def _generate(endpoint: Endpoint, load: Load, recorder: LoadRecorder) -> None:
     is_sync = endpoint.kind == "redis" and load.client == "sync"
     if is_sync and load.mode == "pipelined":
         pipelined(endpoint, load.concurrency, recorder)
@@ -218,7 +218,7 @@ def _generate(endpoint: Endpoint, load: Load, recorder: Recorder) -> None:
         event_loop.run(load_of_mode(endpoint, load, recorder))
 
 
-def _closed_sync(endpoint: Endpoint, callers: int, recorder: Recorder) -> None:
+def _closed_sync(endpoint: Endpoint, callers: int, recorder: LoadRecorder) -> None:
     with InputQueue(url=endpoint.url, name=endpoint.job) as queue, ThreadPoolExecutor(callers) as pool:
 
         def call() -> None:
@@ -237,7 +237,7 @@ def _closed_sync(endpoint: Endpoint, callers: int, recorder: Recorder) -> None:
             done.result()
 
 
-async def _closed(endpoint: Endpoint, load: Load, recorder: Recorder) -> None:
+async def _closed(endpoint: Endpoint, load: Load, recorder: LoadRecorder) -> None:
     async with aclosing(open_target(endpoint)) as target:
 
         async def call() -> None:
@@ -247,7 +247,7 @@ async def _closed(endpoint: Endpoint, load: Load, recorder: Recorder) -> None:
         await asyncio.gather(*(call() for _ in range(load.concurrency)))
 
 
-async def _open(endpoint: Endpoint, load: Load, recorder: Recorder) -> None:
+async def _open(endpoint: Endpoint, load: Load, recorder: LoadRecorder) -> None:
     begin = time.perf_counter()
     tasks: set[asyncio.Task[None]] = set()
     errors: list[BaseException] = []
@@ -277,7 +277,7 @@ async def _open(endpoint: Endpoint, load: Load, recorder: Recorder) -> None:
         raise errors[0]
 
 
-async def _ask(target: Target, recorder: Recorder, name: Any, variant: int, started: float) -> None:
+async def _ask(target: LoadTarget, recorder: LoadRecorder, name: Any, variant: int, started: float) -> None:
     try:
         answer = await target.ask(variant)
         recorder.answered(name, started, variant, lambda: target.read(answer))

@@ -6,7 +6,7 @@ from typing import Any
 
 from cluster_serving.bench.load import charts
 from cluster_serving.bench.load.output import HEADS, cells, label, machine
-from cluster_serving.bench.load.result import Result
+from cluster_serving.bench.load.result import LoadResult
 
 _STYLE = """
 :root{color-scheme:light dark}
@@ -19,7 +19,7 @@ svg{max-width:100%;height:auto}
 """
 
 
-def page(results: Sequence[Result], facts: Mapping[str, Any]) -> str:
+def page(results: Sequence[LoadResult], facts: Mapping[str, Any]) -> str:
     """Return the text of the file. Facts about the measurement are shown as they are."""
     title = f"{facts.get('job', 'benchmark')}: load test"
     parts = [f"<h1>{escape(title)}</h1>", _facts(facts), "<h2>Results</h2>", _table(results)]
@@ -66,7 +66,7 @@ def _plain(value: object) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
-def _table(results: Sequence[Result]) -> str:
+def _table(results: Sequence[LoadResult]) -> str:
     rows = ""
     for result in results:
         bad = ' class="bad"' if result.tally.errors or result.tally.lost or result.tally.wrong else ""

@@ -19,7 +19,7 @@ from cluster_serving.bench.load.generator import Load, Stalled
 from cluster_serving.bench.load.measure import Plan, measure
 from cluster_serving.bench.load.payload import Record
 from cluster_serving.bench.load.processes import roles
-from cluster_serving.bench.load.result import Result
+from cluster_serving.bench.load.result import LoadResult
 from cluster_serving.bench.load.target import Endpoint, Failed, Lost, references
 from cluster_serving.protocol.connection import connect, open_redis, translated
 from cluster_serving.protocol.errors import InvalidInput, ServingError
@@ -92,7 +92,7 @@ def bench(
         headers = dict(_header(text) for text in header or [])
         endpoint = Endpoint(protocol, http_url.rstrip("/") + path, job, records, timeout, headers)
     by_role, job_stats = roles(redis_url, flink_url, http_url), partial(_job_stats, redis_url, job)
-    results: list[Result] = []
+    results: list[LoadResult] = []
     right = asyncio.run(references(endpoint))
     for in_flight, per_second in levels:
         load = Load(mode, client, in_flight, per_second, requests, check_every=check_every)

@@ -13,9 +13,9 @@ import numpy as np
 from cluster_serving.bench.load.generator import Generators, Load
 from cluster_serving.bench.load.processes import Processes, Snapshot
 from cluster_serving.bench.load.recorder import Checker
-from cluster_serving.bench.load.result import Result, cost, job_work
+from cluster_serving.bench.load.result import LoadResult, cost, job_work
 from cluster_serving.bench.load.stats import STABLE_WINDOWS, Latency, Samples, is_stable
-from cluster_serving.bench.load.tally import Tally
+from cluster_serving.bench.load.tally import LoadTally
 from cluster_serving.bench.load.target import Endpoint, references
 from cluster_serving.protocol.inputs import Array
 from cluster_serving.protocol.stats import JobStats
@@ -49,7 +49,9 @@ class Plan:
     job_stats: Callable[[], JobStats | None] = lambda: None
 
 
-def measure(plan: Plan, report: Callable[[str], None] = lambda _: None, right: Sequence[Array] | None = None) -> Result:
+def measure(
+    plan: Plan, report: Callable[[str], None] = lambda _: None, right: Sequence[Array] | None = None
+) -> LoadResult:
     """Run a measurement. `report` is called with a line about every window.
 
     `right` has the right answers. If it is None, each request is asked alone before, and its answer is the right one.
@@ -98,7 +100,7 @@ class _Measurement:
             report(f"window {len(self._rates)}: {self._rates[-1]:,.0f} requests/s")
             begin = end
 
-    def result(self, tally: Tally, generator_cpu: float, can_check: bool) -> Result:
+    def result(self, tally: LoadTally, generator_cpu: float, can_check: bool) -> LoadResult:
         """Return the result of the last windows if the rate is stable, else of all windows."""
         plan, (finished, latencies) = self._plan, self._generators.samples
         stable, limited = is_stable(self._rates), plan.load.requests is not None
@@ -113,7 +115,7 @@ class _Measurement:
         chosen = (finished >= begin) & (finished <= end)
         count, seconds = int(chosen.sum()), float(end - begin)
         cpu, share = cost(first, last, count)
-        return Result(
+        return LoadResult(
             mode=plan.load.mode,
             client=plan.load.client if plan.endpoint.kind == "redis" else "http",
             concurrency=plan.load.concurrency,

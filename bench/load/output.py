@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from cluster_serving.bench.load.result import Result
+from cluster_serving.bench.load.result import LoadResult
 from cluster_serving.protocol import cgroup
 
 HEADS = (
@@ -43,7 +43,7 @@ def _cpu_model() -> str:
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
-def cells(result: Result) -> list[str]:
+def cells(result: LoadResult) -> list[str]:
     """Return the cells of a result in the columns `HEADS`."""
     latency, tally = result.latency_ms, result.tally
     return [
@@ -60,7 +60,7 @@ def cells(result: Result) -> list[str]:
     ]
 
 
-def table(results: Sequence[Result]) -> RenderableType:
+def table(results: Sequence[LoadResult]) -> RenderableType:
     """Return the results as a table for the terminal."""
     roles = sorted({role for result in results for role in result.cpu_seconds_per_1000})
     costs = ([label(result), *(_cost(result, role) for role in roles)] for result in results)
@@ -74,19 +74,19 @@ def table(results: Sequence[Result]) -> RenderableType:
     return Group(*parts)
 
 
-def to_json(results: Sequence[Result], facts: Mapping[str, Any]) -> str:
+def to_json(results: Sequence[LoadResult], facts: Mapping[str, Any]) -> str:
     """Return the results as JSON, with facts about the machine, and those about the measurement as `what`."""
     document = {"what": facts, "machine": machine(), "results": [result.to_dict() for result in results]}
     return json.dumps(document, indent=1, allow_nan=False)
 
 
-def label(result: Result) -> str:
+def label(result: LoadResult) -> str:
     """Return the name of a result: mode, client and load."""
     load = f"{result.offered:g} requests/s" if result.mode == "open" else f"{result.concurrency} in flight"
     return f"{result.mode}, {result.client} client, {load}"
 
 
-def _cost(result: Result, role: str) -> str:
+def _cost(result: LoadResult, role: str) -> str:
     if role not in result.cpu_seconds_per_1000:
         return ""
     return f"{result.cpu_seconds_per_1000[role]:.3f} ({result.peak_memory_mb.get(role, 0):,.0f})"

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cluster_serving.bench.load import payload
-from cluster_serving.bench.load.recorder import Recorder
+from cluster_serving.bench.load.recorder import LoadRecorder
 from cluster_serving.bench.load.target import Endpoint, read_result
 from cluster_serving.client.subscription import RECHECK, new_channel, replies_in
 from cluster_serving.protocol.connection import connect
@@ -23,7 +23,7 @@ _PIPELINE = 128
 """Most requests of one pipeline."""
 
 
-def pipelined(endpoint: Endpoint, depth: int, recorder: Recorder) -> None:
+def pipelined(endpoint: Endpoint, depth: int, recorder: LoadRecorder) -> None:
     """Keep `depth` requests in flight until the recorder wants no more, then wait for the rest."""
     with connect("", 0, endpoint.url, endpoint.job) as client, client.pubsub() as pubsub:
         _Pipeline(endpoint, depth, recorder, client, pubsub).run()
@@ -31,7 +31,7 @@ def pipelined(endpoint: Endpoint, depth: int, recorder: Recorder) -> None:
 
 class _Pipeline:
     # redis-py does not type what it reads.
-    def __init__(self, endpoint: Endpoint, depth: int, recorder: Recorder, client: Any, pubsub: Any) -> None:
+    def __init__(self, endpoint: Endpoint, depth: int, recorder: LoadRecorder, client: Any, pubsub: Any) -> None:
         self._endpoint = endpoint
         self._depth = depth
         self._recorder = recorder

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Sequence
 import numpy as np
 
 from cluster_serving.bench.load.stats import Samples
-from cluster_serving.bench.load.tally import Tally
+from cluster_serving.bench.load.tally import LoadTally
 from cluster_serving.bench.load.target import Failed
 from cluster_serving.protocol.inputs import Array
 
@@ -46,7 +46,7 @@ def _distance(a: Array, b: Array) -> float:
     return distance if np.isfinite(distance) else float("inf")
 
 
-class Recorder:
+class LoadRecorder:
     """Counts, times and checks requests; threads may share it.
 
     Args:
@@ -57,7 +57,7 @@ class Recorder:
     """
 
     def __init__(self, variants: int, limit: int | None, checker: Checker, check_every: int) -> None:
-        self.tally = Tally()
+        self.tally = LoadTally()
         self._variants = variants
         self._limit = limit
         self._checker = checker

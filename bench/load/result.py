@@ -7,12 +7,12 @@ from typing import Any
 
 from cluster_serving.bench.load.processes import Snapshot
 from cluster_serving.bench.load.stats import Latency
-from cluster_serving.bench.load.tally import Tally
+from cluster_serving.bench.load.tally import LoadTally
 from cluster_serving.protocol.stats import BATCH_SIZES, JobStats
 
 
 @dataclass(frozen=True)
-class Result:
+class LoadResult:
     """One row of the report; rates are requests per second.
 
     Attributes:
@@ -49,7 +49,7 @@ class Result:
     windows: list[float]
     latency_ms: Latency
     histogram: Mapping[str, Any]
-    tally: Tally
+    tally: LoadTally
     can_check: bool
     cpu_seconds_per_1000: Mapping[str, float]
     cpu_share: Mapping[str, float]

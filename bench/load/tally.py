@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass
-class Tally:
+class LoadTally:
     """The account of requests.
 
     Attributes:
@@ -31,5 +31,7 @@ class Tally:
         """Requests without an answer; meaningful when the sender has stopped waiting."""
         return self.sent - self.answered - self.errors.total()
 
-    def __add__(self, other: Tally) -> Tally:
-        return Tally(*(ours + theirs for ours, theirs in zip(vars(self).values(), vars(other).values(), strict=True)))
+    def __add__(self, other: LoadTally) -> LoadTally:
+        return LoadTally(
+            *(ours + theirs for ours, theirs in zip(vars(self).values(), vars(other).values(), strict=True))
+        )

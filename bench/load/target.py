@@ -58,7 +58,7 @@ class Endpoint:
     batched: bool = False
 
 
-class Target(Protocol):
+class LoadTarget(Protocol):
     """A server that answers; used by one event loop."""
 
     async def ask(self, variant: int) -> Any:
@@ -143,7 +143,7 @@ class _HttpTarget:
         await self._client.close()
 
 
-def open_target(endpoint: Endpoint) -> Target:
+def open_target(endpoint: Endpoint) -> LoadTarget:
     """Return a target that connects at its first request; call it in the event loop."""
     return _RedisTarget(endpoint) if endpoint.kind == "redis" else _HttpTarget(endpoint)
 

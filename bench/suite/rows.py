@@ -18,7 +18,7 @@ from cluster_serving.bench.load.payload import Record
 from cluster_serving.bench.load.target import references
 from cluster_serving.bench.suite import models, peers, pieces
 from cluster_serving.bench.suite.peers import PEERS, Work
-from cluster_serving.bench.suite.session import Measurement, Run, Session
+from cluster_serving.bench.suite.session import BenchSession, Measurement, Run
 from cluster_serving.bench.suite.stack import AS_INSTALLED, Stack
 from cluster_serving.bench.suite.steady import SteadyRuns
 from cluster_serving.client import AsyncInputQueue
@@ -36,7 +36,7 @@ _OURS, _NATIVE = "Cluster Serving", "Cluster Serving, Python client"
 _TENSORS = "Cluster Serving, KServe's binary tensors"
 
 
-def large_inputs(session: Session, kind: str, precision: str = "") -> Measurement:
+def large_inputs(session: BenchSession, kind: str, precision: str = "") -> Measurement:
     """Measure images of 224x224 to the best class, 8 in flight, asyncio client, each server in its best layout.
 
     The job is compared with the bare loop. If the images are JPEG files (`jpeg`) and not raw float32 (`tensor`), it is
@@ -71,7 +71,7 @@ def large_inputs(session: Session, kind: str, precision: str = "") -> Measuremen
         return session.compare_best(layouts, serve, ours, tries) | {"bytes": payload.size(records[0])}
 
 
-def images_http(session: Session, in_flight: int = IN_FLIGHT, precision: str = "") -> Measurement:
+def images_http(session: BenchSession, in_flight: int = IN_FLIGHT, precision: str = "") -> Measurement:
     """Measure JPEG files to the best class over HTTP, in the same JSON to every server, each in its best layout.
 
     With a `precision`, all servers compute in it.
@@ -91,7 +91,7 @@ def images_http(session: Session, in_flight: int = IN_FLIGHT, precision: str = "
         return session.compare_best(layouts, partial(_serve_images, stack, layouts), ours, tries)
 
 
-def classes_http(session: Session) -> Measurement:
+def classes_http(session: BenchSession) -> Measurement:
     """Measure JPEG files to all 1,000 values as JSON over HTTP, 8 in flight, against those to the best class."""
     records = payload.image_records("x", "synthetic")
     with Stack() as stack:
@@ -103,7 +103,7 @@ def classes_http(session: Session) -> Measurement:
         return session.compare(lambda: run("values"), {"best class": lambda: run("best", postProcessing="topN(1)")})
 
 
-def vector_latency(session: Session) -> Measurement:
+def vector_latency(session: BenchSession) -> Measurement:
     """Measure the latency of a vector of 64 floats, one in flight, synchronous client."""
     with Stack() as stack:
         stack.start("vector", _model(session, "mlp"))
@@ -112,7 +112,7 @@ def vector_latency(session: Session) -> Measurement:
         return {"ours": [session.measure(endpoint, load, stack.roles()) for _ in range(session.settings.rounds)]}
 
 
-def vector_pipelined(session: Session) -> Measurement:
+def vector_pipelined(session: BenchSession) -> Measurement:
     """Measure a vector of 64 floats, 1,024 in flight, against Mosec with as many connections as suit Mosec best."""
     model = _model(session, "mlp")
     works = {f"{copies}x1": Work("vector", model, _vectors(), copies, 1) for copies in (1, session.cores)}
@@ -135,7 +135,7 @@ def vector_pipelined(session: Session) -> Measurement:
         return session.compare_best(works, serve, ours, {"mosec": tries} if "mosec" in session.settings.peers else {})
 
 
-def vector_http(session: Session, in_flight: int = HTTP_IN_FLIGHT, rows: int = 1) -> Measurement:
+def vector_http(session: BenchSession, in_flight: int = HTTP_IN_FLIGHT, rows: int = 1) -> Measurement:
     """Measure vectors of 64 floats over HTTP, one or several in a request: the front end against the peers.
 
     JSON goes to every server but Triton, which gets binary tensors, as does Cluster Serving in a second row. Several in
@@ -153,7 +153,7 @@ def vector_http(session: Session, in_flight: int = HTTP_IN_FLIGHT, rows: int = 1
         return session.compare(ours, others | {_TENSORS: tensors})
 
 
-def as_installed(session: Session) -> Measurement:
+def as_installed(session: BenchSession) -> Measurement:
     """Measure JPEG files to the best class over HTTP, in the same JSON, 8 in flight, without a key for the layout.
 
     Cluster Serving measures its own; the peers have one copy of the model with all cores, as engines do by themselves.
@@ -167,7 +167,7 @@ def as_installed(session: Session) -> Measurement:
         return session.compare(ours, others)
 
 
-def workers(session: Session) -> Measurement:
+def workers(session: BenchSession) -> Measurement:
     """Measure a vector of 24,576 floats as JSON over HTTP, 32 in flight: a front end of two processes against one.
 
     The front end is the limit there: the model returns the first number.
@@ -182,7 +182,7 @@ def workers(session: Session) -> Measurement:
         return session.compare(partial(run, 2), {"workers: 1": partial(run, 1)})
 
 
-def scaling(session: Session) -> Measurement:
+def scaling(session: BenchSession) -> Measurement:
     """Measure throughput over task slots, with a model that sleeps 50 ms and one record per batch."""
     points = []
     for each, group in groupby(session.settings.slots, key=lambda slots: slots[1]):
@@ -201,7 +201,7 @@ def scaling(session: Session) -> Measurement:
     return {"points": points, "ideal_per_slot": 1000 / models.SLEEP_MS}
 
 
-def backlog(session: Session) -> Measurement:
+def backlog(session: BenchSession) -> Measurement:
     """Measure throughput with 100,000 waiting requests against 512."""
     waiting = session.settings.backlog
     with Stack() as stack:
@@ -220,7 +220,7 @@ def backlog(session: Session) -> Measurement:
         ) | {"waiting": waiting}
 
 
-def start(session: Session) -> Measurement:
+def start(session: BenchSession) -> Measurement:
     """Measure the time from cluster-serving-start on a stopped machine to the first answer, with a small model."""
     times, model = [], _model(session, "mlp")
     for _ in range(session.settings.rounds):
@@ -232,7 +232,7 @@ def start(session: Session) -> Measurement:
     return {"times": times}
 
 
-def update(session: Session) -> Measurement:
+def update(session: BenchSession) -> Measurement:
     """Measure what clients notice when a loaded server gets a new version of its model, 8 in flight.
 
     The images are those of `large_inputs`. The job is asked over HTTP, and then by the asyncio client; Ray Serve over
@@ -270,7 +270,7 @@ def update(session: Session) -> Measurement:
     return runs.compared(_OURS)
 
 
-def machine_dies(session: Session) -> Measurement:
+def machine_dies(session: BenchSession) -> Measurement:
     """Measure what clients notice when one of two machines that serve a small model dies, 8 in flight.
 
     A machine of Cluster Serving is a TaskManager with one slot; one of Ray Serve is a replica. Its process is killed
@@ -299,7 +299,7 @@ def machine_dies(session: Session) -> Measurement:
     return runs.compared(_OURS)
 
 
-def handler(session: Session, kind: str) -> Measurement:
+def handler(session: BenchSession, kind: str) -> Measurement:
     """Measure a handler that passes everything on, against the bare engine: small vectors or JPEG files, pipelined."""
     settings: dict[str, object]
     if kind == "vector":
@@ -318,7 +318,7 @@ def handler(session: Session, kind: str) -> Measurement:
         return session.compare(lambda: run("handled", folder), {"bare engine": lambda: run("bare", model)})
 
 
-def lengths(session: Session, name: str) -> Measurement:
+def lengths(session: BenchSession, name: str) -> Measurement:
     """Measure texts of different lengths, as token ids, 64 in flight: padded, against batches of equal lengths only."""
     model, records = _model(session, name), payload.token_records()
     with Stack() as stack:
@@ -334,7 +334,7 @@ def lengths(session: Session, name: str) -> Measurement:
         )
 
 
-def answers_in_pieces(session: Session) -> Measurement:
+def answers_in_pieces(session: BenchSession) -> Measurement:
     """Measure the time from the making of a piece to its arrival, with a handler that makes one every 10 ms."""
     folder = session.folder / "models" / "stamps"
     folder.mkdir(parents=True, exist_ok=True)
@@ -358,7 +358,7 @@ def answers_in_pieces(session: Session) -> Measurement:
     return {"runs": runs}
 
 
-def costs(session: Session) -> Measurement:
+def costs(session: BenchSession) -> Measurement:
     """Measure the costs of a request over number, size and clients, with a model that does nothing."""
     s, small = session.settings, payload.random_records("x", (25,), "float32")
     with Stack() as stack:
@@ -391,7 +391,7 @@ def costs(session: Session) -> Measurement:
         }
 
 
-ROWS: dict[str, Callable[[Session], Measurement]] = {
+ROWS: dict[str, Callable[[BenchSession], Measurement]] = {
     "images": partial(large_inputs, kind="jpeg"),
     "images_float32": partial(large_inputs, kind="jpeg", precision="float32"),
     "tensors": partial(large_inputs, kind="tensor"),
@@ -423,7 +423,7 @@ ROWS: dict[str, Callable[[Session], Measurement]] = {
 """All rows, in the order in which they are measured."""
 
 
-def _model(session: Session, name: str) -> Path:
+def _model(session: BenchSession, name: str) -> Path:
     return models.ensure(session.folder / "models", name)
 
 
@@ -431,7 +431,7 @@ def _vectors() -> list[Record]:
     return payload.random_records("x", (64,), "float32")
 
 
-def _layouts(session: Session, work: Work) -> dict[str, Work]:
+def _layouts(session: BenchSession, work: Work) -> dict[str, Work]:
     """Return some work in each layout: one copy of the model with all cores, or a copy per core."""
     counts = ((1, session.cores), (session.cores, 1))
     return {f"{copies}x{threads}": replace(work, workers=copies, threads=threads) for copies, threads in counts}
@@ -444,14 +444,14 @@ def _serve_images(stack: Stack, layouts: Mapping[str, Work], name: str) -> None:
 
 
 def _of_peer(
-    session: Session, stack: Stack, name: str, layouts: Mapping[str, Work], in_flight: int, right: Sequence[Array]
+    session: BenchSession, stack: Stack, name: str, layouts: Mapping[str, Work], in_flight: int, right: Sequence[Array]
 ) -> dict[str, Run]:
     """Return what measures a peer, by layout."""
     return {layout: partial(peer, session, stack, name, work, in_flight, right) for layout, work in layouts.items()}
 
 
 def _over_http(
-    session: Session,
+    session: BenchSession,
     stack: Stack,
     job: str,
     records: Sequence[Record],
@@ -468,14 +468,14 @@ def _over_http(
     return session.measure(endpoint, Load("closed", concurrency=in_flight), stack.roles(url))
 
 
-def bare(session: Session, stack: Stack, work: Work, batch: int) -> Measurement:
+def bare(session: BenchSession, stack: Stack, work: Work, batch: int) -> Measurement:
     """Measure the bare loop, while the stack is suspended."""
     with stack.frozen():
         return peers.bare_rate(work, session.folder / "logs", session.settings.window * 3, batch)
 
 
 def peer(
-    session: Session, stack: Stack, name: str, work: Work, in_flight: int, right: Sequence[Array] | None = None
+    session: BenchSession, stack: Stack, name: str, work: Work, in_flight: int, right: Sequence[Array] | None = None
 ) -> Measurement:
     """Measure a peer, while the stack is suspended. Without the `right` answers, the bare loop gives them."""
     folder = session.folder / "logs"

@@ -16,7 +16,7 @@ from typing import Any
 from cluster_serving.bench.load.generator import Load
 from cluster_serving.bench.load.measure import Plan, measure
 from cluster_serving.bench.load.output import machine
-from cluster_serving.bench.load.result import Result
+from cluster_serving.bench.load.result import LoadResult
 from cluster_serving.bench.load.stats import ratio
 from cluster_serving.bench.load.target import Endpoint
 from cluster_serving.bench.suite.stack import Unavailable
@@ -34,7 +34,7 @@ Run = Callable[[], Measurement]
 
 
 @dataclass(frozen=True)
-class Settings:
+class BenchSettings:
     """Durations and sizes of the measurements.
 
     Attributes:
@@ -62,7 +62,7 @@ class Settings:
     backlog: int = 100_000
 
     @classmethod
-    def quick(cls, peers: tuple[str, ...]) -> Settings:
+    def quick(cls, peers: tuple[str, ...]) -> BenchSettings:
         """Return settings that take seconds, to see that everything runs; the numbers mean little."""
         return cls(
             rounds=1, warm_up=0.5, window=0.5, most_windows=3, peers=peers, request_counts=(1, 100, 1_000),
@@ -71,13 +71,13 @@ class Settings:
 
 
 @dataclass
-class Session:
+class BenchSession:
     """The results so far, by row. They are read from `file`, which is written after every row.
 
     Models and logs go to `folder`. `environments` is that of the peers; see `peers.serving`.
     """
 
-    settings: Settings
+    settings: BenchSettings
     folder: Path
     file: Path
     report: Report
@@ -96,7 +96,7 @@ class Session:
         """Number of cores that may be used."""
         return cgroup.cores()
 
-    def run(self, name: str, row: Callable[[Session], Measurement]) -> None:
+    def run(self, name: str, row: Callable[[BenchSession], Measurement]) -> None:
         """Measure a row, unless it was measured with these peers. A failure is reported and kept in the file."""
         if name in self.rows and set(self.settings.peers) <= set(self.rows[name].get("peers", ())):
             self.report(f"{name}: done already")
@@ -196,7 +196,7 @@ class Session:
         return max(rates, key=rates.__getitem__)
 
 
-def brief(result: Result) -> Measurement:
+def brief(result: LoadResult) -> Measurement:
     """Return the part of a result that the file keeps."""
     raw = result.to_dict()
     for name in ("histogram", "can_check", "repeated", "job", "client"):

@@ -15,8 +15,8 @@ import numpy as np
 
 from cluster_serving.bench.load.recorder import Checker
 from cluster_serving.bench.load.stats import Latency, ratio
-from cluster_serving.bench.load.target import Endpoint, Failed, Lost, Target, open_target
-from cluster_serving.bench.suite.session import Measurement, Session
+from cluster_serving.bench.load.target import Endpoint, Failed, LoadTarget, Lost, open_target
+from cluster_serving.bench.suite.session import BenchSession, Measurement
 from cluster_serving.bench.suite.stack import Unavailable
 from cluster_serving.protocol.inputs import Array
 
@@ -30,7 +30,7 @@ _PAUSE_AFTER_FAILURE = 0.05
 _SETTLE = 1.0
 
 
-class Request(NamedTuple):
+class SentRequest(NamedTuple):
     """A request: when it left, when it ended (`time.perf_counter`), and what became of it."""
 
     sent: float
@@ -52,7 +52,7 @@ class SteadyLoad:
     """
 
     def __init__(self, endpoint: Endpoint, callers: int, old: Sequence[Array], new: Sequence[Array]) -> None:
-        self.requests: list[Request] = []
+        self.requests: list[SentRequest] = []
         self._endpoint, self._callers = endpoint, callers
         # One checker, so that an answer of one version is told from that of the other.
         self._checker = Checker([*old, *new])
@@ -71,7 +71,7 @@ class SteadyLoad:
         async with aclosing(open_target(self._endpoint)) as target:
             await asyncio.gather(*(self._ask(target, number) for number in range(self._callers)))
 
-    async def _ask(self, target: Target, variant: int) -> None:
+    async def _ask(self, target: LoadTarget, variant: int) -> None:
         variants = len(self._endpoint.records)
         while not self._stopped.is_set():
             variant = (variant + 1) % variants
@@ -82,7 +82,7 @@ class SteadyLoad:
                 outcome = self._version(variant, target.read(answer))
             except (Lost, Failed):
                 ended, outcome = time.perf_counter(), FAILED
-            self.requests.append(Request(sent, ended, outcome))
+            self.requests.append(SentRequest(sent, ended, outcome))
             if outcome == FAILED:
                 await asyncio.sleep(_PAUSE_AFTER_FAILURE)
 
@@ -100,7 +100,7 @@ class SteadyRuns:
         callers: Number of callers.
     """
 
-    def __init__(self, session: Session, callers: int) -> None:
+    def __init__(self, session: BenchSession, callers: int) -> None:
         self._session, self._callers = session, callers
         self._runs: dict[str, list[Measurement]] = {}
         self._failed: dict[str, str] = {}
@@ -146,7 +146,7 @@ def measure_change(load: SteadyLoad, change: Callable[[], object], seconds: floa
     return figures(load.requests, begin - seconds / 2, begin, end)
 
 
-def figures(requests: Iterable[Request], since: float, begin: float, end: float) -> Measurement:
+def figures(requests: Iterable[SentRequest], since: float, begin: float, end: float) -> Measurement:
     """Compare the time of an update with the time before.
 
     The update lasts from `begin` to `end`, or longer: until the old version has answered for the last time, the new one
@@ -185,5 +185,5 @@ def figures(requests: Iterable[Request], since: float, begin: float, end: float)
     }
 
 
-def _latency(requests: Iterable[Request]) -> dict[str, float]:
+def _latency(requests: Iterable[SentRequest]) -> dict[str, float]:
     return asdict(Latency.of(np.array([request.ended - request.sent for request in requests])))

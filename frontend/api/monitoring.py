@@ -9,7 +9,7 @@ from starlette.routing import Route
 
 from cluster_serving.frontend.api.original.http import describe
 from cluster_serving.frontend.context import FrontEnd
-from cluster_serving.frontend.models.registry import ServedModel
+from cluster_serving.frontend.models.registry import PublishedModel
 from cluster_serving.frontend.server.http.call import call_of
 from cluster_serving.frontend.server.http.responses import Json
 from cluster_serving.frontend.server.metrics import JobLabels, as_json, as_text
@@ -73,5 +73,5 @@ class _Monitoring:
         return Json({"ready": False, "error": error}, 503, {"retry-after": "1"})
 
 
-def _labels(model: ServedModel) -> JobLabels:
+def _labels(model: PublishedModel) -> JobLabels:
     return model.name, model.version, model.job

@@ -12,7 +12,7 @@ from starlette.routing import Route
 
 from cluster_serving.frontend.api.original.http import describe
 from cluster_serving.frontend.context import FrontEnd
-from cluster_serving.frontend.models.registry import ServedModel
+from cluster_serving.frontend.models.registry import PublishedModel
 from cluster_serving.frontend.server.http.call import call_of
 from cluster_serving.frontend.server.http.responses import Json
 from cluster_serving.protocol.stats import LATENCY_BOUNDS_MS, JobStats
@@ -71,7 +71,7 @@ async def _data(front: FrontEnd) -> dict[str, Any]:
     }
 
 
-def _described(front: FrontEnd, model: ServedModel, queue: int, stats: JobStats) -> dict[str, Any]:
+def _described(front: FrontEnd, model: PublishedModel, queue: int, stats: JobStats) -> dict[str, Any]:
     return {
         **describe(front, model),
         "slotReports": [

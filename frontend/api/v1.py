@@ -14,9 +14,9 @@ from cluster_serving.frontend.api.json_text import parse
 from cluster_serving.frontend.api.original import instances, predictions
 from cluster_serving.frontend.api.v2.service import V2Service
 from cluster_serving.frontend.context import FrontEnd
-from cluster_serving.frontend.dataplane import Asked
+from cluster_serving.frontend.dataplane import DecodedRequest
 from cluster_serving.frontend.errors import without_errors
-from cluster_serving.frontend.models.registry import ServedModel
+from cluster_serving.frontend.models.registry import PublishedModel
 from cluster_serving.frontend.server.http.responses import Json, dumps
 from cluster_serving.protocol import utf8
 from cluster_serving.protocol.errors import InvalidInput
@@ -74,7 +74,7 @@ class _V1Routes:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked(Asked):
+class _Asked(DecodedRequest):
     by_column: bool
 
 
@@ -85,7 +85,7 @@ class _Codec(JsonCodec[_Asked, list[Outputs]]):
         by_column, records = read(body, most, described)
         return _Asked(records, by_column)
 
-    def encode(self, model: ServedModel, asked: _Asked, answer: list[Outputs]) -> bytes:
+    def encode(self, model: PublishedModel, asked: _Asked, answer: list[Outputs]) -> bytes:
         return write(answer, asked.by_column, model.described is not None and model.described.already_batched)
 
 

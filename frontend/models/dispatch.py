@@ -13,7 +13,7 @@ import redis.asyncio
 
 from cluster_serving.client.dispatcher import Dispatcher, Pending
 from cluster_serving.client.enqueue import RequestOptions
-from cluster_serving.client.pieces import Answer, PieceOrRestart, pieces_of
+from cluster_serving.client.pieces import PieceIteration, PieceOrRestart, pieces_of
 from cluster_serving.client.positions import Position
 from cluster_serving.frontend.caller import origin
 from cluster_serving.frontend.errors import ModelNotFound, without_errors
@@ -143,7 +143,11 @@ class DeferredDispatcher(Dispatcher):
         return [fields_of(reply) for reply in replies]
 
     def pieces(
-        self, answer: Answer, timeout: float, begin: Callable[[], Awaitable[None]] | None = None, keep: bool = False
+        self,
+        answer: PieceIteration,
+        timeout: float,
+        begin: Callable[[], Awaitable[None]] | None = None,
+        keep: bool = False,
     ) -> AsyncGenerator[PieceOrRestart, None]:
         """Yield the pieces of an answer, each within `timeout` seconds; see `client.pieces.pieces_of`."""
         return pieces_of(self.db, self._subscription, answer, timeout, partial(translated, self.db), begin, keep)
@@ -282,7 +286,7 @@ class Dispatch:
         """
         options = RequestOptions.waiting(timeout, priority, version or None)
         dispatcher = self.dispatcher(job)
-        answer = Answer(job, uuid.uuid4().hex)
+        answer = PieceIteration(job, uuid.uuid4().hex)
 
         async def begin() -> None:
             entry = await dispatcher.submit(job, answer.uri, record, priority, options.version_text, in_pieces=True)

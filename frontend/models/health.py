@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cluster_serving.frontend.models.dispatch import Dispatch
-from cluster_serving.frontend.models.registry import ModelRegistry, ServedModel
+from cluster_serving.frontend.models.registry import ModelRegistry, PublishedModel
 from cluster_serving.protocol.errors import RedisUnavailable, ResultTimeout, ServingError
 from cluster_serving.protocol.inputs import Input
 from cluster_serving.protocol.model_control import UNLOADED
@@ -70,7 +70,7 @@ class Health:
         if state is not None and state.watcher is not None:
             state.watcher.cancel()
 
-    def is_ready(self, model: ServedModel) -> bool:
+    def is_ready(self, model: PublishedModel) -> bool:
         """Return True if the job of a model answers; if it is not watched, as its slots report."""
         state = self._states.get(model.job)
         return model.state == "ready" if state is None else not state.problem
@@ -85,7 +85,7 @@ class Health:
             return [str(error)]
         return [problem for problem in await asyncio.gather(*map(self.problem, models)) if problem]
 
-    async def problem(self, model: ServedModel) -> str:
+    async def problem(self, model: PublishedModel) -> str:
         """Return why a model cannot answer requests; empty if it can. The model's job is watched from now on."""
         if model.loaded is None:
             failed = next((report.error for report in model.reports if report.error), None)

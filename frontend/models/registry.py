@@ -41,7 +41,7 @@ _STALE = 1.5
 
 
 @dataclass(frozen=True, slots=True)
-class Servable:
+class ServableModel:
     """A model and the job that serves it.
 
     Attributes:
@@ -58,7 +58,7 @@ class Servable:
 
 
 @dataclass(frozen=True)
-class ServedModel:
+class PublishedModel:
     """A model as clients of the front end see it.
 
     Attributes:
@@ -84,7 +84,7 @@ class ServedModel:
     expected: bool = False
 
     @classmethod
-    def of(cls, servable: Servable, reports: Sequence[SlotReport] = ()) -> ServedModel:
+    def of(cls, servable: ServableModel, reports: Sequence[SlotReport] = ()) -> PublishedModel:
         """Return the model of a servable, from the reports of the slots of its job."""
         model = cls(servable.name, tuple(reports), servable.version or FIRST, servable.job, bool(servable.version))
         report = model.loaded or next(iter(reports), None)
@@ -169,23 +169,23 @@ class ModelRegistry:
         dispatch: Dispatch,
         jobs: Sequence[str] = (),
         default: str = "",
-        servables: Sequence[Servable] = (),
+        servables: Sequence[ServableModel] = (),
         required: Sequence[str] = (),
     ) -> None:
         self._dispatch = dispatch
         self._default = default
         self._configured = tuple(servables) or _served_by(jobs or dispatch.jobs)
         self._required = frozenset(required)
-        self._models = {servable: ServedModel.of(servable) for servable in self._configured}
+        self._models = {servable: PublishedModel.of(servable) for servable in self._configured}
         self._versions = _by_version(self._models.values())
-        self._latest: dict[str, ServedModel] = {}
+        self._latest: dict[str, PublishedModel] = {}
         self._problems: Mapping[str, ServingError] = {}
         self._read_at = self._failed_at = 0.0
-        self._seen_at: dict[Servable, float] = {}
+        self._seen_at: dict[ServableModel, float] = {}
         self._reading: asyncio.Task[None] | None = None
         self._retry_budget = RetryBudget(RETRY_BUDGET)
 
-    async def latest(self) -> Mapping[str, ServedModel]:
+    async def latest(self) -> Mapping[str, PublishedModel]:
         """Return the last version of each model, by name."""
         age = time.monotonic() - self._read_at
         if age >= _FRESH and (self._reading is None or self._reading.done()):
@@ -199,16 +199,16 @@ class ModelRegistry:
                 raise error.renewed() from None
         return self._latest
 
-    async def versions(self) -> list[ServedModel]:
+    async def versions(self) -> list[PublishedModel]:
         """Return all versions of all models, in the order of their names and numbers."""
         await self.latest()
         return self.last_read()
 
-    def last_read(self) -> list[ServedModel]:
+    def last_read(self) -> list[PublishedModel]:
         """Return `versions` as they were when Redis was asked last."""
         return sorted(self._versions.values(), key=_order)
 
-    async def model(self, name: str = "", version: str = "") -> ServedModel:
+    async def model(self, name: str = "", version: str = "") -> PublishedModel:
         """Return one model: the default model if the name is empty, the last version if the version is empty.
 
         Raises:
@@ -231,7 +231,7 @@ class ModelRegistry:
         knows = any(report.version == version for report in model.reports)
         return replace(model, asked=version) if knows else model
 
-    async def of_job(self, job: str) -> ServedModel:
+    async def of_job(self, job: str) -> PublishedModel:
         """Return the model that a job serves."""
         await self.latest()
         for model in self._models.values():
@@ -248,7 +248,7 @@ class ModelRegistry:
         reports = {name: model.described for name, model in (await self.latest()).items()}
         return reports | {"": reports.get(self._default_name())}
 
-    async def required(self) -> list[ServedModel]:
+    async def required(self) -> list[PublishedModel]:
         """Return the models without which this front end is not ready.
 
         They are those of `required`; or those of `jobs` or `servables`; or `default` and all whose jobs were started
@@ -267,7 +267,7 @@ class ModelRegistry:
             wanted[default.name] = default
         return list(wanted.values())
 
-    async def queue_lengths(self, models: Sequence[ServedModel]) -> list[int]:
+    async def queue_lengths(self, models: Sequence[PublishedModel]) -> list[int]:
         """Return the number of unanswered requests of each model, of all priorities together."""
 
         def lengths(pipeline: Any, job: str) -> None:
@@ -276,7 +276,7 @@ class ModelRegistry:
 
         return [sum(replies) for replies in await self._dispatch.ask_all([model.job for model in models], lengths)]
 
-    async def stats(self, models: Sequence[ServedModel]) -> list[JobStats]:
+    async def stats(self, models: Sequence[PublishedModel]) -> list[JobStats]:
         """Return the totals of the job of each model; while it has a canary, those of the model's generation."""
         keys: dict[str, list[str]] = {}
         for model in models:
@@ -338,11 +338,11 @@ class ModelRegistry:
             log.warning("the state of job %s cannot be read: %s", job, problems[job])
         self._problems = problems
         now = time.monotonic()
-        models: dict[Servable, ServedModel] = {}
+        models: dict[ServableModel, PublishedModel] = {}
         for servable, model in read.items():
             if isinstance(model, ServingError) or not model.reports:
                 # For instance, one node of a cluster is down: the models of its jobs stay as they were read last.
-                model = self._models.get(servable, ServedModel.of(servable))
+                model = self._models.get(servable, PublishedModel.of(servable))
             models[servable] = model
         absent = [servable for servable, model in models.items() if model.absence]
         for servable in await self._expected(absent):
@@ -357,7 +357,7 @@ class ModelRegistry:
         # Last: requests that come during a read, the first one say, wait for its result.
         self._read_at = now
 
-    async def _expected(self, absent: Sequence[Servable]) -> list[Servable]:
+    async def _expected(self, absent: Sequence[ServableModel]) -> list[ServableModel]:
         """Return those of some servables whose slots may come: a command works on the job, or nothing tells."""
         if not absent:
             return []
@@ -373,7 +373,7 @@ class ModelRegistry:
             one for one, answer in zip(absent, answers, strict=True) if isinstance(answer, ServingError) or answer[0]
         ]
 
-    async def _read_canaries(self, generations: Mapping[Servable, int]) -> list[ServedModel]:
+    async def _read_canaries(self, generations: Mapping[ServableModel, int]) -> list[PublishedModel]:
         """Return the models of canaries, which are these generations; those that cannot be read are left out."""
         if not generations:
             return []
@@ -388,7 +388,7 @@ class ModelRegistry:
         return [
             replace(model, generation=numbers[model.job], canary=True)
             for model in models
-            if isinstance(model, ServedModel) and model.reports
+            if isinstance(model, PublishedModel) and model.reports
         ]
 
     async def _known_jobs(self) -> list[str]:
@@ -397,22 +397,22 @@ class ModelRegistry:
             return sorted(name.decode() for name in await db.smembers(JOBS_KEY))
 
 
-def _served_by(jobs: Sequence[str]) -> tuple[Servable, ...]:
-    return tuple(Servable(job, "", job) for job in jobs)
+def _served_by(jobs: Sequence[str]) -> tuple[ServableModel, ...]:
+    return tuple(ServableModel(job, "", job) for job in jobs)
 
 
-def _by_version(models: Iterable[ServedModel]) -> dict[tuple[str, str], ServedModel]:
+def _by_version(models: Iterable[PublishedModel]) -> dict[tuple[str, str], PublishedModel]:
     return {(model.name, model.version): model for model in models}
 
 
-def _order(model: ServedModel) -> tuple[str, int, str]:
+def _order(model: PublishedModel) -> tuple[str, int, str]:
     # Versions of a file may be any text.
     return model.name, int(model.version) if model.version.isdecimal() else 0, model.version
 
 
 def _state(
-    servable: Servable, answer: list[Any] | ServingError, refusal: list[Any] | ServingError | None = None
-) -> tuple[ServedModel | ServingError, int | None]:
+    servable: ServableModel, answer: list[Any] | ServingError, refusal: list[Any] | ServingError | None = None
+) -> tuple[PublishedModel | ServingError, int | None]:
     """Return the model of a job from the replies of Redis, or the error if they cannot be read.
 
     The replies are the reports of slots, the time, and perhaps the generations; of those, the number of the canary is
@@ -422,7 +422,7 @@ def _state(
         return answer, None
     fields, (now, _), *more = answer
     try:
-        model = ServedModel.of(servable, read_reports(fields, now))
+        model = PublishedModel.of(servable, read_reports(fields, now))
         generations = Generations.read(*more) if more else Generations()
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         return ServingError(f"the reports of the slots of job {servable.job!r} cannot be read: {error!r}"), None
@@ -449,7 +449,7 @@ yaml.add_multi_constructor("!", _tagged, _Loader)
 yaml.add_multi_constructor("", _tagged, _Loader)
 
 
-def read_servables(path: Path) -> tuple[Servable, ...]:
+def read_servables(path: Path) -> tuple[ServableModel, ...]:
     """Read the original's file `servables-conf.yaml`: models by name and version, each served by a job.
 
     Raises:
@@ -472,7 +472,7 @@ def read_servables(path: Path) -> tuple[Servable, ...]:
     return servables
 
 
-def _servable(path: Path, entry: Any) -> Servable:
+def _servable(path: Path, entry: Any) -> ServableModel:
     if not isinstance(entry, dict) or "modelName" not in entry:
         raise StartError(f"{path}: an entry of modelMetaDataList has no modelName")
     where = f"{path}, line {entry.get('line', '?')}: model {entry['modelName']}"
@@ -482,4 +482,6 @@ def _servable(path: Path, entry: Any) -> Servable:
             "name that job as redisInputQueue of a ClusterServingMetaData"
         )
     redis = f"{entry['redisHost']}:{entry.get('redisPort', 6379)}" if "redisHost" in entry else ""
-    return Servable(str(entry["modelName"]), str(entry.get("modelVersion", "")), str(entry["redisInputQueue"]), redis)
+    return ServableModel(
+        str(entry["modelName"]), str(entry.get("modelVersion", "")), str(entry["redisInputQueue"]), redis
+    )

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from cluster_serving.job.batch import gather_records
-from cluster_serving.job.models.base import Model, Started, TensorSpec
+from cluster_serving.job.models.base import Model, StartedRecord, TensorSpec
 from cluster_serving.job.options import ImageOptions
 from cluster_serving.job.preprocessing import Preprocessor
 from cluster_serving.protocol.errors import InferenceFailed, InvalidInput
@@ -82,7 +82,7 @@ class Engine:
         other_size = self._fixed is not None and len(arrays[0]) != self._fixed
         return self.named((self.batched() if other_size else self.model).predict(arrays))
 
-    def start(self, record: Mapping[str, Any], checked: bool = False) -> Started:
+    def start(self, record: Mapping[str, Any], checked: bool = False) -> StartedRecord:
         """Start to compute one record; see `Model.start`."""
         return self.model.start(self._arrays(record, False, checked))
 

@@ -17,7 +17,7 @@ from cluster_serving.protocol.errors import RequestCancelled, ServingError
 T = TypeVar("T")
 
 
-class Attempt(Protocol):
+class PieceAttempt(Protocol):
     """One attempt at the answers of a batch (`connectors.pieces`)."""
 
     def add(self, pieces: Mapping[int, Any]) -> Sequence[int]:
@@ -27,7 +27,7 @@ class Attempt(Protocol):
 class Writer(Protocol):
     """Place of the pieces (`connectors.pieces`)."""
 
-    def attempt(self, entries: Sequence[Any]) -> Attempt:
+    def attempt(self, entries: Sequence[Any]) -> PieceAttempt:
         """Begin to answer records, given by their `entry`."""
 
     def answer(self, answers: Sequence[Any]) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from cluster_serving.job.batch import Arrays, BatchMemory, Suspect, attempt, gather, isolate, search
+from cluster_serving.job.batch import Arrays, BatchMemory, SuspectItem, attempt, gather, isolate, search
 from cluster_serving.job.computation import Steps
 from cluster_serving.job.handlers import declared
 from cluster_serving.job.handlers.encoding import HandledEncoding
@@ -23,7 +23,7 @@ from cluster_serving.job.handlers.load import Code
 from cluster_serving.job.handlers.records import PLAIN, Record, groups, kind, named, split
 from cluster_serving.job.handlers.running import Running, run
 from cluster_serving.job.models import ModelFiles, ModelOptions, decrypted, load_engine, served
-from cluster_serving.job.models.base import Model, Started, TensorSpec, dummy_inputs
+from cluster_serving.job.models.base import Model, StartedRecord, TensorSpec, dummy_inputs
 from cluster_serving.job.models.detect import detect, select
 from cluster_serving.job.models.devices import device_of_handler
 from cluster_serving.job.models.location import locate
@@ -117,7 +117,7 @@ class HandledModel(Servable):
         return _by_rows(run, items) if batched else search(run, items)
 
     def compute(self, records: Sequence[Record]) -> list[Any]:
-        """Return for each record its outputs, its error, or a `Suspect`: its batch has failed.
+        """Return for each record its outputs, its error, or a `SuspectItem`: its batch has failed.
 
         Records of suspects are prepared already, and may be given again.
         """
@@ -131,8 +131,8 @@ class HandledModel(Servable):
             for index, result in zip(indices, computed, strict=True):
                 if type(result) is dict and not self.generates:
                     result = self.postprocess(result)
-                elif isinstance(result, Suspect) and self._preprocess is not None:
-                    result = Suspect(result.error, _Prepared(result.item))
+                elif isinstance(result, SuspectItem) and self._preprocess is not None:
+                    result = SuspectItem(result.error, _Prepared(result.item))
                 results[index] = result
         return results
 
@@ -140,7 +140,7 @@ class HandledModel(Servable):
         """Begin to compute records that can share a batch (`records.groups`), in pieces."""
         return Running(self._predict_batch(self._batch(records)), len(records), self.postprocess)
 
-    def start(self, names: Sequence[str], record: Arrays) -> Started:
+    def start(self, names: Sequence[str], record: Arrays) -> StartedRecord:
         """Start to compute a record in the only model; see `Servable.start`."""
         prepared = self.preprocess(named(names, [record])[0])
         if isinstance(prepared, ServingError):

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
+class StartedRecord:
     """A record whose computation has started.
 
     Attributes:
@@ -95,7 +95,7 @@ class Model(ABC):
         with self._failing():
             return self._run(inputs)
 
-    def start(self, record: Sequence[Array]) -> Started:
+    def start(self, record: Sequence[Array]) -> StartedRecord:
         """Start to compute one record, beside those that were started before. Only for a model that `overlaps`.
 
         Args:

@@ -44,7 +44,7 @@ from cluster_serving.launcher.jobs.model_watch import ModelWatch
 from cluster_serving.launcher.jobs.store import JobStore, opened
 from cluster_serving.launcher.services import controller as service
 from cluster_serving.launcher.services import redis_server
-from cluster_serving.launcher.services.controller import Watched
+from cluster_serving.launcher.services.controller import WatchedModels
 from cluster_serving.launcher.targets import target_of
 from cluster_serving.protocol.errors import ModelError, ServingError
 from cluster_serving.protocol.keys import GROUP, REFUSED_MODEL
@@ -81,7 +81,7 @@ class Controller:
         self._config = config_file.read(path)
         self._job = self._config.job_name
         self._store = JobStore(redis_server.connect(self._config), self._job)
-        watched = service.recall(self._config) or Watched(self._look())
+        watched = service.recall(self._config) or WatchedModels(self._look())
         self._watch = ModelWatch(watched.served, watched.refused)
         self._refusal = watched.problem
         # Fingerprint of the folder when somebody began to change the job; None while nobody does.
@@ -190,7 +190,7 @@ class Controller:
     def _remember(self) -> None:
         if not self._watch.refused:
             self._refusal = ""
-        service.remember(self._config, Watched(self._watch.served, self._watch.refused, self._refusal))
+        service.remember(self._config, WatchedModels(self._watch.served, self._watch.refused, self._refusal))
         with suppress(*_ERRORS):
             self._report(self._store)
 

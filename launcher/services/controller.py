@@ -22,7 +22,7 @@ SERVICE = "controller"
 _MODULE = "cluster_serving.launcher.jobs.controller"
 
 
-class Watched(NamedTuple):
+class WatchedModels(NamedTuple):
     """Fingerprints of the models that a controller does not load again (`jobs.model_watch`).
 
     `problem` is the reason why the second one was refused.
@@ -43,7 +43,7 @@ def tasks(config: Config) -> list[str]:
     return [task for task, is_chosen in chosen.items() if is_chosen]
 
 
-def ensure(config: Config, config_path: Path, watched: Watched | None = None) -> None:
+def ensure(config: Config, config_path: Path, watched: WatchedModels | None = None) -> None:
     """Start the controller of a job if the configuration asks for one, in place of one that runs.
 
     `watched` is what the job has loaded; without it, what the last controller knew stays.
@@ -97,15 +97,15 @@ def stop_all(redis: Address | None) -> list[str]:
     return stopped
 
 
-def remember(config: Config, watched: Watched) -> None:
+def remember(config: Config, watched: WatchedModels) -> None:
     """Keep what the controller of a job knows of its models, for the next one."""
     state.write(_watched(config), json.dumps(watched))
 
 
-def recall(config: Config) -> Watched | None:
+def recall(config: Config) -> WatchedModels | None:
     """Return what is kept; None if nothing is."""
     try:
-        return Watched(*json.loads(_watched(config).read_text("utf8")))
+        return WatchedModels(*json.loads(_watched(config).read_text("utf8")))
     except (OSError, ValueError, TypeError):
         return None
 

@@ -20,7 +20,7 @@ from cluster_serving.protocol import base64_text
 from cluster_serving.protocol.arrow import refuse_compression
 from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
 from cluster_serving.protocol.inputs import MAX_INPUTS, MAX_STRINGS, Array, Image, Input, SparseTensor
-from cluster_serving.protocol.tensors import Layout
+from cluster_serving.protocol.tensors import PayloadLayout
 
 _LISTS = ("indiceData", "indiceShape", "data", "shape")
 _TENSOR = pa.struct([(name, pa.list_(pa.float32() if name == "data" else pa.int32())) for name in _LISTS])
@@ -152,7 +152,7 @@ class _KnownPayloads:
     """
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[Layout, list[tuple[str, tuple[int, ...], int]]]] = {}
+        self._known: dict[int, tuple[PayloadLayout, list[tuple[str, tuple[int, ...], int]]]] = {}
 
     def read(self, raw: bytes) -> dict[str, Array] | None:
         """Return the arrays, which are views of the payload; None if its layout is unknown."""
@@ -175,7 +175,7 @@ class _KnownPayloads:
 _requests, _results = _KnownPayloads(), _KnownPayloads()
 
 
-def _layout(raw: bytes, arrays: Iterable[Input]) -> Layout | None:
+def _layout(raw: bytes, arrays: Iterable[Input]) -> PayloadLayout | None:
     """Return the layout of a payload; None if it is large, or its arrays are no views of it of float32."""
     if len(raw) > _MAX_LAYOUT_BYTES:
         return None
@@ -188,11 +188,11 @@ def _layout(raw: bytes, arrays: Iterable[Input]) -> Layout | None:
             return None
         end = start + array.nbytes
         places.append((start, array.nbytes))
-    return Layout(raw, places)
+    return PayloadLayout(raw, places)
 
 
 @lru_cache(maxsize=_MAX_LAYOUTS)
-def _request_layout(shapes: tuple[tuple[str, tuple[int, ...]], ...]) -> Layout | None:
+def _request_layout(shapes: tuple[tuple[str, tuple[int, ...]], ...]) -> PayloadLayout | None:
     if not _fit(shape for _, shape in shapes):
         return None
     raw = base64.b64decode(_encode_request({name: np.zeros(shape, "f4") for name, shape in shapes}))
@@ -200,7 +200,7 @@ def _request_layout(shapes: tuple[tuple[str, tuple[int, ...]], ...]) -> Layout |
 
 
 @lru_cache(maxsize=_MAX_LAYOUTS)
-def _result_layout(shapes: tuple[tuple[int, ...], ...]) -> Layout | None:
+def _result_layout(shapes: tuple[tuple[int, ...], ...]) -> PayloadLayout | None:
     if not _fit(shapes):
         return None
     raw = base64.b64decode(_encode_result([np.zeros(shape, "f4") for shape in shapes]))
@@ -213,7 +213,7 @@ def _fit(shapes: Iterable[Sequence[int]]) -> bool:
     return 0 < sum(sizes) <= _MAX_LAYOUT_BYTES and all(sizes)
 
 
-def _fill(layout: Layout, arrays: Iterable[Any]) -> str:
+def _fill(layout: PayloadLayout, arrays: Iterable[Any]) -> str:
     """Return the base64 text of a payload with these arrays."""
     parts = layout.fill([np.ascontiguousarray(array, "<f4").data for array in arrays])
     return base64.b64encode(b"".join(parts)).decode()

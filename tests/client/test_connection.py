@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from redis.exceptions import ResponseError, TimeoutError
 
-from cluster_serving.client.connection import DedicatedConnection
+from cluster_serving.client.connection import DedicatedAsyncConnection
 from cluster_serving.protocol.connection import connect_async
 from cluster_serving.protocol.scripts import Call, Script
 
@@ -16,7 +16,7 @@ FAIL = Script("return redis.error_reply('NO reason')")
 def run(redis_server, work, **options):
     async def main():
         client = connect_async(url=redis_server.url, **options)
-        connection = DedicatedConnection(client)
+        connection = DedicatedAsyncConnection(client)
         try:
             return await work(connection)
         finally:

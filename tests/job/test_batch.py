@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_serving.job.batch import BatchMemory, Suspect, gather, group_by_shape, isolate, merge, search, split
+from cluster_serving.job.batch import BatchMemory, SuspectItem, gather, group_by_shape, isolate, merge, search, split
 from cluster_serving.protocol.errors import InferenceFailed, InvalidInput
 
 
@@ -193,7 +193,7 @@ def test_errors_in_the_place_of_results_cost_nothing():
 def test_suspects_of_a_run_are_tried_again_as_it_left_them():
     def run(items):
         if len(items) > 1:
-            return [Suspect(InferenceFailed("together"), f"{item}, prepared") for item in items]
+            return [SuspectItem(InferenceFailed("together"), f"{item}, prepared") for item in items]
         return list(items)
 
     found, _ = steps(run, 2)

@@ -35,7 +35,7 @@ _OTHERS = frozenset({"model", "prompt", "n", "stream", "stream_options"})
 
 
 @dataclass(frozen=True, slots=True)
-class Asked(dataplane.Asked):
+class CompletionRequest(dataplane.DecodedRequest):
     """A request for completions; it has a record for each choice, and none if nothing is known about the model.
 
     Attributes:
@@ -47,7 +47,7 @@ class Asked(dataplane.Asked):
     stream: bool = False
 
 
-def read(body: bytes, most: int, described: Mapping[str, SlotReport | None]) -> Asked:
+def read(body: bytes, most: int, described: Mapping[str, SlotReport | None]) -> CompletionRequest:
     """Read a request; `described` has the report of each model by name, the empty name is the default model's.
 
     The prompt is the input `prompt`, or else the only text that the model takes. Each other parameter is the input of
@@ -62,7 +62,7 @@ def read(body: bytes, most: int, described: Mapping[str, SlotReport | None]) -> 
     model = model_of(content)
     report = described.get(model)
     if report is None:
-        return Asked((), model)
+        return CompletionRequest((), model)
     specs = {spec.name: spec for spec in report.inputs}
     prompt = prompt_of(report)
     unknown = sorted(content.keys() - _OTHERS - DEFAULTS.keys() - specs.keys())
@@ -94,7 +94,7 @@ def read(body: bytes, most: int, described: Mapping[str, SlotReport | None]) -> 
         raise RequestTooLarge(f"the request has {len(texts) * count} choices; at most {most} are made (maxInstances)")
     records = [{**shared, prompt.name: text_input(prompt, text)} for text in texts]
     encoded = [Encoded(encode(record)) for record in records]
-    return Asked([one for one in encoded for _ in range(count)], model, stream)
+    return CompletionRequest([one for one in encoded for _ in range(count)], model, stream)
 
 
 def model_of(content: Mapping[str, Any]) -> str:

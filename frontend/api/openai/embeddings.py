@@ -21,7 +21,7 @@ _OTHERS = frozenset({"model", "input", "encoding_format", "dimensions", "user"})
 
 
 @dataclass(frozen=True, slots=True)
-class Asked(dataplane.Asked):
+class EmbeddingRequest(dataplane.DecodedRequest):
     """A request for embeddings; it has a record for each, and none if nothing is known about the model.
 
     Attributes:
@@ -35,7 +35,7 @@ class Asked(dataplane.Asked):
     dimensions: int | None = None
 
 
-def read(body: bytes, most: int, described: Mapping[str, SlotReport | None]) -> Asked:
+def read(body: bytes, most: int, described: Mapping[str, SlotReport | None]) -> EmbeddingRequest:
     """Read a request; `described` has the report of each model by name, the empty name is the default model's.
 
     Texts go to the only text that the model takes, and lists of token ids to its only input.
@@ -48,7 +48,7 @@ def read(body: bytes, most: int, described: Mapping[str, SlotReport | None]) -> 
     model = model_of(content)
     report = described.get(model)
     if report is None:
-        return Asked((), model)
+        return EmbeddingRequest((), model)
     if unknown := sorted(content.keys() - _OTHERS):
         raise InvalidInput(f"there is no parameter {unknown[0][:64]!r}; there are {', '.join(sorted(_OTHERS))}")
     given = content.get("input")
@@ -68,7 +68,7 @@ def read(body: bytes, most: int, described: Mapping[str, SlotReport | None]) -> 
         spec = prompt_of(report)
         inputs = [text_input(spec, text) for text in items]
         records = [Encoded(encode({spec.name: array})) for array in inputs]
-        return Asked(records, model, form == "base64", dimensions)
+        return EmbeddingRequest(records, model, form == "base64", dimensions)
     if not all(map(_are_tokens, items)):
         raise InvalidInput("'input' holds other things than texts; expected a text, a list of texts, or token ids")
     spec = _ids_of(report)
@@ -76,10 +76,10 @@ def read(body: bytes, most: int, described: Mapping[str, SlotReport | None]) -> 
         records = [Encoded(encode({spec.name: np.array(ids, spec.dtype)})) for ids in items]
     except OverflowError:
         raise InvalidInput(f"'input' holds a token id that is no {spec.dtype}") from None
-    return Asked(records, model, form == "base64", dimensions)
+    return EmbeddingRequest(records, model, form == "base64", dimensions)
 
 
-def write(answers: Sequence[Mapping[str, Array]], asked: Asked, model: str) -> bytes:
+def write(answers: Sequence[Mapping[str, Array]], asked: EmbeddingRequest, model: str) -> bytes:
     """Write the body of the answer.
 
     The embedding is the output `embedding` or `embeddings`, or else the only vector of numbers. Tokens are counted if
@@ -97,7 +97,7 @@ def write(answers: Sequence[Mapping[str, Array]], asked: Asked, model: str) -> b
     return dumps({"object": "list", "data": data, "model": model, "usage": usage})
 
 
-def _written(vector: Array, asked: Asked) -> Any:
+def _written(vector: Array, asked: EmbeddingRequest) -> Any:
     return base64.b64encode(vector.astype("<f4").tobytes()).decode() if asked.as_base64 else vector
 
 

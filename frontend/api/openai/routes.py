@@ -17,7 +17,7 @@ from cluster_serving.frontend.api.openai import completions, embeddings
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.dataplane import Call, DataPlane, Outcomes, succeeded
 from cluster_serving.frontend.errors import ModelNotReady
-from cluster_serving.frontend.models.registry import ServedModel
+from cluster_serving.frontend.models.registry import PublishedModel
 from cluster_serving.frontend.server.http.call import HttpCall, call_of
 from cluster_serving.frontend.server.http.compression import compressed
 from cluster_serving.frontend.server.http.events import after_first, event
@@ -27,7 +27,7 @@ from cluster_serving.protocol.errors import RequestRestarted, ServingError
 
 _DONE = event(b"[DONE]")
 
-A = TypeVar("A", completions.Asked, embeddings.Asked)
+A = TypeVar("A", completions.CompletionRequest, embeddings.EmbeddingRequest)
 Handler = Callable[[Request], Awaitable[Response]]
 
 
@@ -61,29 +61,31 @@ def _answered(handler: Handler) -> Handler:
 class _Codec(JsonCodec[A, list[dict[str, Any]]]):
     protocol = "openai"
 
-    def merge(self, call: Call, model: ServedModel, asked: A, outcomes: Outcomes) -> list[dict[str, Any]]:
+    def merge(self, call: Call, model: PublishedModel, asked: A, outcomes: Outcomes) -> list[dict[str, Any]]:
         return [answer if isinstance(answer, dict) else {"ranking": answer} for answer in succeeded(outcomes)]
 
 
 @dataclass(frozen=True, slots=True)
-class _Completions(_Codec[completions.Asked]):
+class _Completions(_Codec[completions.CompletionRequest]):
     id: str
     created: int
 
     decode = staticmethod(completions.read)
 
-    def started(self, model: ServedModel) -> dict[str, Any]:
+    def started(self, model: PublishedModel) -> dict[str, Any]:
         """Return the fields that an answer begins with, and each piece of it."""
         return {"id": self.id, "object": "text_completion", "created": self.created, "model": model.name}
 
-    def encode(self, model: ServedModel, asked: completions.Asked, answer: list[dict[str, Any]]) -> bytes:
+    def encode(
+        self, model: PublishedModel, asked: completions.CompletionRequest, answer: list[dict[str, Any]]
+    ) -> bytes:
         return dumps(self.started(model) | completions.whole(answer))
 
 
-class _Embeddings(_Codec[embeddings.Asked]):
+class _Embeddings(_Codec[embeddings.EmbeddingRequest]):
     decode = staticmethod(embeddings.read)
 
-    def encode(self, model: ServedModel, asked: embeddings.Asked, answer: list[dict[str, Any]]) -> bytes:
+    def encode(self, model: PublishedModel, asked: embeddings.EmbeddingRequest, answer: list[dict[str, Any]]) -> bytes:
         return embeddings.write(answer, asked, model.name)
 
 
@@ -105,7 +107,7 @@ class _OpenAIRoutes:
         asked, model = await self._asked(call, codec)
         return await compressed(call, Written(await self._plane.answer(call, codec, model, asked)))
 
-    async def _asked(self, call: HttpCall, codec: _Codec[A]) -> tuple[A, ServedModel]:
+    async def _asked(self, call: HttpCall, codec: _Codec[A]) -> tuple[A, PublishedModel]:
         """Read the body of a request, and find its model."""
         body = await read_body(call, self._front.options)
         asked = await self._plane.read(codec, body, await self._front.registry.described())

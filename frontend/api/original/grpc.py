@@ -9,9 +9,9 @@ from cluster_serving.frontend.api.json_codec import JsonCodec
 from cluster_serving.frontend.api.json_text import writing_cost
 from cluster_serving.frontend.api.original import instances, predictions
 from cluster_serving.frontend.context import FrontEnd
-from cluster_serving.frontend.dataplane import Asked, Call, DataPlane, Outcomes
+from cluster_serving.frontend.dataplane import Call, DataPlane, DecodedRequest, Outcomes
 from cluster_serving.frontend.errors import without_errors
-from cluster_serving.frontend.models.registry import ServedModel
+from cluster_serving.frontend.models.registry import PublishedModel
 from cluster_serving.frontend.proto import original
 from cluster_serving.frontend.server.grpc.server import GrpcCall, Method, Service
 from cluster_serving.frontend.server.metrics import as_json
@@ -41,20 +41,20 @@ def service(front: FrontEnd) -> Service:
     )
 
 
-class _Codec(JsonCodec[Asked, list[Outputs]]):
+class _Codec(JsonCodec[DecodedRequest, list[Outputs]]):
     protocol = "grpc"
     needs_signature = False
 
-    def decode(self, body: bytes, most: int, described: SlotReport | None) -> Asked:
-        return Asked(without_errors(instances.read(body, most, described)))
+    def decode(self, body: bytes, most: int, described: SlotReport | None) -> DecodedRequest:
+        return DecodedRequest(without_errors(instances.read(body, most, described)))
 
-    def merge(self, call: Call, model: ServedModel, asked: Asked, outcomes: Outcomes) -> list[Outputs]:
+    def merge(self, call: Call, model: PublishedModel, asked: DecodedRequest, outcomes: Outcomes) -> list[Outputs]:
         return without_errors(outcomes)
 
-    def encoding_cost(self, asked: Asked, answer: list[Outputs]) -> int:
+    def encoding_cost(self, asked: DecodedRequest, answer: list[Outputs]) -> int:
         return writing_cost(answer, as_texts=True)
 
-    def encode(self, model: ServedModel, asked: Asked, answer: list[Outputs]) -> str:
+    def encode(self, model: PublishedModel, asked: DecodedRequest, answer: list[Outputs]) -> str:
         return predictions.texts(answer, model.post_processing)
 
 
@@ -95,7 +95,7 @@ class _Methods:
         text = await self._plane.infer(call, self._codec, model, message.input.encode())
         return original.PredictReply(response=text)
 
-    def _describe(self, model: ServedModel) -> Any:
+    def _describe(self, model: PublishedModel) -> Any:
         options = self._front.options
         return original.ClusterServingGRPCMetaData(
             modelName=model.name,

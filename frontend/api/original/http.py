@@ -13,9 +13,9 @@ from cluster_serving.frontend.api.json_text import writing_cost
 from cluster_serving.frontend.api.original import instances, predictions
 from cluster_serving.frontend.api.original.prefix import FORMATS, format_of
 from cluster_serving.frontend.context import FrontEnd
-from cluster_serving.frontend.dataplane import Asked, Call, DataPlane, Outcomes
+from cluster_serving.frontend.dataplane import Call, DataPlane, DecodedRequest, Outcomes
 from cluster_serving.frontend.errors import Forbidden
-from cluster_serving.frontend.models.registry import ServedModel
+from cluster_serving.frontend.models.registry import PublishedModel
 from cluster_serving.frontend.options import ResponseFormat
 from cluster_serving.frontend.server.http.call import call_of
 from cluster_serving.frontend.server.http.compression import compressed
@@ -34,28 +34,32 @@ _ANY_METHOD = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 
 @dataclass(frozen=True, slots=True)
-class _Codec(JsonCodec[Asked, list[Outputs | ServingError]]):
+class _Codec(JsonCodec[DecodedRequest, list[Outputs | ServingError]]):
     form: ResponseFormat
     protocol = "original"
     needs_signature = False
 
-    def decode(self, body: bytes, most: int, described: SlotReport | None) -> Asked:
+    def decode(self, body: bytes, most: int, described: SlotReport | None) -> DecodedRequest:
         records = instances.read(body, most, described)
         good = [record for record in records if not isinstance(record, InvalidInput)]
         if len(good) == len(records):
-            return Asked(good)
+            return DecodedRequest(good)
         refused = [(index, record) for index, record in enumerate(records) if isinstance(record, InvalidInput)]
-        return Asked(good, refused=refused)
+        return DecodedRequest(good, refused=refused)
 
-    def merge(self, call: Call, model: ServedModel, asked: Asked, outcomes: Outcomes) -> list[Outputs | ServingError]:
+    def merge(
+        self, call: Call, model: PublishedModel, asked: DecodedRequest, outcomes: Outcomes
+    ) -> list[Outputs | ServingError]:
         answers, refused = iter(outcomes), dict(asked.refused)
         count = len(outcomes) + len(refused)
         return [refused[at] if at in refused else _located(next(answers), at) for at in range(count)]
 
-    def encoding_cost(self, asked: Asked, answer: Outcomes) -> int:
+    def encoding_cost(self, asked: DecodedRequest, answer: Outcomes) -> int:
         return writing_cost(answer, as_texts=self.form != "json")
 
-    def encode(self, model: ServedModel, asked: Asked, answer: Outcomes) -> tuple[bytes, ServingError | None]:
+    def encode(
+        self, model: PublishedModel, asked: DecodedRequest, answer: Outcomes
+    ) -> tuple[bytes, ServingError | None]:
         # The status is that of the worst error, and the body has all predictions nevertheless.
         error = worst_error(answer)
         fields = {"error": error.message, "code": error.code} if error else None
@@ -78,7 +82,7 @@ def routes(front: FrontEnd) -> list[Route]:
     ]
 
 
-def describe(front: FrontEnd, model: ServedModel) -> dict[str, Any]:
+def describe(front: FrontEnd, model: PublishedModel) -> dict[str, Any]:
     """Return the description of a model for clients."""
     loaded = model.loaded
     states = [report.state for report in model.reports]

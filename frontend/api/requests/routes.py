@@ -14,11 +14,11 @@ from cluster_serving.client.pieces import PieceOrRestart, Restarted
 from cluster_serving.frontend.api.json_text import reading_cost, writing_cost
 from cluster_serving.frontend.api.original import instances, predictions
 from cluster_serving.frontend.api.requests.callback import Callbacks
-from cluster_serving.frontend.api.requests.store import RequestStore, Result, Ticket
+from cluster_serving.frontend.api.requests.store import RequestStore, StoredResult, Ticket
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.errors import without_errors
 from cluster_serving.frontend.models.dispatch import joined
-from cluster_serving.frontend.models.registry import ServedModel
+from cluster_serving.frontend.models.registry import PublishedModel
 from cluster_serving.frontend.server.http import events
 from cluster_serving.frontend.server.http.call import HttpCall, call_of
 from cluster_serving.frontend.server.http.merge import merged
@@ -158,7 +158,7 @@ class _RequestRoutes:
     async def _events(self, ticket: Ticket) -> AsyncGenerator[bytes, None]:
         """Yield an event `prediction` for each instance, in the order of the answers, and then the event `done`."""
 
-        async def outcome(index: int) -> tuple[int, Result]:
+        async def outcome(index: int) -> tuple[int, StoredResult]:
             return index, await self._store.result(ticket, index, _CHECK_EVERY)
 
         tasks = [asyncio.create_task(outcome(index)) for index in range(ticket.count)]
@@ -178,9 +178,9 @@ class _RequestRoutes:
             # asyncio logs every exception of a task that nothing has retrieved, and several tasks may have failed.
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _completed(self, ticket: Ticket, model: ServedModel) -> bytes:
+    async def _completed(self, ticket: Ticket, model: PublishedModel) -> bytes:
         """Wait for all results, and return the body of the callback."""
-        results: list[Result | None] = [None]
+        results: list[StoredResult | None] = [None]
         while None in results:
             try:
                 results = await self._store.results(ticket, _MOST_WAIT)
@@ -189,7 +189,7 @@ class _RequestRoutes:
                 await asyncio.sleep(_REDIS_PAUSE)
         return await self._written(ticket, results, model=model.name)
 
-    async def _written(self, ticket: Ticket, results: Sequence[Result | None], **fields: str) -> bytes:
+    async def _written(self, ticket: Ticket, results: Sequence[StoredResult | None], **fields: str) -> bytes:
         fields["id"] = str(ticket)
         present = [result.outcome for result in results if result is not None]
         if len(present) < len(results):
@@ -214,7 +214,7 @@ def _places(text: str, count: int) -> list[str]:
     return places
 
 
-def _event(index: int, result: Result) -> bytes:
+def _event(index: int, result: StoredResult) -> bytes:
     fields = {"version": result.version} if result.version else {}
     return dumps({"index": index, **fields, "prediction": predictions.written(result.outcome, "json")})
 

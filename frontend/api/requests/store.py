@@ -18,7 +18,7 @@ from redis.exceptions import RedisError
 
 from cluster_serving.client.cancel import discard_file, withdraw_call
 from cluster_serving.client.enqueue import RequestOptions
-from cluster_serving.client.pieces import Answer, PieceOrRestart
+from cluster_serving.client.pieces import PieceIteration, PieceOrRestart
 from cluster_serving.client.positions import Position
 from cluster_serving.frontend.errors import RequestNotFound
 from cluster_serving.frontend.models.dispatch import Dispatch, in_turns
@@ -76,7 +76,7 @@ class Ticket:
         return cls(match[1], int(match[2]), match[3])
 
 
-class Result(NamedTuple):
+class StoredResult(NamedTuple):
     """Outputs or error of an instance, and the version of the model that gave it; None if it is unknown."""
 
     outcome: Outputs | ServingError
@@ -154,7 +154,7 @@ class RequestStore:
     ) -> AsyncGenerator[tuple[str, PieceOrRestart], None]:
         """Yield the pieces of the answer to an instance after the one of an id, each with its id."""
         dispatcher = self._dispatch.dispatcher(ticket.job)
-        answer = Answer(ticket.job, ticket.uri(index), after)
+        answer = PieceIteration(ticket.job, ticket.uri(index), after)
         db: Any = dispatcher.db
         with dispatcher.using_redis():
             entries = await db.hgetall(ticket.key)
@@ -163,7 +163,7 @@ class RequestStore:
             async for piece in pieces:
                 yield answer.last_id, piece
 
-    async def results(self, ticket: Ticket, wait: float = 0.0) -> list[Result | None]:
+    async def results(self, ticket: Ticket, wait: float = 0.0) -> list[StoredResult | None]:
         """Return the result of each instance, None for each that has no result within `wait` seconds."""
         dispatcher = self._dispatch.dispatcher(ticket.job)
         results = await dispatcher.look_at_all(ticket.job, ticket.uris)
@@ -178,7 +178,7 @@ class RequestStore:
                     results[index] = fields
         return [_decoded(fields) if fields else None for fields in results]
 
-    async def result(self, ticket: Ticket, index: int, wait: float) -> Result:
+    async def result(self, ticket: Ticket, index: int, wait: float) -> StoredResult:
         """Wait for the result of an instance. Check every `wait` seconds that the result can still come."""
         while True:
             if fields := await self._result(ticket, ticket.uri(index), wait):
@@ -238,8 +238,8 @@ def _stream(ticket: Ticket, entries: Mapping[bytes, bytes]) -> str:
     return JobKeys(ticket.job).stream(entries.get(_PRIORITY.encode(), NORMAL.encode()).decode())
 
 
-def _decoded(fields: Fields) -> Result:
+def _decoded(fields: Fields) -> StoredResult:
     try:
-        return Result(decode_outputs(fields), version_of(fields))
+        return StoredResult(decode_outputs(fields), version_of(fields))
     except ServingError as error:
-        return Result(error, error.version)
+        return StoredResult(error, error.version)

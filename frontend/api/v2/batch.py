@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cluster_serving.frontend.api.v2.request import InferRequest
-from cluster_serving.frontend.dataplane import Asked
+from cluster_serving.frontend.dataplane import DecodedRequest
 from cluster_serving.frontend.server.http.responses import dumps
 from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, RequestTooLarge
 from cluster_serving.protocol.inputs import Array, Image, Input
@@ -20,7 +20,7 @@ _NONE = InferRequest({})
 
 
 @dataclass(frozen=True, slots=True)
-class Batch(Asked):
+class RecordsRequest(DecodedRequest):
     """The records of one request.
 
     Attributes:
@@ -31,12 +31,12 @@ class Batch(Asked):
     keeps_batch: bool
     request: InferRequest = _NONE
 
-    def encoded(self) -> Batch:
+    def encoded(self) -> RecordsRequest:
         """Return the batch with its records as bytes, and without the tensors that they were made of."""
         records = [Encoded(b"".join(encode_parts(record))) for record in self.records]
         return replace(self.without_inputs(), records=records)
 
-    def without_inputs(self) -> Batch:
+    def without_inputs(self) -> RecordsRequest:
         """Return the batch without its records and tensors."""
         return replace(self, records=(), request=replace(self.request, inputs={}))
 
@@ -71,7 +71,7 @@ class Batch(Asked):
         return parts[0] if len(parts) == 1 else _stacked(name, [row for part in parts for row in part])
 
 
-def to_records(inputs: Mapping[str, Array], report: SlotReport, max_records: int) -> Batch:
+def to_records(inputs: Mapping[str, Array], report: SlotReport, max_records: int) -> RecordsRequest:
     """Split a request along its batch dimension.
 
     A job with `inputAlreadyBatched` gets the whole batch as one record. Batches with images are split nevertheless,
@@ -110,10 +110,14 @@ def to_records(inputs: Mapping[str, Array], report: SlotReport, max_records: int
         for name, array in inputs.items()
     }
     if not report.already_batched:
-        return Batch([{name: _record(value, index) for name, value in values.items()} for index in range(size)], False)
+        return RecordsRequest(
+            [{name: _record(value, index) for name, value in values.items()} for index in range(size)], False
+        )
     if not images:
-        return Batch([{name: value for name, value in values.items() if isinstance(value, np.ndarray)}], True)
-    return Batch([{name: _record(value, index, True) for name, value in values.items()} for index in range(size)], True)
+        return RecordsRequest([{name: value for name, value in values.items() if isinstance(value, np.ndarray)}], True)
+    return RecordsRequest(
+        [{name: _record(value, index, True) for name, value in values.items()} for index in range(size)], True
+    )
 
 
 def _filled(spec: TensorSpec, array: Array) -> Array:

@@ -4,17 +4,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cluster_serving.frontend.api.json_text import writing_cost
-from cluster_serving.frontend.api.v2.batch import Batch, no_output, to_records
+from cluster_serving.frontend.api.v2.batch import RecordsRequest, no_output, to_records
 from cluster_serving.frontend.api.v2.request import InferRequest, InferResponse, RequestedOutput
 from cluster_serving.frontend.dataplane import Call, Codec, Outcomes, succeeded
-from cluster_serving.frontend.models.registry import ServedModel
+from cluster_serving.frontend.models.registry import PublishedModel
 from cluster_serving.frontend.server.offload import LARGE
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.keys import NORMAL, PRIORITIES
 from cluster_serving.protocol.slots import SlotReport
 
 
-class V2Codec(Codec[Batch, InferResponse]):
+class V2Codec(Codec[RecordsRequest, InferResponse]):
     """Base of the codecs of v2: the records of a request are its batch, and their answers are merged into one."""
 
     def parse(self, body: Any) -> InferRequest:
@@ -26,13 +26,13 @@ class V2Codec(Codec[Batch, InferResponse]):
         holding, sharing = self.cost(body)
         return self.parse(body) if holding < LARGE > sharing else body
 
-    def decode(self, body: Any, most: int, described: SlotReport) -> Batch:
+    def decode(self, body: Any, most: int, described: SlotReport) -> RecordsRequest:
         """Read a request, and split it into records; see `to_records`."""
         request = body if isinstance(body, InferRequest) else self.parse(body)
         batch = to_records(request.inputs, described, most)
-        return Batch(batch.records, batch.keeps_batch, request)
+        return RecordsRequest(batch.records, batch.keeps_batch, request)
 
-    def options(self, call: Call, model: ServedModel, asked: Batch) -> tuple[float | None, str]:
+    def options(self, call: Call, model: PublishedModel, asked: RecordsRequest) -> tuple[float | None, str]:
         """Check the outputs that a request wants; return its parameters `timeout` and `priority`."""
         request = asked.request
         _check_outputs(request.outputs, model)
@@ -42,7 +42,7 @@ class V2Codec(Codec[Batch, InferResponse]):
         """Return the cost of merging: nearly that of writing JSON."""
         return writing_cost(outcomes)
 
-    def merge(self, call: Call, model: ServedModel, asked: Batch, outcomes: Outcomes) -> InferResponse:
+    def merge(self, call: Call, model: PublishedModel, asked: RecordsRequest, outcomes: Outcomes) -> InferResponse:
         """Merge the answers to all records into one batch, or raise the first error; see `Batch.merge`."""
         # A failed request names the version of its error alone.
         version, call.version = call.version, ""
@@ -73,7 +73,7 @@ def _priority(parameters: Mapping[str, Any]) -> str:
     return PRIORITIES[min(asked, len(PRIORITIES)) - 1] if asked else NORMAL
 
 
-def _check_outputs(outputs: Sequence[RequestedOutput], model: ServedModel) -> None:
+def _check_outputs(outputs: Sequence[RequestedOutput], model: PublishedModel) -> None:
     names = [output.name for output in outputs]
     if len(set(names)) < len(names):
         raise InvalidInput(f"the request asks for the outputs {names}; expected each name once")

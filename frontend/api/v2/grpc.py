@@ -15,14 +15,14 @@ from cluster_serving.client.pieces import Restarted
 from cluster_serving.frontend import proto
 from cluster_serving.frontend.api.v2 import messages as v2_messages
 from cluster_serving.frontend.api.v2 import metadata as v2_metadata
-from cluster_serving.frontend.api.v2.batch import Batch
+from cluster_serving.frontend.api.v2.batch import RecordsRequest
 from cluster_serving.frontend.api.v2.codec import V2Codec
 from cluster_serving.frontend.api.v2.request import InferRequest, InferResponse
 from cluster_serving.frontend.api.v2.service import V2Service, named, unsupported
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.dataplane import DataPlane
 from cluster_serving.frontend.errors import ModelNotFound, unexpected
-from cluster_serving.frontend.models.registry import ServedModel
+from cluster_serving.frontend.models.registry import PublishedModel
 from cluster_serving.frontend.proto import inference
 from cluster_serving.frontend.server.grpc.server import GrpcCall, Method, Service
 from cluster_serving.protocol.errors import InvalidInput, RequestRestarted, ServingError, VersionNotFound
@@ -92,10 +92,10 @@ class _Codec(V2Codec):
     def parse(self, body: Any) -> InferRequest:
         return v2_messages.parse(body) if isinstance(body, bytes) else v2_messages.decode(body)
 
-    def encoding_cost(self, asked: Batch, answer: InferResponse) -> int:
+    def encoding_cost(self, asked: RecordsRequest, answer: InferResponse) -> int:
         return v2_messages.encoding_cost(answer, self.raw)
 
-    def encode(self, model: ServedModel, asked: Batch, answer: InferResponse) -> Any:
+    def encode(self, model: PublishedModel, asked: RecordsRequest, answer: InferResponse) -> Any:
         return v2_messages.encode(answer, self.raw)
 
     def portable(self, content: Any) -> bytes:
@@ -240,7 +240,9 @@ class _Methods:
         finally:
             self._front.metrics.answered("grpc", call.model, status, time.perf_counter() - began, call.version)
 
-    async def _pieces(self, call: GrpcCall, codec: _Codec, model: ServedModel, body: Any) -> AsyncGenerator[Any, None]:
+    async def _pieces(
+        self, call: GrpcCall, codec: _Codec, model: PublishedModel, body: Any
+    ) -> AsyncGenerator[Any, None]:
         """Yield a response for each piece of the answer to a request of one record."""
         self._front.check(model)
         batch = await self._plane.read(codec, body, model.described)

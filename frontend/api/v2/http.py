@@ -11,13 +11,13 @@ from starlette.routing import Route
 from cluster_serving.frontend.api.json_text import parse, writing_cost
 from cluster_serving.frontend.api.v2 import body as v2_body
 from cluster_serving.frontend.api.v2 import metadata as v2_metadata
-from cluster_serving.frontend.api.v2.batch import Batch
+from cluster_serving.frontend.api.v2.batch import RecordsRequest
 from cluster_serving.frontend.api.v2.codec import V2Codec
 from cluster_serving.frontend.api.v2.request import InferRequest, InferResponse
 from cluster_serving.frontend.api.v2.service import V2Service, unsupported
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.dataplane import DataPlane
-from cluster_serving.frontend.models.registry import ServedModel
+from cluster_serving.frontend.models.registry import PublishedModel
 from cluster_serving.frontend.server.http.call import call_of
 from cluster_serving.frontend.server.http.compression import compressed
 from cluster_serving.frontend.server.http.responses import Json, Written, read_body
@@ -73,7 +73,7 @@ class _Codec(V2Codec):
     def parse(self, body: bytes) -> InferRequest:
         return v2_body.decode(body, self.json_length)
 
-    def encoding_cost(self, asked: Batch, answer: InferResponse) -> int:
+    def encoding_cost(self, asked: RecordsRequest, answer: InferResponse) -> int:
         outputs = answer.outputs
         binary = v2_body.binary_outputs(asked.request, outputs)
         # Binary numbers are copied at once.
@@ -81,7 +81,7 @@ class _Codec(V2Codec):
             [{name: array for name, array in outputs.items() if name not in binary or array.dtype == object}]
         )
 
-    def encode(self, model: ServedModel, asked: Batch, answer: InferResponse) -> tuple[bytes, int | None]:
+    def encode(self, model: PublishedModel, asked: RecordsRequest, answer: InferResponse) -> tuple[bytes, int | None]:
         return v2_body.encode(answer, v2_body.binary_outputs(asked.request, answer.outputs))
 
 

@@ -7,7 +7,7 @@ from importlib import metadata as packages
 from typing import Any
 
 from cluster_serving.frontend.api.v2 import datatypes
-from cluster_serving.frontend.models.registry import ServedModel
+from cluster_serving.frontend.models.registry import PublishedModel
 from cluster_serving.protocol.model_control import UNLOADED
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
 from cluster_serving.protocol.stats import JobStats
@@ -22,7 +22,7 @@ def server() -> dict[str, Any]:
     return {"name": "cluster-serving", "version": packages.version("cluster-serving"), "extensions": _EXTENSIONS}
 
 
-def metadata(model: ServedModel, versions: Sequence[str]) -> dict[str, Any]:
+def metadata(model: PublishedModel, versions: Sequence[str]) -> dict[str, Any]:
     """Return the metadata of a model: datatypes and shapes of requests and responses, with -1 for any size.
 
     If the model does not declare them, a datatype is empty, and a shape is the batch dimension alone. No tensors are
@@ -38,7 +38,7 @@ def metadata(model: ServedModel, versions: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def config(model: ServedModel) -> dict[str, Any]:
+def config(model: PublishedModel) -> dict[str, Any]:
     """Return the configuration of a model in the JSON of Triton's `ModelConfig`; sizes omit the batch dimension."""
     report = model.described
     batched = report is not None and not report.already_batched
@@ -56,7 +56,7 @@ def config(model: ServedModel) -> dict[str, Any]:
     return made | ({"dynamic_batching": {}} if batched else {})
 
 
-def statistics(model: ServedModel, totals: JobStats) -> dict[str, Any]:
+def statistics(model: PublishedModel, totals: JobStats) -> dict[str, Any]:
     """Return the statistics of a model, from the totals of its job: of all clients, each record a request.
 
     The job counts the preparation of inputs as a part of its computation.
@@ -87,7 +87,7 @@ def statistics(model: ServedModel, totals: JobStats) -> dict[str, Any]:
     }
 
 
-def index_row(model: ServedModel) -> dict[str, Any]:
+def index_row(model: PublishedModel) -> dict[str, Any]:
     """Return the entry of a model in the repository index."""
     row = {"name": model.name, "version": model.version}
     if model.state == "ready":

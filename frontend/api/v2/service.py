@@ -10,7 +10,7 @@ from typing import Any
 from cluster_serving.frontend.api.v2 import metadata as v2_metadata
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.errors import Forbidden, ModelNotFound, NotSupported
-from cluster_serving.frontend.models.registry import ServedModel
+from cluster_serving.frontend.models.registry import PublishedModel
 from cluster_serving.protocol.errors import InvalidInput, RedisUnavailable, ResultTimeout, ServingError, from_wire
 
 _DEPENDENTS = "unload_dependents"
@@ -45,7 +45,7 @@ class V2Service:
         """Return True if the job of a model answers."""
         return not await self._front.health.problem(await self.model(name, version))
 
-    async def model(self, name: str, version: str) -> ServedModel:
+    async def model(self, name: str, version: str) -> PublishedModel:
         """Return a model, of any version if the version is empty."""
         return await self._front.registry.model(named(name), version)
 

@@ -23,7 +23,7 @@ _MOST_READINGS = 24
 _MOST_COMBINATIONS = 4096
 
 
-class Place(NamedTuple):
+class InputReading(NamedTuple):
     """A way to read one input.
 
     Attributes:
@@ -45,7 +45,7 @@ class Reading:
         is_named: The symbol of the batch says so, or the engine has no other place for it.
     """
 
-    places: tuple[Place, ...]
+    places: tuple[InputReading, ...]
     fixed: int | None = None
     is_named: bool = False
 
@@ -60,7 +60,7 @@ class Reading:
 
     def of_sizes(self, shapes: Sequence[Shape]) -> Reading:
         """Return the reading for records of these shapes."""
-        places = [Place(place.axis, shape) for place, shape in zip(self.places, shapes, strict=True)]
+        places = [InputReading(place.axis, shape) for place, shape in zip(self.places, shapes, strict=True)]
         return replace(self, places=tuple(places))
 
     def join(self, records: Sequence[Sequence[Array]]) -> list[Array]:
@@ -80,10 +80,10 @@ def take(array: Array, position: int, axis: int) -> Array:
     return record
 
 
-def of_record(shape: Shape) -> list[Place]:
+def of_record(shape: Shape) -> list[InputReading]:
     """Return the places of an input of which the shape of a record is known, but not where the model has the batch."""
     axes = range(max(1, min(len(shape), 3)))
-    return [*(Place(axis, shape) for axis in axes), Place(None, shape)]
+    return [*(InputReading(axis, shape) for axis in axes), InputReading(None, shape)]
 
 
 def readings(
@@ -115,7 +115,7 @@ def readings(
             found = [Reading(tuple(_leading(tensors[spec.name], size) for spec in specs), fixed=size)]
         if 1 not in sizes and any(None in shape for shape in tensors.values()):
             found += _free(specs, symbols, anywhere)
-    whole = Reading(tuple(Place(None, anywhere.get(spec.name, spec.shape or ())) for spec in specs))
+    whole = Reading(tuple(InputReading(None, anywhere.get(spec.name, spec.shape or ())) for spec in specs))
     return [*dict.fromkeys([*found, whole])]
 
 
@@ -133,14 +133,14 @@ def _free(
         else:
             options.append(of_record(anywhere[spec.name]) if spec.name in anywhere else [*_places(spec.shape or ())])
 
-    def used(places: Sequence[Place]) -> set[str]:
+    def used(places: Sequence[InputReading]) -> set[str]:
         return {
             symbols[spec.name][place.axis]
             for spec, place in zip(specs, places, strict=True)
             if place.axis is not None and spec.name in symbols
         }
 
-    def doubt(places: Sequence[Place]) -> int:
+    def doubt(places: Sequence[InputReading]) -> int:
         # Axes of one size usually have one symbol; some converters give each axis its own.
         return sum(map(_doubt, places)) + 2 * (len(used(places)) > 1)
 
@@ -151,7 +151,7 @@ def _free(
     return [reading for reading in found if reading.is_batched][:_MOST_READINGS]
 
 
-def _doubt(place: Place) -> int:
+def _doubt(place: InputReading) -> int:
     """Return how unlikely a place is; a tensor of rank 0 may well have no batch."""
     if place.axis is None:
         return 3 if place.record else 0
@@ -163,16 +163,16 @@ def _named(symbols: Sequence[str]) -> int | None:
     return next((axis for axis, symbol in enumerate(symbols) if _BATCH.fullmatch(symbol)), None)
 
 
-def _places(shape: Shape) -> Iterator[Place]:
+def _places(shape: Shape) -> Iterator[InputReading]:
     for axis, size in enumerate(shape):
         if size is None:
             yield _at(shape, axis)
     yield _at(shape, None)
 
 
-def _leading(shape: Shape, size: int | None) -> Place:
+def _leading(shape: Shape, size: int | None) -> InputReading:
     return _at(shape, 0 if shape and shape[0] == size else None)
 
 
-def _at(shape: Shape, axis: int | None) -> Place:
-    return Place(axis, shape if axis is None else shape[:axis] + shape[axis + 1 :])
+def _at(shape: Shape, axis: int | None) -> InputReading:
+    return InputReading(axis, shape if axis is None else shape[:axis] + shape[axis + 1 :])

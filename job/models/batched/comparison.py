@@ -50,7 +50,7 @@ class Seen(NamedTuple):
     constant: Array | None = None
 
 
-class Comparison:
+class OutputComparison:
     """Comparison of one output.
 
     Args:

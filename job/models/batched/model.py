@@ -9,8 +9,8 @@ from dataclasses import replace
 import numpy as np
 
 from cluster_serving.job.batch import gather
-from cluster_serving.job.models.base import Model, Started, TensorSpec, Wrapper
-from cluster_serving.job.models.batched.axes import Place, Reading, readings, take
+from cluster_serving.job.models.base import Model, StartedRecord, TensorSpec, Wrapper
+from cluster_serving.job.models.batched.axes import InputReading, Reading, readings, take
 from cluster_serving.job.models.batched.comparison import alike
 from cluster_serving.job.models.batched.proof import Axes, Draw, prove, without
 from cluster_serving.job.models.batched.records import KINDS, WIDE, ZEROS, Record, generated, variants
@@ -127,7 +127,7 @@ class BatchedModel(Wrapper):
         ]
         return self._compare(ranks, inputs, outputs, changed) if changed and count > 1 else outputs
 
-    def start(self, record: Sequence[Array]) -> Started:
+    def start(self, record: Sequence[Array]) -> StartedRecord:
         """See `Model.start`."""
         return self._model.start(record)
 
@@ -295,7 +295,7 @@ def _has_indices(spec: TensorSpec) -> bool:
     return spec.dtype.startswith(("int", "uint")) and spec.dtype != "uint8"
 
 
-def _moved(array: Array, place: Place) -> Array:
+def _moved(array: Array, place: InputReading) -> Array:
     return array if place.axis == 0 else np.ascontiguousarray(np.moveaxis(array, 0, place.axis or 0))
 
 

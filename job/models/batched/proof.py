@@ -10,7 +10,7 @@ import numpy as np
 
 from cluster_serving.job.models.base import TensorSpec
 from cluster_serving.job.models.batched.axes import Reading
-from cluster_serving.job.models.batched.comparison import Comparison, Seen, Together
+from cluster_serving.job.models.batched.comparison import OutputComparison, Seen, Together
 from cluster_serving.job.models.batched.records import KINDS, SIGNED, Record, generated, sizes
 from cluster_serving.protocol.errors import InferenceFailed
 from cluster_serving.protocol.inputs import Array
@@ -81,7 +81,7 @@ class _Trial:
             return False
         calls = self._calls(records)
         comparisons = [
-            Comparison(
+            OutputComparison(
                 [outputs[index] for outputs in alone],
                 [Together(order, outputs[index]) for order, outputs in calls],
                 self.reading.fixed,

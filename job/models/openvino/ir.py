@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from cluster_serving.job.models.base import ROUGH, Model, Started, TensorSpec, choose
-from cluster_serving.job.models.batched.axes import Place, Reading
+from cluster_serving.job.models.base import ROUGH, Model, StartedRecord, TensorSpec, choose
+from cluster_serving.job.models.batched.axes import InputReading, Reading
 from cluster_serving.job.models.batched.records import SMALL, generated
 from cluster_serving.job.models.detect import ModelFiles
 from cluster_serving.job.models.openvino.compiled import (
@@ -87,13 +87,13 @@ class OpenVINOModel(Model):
         if options.device == CPU and not self._loaded.is_exact:
             self.tolerance = ROUGH
 
-    def start(self, record: Sequence[Array]) -> Started:
+    def start(self, record: Sequence[Array]) -> StartedRecord:
         """See `Model.start`."""
         if not isinstance(self._loaded, Singles):
             return super().start(record)
         with self._failing():
             started = self._loaded.start([record[position] for position in self._positions])
-        return Started(partial(self._outputs_of, started), started.wait)
+        return StartedRecord(partial(self._outputs_of, started), started.wait)
 
     def _run(self, inputs: Sequence[Array]) -> list[Array]:
         ordered = [inputs[position] for position in self._positions]
@@ -148,7 +148,7 @@ def _is_batch(core: Any, network: Any, size: int) -> bool:
     """Return True if the first dimension of a network, of a size above 1, is that of its outputs, row by row."""
     network.reshape({port: _with_batch(port.partial_shape, size) for port in network.inputs})
     specs = [_spec(str(index), port) for index, port in enumerate(network.inputs)]
-    reading = Reading(tuple(Place(0, spec.record_shape or ()) for spec in specs))
+    reading = Reading(tuple(InputReading(0, spec.record_shape or ()) for spec in specs))
     try:
         first, second, _, third = generated(reading, specs, 8, SMALL)
         compiled = Compiled(core, network, 1)

@@ -1,12 +1,12 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_serving.bench.load.recorder import Checker, Recorder
-from cluster_serving.bench.load.tally import Tally
+from cluster_serving.bench.load.recorder import Checker, LoadRecorder
+from cluster_serving.bench.load.tally import LoadTally
 
 
 def recorder():
-    return Recorder(1, None, Checker([]), 1)
+    return LoadRecorder(1, None, Checker([]), 1)
 
 
 def answer(recorder, name):
@@ -46,6 +46,6 @@ def test_every_request_is_answered_failed_or_lost(ends):
             requests.failed(number, "INTERNAL")
         elif end == "lost":
             requests.lost(number)
-    total = sum((requests.tally for requests in recorders), Tally())
+    total = sum((requests.tally for requests in recorders), LoadTally())
     assert (total.sent, total.answered) == (len(ends), ends.count("answered"))
     assert (total.errors.total(), total.lost) == (ends.count("failed"), ends.count("lost") + ends.count("nothing"))

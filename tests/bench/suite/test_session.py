@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from cluster_serving.bench.suite.session import Session, Settings
+from cluster_serving.bench.suite.session import BenchSession, BenchSettings
 
-SETTINGS = Settings.quick(("mosec", "litserve"))
+SETTINGS = BenchSettings.quick(("mosec", "litserve"))
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def measured(tmp_path):
 
     def run(*names, settings=SETTINGS):
         rows.clear()
-        session = Session(settings, tmp_path, tmp_path / "results.json", lambda text: None)
+        session = BenchSession(settings, tmp_path, tmp_path / "results.json", lambda text: None)
         for name in names:
 
             def row(session, name=name):

@@ -6,13 +6,13 @@ import pytest
 
 from cluster_serving.bench.load import payload
 from cluster_serving.bench.load.target import Endpoint
-from cluster_serving.bench.suite.steady import FAILED, NEW, OLD, WRONG, Request, SteadyLoad, figures, measure_change
+from cluster_serving.bench.suite.steady import FAILED, NEW, OLD, WRONG, SentRequest, SteadyLoad, figures, measure_change
 
 
 def test_the_time_without_answers_is_that_of_the_update():
-    old = [Request(at - 0.5, float(at), OLD) for at in range(10)]
-    gone = [Request(9, 11, FAILED), Request(9, 12, WRONG)]
-    new = [Request(10, 15, NEW), Request(15, 16, NEW), Request(16, 16.5, NEW), Request(30, 40, NEW)]
+    old = [SentRequest(at - 0.5, float(at), OLD) for at in range(10)]
+    gone = [SentRequest(9, 11, FAILED), SentRequest(9, 12, WRONG)]
+    new = [SentRequest(10, 15, NEW), SentRequest(15, 16, NEW), SentRequest(16, 16.5, NEW), SentRequest(30, 40, NEW)]
     found = figures([*old, *gone, *new], since=2, begin=8.5, end=14)
     assert (found["requests"], found["failed"], found["wrong"]) == (16, 1, 1)
     assert found["before_ms"]["p99"] == 500
@@ -22,7 +22,7 @@ def test_the_time_without_answers_is_that_of_the_update():
 
 
 def test_a_change_that_leaves_the_version_lasts_until_the_load_ends():
-    answers = [Request(at / 10 - 0.1, at / 10, OLD) for at in range(100) if not 50 < at < 57]
+    answers = [SentRequest(at / 10 - 0.1, at / 10, OLD) for at in range(100) if not 50 < at < 57]
     found = figures(answers, since=2, begin=5, end=5)
     assert (found["requests"], found["failed"], found["gap_ms"]) == (94, 0, 700)
 

@@ -10,7 +10,7 @@ from cluster_serving.launcher.config import file as config_file
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs import lifecycle
 from cluster_serving.launcher.services import controller
-from cluster_serving.launcher.services.controller import Watched
+from cluster_serving.launcher.services.controller import WatchedModels
 from cluster_serving.launcher.services.process import Process
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.model_control import UNLOAD, ControlRequest
@@ -41,7 +41,7 @@ def path(redis_server, job, tmp_path, monkeypatch):
 
 def test_a_controller_is_started_once_kept_alive_and_stopped(path, client, job, said):
     config = config_file.read(path)
-    controller.ensure(config, path, Watched("seen"))
+    controller.ensure(config, path, WatchedModels("seen"))
     assert said == [f"Starting the controller of job {job}: watchModel, modelControl"]
     assert client.hget(JobKeys(job).controller, "tasks") == "watchModel, modelControl"
     assert 0 < client.ttl(JobKeys(job).controller) <= 15

@@ -6,7 +6,7 @@ from starlette.routing import Route
 from cluster_serving.frontend import app
 from cluster_serving.frontend.api.json_codec import JsonCodec, endpoint
 from cluster_serving.frontend.api.json_text import parse
-from cluster_serving.frontend.dataplane import Asked
+from cluster_serving.frontend.dataplane import DecodedRequest
 from cluster_serving.frontend.server.http.responses import dumps
 from cluster_serving.protocol.errors import RequestTooLarge
 from cluster_serving.protocol.tensors import Encoded, encode
@@ -22,7 +22,7 @@ class RowsCodec(JsonCodec):
         if len(rows) > most:
             raise RequestTooLarge(f"there are {len(rows)} rows; at most {most} are taken")
         (spec,) = described.inputs
-        return Asked([Encoded(encode({spec.name: np.array(row, spec.dtype)})) for row in rows])
+        return DecodedRequest([Encoded(encode({spec.name: np.array(row, spec.dtype)})) for row in rows])
 
     def encode(self, model, asked, answer):
         return dumps({"sums": [float(sum(array.sum() for array in outputs.values())) for outputs in answer]})

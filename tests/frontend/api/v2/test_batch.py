@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cluster_serving.frontend.api.v2.batch import Batch, to_records
+from cluster_serving.frontend.api.v2.batch import RecordsRequest, to_records
 from cluster_serving.frontend.api.v2.datatypes import from_bytes
 from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, RequestTooLarge
 from cluster_serving.protocol.inputs import Image
@@ -86,12 +86,12 @@ def test_rankings_become_classes():
     fields = encode_ranked(True, ["y"], [[(4, 0.1), (1, 0.05)]])
     answer = decode_outputs({b"serde": b"arrow", b"value": fields["value"], b"topN": b""})
     ranked = report(post_processing="topN(2)")
-    assert Batch([], False).merge([answer, answer], ranked, {})["y"].tolist() == [["0.1:4", "0.05:1"]] * 2
-    assert Batch([], False).merge([answer], ranked, {"y": 1})["y"].tolist() == [["0.1:4"]]
+    assert RecordsRequest([], False).merge([answer, answer], ranked, {})["y"].tolist() == [["0.1:4", "0.05:1"]] * 2
+    assert RecordsRequest([], False).merge([answer], ranked, {"y": 1})["y"].tolist() == [["0.1:4"]]
     with pytest.raises(InvalidInput, match="no output 'z'; it has: y"):
-        Batch([], False).merge([answer], ranked, {"z": 0})
+        RecordsRequest([], False).merge([answer], ranked, {"z": 0})
 
 
 def test_answers_of_different_shapes_are_no_batch():
     with pytest.raises(InferenceFailed, match=r"'y' differs in shape between the records: \[2\], \[3\]"):
-        Batch([], False).merge([{"y": np.zeros(2)}, {"y": np.zeros(3)}], report(), {})
+        RecordsRequest([], False).merge([{"y": np.zeros(2)}, {"y": np.zeros(3)}], report(), {})

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from cluster_serving.job.models.base import TensorSpec
-from cluster_serving.job.models.batched.axes import Place, Reading, readings, take
+from cluster_serving.job.models.batched.axes import InputReading, Reading, readings, take
 
 
 def axes(specs, symbols=(), anywhere=()):
@@ -49,7 +49,7 @@ def test_an_input_of_records_alone_may_have_the_batch_anywhere():
 
 
 def test_records_are_joined_along_their_axes():
-    reading = Reading((Place(1, (2,)), Place(None, ())))
+    reading = Reading((InputReading(1, (2,)), InputReading(None, ())))
     x, t = reading.join([[np.array([1, 2]), np.array(7)], [np.array([3, 4]), np.array(8)]])
     np.testing.assert_array_equal(x, [[1, 3], [2, 4]])
     assert t == 7
@@ -57,5 +57,5 @@ def test_records_are_joined_along_their_axes():
 
 
 def test_a_fixed_batch_repeats_its_records():
-    (x,) = Reading((Place(0, ()),), fixed=3).join([[np.array(1)], [np.array(2)]])
+    (x,) = Reading((InputReading(0, ()),), fixed=3).join([[np.array(1)], [np.array(2)]])
     assert x.tolist() == [1, 2, 1]
