@@ -20,10 +20,11 @@ from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.config.values import job_name
 from cluster_serving.launcher.dead_commands import AsJson, ConfigPath
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.jobs import change, job_status, lifecycle, model_watch
-from cluster_serving.launcher.jobs.change import Changed, NotBeside
+from cluster_serving.launcher.jobs import job_status, lifecycle, model_files
 from cluster_serving.launcher.jobs.shutdown import losses, shut_down
 from cluster_serving.launcher.jobs.store import opened
+from cluster_serving.launcher.rollout import change
+from cluster_serving.launcher.rollout.change import Changed, NotBeside
 from cluster_serving.launcher.services import controller, front_end, redis_server, state
 from cluster_serving.launcher.services.controller import WatchedModels
 from cluster_serving.launcher.shipping import cargo as shipping
@@ -315,7 +316,7 @@ def _status(job: JobName = None, config_path: ConfigPath = _PATH, as_json: AsJso
         redis_server.warn_of_holes(config)
         queued = job_status.queue(store)
     if as_json:
-        print(json.dumps(found.details(queued), indent=2))
+        print(json.dumps(report.details(found, queued), indent=2))
     else:
         console.print(report.status(found, queued))
     if not found.job_id:
@@ -363,7 +364,7 @@ def _by_hand(config: Config, path: Path) -> Iterator[None]:
 
     It does not load again what the command has loaded, or has left.
     """
-    watched = WatchedModels(model_watch.look(config)) if config.watch_model else None
+    watched = WatchedModels(model_files.look(config)) if config.watch_model else None
     yield
     controller.ensure(config, path, watched)
 

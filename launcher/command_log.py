@@ -1,7 +1,7 @@
 """What the commands tell a person: steps that begin, and warnings.
 
 The file `cluster-serving.log` beside `config.yaml` keeps them, with the time. A terminal shows them
-(`launcher.terminal`), and a controller prints them (`jobs.controller`).
+(`launcher.terminal`), and a controller prints them (`rollout.controller`).
 """
 
 from __future__ import annotations

@@ -2,16 +2,17 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from cluster_serving.launcher.jobs import comparison
-from cluster_serving.launcher.jobs.change import Changed
 from cluster_serving.launcher.jobs.job_status import GenerationStatus, JobStatus
 from cluster_serving.launcher.jobs.layout.decision import Tuned
 from cluster_serving.launcher.jobs.lifecycle import Started
+from cluster_serving.launcher.rollout import comparison
+from cluster_serving.launcher.rollout.change import Changed
 from cluster_serving.launcher.terminal import printable
 from cluster_serving.protocol.generations import CANARY, SERVING, SHADOW
 from cluster_serving.protocol.slots import SlotReport
@@ -84,6 +85,23 @@ def status(job: JobStatus, queued: Mapping[str, int]) -> Text:
     if job.log:
         lines["log"] = job.log
     return Text("\n").join(Text(f"{key:<12}  {value}") for key, value in lines.items())
+
+
+def details(job: JobStatus, queued: Mapping[str, int]) -> dict[str, Any]:
+    """Return the state of a job, its slots and its queue, ready for JSON."""
+    models = [
+        {
+            "slot": report.index,
+            "state": report.state,
+            "model": report.model,
+            "device": report.device,
+            "error": report.error or "",
+            "restarts": report.restarts,
+        }
+        for report in job.reports
+    ]
+    compared = job.comparison and comparison.details(job.comparison)
+    return job.summary() | {"models": models, "queue": dict(queued), "comparison": compared}
 
 
 def tuned(found: Tuned) -> Group:

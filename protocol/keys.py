@@ -99,7 +99,7 @@ class JobKeys:
     """Hash of the command that is starting or stopping the job."""
 
     controller = _Key("controller")
-    """Hash of the process that changes the job without a command (`launcher.jobs.controller`)."""
+    """Hash of the process that changes the job without a command (`launcher.rollout.controller`)."""
 
     control = _Key("control")
     """List of the requests that the controller of the job has not begun (`protocol.model_control`)."""

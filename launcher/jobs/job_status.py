@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
@@ -14,7 +13,6 @@ from redis.exceptions import RedisError, ResponseError
 
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.jobs import comparison
 from cluster_serving.launcher.jobs.record import JobRecord
 from cluster_serving.launcher.jobs.store import JobStore, opened
 from cluster_serving.launcher.services.flink_rest import Job
@@ -115,22 +113,6 @@ class JobStatus:
         if self.since is not None:
             values["since"] = datetime.fromtimestamp(self.since, timezone.utc).isoformat(timespec="seconds")
         return values
-
-    def details(self, queued: Mapping[str, int]) -> dict[str, Any]:
-        """Return all, with the lengths of the queues, ready for JSON."""
-        models = [
-            {
-                "slot": report.index,
-                "state": report.state,
-                "model": report.model,
-                "device": report.device,
-                "error": report.error or "",
-                "restarts": report.restarts,
-            }
-            for report in self.reports
-        ]
-        compared = self.comparison and comparison.details(self.comparison)
-        return self.summary() | {"models": models, "queue": dict(queued), "comparison": compared}
 
 
 def read_all(config: Config, flink: Flink) -> list[JobStatus]:

@@ -81,7 +81,7 @@ def start(config: Config) -> Started:
 
 
 def restart(config: Config) -> Started:
-    """Start a job, after stopping it if it runs; see `jobs.change.update` for a change without a gap.
+    """Start a job, after stopping it if it runs; see `rollout.change.update` for a change without a gap.
 
     Before a job is stopped, its new model is loaded in a process of its own. If the job does not start all the same, it
     is started again as it was.

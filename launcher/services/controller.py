@@ -19,11 +19,11 @@ from cluster_serving.settings.addresses import Address
 SERVICE = "controller"
 """Name of the service in the state folder; the controllers of all jobs of a Redis share a folder."""
 
-_MODULE = "cluster_serving.launcher.jobs.controller"
+_MODULE = "cluster_serving.launcher.rollout.controller"
 
 
 class WatchedModels(NamedTuple):
-    """Fingerprints of the models that a controller does not load again (`jobs.model_watch`).
+    """Fingerprints of the models that a controller does not load again (`rollout.model_watch`).
 
     `problem` is the reason why the second one was refused.
     """

@@ -9,7 +9,7 @@ import httpx
 import numpy as np
 import tritonclient.http as triton
 
-from cluster_serving.launcher.jobs.model_watch import SETTLED_S
+from cluster_serving.launcher.rollout.model_watch import SETTLED_S
 from tests.support.fixtures.handled import write
 from tests.support.fixtures.redis_server import free_port
 from tests.support.fixtures.waiting import wait_until

@@ -17,7 +17,7 @@ from pathlib import Path
 from cluster_serving.job.main import engine_requirements
 from cluster_serving.job.options import JobOptions
 from cluster_serving.job.remote.url import is_url
-from cluster_serving.launcher.jobs import model_watch
+from cluster_serving.launcher.jobs import model_files
 from cluster_serving.launcher.jobs.layout.choice import Asked, Figure, has_figures
 from cluster_serving.launcher.services import state
 
@@ -26,7 +26,6 @@ Scope = tuple[int | None, int | None]
 _FOLDER = "layouts"
 _CPUINFO = Path("/proc/cpuinfo")
 _PART = 1 << 20
-_MOST_FILES = 1000
 _PACKAGES = ("openvino", "onnxruntime", "torch", "tensorflow", "tensorflow-cpu", "opencv-python-headless")
 
 
@@ -104,7 +103,7 @@ def _file(name: str) -> Path:
 
 def _digests(folder: Path) -> list[tuple[str, int, str]]:
     found = []
-    for path in islice(model_watch.files(folder), _MOST_FILES):
+    for path in islice(model_files.files(folder), model_files.MOST_FILES):
         with open(path, "rb") as file:
             digest = hashlib.sha256(file.read(_PART))
             size = file.seek(0, os.SEEK_END)

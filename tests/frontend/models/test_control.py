@@ -13,8 +13,8 @@ import tritonclient.http as triton
 from tritonclient.utils import InferenceServerException
 
 from cluster_serving.frontend.proto import inference
-from cluster_serving.launcher.jobs import control_requests
 from cluster_serving.launcher.jobs.store import JobStore
+from cluster_serving.launcher.rollout import control_requests
 from cluster_serving.protocol.errors import ModelError
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.model_control import LOAD, MODEL_CONTROL

@@ -20,11 +20,12 @@ from cluster_serving.launcher.command_log import say
 from cluster_serving.launcher.config.job_options import with_layout
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.jobs import capacity, comparison, lifecycle, lock, payload_folder
-from cluster_serving.launcher.jobs.figures import Figures
+from cluster_serving.launcher.jobs import capacity, lifecycle, lock, payload_folder
 from cluster_serving.launcher.jobs.layout.decision import layout_of
 from cluster_serving.launcher.jobs.lifecycle import Services, Started
 from cluster_serving.launcher.jobs.store import generation_of, opened
+from cluster_serving.launcher.rollout import comparison
+from cluster_serving.launcher.rollout.figures import Figures
 from cluster_serving.launcher.services.flink_rest import Job
 from cluster_serving.protocol.generations import (
     CANARY,

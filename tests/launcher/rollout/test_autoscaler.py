@@ -7,7 +7,7 @@ from collections import deque
 
 import pytest
 
-from cluster_serving.launcher.jobs.autoscaler import Autoscaler, Sample, percentile
+from cluster_serving.launcher.rollout.autoscaler import Autoscaler, Sample, percentile
 from cluster_serving.protocol.stats import LATENCY_BOUNDS_MS
 
 TARGET_MS = 100

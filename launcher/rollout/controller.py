@@ -1,6 +1,6 @@
 """The controller of a job: changes the job when its model, its load or a client asks for it.
 
-Usage: python -m cluster_serving.launcher.jobs.controller CONFIG_FILE --since SECONDS
+Usage: python -m cluster_serving.launcher.rollout.controller CONFIG_FILE --since SECONDS
 
 One supervised process per job runs this module, on the machine that runs the commands. For each change it reads the
 configuration again and does what a command would do, under the same lock.
@@ -30,18 +30,12 @@ from cluster_serving.launcher.config import versions
 from cluster_serving.launcher.config.job_options import model_options
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.jobs import (
-    capacity,
-    change,
-    control_requests,
-    lifecycle,
-    lock,
-    model_watch,
-)
-from cluster_serving.launcher.jobs.autoscaler import Autoscaler, Decision, Sample
-from cluster_serving.launcher.jobs.change import Busy
-from cluster_serving.launcher.jobs.model_watch import ModelWatch
+from cluster_serving.launcher.jobs import capacity, lifecycle, lock, model_files
 from cluster_serving.launcher.jobs.store import JobStore, opened
+from cluster_serving.launcher.rollout import change, control_requests
+from cluster_serving.launcher.rollout.autoscaler import Autoscaler, Decision, Sample
+from cluster_serving.launcher.rollout.change import Busy
+from cluster_serving.launcher.rollout.model_watch import ModelWatch
 from cluster_serving.launcher.services import controller as service
 from cluster_serving.launcher.services import redis_server
 from cluster_serving.launcher.services.controller import WatchedModels
@@ -153,7 +147,7 @@ class Controller:
         self._seen_before = None
 
     def _look(self) -> str:
-        return model_watch.look(self._config) if self._config.watch_model else ""
+        return model_files.look(self._config) if self._config.watch_model else ""
 
     # The model of the folder
 
@@ -247,7 +241,7 @@ class Controller:
         control_requests.finish(self._store, request, problem)
 
     def _load(self, config: Config) -> None:
-        seen = model_watch.look(config)
+        seen = model_files.look(config)
         self._serve(config)
         self._note_served(seen)
 
