@@ -37,13 +37,14 @@ class FlinkCluster:
     """
 
     def __init__(self, config: Config) -> None:
-        self._config = config
+        self.config = config
         self.address = config.flink_address
         self.home = FlinkHome(folder(self.address))
 
     def ensure(self) -> None:
         """Use the cluster, or start one; `submitting` keeps other commands from using its folder."""
-        self.check_usable()
+        # A target may check more, and has done so.
+        FlinkCluster.check(self)
         with locked(self.home.path):
             if self.is_ours:
                 # Its supervisor may be starting it again, and its jobs; another cluster would end them.
@@ -61,31 +62,46 @@ class FlinkCluster:
             self._prepare({})
 
     def _introduce(self, origin: str) -> None:
-        found = self.check()
+        found = self.overview()
         say(
             f"Using Flink at {self.address}, {origin} by these commands: version {found.version}, "
             f"{found.running} job{'s' * (found.running != 1)}, {found.free} of {found.slots} slots free"
         )
 
-    def check_usable(self) -> None:
+    def flink(self) -> FlinkRest:
+        """Return a client for the jobs of the cluster."""
+        return FlinkRest(self.config.flink_rest_url)
+
+    def submitting(self) -> AbstractContextManager[None]:
+        """Let one command at a time submit jobs to the cluster: two could count on the same slots."""
+        return submitting(self.address)
+
+    def is_up(self) -> bool:
+        """Return True if a usable Flink listens at `flinkRestUrl`; False if nothing does."""
+        if not is_listening(self.address):
+            return False
+        self.overview()
+        return True
+
+    def check(self) -> None:
         """Check, before anything is started, that the cluster can be used, or started."""
         if self.is_ours:
             return
         if is_listening(self.address):
-            self.check()
+            self.overview()
         elif not self.address.is_local:
             raise LaunchError(
                 f"Flink at {self.address} (flinkRestUrl) cannot be reached; start it, or set flinkRestUrl to another. "
                 "cluster-serving-start starts one only on this machine"
             )
 
-    def check(self) -> Overview:
-        """Check that a usable Flink listens at `flinkRestUrl`, and return its overview."""
+    def overview(self) -> Overview:
+        """Return the overview of the cluster, after checking that a usable Flink listens at `flinkRestUrl`."""
         if not is_listening(self.address):
             raise LaunchError(
                 f"Flink at {self.address} (flinkRestUrl) cannot be reached; start it, or set flinkRestUrl to another"
             )
-        with FlinkRest(self._config.flink_rest_url) as rest:
+        with FlinkRest(self.config.flink_rest_url) as rest:
             overview = rest.overview()
         if overview is None:
             raise LaunchError(
@@ -105,7 +121,7 @@ class FlinkCluster:
         Raises:
             LaunchError: If a cluster that was not started here has too few.
         """
-        overview = self.check()
+        overview = self.overview()
         # A TaskManager that was killed counts until its heartbeat is missed; it is replaced at once.
         dead = sum(Process.read(record) is None for record in self._taskmanagers())
         missing = needed - overview.free
@@ -117,7 +133,7 @@ class FlinkCluster:
                 f"the job needs {needed} free task slots (modelParallelism), and Flink at {self.address} has "
                 f"{overview.free} of {overview.slots}; add TaskManagers, stop another job or lower modelParallelism"
             )
-        more = max(dead, math.ceil(missing / self._config.slots_per_task_manager))
+        more = max(dead, math.ceil(missing / self.config.slots_per_task_manager))
         say(f"Starting {more} more TaskManager{'s' if more > 1 else ''} for {needed} slots")
         started: list[Path] = []
         try:
@@ -131,9 +147,9 @@ class FlinkCluster:
             self._return(started[dead:])
             raise
 
-    def stop_idle(self) -> None:
+    def reclaim(self) -> None:
         """Stop the TaskManagers that were started here and that run nothing, but leave one."""
-        with locked(self.home.path), FlinkRest(self._config.flink_rest_url) as rest:
+        with locked(self.home.path), FlinkRest(self.config.flink_rest_url) as rest:
             managers = self._taskmanagers() if self.is_ours else []
             idle = rest.idle() if len(managers) > 1 else set()
             stopped = [record for record in managers if record.stem in idle][: len(managers) - 1]
@@ -154,7 +170,7 @@ class FlinkCluster:
 
     def _prepare(self, settings: dict[str, object]) -> None:
         local = {} if self.address.is_local else {"python.executable": "python"}
-        self.home.prepare(local | settings | self._config.flink_options)
+        self.home.prepare(local | settings | self.config.flink_options)
 
     def _return(self, taskmanagers: list[Path]) -> None:
         if taskmanagers:
@@ -166,8 +182,8 @@ class FlinkCluster:
         while Process.read(record := self.home.path / f"taskmanager-{number}.json"):
             number += 1
         # A flag of each TaskManager, as the jobs of a cluster may be configured differently.
-        slots = self._config.slots_per_task_manager
-        # Its id is that of the record, by which `stop_idle` finds it. Flink drops the one of before at once if that was
+        slots = self.config.slots_per_task_manager
+        # Its id is that of the record, by which `reclaim` finds it. Flink drops the one of before at once if that was
         # killed.
         settings = {"numberOfTaskSlots": slots, "cpu.cores": slots, "resource-id": record.stem}
         self._spawn("taskmanager", number, *(f"-Dtaskmanager.{key}={value}" for key, value in settings.items()))
@@ -198,10 +214,10 @@ class FlinkCluster:
 
         # By inode, as logs are renamed.
         before = {file.stat().st_ino: file.stat().st_size for file in self.home.logs.iterdir()}
-        with FlinkRest(self._config.flink_rest_url) as rest:
-            if not wait_until(is_ready, self._config.start_timeout):
+        with FlinkRest(self.config.flink_rest_url) as rest:
+            if not wait_until(is_ready, self.config.start_timeout):
                 raise LaunchError(
-                    f"Flink has no free task slots after {self._config.start_timeout} s (startTimeout): "
+                    f"Flink has no free task slots after {self.config.start_timeout} s (startTimeout): "
                     f"{self._last_error(before)} (logs: {self.home.logs})"
                 )
 
@@ -226,7 +242,7 @@ class FlinkCluster:
         return self.is_ours and record.exists() and record.read_text("utf8") != _code()
 
     def _replace(self) -> None:
-        running = self.check().running
+        running = self.overview().running
         if running:
             say(
                 f"Note: Flink on port {self.address.port} runs code of before an edit or of another installation, and "

@@ -5,12 +5,13 @@ from __future__ import annotations
 from cluster_serving.job.options import JobOptions
 from cluster_serving.launcher.command_log import say
 from cluster_serving.launcher.config.model import Config
+from cluster_serving.launcher.services.flink_cluster import FlinkCluster
 from cluster_serving.launcher.services.process import is_listening
 from cluster_serving.launcher.targets import submission
-from cluster_serving.launcher.targets.session import Session
+from cluster_serving.launcher.targets.base import Target
 
 
-class Local(Session):
+class Local(FlinkCluster, Target):
     """A Flink on this machine; jobs use the packages and the files of this machine as they are."""
 
     @classmethod
@@ -21,21 +22,12 @@ class Local(Session):
     @property
     def is_here(self) -> bool:
         """True if the Flink was started here, or will be; one that runs in containers may be elsewhere."""
-        address = self.config.flink_address
-        return self._cluster.is_ours or (address.is_local and not is_listening(address))
-
-    def check(self) -> None:
-        """Check that the cluster can be used, or started; `ensure` starts it."""
-        self._cluster.check_usable()
-
-    def fitted(self, config: Config) -> Config:
-        """Return the configuration as it is: the packages stay where they are."""
-        return config
+        return self.is_ours or (self.address.is_local and not is_listening(self.address))
 
     def submit(self, options: JobOptions) -> str:
         """Submit a job, whose model and packages are found where they are."""
         say(f"Submitting job {options.redis.job}")
-        arguments = submission.on_this_machine(self.home, self.config.flink_address)
+        arguments = submission.on_this_machine(self.home, self.address)
         return submission.submit(
             self.home, arguments, options, self.log_of(options.redis.job), self.config.start_timeout
         )

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
-
 from cluster_serving.job.options import JobOptions
 from cluster_serving.launcher.command_log import say
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.services import flink_cluster
 from cluster_serving.launcher.services.flink_cluster import FlinkCluster
-from cluster_serving.launcher.services.flink_rest import FlinkRest
-from cluster_serving.launcher.services.process import is_listening
 from cluster_serving.launcher.shipping import cargo
 from cluster_serving.launcher.shipping.cargo import Cargo
 from cluster_serving.launcher.targets import submission
@@ -21,48 +16,16 @@ _LARGEST = (1 << 31) - 1
 """Bytes of the largest file that Flink's blob server takes."""
 
 
-class Session(Target):
+class Session(FlinkCluster, Target):
     """The cluster at `flinkRestUrl`, to which each job brings interpreter, packages and model.
 
     Flink keeps what a job brings for as long as the job runs, and gives it to every TaskManager that needs it: also
     after a failure, and without this machine.
     """
 
-    def __init__(self, config: Config) -> None:
-        super().__init__(config)
-        self._cluster = FlinkCluster(config)
-        self.home = self._cluster.home
-
-    def flink(self) -> FlinkRest:
-        """Return a client for the jobs of the cluster."""
-        return FlinkRest(self.config.flink_rest_url)
-
-    def submitting(self) -> AbstractContextManager[None]:
-        """Let one command at a time submit jobs to the cluster: two could count on the same slots."""
-        return flink_cluster.submitting(self.config.flink_address)
-
     def check(self) -> None:
         """Check that the cluster answers."""
-        self._cluster.check()
-
-    def is_up(self) -> bool:
-        """Return True if a usable Flink listens at `flinkRestUrl`; False if nothing does."""
-        if not is_listening(self.config.flink_address):
-            return False
-        self._cluster.check()
-        return True
-
-    def ensure(self) -> None:
-        """Use the cluster as it is."""
-        self._cluster.ensure()
-
-    def slots(self, needed: int) -> AbstractContextManager[None]:
-        """Check that the cluster has free task slots."""
-        return self._cluster.slots(needed)
-
-    def reclaim(self) -> None:
-        """Stop the TaskManagers that were started here and have no job any more, but for one."""
-        self._cluster.stop_idle()
+        self.overview()
 
     def fitted(self, config: Config) -> Config:
         """Return the configuration with an execution mode in which a job survives its first restart.
@@ -86,7 +49,7 @@ class Session(Target):
         say(f"Submitting job {options.redis.job}{size}")
         return submission.submit(
             self.home,
-            submission.to_cluster(self.home, self.config.flink_address) + loaded.arguments(),
+            submission.to_cluster(self.home, self.address) + loaded.arguments(),
             loaded.options,
             self.log_of(options.redis.job),
             self.config.start_timeout,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import atexit
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 
 from cluster_serving.launcher.command_log import say
@@ -43,7 +44,7 @@ class KubernetesSession(Session):
         super().__init__(config.model_copy(update={"flink_rest_url": url, "flink_options": options}))
         # The address changes with each command.
         name = f"kubernetes-{self._kubectl.namespace}-{own.flink_cluster_id}"
-        self.home = self._cluster.home = FlinkHome(state.root() / name)
+        self.home = FlinkHome(state.root() / name)
 
     def flink(self) -> FlinkRest:
         """Return a client for the jobs of the cluster."""
@@ -61,9 +62,10 @@ class KubernetesSession(Session):
         super().check()
         check_redis(self.config)
 
-    def slots(self, needed: int) -> AbstractContextManager[None]:
+    @contextmanager
+    def slots(self, needed: int) -> Iterator[None]:
         """Provide nothing: Flink itself asks Kubernetes for pods."""
-        return nullcontext()
+        yield
 
 
 class _SessionRest(FlinkRest):

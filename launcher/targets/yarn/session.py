@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
@@ -47,9 +48,10 @@ class YarnSession(Session):
         """Return True if there is a session that answers."""
         return self._problem is None and super().is_up()
 
-    def slots(self, needed: int) -> AbstractContextManager[None]:
+    @contextmanager
+    def slots(self, needed: int) -> Iterator[None]:
         """Leave slots to Flink, which starts TaskManagers when a job needs them."""
-        return nullcontext()
+        yield
 
     def _check_found(self) -> None:
         if self._problem:

@@ -53,9 +53,9 @@ class Visits:
         if event != "call" or not code.co_filename.startswith(self._folders):
             return
         # Module bodies, and what they call, run when something is imported.
-        if code not in self._seen and not code.co_name.startswith("<") and not _is_import(frame):
-            if not _is_property(frame):
-                self._seen[code] = None
+        is_new = code not in self._seen and not code.co_name.startswith("<")
+        if is_new and not _is_import(frame) and not _is_property(frame):
+            self._seen[code] = None
         while frame := frame.f_back:
             if frame.f_code.co_filename != code.co_filename:
                 self._leading.add(frame.f_code)
