@@ -37,9 +37,6 @@ _PATH = Path(config_file.FILE_NAME)
 _NOT_RUNNING = 3
 """Exit code of `status`, as of systemctl, for a job that is known and does not run."""
 
-_PLACES = ("flink_rest_url", "flink_target", "redis_url")
-"""Keys of the configuration that say where a job is."""
-
 _IN_PLACE = "Stop the job first, for a machine without the memory for two generations."
 _MOST_SLOTS = 4096
 
@@ -229,7 +226,7 @@ def _rollback(job: JobName = None, config_path: ConfigPath = _PATH) -> None:
 def _update_beside(config: Config, config_path: Path, canary: float = 0.0, shadow: float = 0.0) -> None:
     with Progress(), _by_hand(config, config_path):
         changed = change.update(config, canary, shadow)
-    _show(changed, config, config_path)
+    _show(changed, config_path)
 
 
 def _change(config: Config, config_path: Path, make: Callable[..., Changed | None], *given: object) -> None:
@@ -238,11 +235,11 @@ def _change(config: Config, config_path: Path, make: Callable[..., Changed | Non
     if changed is None:
         console.print("The canary or shadow has ended; the job serves as before.")
         return
-    _show(changed, config, config_path)
+    _show(changed, config_path)
 
 
-def _show(changed: Changed, config: Config, config_path: Path) -> None:
-    shown = report.started(changed.started, _stop_command(config, config_path))
+def _show(changed: Changed, config_path: Path) -> None:
+    shown = report.started(changed.started, config_path)
     log.info(shown.plain)
     console.print(shown)
     console.print(report.changed(changed))
@@ -353,7 +350,7 @@ def _warn_of_killed(config: Config) -> None:
 def _start_job(config: Config, config_path: Path, start: Callable[..., lifecycle.Started] = lifecycle.start) -> None:
     with Progress(), _by_hand(config, config_path):
         started = start(config)
-    shown = report.started(started, _stop_command(config, config_path))
+    shown = report.started(started, config_path)
     log.info(shown.plain)
     console.print(shown)
 
@@ -367,18 +364,6 @@ def _by_hand(config: Config, path: Path) -> Iterator[None]:
     watched = WatchedModels(model_files.look(config)) if config.watch_model else None
     yield
     controller.ensure(config, path, watched)
-
-
-def _stop_command(config: Config, path: Path) -> str:
-    """Return the command that stops a job, with the file if the command would not find the job without it."""
-    words = ["cluster-serving-stop", config.job_name]
-    try:
-        found = config_file.read(_PATH, missing_ok=True)
-    except SettingsError:
-        found = None
-    if found is None or any(getattr(found, key) != getattr(config, key) for key in _PLACES):
-        words += ["-c", str(path)]
-    return shlex.join(words)
 
 
 def _start_front_end(config: Config, config_path: Path, again: bool = False) -> None:

@@ -1,13 +1,17 @@
 """Texts about jobs that the commands print."""
 
+import shlex
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from cluster_serving.launcher.config import file as config_file
+from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.jobs.job_status import GenerationStatus, JobStatus
 from cluster_serving.launcher.jobs.layout.decision import Tuned
 from cluster_serving.launcher.jobs.lifecycle import Started
@@ -16,10 +20,14 @@ from cluster_serving.launcher.rollout.change import Changed
 from cluster_serving.launcher.terminal import printable
 from cluster_serving.protocol.generations import CANARY, SERVING, SHADOW
 from cluster_serving.protocol.slots import SlotReport
+from cluster_serving.settings.model import SettingsError
+
+_PLACES = ("flink_rest_url", "flink_target", "redis_url")
+"""Keys of the configuration that say where a job is."""
 
 
-def started(job: Started, stop: str) -> Text:
-    """Return the facts about a job that has just been started; `stop` is the command that stops it."""
+def started(job: Started, path: Path) -> Text:
+    """Return the facts about a job that has just been started by the configuration file `path`."""
     config = job.config
     redis = config.redis_shown
     has_password = config.redis_url != config.redis_shown
@@ -33,7 +41,7 @@ def started(job: Started, stop: str) -> Text:
         "Flink UI": job.page,
         "send": f"""from cluster_serving.client import InputQueue
 InputQueue(name="{config.job_name}"{where}).predict(...)""".replace("\n", "\n" + " " * 10),
-        "stop": stop,
+        "stop": _stop(config, path),
     }
     return Text("Ready\n") + Text("\n").join(Text(f"{key:>8}  {value}") for key, value in lines.items() if value)
 
@@ -122,6 +130,18 @@ def duration(seconds: float) -> str:
     parts = [(days, "d"), (hours, "h"), (minutes, "min"), (rest, "s")]
     shown = [f"{value} {unit}" for value, unit in parts if value]
     return " ".join(shown[:2]) or "0 s"
+
+
+def _stop(config: Config, path: Path) -> str:
+    """Return the command that stops a job, with the file if the command would not find the job without it."""
+    words = ["cluster-serving-stop", config.job_name]
+    try:
+        found = config_file.read(Path(config_file.FILE_NAME), missing_ok=True)
+    except SettingsError:
+        found = None
+    if found is None or any(getattr(found, key) != getattr(config, key) for key in _PLACES):
+        words += ["-c", str(path)]
+    return shlex.join(words)
 
 
 def _version(generation: GenerationStatus) -> str:

@@ -3,7 +3,7 @@
 import argparse
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, get_origin
 
 import yaml
@@ -39,6 +39,14 @@ def _variable(kind: type[Settings], attribute: str) -> str:
 
 def _in_snake_case(key: str) -> str:
     return re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", key)
+def warn_of_mistyped(kind: type[Settings], variables: Mapping[str, str], warn: Callable[[str], None]) -> None:
+    """Tell `warn` of each variable that differs from that of a key by case or underscores alone."""
+    known = [variable_of(kind, key) for key in keys(kind)]
+    # As CLUSTER_SERVING_MAXBATCHSIZE, or in other letters.
+    by_letters = {variable.replace("_", ""): variable for variable in known}
+    for variable in sorted(variables.keys() - set(known)):
+        if meant := by_letters.get(variable.replace("_", "").upper()):
+            warn(f"environment variable {variable} has no effect; did you mean {meant}?")
 
 
 def environment(kind: type[Settings], variables: Mapping[str, str]) -> Source:

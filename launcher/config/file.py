@@ -65,7 +65,7 @@ def read(path: Path, warn: Callable[[str], None] = lambda _: None, missing_ok: b
         raise SettingsError(f"{path} cannot be read: {error}") from None
     kind = with_targets()
     file = Source(kind, _checked_keys(yaml_file.read(path, text, warn), warn))
-    _warn_of_mistyped(warn)
+    sources.warn_of_mistyped(kind, os.environ, warn)
     config = load(kind, [sources.environment(kind, os.environ), file], str(path))
     return config.located(path.absolute().parent)
 
@@ -106,16 +106,6 @@ def _checked_keys(entries: list[yaml_file.Entry], warn: Callable[[str], None]) -
                 raise SettingsError(f"{place}: {name} is {shown(key, FieldInfo(), value)}; expected {only}{remedy}")
             warn(f"{place}: {name} has no effect")
     return {key: entry for key, entry in given.items() if key in keys(kind) and entry.value is not None}
-
-
-def _warn_of_mistyped(warn: Callable[[str], None]) -> None:
-    kind = with_targets()
-    known = [sources.variable_of(kind, key) for key in keys(kind)]
-    # As CLUSTER_SERVING_MAXBATCHSIZE, or in other letters.
-    by_letters = {variable.replace("_", ""): variable for variable in known}
-    for variable in sorted(os.environ.keys() - set(known)):
-        if meant := by_letters.get(variable.replace("_", "").upper()):
-            warn(f"environment variable {variable} has no effect; did you mean {meant}?")
 
 
 def template(values: Mapping[str, Any] = MappingProxyType({})) -> str:

@@ -14,14 +14,16 @@ from cluster_serving.job.options import JobOptions
 from cluster_serving.job.remote.url import is_url
 from cluster_serving.launcher.command_log import Say, say, warn
 from cluster_serving.launcher.config import versions
-from cluster_serving.launcher.config.job_options import job_options, model_options, sized_for, with_layout
+from cluster_serving.launcher.config.job_options import job_options, model_options, sized_for
 from cluster_serving.launcher.config.model import NO_FOLDER, Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs import capacity, lock, model_copy, payload_folder, rehearsal
-from cluster_serving.launcher.jobs.layout.decision import Decider, Tuned, layout_of
+from cluster_serving.launcher.jobs.layout import decision
+from cluster_serving.launcher.jobs.layout.decision import Decider, Tuned
 from cluster_serving.launcher.jobs.layout.measuring import NotMeasured
 from cluster_serving.launcher.jobs.readiness import wait_ready
-from cluster_serving.launcher.jobs.store import JobStore, generation_of, opened
+from cluster_serving.launcher.jobs.services import Services, services
+from cluster_serving.launcher.jobs.store import generation_of, opened
 from cluster_serving.launcher.services import controller, flink_cluster, front_end, redis_server, state
 from cluster_serving.launcher.services.flink_rest import Job
 from cluster_serving.launcher.services.process import Process, wait_until
@@ -29,7 +31,6 @@ from cluster_serving.launcher.shipping.survey import survey
 from cluster_serving.launcher.targets import Target, target_of
 from cluster_serving.launcher.targets.base import Flink
 from cluster_serving.launcher.targets.resubmit import RESUBMIT_TIMEOUT
-from cluster_serving.protocol.connection import translated
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.generations import SERVING
 from cluster_serving.protocol.keys import JOBS_KEY, missing_secret
@@ -51,15 +52,6 @@ class Started:
     layout: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Services:
-    """Target, Flink and Redis of a job."""
-
-    target: Target
-    flink: Flink
-    store: JobStore
-
-
 def start(config: Config) -> Started:
     """Start a job, and Redis and Flink before it if needed; return when the model is loaded in every slot.
 
@@ -75,8 +67,8 @@ def start(config: Config) -> Started:
                 f"cluster-serving-stop {config.job_name}, or another jobName"
             )
         config = provided.target.fitted(config)
-        started = _start(provided, *laid_out(provided, config, options_of(provided, config)))
-        tidy(provided)
+        started = _start(provided, *prepared(provided, config))
+        provided.tidy()
         return started
 
 
@@ -98,18 +90,18 @@ def restart(config: Config) -> Started:
         earlier = None
         if running:
             _rehearse(provided, config)
-            earlier = options_now(provided)
+            earlier = provided.options_now()
         target.records.forget(job)
         for each in running:
             say(f"Stopping job {job}")
             cancel(provided.flink, each, config)
         options = None
         try:
-            config, options = laid_out(provided, config, options_of(provided, config))
+            config, options = prepared(provided, config)
             started = _start(provided, config, options)
             if earlier:
                 target.records.keep_earlier(earlier)
-            tidy(provided)
+            provided.tidy()
             return started
         except (LaunchError, RedisError) as error:
             if earlier is None:
@@ -132,7 +124,7 @@ def stop(config: Config, job: str) -> bool:
         LaunchError: If no such job runs, and none counts as started.
     """
     target = target_of(config)
-    with locked(config, job):
+    with lock.for_job(config, job):
         # Even if it does not run: after a death of the JobManager it may be about to come back.
         target.records.forget(job)
         with _jobs_of(target, job) as (active, flink):
@@ -154,7 +146,7 @@ def forget(config: Config, job: str) -> None:
         RedisError: If Redis does not take the removal.
     """
     target = target_of(config)
-    with locked(config, job), opened(config, job) as store:
+    with lock.for_job(config, job), opened(config, job) as store:
         with _jobs_of(target, job) as (active, _):
             if active:
                 raise LaunchError(f"job {job} is {active[0].state}; run cluster-serving-stop {job} before")
@@ -185,17 +177,6 @@ def _counts_as_started(config: Config, job: str) -> bool:
         states = {store.record().state, *(report.state for report in store.slots())}
     # Slots that give heartbeats run in another Flink.
     return "ready" not in states and bool(states - {"", "stopped", UNLOADED})
-
-
-@contextmanager
-def locked(config: Config, job: str, tell: Say = warn) -> Iterator[None]:
-    """Let one command at a time start or stop a job; `tell` receives a message if Redis takes no lock."""
-    with ExitStack() as stack:
-        try:
-            stack.enter_context(lock.locked(stack.enter_context(opened(config, job))))
-        except (ServingError, RedisError, OSError) as error:
-            tell(f"let no other command start or stop job {job} now, as its Redis takes no lock: {error}")
-        yield
 
 
 def is_running(config: Config) -> bool:
@@ -244,57 +225,19 @@ def _elsewhere(config: Config) -> Config:
     return config
 
 
-@contextmanager
-def services(config: Config) -> Iterator[Services]:
-    """Provide Redis and Flink, and keep other commands from starting, changing or stopping the job."""
-    target = target_of(config)
-    with ExitStack() as stack:
-        stack.enter_context(target.submitting())
-        target.check()
-        redis_server.ensure(config)
-        stack.enter_context(locked(config, config.job_name))
-        target.ensure()
-        flink = stack.enter_context(target.flink())
-        store = stack.enter_context(opened(config))
-        # What is left of errors of Redis here is for a person.
-        with translated(store.client):
-            yield Services(target, flink, store)
+def prepared(services: Services, config: Config, before: JobOptions | None = None) -> tuple[Config, JobOptions]:
+    """Return configuration and options of a new generation, for which the secret and the folder for inputs are ready.
 
-
-def options_now(services: Services) -> JobOptions | None:
-    """Return the options with which a job serves; None if this machine does not know them."""
-    serving = services.store.generations().serving
-    return services.target.records.recall(services.store.job, serving.submission) if serving else None
-
-
-def options_of(services: Services, config: Config) -> JobOptions:
-    """Return the options of a new generation, for which the model's secret and the folder for inputs are ready."""
-    if not services.store.put_secret(config):
-        say(f"{missing_secret(config.job_name)}, within a minute; or set CLUSTER_SERVING_MODEL_SECRET")
-    number = services.store.next_number()
-    folder = payload_folder.ensure(config, services.store.payload_folder())
-    options = job_options(config, uuid.uuid4().hex, folder, number)
-    return model_copy.keep(services.target.home.path, config, options)
-
-
-def laid_out(
-    services: Services, config: Config, options: JobOptions, before: JobOptions | None = None
-) -> tuple[Config, JobOptions]:
-    """Return configuration and options with the layout of the job; see `Decider.decide` for `before`.
-
-    It is measured only where the job runs on this machine, with a fixed number of slots; otherwise it has the defaults
-    of the options.
+    Both have the layout of the job; see `Decider.decide` for `before`.
     """
-    layout = layout_of(options)
-    if config.autoscale_max is None and (decider := _decider(services, config, options)):
-        layout = decider.decide(before)
-    return with_layout(config, options, layout.copies, layout.threads, layout.batch)
-
-
-def described(services: Services, config: Config, options: JobOptions) -> str:
-    """Return the line that describes the layout of a job; empty if the job runs on other machines."""
-    decider = _decider(services, config, options)
-    return decider.described() if decider else ""
+    store = services.store
+    if not store.put_secret(config):
+        say(f"{missing_secret(config.job_name)}, within a minute; or set CLUSTER_SERVING_MODEL_SECRET")
+    number = store.next_number()
+    folder = payload_folder.ensure(config, store.payload_folder())
+    options = job_options(config, uuid.uuid4().hex, folder, number)
+    options = model_copy.keep(services.target.home.path, config, options)
+    return decision.laid_out(services.target, store, config, options, before)
 
 
 def tune(config: Config, seconds: float) -> Tuned:
@@ -326,25 +269,11 @@ def tune(config: Config, seconds: float) -> Tuned:
         raise LaunchError(f"nothing can be measured: {error}") from None
 
 
-def _decider(services: Services, config: Config, options: JobOptions) -> Decider | None:
-    """Return what decides on the layout; None if the job runs elsewhere, or the secret of its model is missing."""
-    secret = services.store.secret(config)
-    if not services.target.is_here or secret is None:
-        return None
-    return Decider(config, options, secret)
-
-
-def tidy(services: Services) -> None:
-    """Give back what no generation uses any more: copies of models, and idle TaskManagers."""
-    model_copy.tidy(services.target.home.path, services.target.records.known())
-    services.target.reclaim()
-
-
 def _start(services: Services, config: Config, options: JobOptions) -> Started:
     target, store, job = services.target, services.store, config.job_name
     with target.slots(config.slots):
         store.client.delete(store.keys.answered)
-        store.note("starting", error="", log=target.log_of(job))
+        store.note("starting", error="", log=target.home.log_of(job))
         store.begin(generation_of(options, SERVING))
         try:
             started = submit(services, config, options)
@@ -368,7 +297,7 @@ def submit(services: Services, config: Config, options: JobOptions, generation: 
         LaunchError: If the job does not start.
     """
     target, flink, job = services.target, services.flink, config.job_name
-    job_id, log = "", target.log_of(job)
+    job_id, log = "", target.home.log_of(job)
     try:
         services.store.announce(options.submission, config.slots, generation)
         job_id = target.submit(options)
@@ -387,7 +316,9 @@ def submit(services: Services, config: Config, options: JobOptions, generation: 
             # The path is that of a copy, of which the user knows nothing.
             raise LaunchError(str(error).replace(options.model.path, config.model_path)) from None
         raise
-    return Started(config, flink.page(job_id), slot.summary, described(services, config, options))
+    return Started(
+        config, flink.page(job_id), slot.summary, decision.described(target, services.store, config, options)
+    )
 
 
 def _rehearse(services: Services, config: Config) -> None:

@@ -4,13 +4,15 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 
 from redis.exceptions import RedisError
 
-from cluster_serving.launcher.command_log import say
-from cluster_serving.launcher.jobs.store import JobStore
+from cluster_serving.launcher.command_log import Say, say, warn
+from cluster_serving.launcher.config.model import Config
+from cluster_serving.launcher.jobs.store import JobStore, opened
 from cluster_serving.launcher.services.process import this_command
+from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.scripts import HOLD, Call, call
 
 EXPIRES_S = 15
@@ -22,6 +24,17 @@ _POLL_S = 0.2
 def holder(store: JobStore) -> str:
     """Return the command that starts, changes or stops a job at the moment; empty if none does."""
     return store.client.hget(store.keys.command, "holder") or ""
+
+
+@contextmanager
+def for_job(config: Config, job: str, tell: Say = warn) -> Iterator[None]:
+    """Let one command at a time start or stop a job; `tell` receives a message if Redis takes no lock."""
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(locked(stack.enter_context(opened(config, job))))
+        except (ServingError, RedisError, OSError) as error:
+            tell(f"let no other command start or stop job {job} now, as its Redis takes no lock: {error}")
+        yield
 
 
 @contextmanager

@@ -22,9 +22,9 @@ def ensure(config: Config, earlier: str = "") -> str:
     Raises:
         LaunchError: If the folder cannot be made, or the configuration has none although inputs are waiting.
     """
-    parent = _parent(config)
     if not _is_earlier(config, Path(earlier)):
         earlier = ""
+    parent = _parent(config)
     waiting = _waiting(earlier)
     if parent is None:
         if waiting:

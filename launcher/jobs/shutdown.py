@@ -5,7 +5,8 @@ from contextlib import AbstractContextManager, ExitStack, suppress
 from cluster_serving.launcher.command_log import say
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.jobs.lifecycle import cancel, locked
+from cluster_serving.launcher.jobs import lock
+from cluster_serving.launcher.jobs.lifecycle import cancel
 from cluster_serving.launcher.services import controller, flink_cluster, front_end, redis_data, redis_server, state
 from cluster_serving.launcher.services.flink_rest import FlinkRest
 from cluster_serving.launcher.services.process import is_listening
@@ -103,7 +104,7 @@ def _stop_all(client: AbstractContextManager[Flink], config: Config | None) -> b
                     # The Redis of the job is removed too, so it needs no note there.
                     flink.cancel(job.id)
                 else:
-                    with locked(config, job.name, say):
+                    with lock.for_job(config, job.name, say):
                         cancel(flink, job, config, say)
         except LaunchError as error:
             # Not raised: a cluster that was started here is stopped all the same.

@@ -21,11 +21,11 @@ from cluster_serving.launcher.config.job_options import with_layout
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs import capacity, lifecycle, lock, payload_folder
-from cluster_serving.launcher.jobs.layout.decision import layout_of
-from cluster_serving.launcher.jobs.lifecycle import Services, Started
-from cluster_serving.launcher.jobs.store import generation_of, opened
+from cluster_serving.launcher.jobs.layout.decision import described, layout_of
+from cluster_serving.launcher.jobs.lifecycle import Started
+from cluster_serving.launcher.jobs.services import Services, services
+from cluster_serving.launcher.jobs.store import JobStore, generation_of, opened
 from cluster_serving.launcher.rollout import comparison
-from cluster_serving.launcher.rollout.figures import Figures
 from cluster_serving.launcher.services.flink_rest import Job
 from cluster_serving.protocol.generations import (
     CANARY,
@@ -35,6 +35,7 @@ from cluster_serving.protocol.generations import (
     SHADOW,
     Generation,
 )
+from cluster_serving.protocol.stats import LATENCY_BOUNDS_MS
 
 _POLL_S = 0.1
 _SETTLED_S = 1.0
@@ -49,6 +50,47 @@ class NotBeside(LaunchError):
 
 class Busy(LaunchError):
     """Another command works on the job, or a canary or shadow has to be ended first; a later attempt may succeed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """The totals of a job, or the difference of two of them.
+
+    Attributes:
+        time: Time in seconds, of `time.monotonic`; of a difference, the seconds between both.
+        requests: Number of answered requests.
+        failures: Number of those answered with an error.
+        latency_ms: As in `JobStats`.
+    """
+
+    time: float
+    requests: int
+    failures: int
+    latency_ms: tuple[int, ...]
+
+    @classmethod
+    def begin(cls, store: JobStore) -> Figures:
+        """Return the totals of a job now."""
+        stats = store.stats()
+        return cls(time.monotonic(), stats.requests, stats.failures, stats.latency_ms)
+
+    def end(self, store: JobStore) -> Figures:
+        """Return the difference of the totals now to these."""
+        now = Figures.begin(store)
+        latencies = tuple(after - before for after, before in zip(now.latency_ms, self.latency_ms, strict=True))
+        return Figures(now.time - self.time, now.requests - self.requests, now.failures - self.failures, latencies)
+
+    def __str__(self) -> str:
+        """Return the figures of a change in words."""
+        told = f"{self.requests} request{'s' * (self.requests != 1)} answered in {self.time:.0f} s"
+        if self.failures:
+            told += f", {self.failures} of them with an error"
+        longest = max((index for index, count in enumerate(self.latency_ms) if count), default=None)
+        if longest is None:
+            return told
+        if longest == len(LATENCY_BOUNDS_MS):
+            return f"{told}; the longest wait was more than {LATENCY_BOUNDS_MS[-1] / 1000:g} s"
+        return f"{told}; the longest wait was at most {LATENCY_BOUNDS_MS[longest]} ms"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +125,10 @@ def update(config: Config, canary: float = 0.0, shadow: float = 0.0) -> Changed:
     config = lifecycle.checked(config)
     with _changing(config) as services:
         _refuse_in_trial(services)
-        config = _with_slots_now(services, services.target.fitted(config))
+        now = services.options_now()
+        config = _with_slots_of(now, services.target.fitted(config))
         _check_beside(services, config)
-        now = lifecycle.options_now(services)
-        config, options = lifecycle.laid_out(services, config, lifecycle.options_of(services, config), now)
+        config, options = lifecycle.prepared(services, config, now)
         if shadow:
             options = replace(options, redis=replace(options.redis, shadow=True))
         role, share = (CANARY, canary) if canary else (SHADOW, shadow) if shadow else (SERVING, 0.0)
@@ -125,7 +167,8 @@ def promote(config: Config, job: str) -> Changed:
             changed = _change(services, *lifecycle.again(services, config, options), SERVING)
             _end_trial(services, config, trial)
             return changed
-        _keep_earlier(services, now.serving)
+        if before := services.options_now():
+            services.target.records.keep_earlier(before)
         _switch(services, trial, now.serving)
         if now.serving:
             _retire(services, config, now.serving)
@@ -165,8 +208,8 @@ def settle(config: Config) -> bool:
         left = [each for each in store.generations().all.values() if _is_left(each)]
         if not left or lock.holder(store):
             return False
-    with lifecycle.services(config) as services:
-        return _settle(services, config)
+    with services(config) as provided:
+        return _settle(provided, config)
 
 
 @contextmanager
@@ -176,11 +219,12 @@ def _changing(config: Config) -> Iterator[Services]:
     with opened(config) as store, suppress(ConnectionError):
         if holder := lock.holder(store):
             raise Busy(f"job {config.job_name} is being changed by {holder}; try again when it has ended")
-    with lifecycle.services(config) as services:
-        if not services.flink.jobs(config.job_name):
-            raise LaunchError(f"job {config.job_name} does not run on {services.flink.where}; cluster-serving-start")
-        _settle(services, config)
-        yield services
+    with services(config) as provided:
+        flink = provided.flink
+        if not flink.jobs(config.job_name):
+            raise LaunchError(f"job {config.job_name} does not run on {flink.where}; cluster-serving-start")
+        _settle(provided, config)
+        yield provided
 
 
 def _named(config: Config, job: str) -> Config:
@@ -203,18 +247,17 @@ def _check_beside(services: Services, config: Config) -> None:
         raise NotBeside("payloadFolder has changed, and both generations have to read the same folder")
 
 
-def _check_room(services: Services, config: Config, options: JobOptions) -> None:
+def _check_room(services: Services, config: Config, options: JobOptions, now: JobOptions | None) -> None:
     """Check that this machine can hold the slots of both generations, if the slots are to run here."""
-    now, path = lifecycle.options_now(services), Path(options.model.path)
+    path = Path(options.model.path)
     if now and services.target.is_here and path.exists():
         both = config.slots + now.model_parallelism
         if not capacity.holds(config, [path], both):
             raise NotBeside(f"this machine cannot hold {both} slots, those of the old and of the new generation")
 
 
-def _with_slots_now(services: Services, config: Config) -> Config:
+def _with_slots_of(now: JobOptions | None, config: Config) -> Config:
     """Return the configuration with the number of slots that the job has now, where that number follows the load."""
-    now = lifecycle.options_now(services)
     if config.autoscale_max is None or now is None:
         return config
     slots = min(max(now.model_parallelism, config.autoscale_min), config.autoscale_max)
@@ -242,10 +285,10 @@ def _recall(services: Services, generation: Generation) -> JobOptions:
 def _change(services: Services, config: Config, options: JobOptions, role: str, share: float = 0.0) -> Changed:
     """Start a new generation, and give it its role when it is ready."""
     store, job, number = services.store, config.job_name, options.redis.generation
-    figures = Figures.begin(store)
+    figures, now = Figures.begin(store), services.options_now()
     candidate = generation_of(options, CANDIDATE)
     say(f"Starting generation {number} of job {job} beside the one that serves")
-    _check_room(services, config, options)
+    _check_room(services, config, options, now)
     with ExitStack() as stack:
         try:
             stack.enter_context(services.target.slots(config.slots))
@@ -259,16 +302,18 @@ def _change(services: Services, config: Config, options: JobOptions, role: str, 
             reason = str(error) if isinstance(error, Exception) else "the change was interrupted"
             store.note("running", error=reason)
             with suppress(LaunchError):
-                lifecycle.tidy(services)
+                services.tidy()
             if isinstance(error, (LaunchError, RedisError)):
                 raise LaunchError(f"{error}; job {job} goes on as it was") from None
             raise
     services.target.records.remember(options)
     if role == SERVING:
         before = store.generations().serving
-        _keep_earlier(services, before)
+        # A command that dies later would not keep them.
+        if now:
+            services.target.records.keep_earlier(now)
         _switch(services, candidate, before)
-        store.note("running", error="", log=services.target.log_of(job), layout=started.layout)
+        store.note("running", error="", log=services.target.home.log_of(job), layout=started.layout)
         if before:
             _retire(services, config, before)
     else:
@@ -276,13 +321,6 @@ def _change(services: Services, config: Config, options: JobOptions, role: str, 
         store.note_error("")
         say(f"Generation {number} is ready, as the {role} with {share:g} % of the requests")
     return Changed(started, number, role, figures.end(store))
-
-
-def _keep_earlier(services: Services, serving: Generation | None) -> None:
-    """Keep the options of the generation that serves, for `rollback`; a command that dies later would not."""
-    records = services.target.records
-    if serving and (options := records.recall(services.store.job, serving.submission)):
-        records.keep_earlier(options)
 
 
 def _switch(services: Services, generation: Generation, before: Generation | None) -> None:
@@ -319,7 +357,7 @@ def _retire(services: Services, config: Config, generation: Generation) -> None:
     services.target.records.forget(job, number)
     _cancel(services, generation)
     store.end(number)
-    lifecycle.tidy(services)
+    services.tidy()
     say(f"Generation {number} has ended")
 
 
@@ -377,5 +415,5 @@ def _started(services: Services, config: Config, generation: Generation) -> Star
     if options:
         given = layout_of(options)
         config, options = with_layout(config, options, given.copies, given.threads, given.batch)
-        layout = lifecycle.described(services, config, options)
+        layout = described(services.target, services.store, config, options)
     return Started(config, page, slots[0].summary if slots else "", layout)

@@ -47,6 +47,10 @@ class FlinkHome:
         """Folder of the log files."""
         return self.path / "log"
 
+    def log_of(self, job: str) -> Path:
+        """Return the file with the output of the last submission of a job."""
+        return self.logs / f"submission-{job}.log"
+
     @property
     def work(self) -> Path:
         """Empty folder to run Flink in: files of the current folder could shadow Python's packages."""

@@ -248,9 +248,9 @@ def _start(config: Config) -> None:
             return
         home.mkdir(mode=0o700, exist_ok=True)
         say(f"Starting Redis on port {address.port}")
-        conf = home / _SETTINGS
+        conf, settings = home / _SETTINGS, _settings(config, home)
         program = _program(address)
-        state.write(conf, f"{_PROGRAM}{program}\n{_settings(config, home)}")
+        state.write(conf, f"{_PROGRAM}{program}\n{settings}")
         process = spawn([program, conf], home / _RECORD, home / _LOG, home, os.environ)
         wait_until_serving(process, lambda: is_listening(address), config.start_timeout, "Redis", home / _LOG)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 from typing import ClassVar, Protocol
 
 from cluster_serving.job.options import JobOptions
@@ -113,10 +112,6 @@ class Target(ABC):
 
         `config.start_timeout` limits the time for it. The job may still fail: its slots report when they are ready.
         """
-
-    def log_of(self, job: str) -> Path:
-        """Return the file with the output of the last submission of a job."""
-        return self.home.logs / f"submission-{job}.log"
 
     def submitting(self) -> AbstractContextManager[None]:
         """Let one command of this machine at a time submit jobs to the target."""

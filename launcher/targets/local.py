@@ -29,5 +29,5 @@ class Local(FlinkCluster, Target):
         say(f"Submitting job {options.redis.job}")
         arguments = submission.on_this_machine(self.home, self.address)
         return submission.submit(
-            self.home, arguments, options, self.log_of(options.redis.job), self.config.start_timeout
+            self.home, arguments, options, self.home.log_of(options.redis.job), self.config.start_timeout
         )

@@ -51,7 +51,7 @@ class Session(FlinkCluster, Target):
             self.home,
             submission.to_cluster(self.home, self.address) + loaded.arguments(),
             loaded.options,
-            self.log_of(options.redis.job),
+            self.home.log_of(options.redis.job),
             self.config.start_timeout,
             with_jar=not self._has_jar(),
         )

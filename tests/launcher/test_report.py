@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster_serving.launcher import cli
+from cluster_serving.launcher import report
 from cluster_serving.launcher.config import file as config_file
 
 
@@ -17,7 +17,7 @@ def folder(tmp_path, monkeypatch):
 def test_the_stop_command_names_the_file_only_if_it_is_needed(folder, monkeypatch):
     def command(path, text):
         Path(path).write_text(f"modelPath: model\njobName: digits\n{text}")
-        return cli._stop_command(config_file.read(Path(path)), Path(path))
+        return report._stop(config_file.read(Path(path)), Path(path))
 
     elsewhere = "flinkRestUrl: localhost:9999\n"
     assert command("other.yaml", "") == "cluster-serving-stop digits"

@@ -8,13 +8,16 @@ from pathlib import Path
 from cluster_serving.job.options import CPU, JobOptions
 from cluster_serving.job.remote.url import is_url
 from cluster_serving.launcher.command_log import say, warn
+from cluster_serving.launcher.config.job_options import with_layout
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.jobs.layout import choice, kept
 from cluster_serving.launcher.jobs.layout.choice import SIZES, Asked, Figure, Layout
 from cluster_serving.launcher.jobs.layout.kept import Measured
 from cluster_serving.launcher.jobs.layout.measuring import NotMeasured, measure
+from cluster_serving.launcher.jobs.store import JobStore
 from cluster_serving.launcher.services import machine, state
 from cluster_serving.launcher.shipping.survey import survey
+from cluster_serving.launcher.targets import Target
 from cluster_serving.protocol import cgroup
 
 SECONDS = 3.0
@@ -144,6 +147,32 @@ class Decider:
     def _write(self, found: Measured) -> None:
         if self._name:
             kept.write(self._name, found)
+
+
+def laid_out(
+    target: Target, store: JobStore, config: Config, options: JobOptions, before: JobOptions | None = None
+) -> tuple[Config, JobOptions]:
+    """Return configuration and options with the layout of the job; see `Decider.decide` for `before`.
+
+    It is measured only where the job runs on this machine, with a fixed number of slots; otherwise it has the defaults
+    of the options.
+    """
+    layout = layout_of(options)
+    if config.autoscale_max is None and (decider := _decider(target, store, config, options)):
+        layout = decider.decide(before)
+    return with_layout(config, options, layout.copies, layout.threads, layout.batch)
+
+
+def described(target: Target, store: JobStore, config: Config, options: JobOptions) -> str:
+    """Return the line that describes the layout of a job; empty if the job runs on other machines."""
+    decider = _decider(target, store, config, options)
+    return decider.described() if decider else ""
+
+
+def _decider(target: Target, store: JobStore, config: Config, options: JobOptions) -> Decider | None:
+    """Return what decides on the layout; None if the job runs elsewhere, or the secret of its model is missing."""
+    secret = store.secret(config)
+    return Decider(config, options, secret) if target.is_here and secret is not None else None
 
 
 def layout_of(options: JobOptions) -> Layout:

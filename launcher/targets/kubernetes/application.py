@@ -195,7 +195,7 @@ class KubernetesApplication(Manager):
         pods = Pods(name, self._given.flink_volume if folders else "", keys, environment)
         self._kubectl.create(_secret(name, shipped, {key: files[path] for key, path in keys.items()}))
         say(f"Submitting job {options.redis.job}")
-        log = self.log_of(options.redis.job)
+        log = self.home.log_of(options.redis.job)
         self.prepare(options, self._settings(name, options, python, folders) | self._write(pods))
         output = submission.run(
             self.home,

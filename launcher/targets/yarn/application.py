@@ -220,7 +220,7 @@ class YarnApplication(Manager):
                     said = found.waits_for
                     say(f"The job waits for {said}")
 
-        log = self.log_of(self.config.job_name)
+        log = self.home.log_of(self.config.job_name)
         arguments = ["run", "-d", "-t", "yarn-application", *submission.MAIN, "--options-file", _OPTIONS]
         environment = {"HADOOP_CONF_DIR": str(self._hadoop.folder)}
         timeout, classpath = self.config.start_timeout, self._hadoop.classpath

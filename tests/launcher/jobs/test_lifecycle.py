@@ -6,6 +6,7 @@ from cluster_serving.launcher.config import file as config_file
 from cluster_serving.launcher.config.job_options import job_options
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs import lifecycle
+from cluster_serving.launcher.jobs.services import Services
 from cluster_serving.launcher.jobs.store import JobStore
 from cluster_serving.launcher.services import redis_server as service
 from cluster_serving.launcher.services.flink_rest import FlinkRest
@@ -26,7 +27,7 @@ def test_a_flink_that_is_gone_does_not_hide_why_a_start_failed(own_cluster, redi
             raise LaunchError("no slots")
 
     with FlinkRest(f"http://localhost:{own_cluster.flink_port}") as rest, service.connect(config) as client:
-        services = lifecycle.Services(Gone(config), rest, JobStore(client, job))
+        services = Services(Gone(config), rest, JobStore(client, job))
         with pytest.raises(LaunchError, match="no slots"):
             lifecycle.submit(services, config, options)
         assert said[-1].startswith(f"job {job} may still run: Flink at")
