@@ -39,6 +39,8 @@ def _variable(kind: type[Settings], attribute: str) -> str:
 
 def _in_snake_case(key: str) -> str:
     return re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", key)
+
+
 def warn_of_mistyped(kind: type[Settings], variables: Mapping[str, str], warn: Callable[[str], None]) -> None:
     """Tell `warn` of each variable that differs from that of a key by case or underscores alone."""
     known = [variable_of(kind, key) for key in keys(kind)]
