@@ -24,6 +24,7 @@ class GenerationView:
     Attributes:
         key: Key of the hash.
         now: The generations. A Redis that has lost them changes nothing (see `SlotReporter`).
+        fields: Hash of these generations, as Redis gives it; empty before the first look.
     """
 
     def __init__(self, client: redis.Redis, options: RedisOptions) -> None:
@@ -33,6 +34,7 @@ class GenerationView:
         self._number = options.generation
         self._as_started = Generation(options.generation, SERVING, version=options.version, numbered=options.numbered)
         self.now = Generations({self._number: self._as_started})
+        self.fields: dict[bytes, bytes] = {}
         self._next_look = 0.0
         self._retires_at: float | None = None
         self._left_seen: str | None = None
@@ -46,9 +48,10 @@ class GenerationView:
         now = time.monotonic()
         if now < self._next_look:
             return
-        found = Generations.read(self._client.hgetall(self.key))
+        fields = self._client.hgetall(self.key)
+        found = Generations.read(fields)
         if found.all or found.last:
-            self.now = found
+            self.now, self.fields = found, fields
         own = self.own
         if own is None or own.role == RETIRING:
             # A slot that starts again, or whose generation has ended, has no successor to wait for.

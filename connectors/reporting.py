@@ -16,7 +16,7 @@ from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.redis import Backoff, write_hash
 from cluster_serving.connectors.ticks import Ticks
 from cluster_serving.protocol.errors import RedisUnavailable, ServingError
-from cluster_serving.protocol.generations import LAST, SERVING, Generation, Generations
+from cluster_serving.protocol.generations import LAST, SERVING, Generation
 from cluster_serving.protocol.keys import (
     JOBS_KEY,
     MAX_QUEUE_LENGTH,
@@ -24,9 +24,8 @@ from cluster_serving.protocol.keys import (
     RESULT_TTL,
     SECRET_FIELDS,
     JobKeys,
-    to_text,
 )
-from cluster_serving.protocol.scripts import PUT_MEMBER, REPORT, Call, call
+from cluster_serving.protocol.scripts import PUT_MEMBER, REPORT, Call, call, flat
 from cluster_serving.protocol.slots import HEARTBEAT_S, SlotReport
 
 T = TypeVar("T")
@@ -99,6 +98,7 @@ class SlotReporter:
         The description of its last model stays, and so does the error of the attempt before.
         """
         earlier = self._persist(lambda: self._client.hget(self._keys.slots(), self._subtask))
+        self._generations = self._persist(self._read_generations) or {}
         report = SlotReport.from_json(earlier) if earlier else self._report
         if report.submission != self._report.submission:
             report = replace(report, code=None, error=None)
@@ -138,7 +138,7 @@ class SlotReporter:
         )
 
     def _put(self, how: str = "put") -> None:
-        """Write report, heartbeat and name of the job; see `REPORT` for how."""
+        """Write report, heartbeat and name of the job; see `report.lua` for how."""
         self._told_problem = problem = self._ticks.problem
         report = self._report
         if problem and report.state == "ready":
@@ -148,10 +148,13 @@ class SlotReporter:
         with contextlib.suppress(RedisError):
             call(self._client, Call(PUT_MEMBER, [JOBS_KEY], [self._job]))
 
-    def _write(self, how: str, *report: str) -> int:
+    def _write(self, how: str, report: str = "") -> int:
         number = self._options.generation
         keys = [self._keys.slots(), self._keys.slots(number), self._keys.generations]
-        return int(call(self._client, Call(REPORT, keys, [number, self._subtask, self._report.attempt, how, *report])))
+        # The source has read them last, if Flink runs it in this process.
+        generations = flat(self._ticks.generations or self._generations)
+        arguments = [number, self._subtask, self._report.attempt, how, report, *generations]
+        return int(call(self._client, Call(REPORT, keys, arguments)))
 
     def _persist(self, action: Callable[[], T]) -> T | None:
         try:
@@ -169,7 +172,10 @@ class SlotReporter:
     def _restore(self) -> None:
         """Give a heartbeat, and write what Redis has lost; end the thread if another attempt has the slot."""
         job = self._job
-        self._restore_generations()
+        self._look()
+        if not self._generations:
+            # A shadow, whose role the generation that serves writes.
+            return
         written = self._write("beat")
         if not written:
             self._closed.set()
@@ -184,25 +190,22 @@ class SlotReporter:
         if self._serves and not self._client.exists(self._keys.limits):
             publish_limits(self._client, self._options)
 
-    def _restore_generations(self) -> None:
-        """Keep a copy of the generations, and write it if Redis has lost them; publish the limits of a new one."""
-        key, number = self._keys.generations, self._options.generation
-        found = self._client.hgetall(key)
-        known = Generations.read(found)
-        if not (known.all or known.last):
-            # Counters may have made the hash anew.
-            if self._options.shadow and not self._generations:
-                # The generation that serves writes them.
-                return
-            options, submission = self._options, self._report.submission
-            own = Generation(number, SERVING, submission, options.version, options.numbered, since=time.time())
-            fields = self._generations or {str(number).encode(): own.to_json().encode(), LAST.encode(): b"%d" % number}
-            write_hash(self._client, key, {to_text(name): to_text(value) for name, value in fields.items()})
-        else:
+    def _look(self) -> None:
+        """Keep a copy of the generations, for a Redis that loses them; publish the limits of a new one that serves."""
+        if found := self._read_generations():
             self._generations = found
             serves, self._serves = self._serves, self._role(found) == SERVING
             if self._serves and not serves:
                 publish_limits(self._client, self._options)
+        elif not (self._generations or self._options.shadow):
+            options, number, submission = self._options, self._options.generation, self._report.submission
+            own = Generation(number, SERVING, submission, options.version, options.numbered, since=time.time())
+            self._generations = {b"%d" % number: own.to_json().encode(), LAST.encode(): b"%d" % number}
+
+    def _read_generations(self) -> dict[bytes, bytes]:
+        """Return the generations; none if Redis has lost them, even if counters have made the hash anew."""
+        found: dict[bytes, bytes] = self._client.hgetall(self._keys.generations)
+        return found if LAST.encode() in found else {}
 
     def _role(self, found: dict[bytes, bytes]) -> str:
         record = found.get(b"%d" % self._options.generation)

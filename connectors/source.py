@@ -130,6 +130,7 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
     def flat_map(self, value: int) -> Iterator[bytes]:
         """Read for a bounded time; `value` is the number of the tick and is not used."""
         self._ticks.note()
+        self._ticks.generations = self._generation.fields
         self._count(0, 0)
         if self._sends_empty:
             self._sends_empty = False

@@ -18,11 +18,13 @@ class Ticks:
 
     Attributes:
         problem: Reason why the source cannot read any requests; empty for none.
+        generations: Hash of the job's generations, as the source has read it last; empty before.
     """
 
     def __init__(self) -> None:
         self._last: float | None = None
         self.problem = ""
+        self.generations: dict[bytes, bytes] = {}
 
     @classmethod
     def of(cls, generation: str, subtask: int) -> Ticks:

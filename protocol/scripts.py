@@ -101,7 +101,7 @@ Procedure = Generator[Union[Call, Pause], Any, T]
 """
 
 
-def flat(fields: Mapping[str, Argument]) -> list[Argument]:
+def flat(fields: Mapping[str, Argument] | Mapping[bytes, bytes]) -> list[Argument]:
     """Return names and values in turn, as commands take them."""
     return [part for pair in fields.items() for part in pair]
 

@@ -1,16 +1,21 @@
 -- Writes the heartbeat of an attempt at a slot, and its report if one is given. Works in a full Redis, as `put_fields.lua`
 -- does. KEYS: reports of the generation that serves, reports of this generation, generations. ARGV: generation, index,
--- attempt, "beat", "put" for the report too, or "take" to replace another attempt; perhaps the report. Reply: 1; 0 if
--- another attempt has the slot, or the generation has ended; -1 if no report is there and none is given.
+-- attempt, "beat", "put" for the report too, or "take" to replace another attempt; report or ''; fields and values of the
+-- generations, which are written if Redis has lost them. Reply: 1; 0 if another attempt has the slot, or the generation
+-- has ended; -1 if no report is there and none is given.
 
+if redis.call('HEXISTS', KEYS[3], 'last') == 0 then
+  redis.call('HDEL', KEYS[3], '')
+  for at = 6, #ARGV, 2 do redis.call('HSET', KEYS[3], ARGV[at], ARGV[at + 1]) end
+end
 local record = redis.call('HGET', KEYS[3], ARGV[1])
 if not record and redis.call('HEXISTS', KEYS[3], 'last') == 1 then return 0 end
 local key = (not record or cjson.decode(record).role == 'serving') and KEYS[1] or KEYS[2]
 local stored = redis.call('HGET', key, ARGV[2])
 if stored and ARGV[4] ~= 'take' and not string.find(stored, ARGV[3], 1, true) then return 0 end
-if not stored and ARGV[4] == 'beat' then return -1 end
+if not stored and ARGV[5] == '' then return -1 end
 local time = redis.call('TIME')
 redis.call('HDEL', key, ARGV[2] .. ':beat')
-if ARGV[5] then redis.call('HSET', key, ARGV[2], ARGV[5]) end
+if ARGV[5] ~= '' then redis.call('HSET', key, ARGV[2], ARGV[5]) end
 redis.call('HSET', key, ARGV[2] .. ':beat', ARGV[3] .. ' ' .. time[1])
 return 1

@@ -219,6 +219,48 @@ def test_counters_that_came_first_do_not_keep_lost_generations_away(db, job, mon
         db.delete(JobKeys(job).slots(), JobKeys(job).slots(5), JobKeys(job).limits, JobKeys(job).generations)
 
 
+def test_a_redis_that_loses_its_data_again_and_again_keeps_the_reports_of_two_generations_apart(db, job, monkeypatch):
+    """Whatever a slot was writing at that moment."""
+    monkeypatch.setattr(reporting, "HEARTBEAT_S", 0.005)
+    roles = {"1": Generation(1, SERVING, "start-1").to_json(), "2": Generation(2, CANARY, "start-2").to_json()}
+    write_hash(db, JobKeys(job).generations, roles | {"last": "2"})
+    reporters = [SlotReporter(db, RedisOptions("", job, generation=n), f"start-{n}", 0) for n in (1, 2)]
+
+    def submissions():
+        return [[report.submission for report in read_reports(db.hgetall(JobKeys(job).slots(n)))] for n in (None, 2)]
+
+    try:
+        for reporter in reporters:
+            reporter.loading()
+            reporter.ready(SlotReport("", "", engine="test"))
+        for number in range(2000):
+            db.delete(JobKeys(job).generations, JobKeys(job).slots(), JobKeys(job).slots(2))
+            time.sleep(number % 10 / 1000)
+        wait_until(lambda: submissions() == [["start-1"], ["start-2"]])
+        assert all(reporter._thread.is_alive() for reporter in reporters)
+    finally:
+        for reporter in reporters:
+            reporter.close()
+        db.srem(JOBS_KEY, job)
+        db.delete(JobKeys(job).slots(), JobKeys(job).slots(2), JobKeys(job).limits, JobKeys(job).generations)
+
+
+def test_generations_that_the_source_has_read_last_are_written_again(db, job, monkeypatch):
+    monkeypatch.setattr(reporting, "HEARTBEAT_S", 0.05)
+    source = ticks.Ticks.of(RedisOptions("", job).name, 0)
+    reporter = SlotReporter(db, RedisOptions("", job), "start-1", 0)
+    try:
+        reporter.loading()
+        record = Generation(2, CANARY, "start-2").to_json().encode()
+        source.generations = {b"1": Generation(1, SERVING, "start-1").to_json().encode(), b"2": record, b"last": b"2"}
+        db.delete(JobKeys(job).generations)
+        wait_until(lambda: db.hget(JobKeys(job).generations, "2") == record)
+    finally:
+        reporter.close()
+        db.srem(JOBS_KEY, job)
+        db.delete(JobKeys(job).slots(), JobKeys(job).limits, JobKeys(job).generations)
+
+
 def test_a_slot_counts_its_restarts_and_keeps_the_error_of_the_attempt_before(db, job):
     def attempt(submission):
         reporter = SlotReporter(db, RedisOptions("", job), submission, 0)
