@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from cluster_serving.connectors.peers import Peers
+from cluster_serving.connectors.peers import HEARTBEAT_S, Peers, SilenceLimit
 from cluster_serving.connectors.stream import StreamReader, create_groups
 from cluster_serving.protocol.keys import GROUP, JobKeys
 
@@ -33,9 +33,14 @@ def slots(db, job):
     return readers, peers, clock
 
 
-def look(peers, clock, after=0.5):
+def look(peers, clock, after=0.2):
     clock.now += after
     return peers.take_over()
+
+
+def beat(db, job, name):
+    """A sign of life, as `StreamReader.heartbeat` gives it."""
+    db.xreadgroup(GROUP, name, {stream: "0" for stream in JobKeys(job).streams}, count=1)
 
 
 def silence(db, job, name, idle_ms=2000):
@@ -64,8 +69,7 @@ def test_a_slot_that_gives_a_sign_of_life_keeps_its_requests(db, job, slots):
     _, peers, clock = slots
     silence(db, job, JobKeys(job).consumer(1, 1))
     assert not look(peers, clock)
-    # As its heartbeat.
-    db.xreadgroup(GROUP, JobKeys(job).consumer(1, 1), {job: "0"}, count=1)
+    beat(db, job, JobKeys(job).consumer(1, 1))
     assert not look(peers, clock)
     assert held_by(db, job, JobKeys(job).consumer(1, 1)) == 1
 
@@ -80,6 +84,62 @@ def test_after_a_standstill_nobody_is_taken_for_dead_at_once(db, job, slots):
     assert look(peers, clock)
 
 
+def test_a_slot_that_was_late_before_is_not_taken_for_dead_so_soon(db, job, slots):
+    _, peers, clock = slots
+    name = JobKeys(job).consumer(1, 1)
+    silence(db, job, name, 700)
+    assert not look(peers, clock)
+    beat(db, job, name)
+    assert not look(peers, clock)
+    silence(db, job, name, 700)
+    assert not look(peers, clock)
+    assert not look(peers, clock)
+    silence(db, job, name)
+    assert not look(peers, clock)
+    assert look(peers, clock)
+
+
+def test_a_request_that_was_taken_over_before_is_not_taken_over_so_soon(db, job, slots):
+    """It may keep each slot that computes it from giving signs of life."""
+    _, peers, clock = slots
+    name = JobKeys(job).consumer(1, 1)
+    (item,) = db.xpending_range(job, GROUP, "-", "+", 10, name)
+    db.xclaim(job, GROUP, name, 0, [item["message_id"]], retrycount=2)
+    time.sleep(0.6)
+    assert not look(peers, clock)
+    assert not look(peers, clock)
+    assert held_by(db, job, name) == 1
+    time.sleep(1.5)
+    assert look(peers, clock)
+
+
+@pytest.mark.parametrize(
+    ("delays", "limit"),
+    [
+        ([0.05], 3 * HEARTBEAT_S),
+        ([0.05, 0.3, 0.05], 1.05),
+        ([1.2], 1.5),
+        # A silence of a fault.
+        ([10], 3 * HEARTBEAT_S),
+    ],
+)
+def test_the_longest_delay_decides_what_silence_means_death(delays, limit):
+    silence_limit = SilenceLimit()
+    for delay in delays:
+        silence_limit.note(delay, 100)
+    assert silence_limit.seconds == pytest.approx(limit)
+
+
+def test_a_delay_is_forgotten_with_time():
+    silence_limit = SilenceLimit()
+    limits = []
+    for now in (100, 110, 120, 300):
+        silence_limit.note(0.3 if now == 100 else 0, now)
+        limits.append(silence_limit.seconds)
+    assert limits == sorted(limits, reverse=True)
+    assert limits[0] > limits[1] > limits[2] > limits[3] == 3 * HEARTBEAT_S
+
+
 def test_slots_of_other_generations_and_their_like_are_left_alone(db, job, slots):
     _, peers, clock = slots
     names = [JobKeys(job).consumer(11, 0), f"{job}-left-1", "echo"]
@@ -87,7 +147,7 @@ def test_slots_of_other_generations_and_their_like_are_left_alone(db, job, slots
         db.xadd(job, {"uri": name, "data": b"x"})
         db.xreadgroup(GROUP, name, {job: ">"}, count=1)
     silence(db, job, names[0])
-    db.xreadgroup(GROUP, JobKeys(job).consumer(1, 1), {job: "0"}, count=1)
+    beat(db, job, JobKeys(job).consumer(1, 1))
     assert not look(peers, clock)
     assert not look(peers, clock)
 

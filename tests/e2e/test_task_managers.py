@@ -8,7 +8,10 @@ from threading import Event, Thread
 import httpx
 import numpy as np
 import pytest
+import redis
 
+from cluster_serving.protocol.keys import JobKeys
+from cluster_serving.protocol.slots import read_reports
 from tests.chaos.faults import kept_processes
 from tests.support.fixtures.predictor import save_doubling
 from tests.support.fixtures.waiting import wait_until
@@ -37,7 +40,7 @@ def test_a_task_manager_that_dies_or_hangs_leaves_the_others_alone(own_cluster, 
     save_doubling(model, 3)
     done = own_cluster.start(jobName="apart", modelPath=model, modelParallelism=2, slotsPerTaskManager=1)
     assert done.returncode == 0, done.stdout + done.stderr
-    job, outcomes, ended = own_cluster.job("apart"), Counter(), Event()
+    job, outcomes, answered, ended = own_cluster.job("apart"), Counter(), Counter(), Event()
 
     def client(number):
         requests, _ = own_cluster.queues("apart")
@@ -46,14 +49,21 @@ def test_a_task_manager_that_dies_or_hangs_leaves_the_others_alone(own_cluster, 
                 # An answer that took as long as Flink needs to notice would be an error.
                 answer = requests.predict({"x": np.full(3, number, "f4")}, timeout=20)
                 outcomes[bool((answer == 2 * number).all())] += 1
+                answered[number] += 1
 
     clients = [Thread(target=client, args=(number,)) for number in range(4)]
     for one in clients:
         one.start()
     wait_until(lambda: outcomes[True] > 200, 60)
     first, _ = kept_processes(own_cluster, "taskmanager")
+    before = answered.copy()
     os.kill(first, fault)
     try:
+        # A client may have had one answer on its way. All requests are taken over before the slot is back.
+        wait_until(lambda: all(answered[number] > before[number] + 1 for number in range(4)), 60)
+        with redis.Redis(port=own_cluster.redis_port) as db:
+            reports = read_reports(db.hgetall(JobKeys("apart").slots()))
+        assert [report.restarts for report in reports] == [0, 0]
         before = outcomes[True]
         wait_until(lambda: outcomes[True] > before + 2000, 60)
         vertices = httpx.get(f"{own_cluster.rest}/jobs/{job['jid']}").json()["vertices"]
