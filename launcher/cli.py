@@ -27,7 +27,7 @@ from cluster_serving.launcher.rollout import change
 from cluster_serving.launcher.rollout.change import Changed, NotBeside
 from cluster_serving.launcher.services import controller, front_end, redis_server, state
 from cluster_serving.launcher.services.controller import WatchedModels
-from cluster_serving.launcher.shipping import cargo as shipping
+from cluster_serving.launcher.shipping import bundle as shipping
 from cluster_serving.launcher.targets import target_of
 from cluster_serving.launcher.terminal import Progress, console, problems
 from cluster_serving.protocol.errors import ServingError

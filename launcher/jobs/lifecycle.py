@@ -17,7 +17,7 @@ from cluster_serving.launcher.config import versions
 from cluster_serving.launcher.config.job_options import job_options, model_options, sized_for
 from cluster_serving.launcher.config.model import NO_FOLDER, Config
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.jobs import capacity, lock, model_copy, payload_folder, rehearsal
+from cluster_serving.launcher.jobs import capacity, lock, model_copy, payload_folder, preflight
 from cluster_serving.launcher.jobs.layout import decision
 from cluster_serving.launcher.jobs.layout.decision import Decider, Tuned
 from cluster_serving.launcher.jobs.layout.measuring import NotMeasured
@@ -27,7 +27,7 @@ from cluster_serving.launcher.jobs.store import generation_of, opened
 from cluster_serving.launcher.services import controller, flink_cluster, front_end, redis_server, state
 from cluster_serving.launcher.services.flink_rest import Job
 from cluster_serving.launcher.services.process import Process, wait_until
-from cluster_serving.launcher.shipping.survey import survey
+from cluster_serving.launcher.shipping.inspection import inspect
 from cluster_serving.launcher.targets import Target, target_of
 from cluster_serving.launcher.targets.base import Flink
 from cluster_serving.launcher.targets.resubmit import RESUBMIT_TIMEOUT
@@ -89,7 +89,7 @@ def restart(config: Config) -> Started:
         running = provided.flink.jobs(job)
         earlier = None
         if running:
-            _rehearse(provided, config)
+            _preflight(provided, config)
             earlier = provided.options_now()
         target.records.forget(job)
         for each in running:
@@ -205,7 +205,7 @@ def checked(config: Config) -> Config:
     """
     config = versions.resolved(config)
     if is_url(config.model_path):
-        return sized_for(config, survey(config.model_path, warn, config.handler).engine)
+        return sized_for(config, inspect(config.model_path, warn, config.handler).engine)
     if config.target != "local" and config.ships == "nothing" and not Path(config.model_path).exists():
         return _elsewhere(config)
     files = check_model(model_options(config))
@@ -321,22 +321,22 @@ def submit(services: Services, config: Config, options: JobOptions, generation: 
     )
 
 
-def _rehearse(services: Services, config: Config) -> None:
+def _preflight(services: Services, config: Config) -> None:
     """Check that the model of a job can be loaded, where that is possible beside the job that runs.
 
     Raises:
         LaunchError: If the model cannot be loaded.
     """
     secret = services.store.secret(config)
-    options = job_options(config, "rehearsal")
+    options = job_options(config, "preflight")
     if not services.target.is_here or secret is None:
         return
-    if not rehearsal.fits(options):
+    if not preflight.fits(options):
         warn("the new model is not loaded before the old one is stopped: both may not fit into memory")
         return
     say("Loading the new model, before the old one is stopped")
     try:
-        rehearsal.rehearse(services.target.home, options, secret, config.start_timeout)
+        preflight.run(services.target.home, options, secret, config.start_timeout)
     except LaunchError as error:
         raise LaunchError(f"{error}; job {config.job_name} goes on as it was") from None
 

@@ -7,8 +7,8 @@ from cluster_serving.launcher.command_log import say
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services.flink_cluster import FlinkCluster
-from cluster_serving.launcher.shipping import cargo
-from cluster_serving.launcher.shipping.cargo import Cargo
+from cluster_serving.launcher.shipping import bundle
+from cluster_serving.launcher.shipping.bundle import Bundle
 from cluster_serving.launcher.targets import submission
 from cluster_serving.launcher.targets.base import Target
 
@@ -43,7 +43,7 @@ class Session(FlinkCluster, Target):
 
     def submit(self, options: JobOptions) -> str:
         """Ship what the job needs, and submit the job."""
-        loaded = cargo.load(self.config.ships, options)
+        loaded = bundle.load(self.config.ships, options)
         _check_sizes(loaded)
         size = f", with {loaded.size / 1e6:.0f} MB" if loaded.archives else ""
         say(f"Submitting job {options.redis.job}{size}")
@@ -62,7 +62,7 @@ class Session(FlinkCluster, Target):
             return "flink-python" in flink.classpath()
 
 
-def _check_sizes(loaded: Cargo) -> None:
+def _check_sizes(loaded: Bundle) -> None:
     for archive in loaded.archives:
         if (size := archive.stat().st_size) > _LARGEST:
             raise LaunchError(

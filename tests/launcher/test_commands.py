@@ -22,7 +22,7 @@ from cluster_serving.frontend import arguments
 from cluster_serving.job.options import JobOptions, ModelOptions, RedisOptions
 from cluster_serving.launcher.config import file as config_file
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.jobs import lifecycle, rehearsal
+from cluster_serving.launcher.jobs import lifecycle, preflight
 from cluster_serving.launcher.services import flink_cluster
 from cluster_serving.launcher.services.flink_home import FlinkHome
 from cluster_serving.launcher.services.flink_rest import FlinkRest
@@ -189,7 +189,7 @@ def test_a_job_from_its_start_to_its_stop(cluster, model, tmp_path, monkeypatch)
 
     # If no copy is loaded beforehand, the start fails; then the earlier job is back, and what the start took is free.
     monkeypatch.setenv("CLUSTER_SERVING_HOME", str(cluster.folder / "state"))
-    monkeypatch.setattr(rehearsal, "fits", lambda options: False)
+    monkeypatch.setattr(preflight, "fits", lambda options: False)
     with FlinkRest(cluster.rest) as rest:
         wanted = rest.overview().free + 3
         damaged = cluster.config(**settings | {"modelPath": tmp_path / "damaged", "modelParallelism": wanted})

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from cluster_serving.job.options import CPU, JobOptions
-from cluster_serving.job.remote.url import is_url
 from cluster_serving.launcher.command_log import say, warn
 from cluster_serving.launcher.config.job_options import with_layout
 from cluster_serving.launcher.config.model import Config
@@ -15,8 +13,8 @@ from cluster_serving.launcher.jobs.layout.choice import SIZES, Asked, Figure, La
 from cluster_serving.launcher.jobs.layout.kept import Measured
 from cluster_serving.launcher.jobs.layout.measuring import NotMeasured, measure
 from cluster_serving.launcher.jobs.store import JobStore
-from cluster_serving.launcher.services import machine, state
-from cluster_serving.launcher.shipping.survey import survey
+from cluster_serving.launcher.services import state
+from cluster_serving.launcher.shipping.inspection import size_of
 from cluster_serving.launcher.targets import Target
 from cluster_serving.protocol import cgroup
 
@@ -108,13 +106,8 @@ class Decider:
         return found
 
     def _measure(self, wanted: Asked, seconds: float) -> list[Figure]:
-        path = self._options.model.path
         try:
-            size = (
-                survey(path, lambda _: None, self._options.model.handler).size
-                if is_url(path)
-                else machine.size_of(Path(path))
-            )
+            size = size_of(self._options.model)
             log = state.root() / _LOG
             log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             return measure(self._options, self._secret, wanted, self._cores, size or 0, seconds, _TIMEOUT_S, log)

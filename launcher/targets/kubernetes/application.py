@@ -20,7 +20,7 @@ from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services import machine
 from cluster_serving.launcher.services.flink_rest import cause
 from cluster_serving.launcher.services.kubectl import Kubectl
-from cluster_serving.launcher.shipping import cargo, interpreter
+from cluster_serving.launcher.shipping import bundle, interpreter
 from cluster_serving.launcher.targets import submission
 from cluster_serving.launcher.targets.applications import Manager
 from cluster_serving.launcher.targets.kubernetes import pod_templates
@@ -117,7 +117,7 @@ class KubernetesApplication(Manager):
 
     def submit(self, options: JobOptions) -> str:
         """Copy what the job needs to the cluster, and let Flink's client start a deployment for it."""
-        loaded = cargo.load(self.config.ships, options)
+        loaded = bundle.load(self.config.ships, options)
         name = _id(options)
         try:
             return self._deploy(name, options, loaded)
@@ -173,7 +173,7 @@ class KubernetesApplication(Manager):
                 "set flink.ship: nothing"
             )
 
-    def _deploy(self, name: str, options: JobOptions, loaded: cargo.Cargo) -> str:
+    def _deploy(self, name: str, options: JobOptions, loaded: bundle.Bundle) -> str:
         files: dict[str, Path] = {}
         folders: list[str] = []
         shipped = options
@@ -217,7 +217,7 @@ class KubernetesApplication(Manager):
         self._own(name, deployment["metadata"]["uid"])
         return name
 
-    def _copy(self, name: str, loaded: cargo.Cargo) -> None:
+    def _copy(self, name: str, loaded: bundle.Bundle) -> None:
         claim = Claim(self._kubectl, self._given.flink_volume, f"{name}-copy", self.config.start_timeout)
         with claim.mounted(self._given.flink_image, {"app": name, LABEL: OURS}, self._templates["taskmanager"]):
             for archive in loaded.archives:
@@ -297,7 +297,7 @@ def _files(folder: Path) -> dict[str, Path]:
     return {str(file.relative_to(folder)): file for file in files if not file.name.startswith(".")}
 
 
-def _python(loaded: cargo.Cargo) -> tuple[str, dict[str, str]]:
+def _python(loaded: bundle.Bundle) -> tuple[str, dict[str, str]]:
     """Return the interpreter in the pods, and the environment variables by which a JVM finds its packages."""
     if loaded.environment:
         home = f"{VOLUME_FOLDER}/{name_of(loaded.environment)}"

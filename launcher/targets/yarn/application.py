@@ -21,8 +21,8 @@ from cluster_serving.launcher.services import state
 from cluster_serving.launcher.services.flink_home import FlinkHome, java_home, python_path
 from cluster_serving.launcher.services.flink_rest import FlinkRest, cause
 from cluster_serving.launcher.services.process import wait_until
-from cluster_serving.launcher.shipping import archive, cargo, interpreter
-from cluster_serving.launcher.shipping.cargo import Cargo
+from cluster_serving.launcher.shipping import archive, bundle, interpreter
+from cluster_serving.launcher.shipping.bundle import Bundle
 from cluster_serving.launcher.targets import submission
 from cluster_serving.launcher.targets.applications import Application, Applications, Manager
 from cluster_serving.launcher.targets.yarn.files import HadoopFiles
@@ -187,7 +187,7 @@ class YarnApplication(Manager):
 
     def submit(self, options: JobOptions) -> str:
         """Upload what is not in the cluster yet, and start an application."""
-        loaded = cargo.load(self.config.ships, options)
+        loaded = bundle.load(self.config.ships, options)
         self.home.prepare({})
         with self.flink() as applications:
             cores = applications.rest.limits().cores
@@ -237,7 +237,7 @@ class YarnApplication(Manager):
                     return found.id
         raise LaunchError(f"YARN did not take the job: {refusal(output)} (output: {log})")
 
-    def _upload(self, loaded: Cargo, applications: YarnApplications) -> tuple[str, list[str]]:
+    def _upload(self, loaded: Bundle, applications: YarnApplications) -> tuple[str, list[str]]:
         """Return the URIs of Flink's libraries and of the archives, which are in the cluster's file system then."""
         with self._hadoop.client() as jvm:
             files = HadoopFiles(jvm, of(self.config).flink_staging)
@@ -308,14 +308,14 @@ def is_here(host: str) -> bool:
     return True
 
 
-def relocated(loaded: Cargo) -> JobOptions:
+def relocated(loaded: Bundle) -> JobOptions:
     """Return the options of a job in a container: YARN unpacks an archive to a folder of the archive's name."""
     if loaded.model is None:
         return loaded.options
     return replace(loaded.options, model=replace(loaded.options.model, path=loaded.model.name))
 
 
-def settings(config: Config, loaded: Cargo, cores: int) -> dict[str, Any]:
+def settings(config: Config, loaded: Bundle, cores: int) -> dict[str, Any]:
     """Return Flink's settings for the containers of a job, of which none may have more than `cores` virtual cores.
 
     The options of a job that is scaled or rolled back are not those of the configuration.
@@ -341,7 +341,7 @@ def settings(config: Config, loaded: Cargo, cores: int) -> dict[str, Any]:
     return told
 
 
-def _python(ships: str, loaded: Cargo) -> tuple[str, dict[str, str]]:
+def _python(ships: str, loaded: Bundle) -> tuple[str, dict[str, str]]:
     """Return the interpreter in a container, and the variables by which an embedded one finds its packages."""
     if loaded.environment:
         root = loaded.environment.name

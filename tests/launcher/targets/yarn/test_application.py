@@ -8,7 +8,7 @@ import pytest
 from cluster_serving.launcher.config.job_options import job_options
 from cluster_serving.launcher.config.model import with_targets
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.shipping.cargo import Cargo
+from cluster_serving.launcher.shipping.bundle import Bundle
 from cluster_serving.launcher.targets.applications import sizes
 from cluster_serving.launcher.targets.yarn import application as yarn
 
@@ -47,15 +47,15 @@ def test_a_task_manager_has_no_more_slots_than_the_job(config):
 
 def test_a_container_gets_no_more_cores_than_yarn_gives(config):
     several = config.model_copy(update={"model_parallelism": 4, "thread_per_model": 2})
-    cargo = Cargo(job_options(several, "start"))
-    assert yarn.settings(several, cargo, 32)["yarn.containers.vcores"] == 8
-    assert yarn.settings(several, cargo, 4)["yarn.containers.vcores"] == 4
+    bundle = Bundle(job_options(several, "start"))
+    assert yarn.settings(several, bundle, 32)["yarn.containers.vcores"] == 8
+    assert yarn.settings(several, bundle, 4)["yarn.containers.vcores"] == 4
 
 
 def test_containers_fit_the_job_that_starts_also_where_the_configuration_has_changed(config, tmp_path_factory):
     earlier = job_options(config.model_copy(update={"model_parallelism": 3}), "start")
     now = config.model_copy(update={"model_path": str(tmp_path_factory.mktemp("smaller"))})
-    assert yarn.settings(now, Cargo(earlier), 32)["yarn.containers.vcores"] == 3
+    assert yarn.settings(now, Bundle(earlier), 32)["yarn.containers.vcores"] == 3
     assert sizes(now, earlier) == sizes(config, earlier)
 
 
@@ -70,16 +70,16 @@ def test_jobs_of_one_name_with_two_redis_have_records_apart(config, tmp_path, mo
 
 
 def test_the_embedded_interpreter_finds_what_yarn_has_unpacked(config):
-    cargo = Cargo(job_options(config, "start"), environment=Path("/archives/environment-1.tar.gz"))
-    told = yarn.settings(config, cargo, 4)
+    bundle = Bundle(job_options(config, "start"), environment=Path("/archives/environment-1.tar.gz"))
+    told = yarn.settings(config, bundle, 4)
     assert told["python.executable"].startswith("environment-1.tar.gz/bin/python3")
     assert told["containerized.taskmanager.env.PYTHONHOME"] == "$PWD/environment-1.tar.gz"
 
 
 def test_the_model_is_found_under_the_name_of_its_archive(config):
-    cargo = Cargo(job_options(config, "start"), model=Path("/archives/model-1.tar"))
-    assert yarn.relocated(cargo).model.path == "model-1.tar"
-    assert yarn.relocated(replace(cargo, model=None)).model.path == config.model_path
+    bundle = Bundle(job_options(config, "start"), model=Path("/archives/model-1.tar"))
+    assert yarn.relocated(bundle).model.path == "model-1.tar"
+    assert yarn.relocated(replace(bundle, model=None)).model.path == config.model_path
 
 
 def test_an_option_by_which_a_job_is_found_again_is_refused(config):

@@ -1,20 +1,23 @@
-"""Survey of a model that the TaskManagers fetch from a store: what this machine can tell of it beforehand."""
+"""Inspection of a model that the TaskManagers fetch from a store: what this machine can tell of it beforehand."""
 
 import json
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from cluster_serving.job.remote.url import ModelUrl
+from cluster_serving.job.options import ModelOptions
+from cluster_serving.job.remote.url import ModelUrl, is_url
 from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.services import machine
 from cluster_serving.launcher.services.supervisor import python_command
 
 _TIMEOUT_S = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class Inspection:
     """What is known of a model: its engine, the requirement that installs it, and its bytes; empty, or None.
 
     `text` is True if it has a tokenizer, or may have one.
@@ -26,7 +29,7 @@ class Survey:
     text: bool = True
 
 
-def survey(address: str, warn: Callable[[str], None], handler: str = "") -> Survey:
+def inspect(address: str, warn: Callable[[str], None], handler: str = "") -> Inspection:
     """Ask the store for the names of the model's files; `warn` receives why nothing is known.
 
     `handler` is the key of the configuration.
@@ -53,8 +56,15 @@ def survey(address: str, warn: Callable[[str], None], handler: str = "") -> Surv
         # A crash of a library is no reason not to start: the TaskManagers may have another one.
         found = json.loads(last) if last else {"error": f"{shown} cannot be looked at from here"}
     if "error" not in found:
-        return Survey(found["engine"], found["requirement"], found["size"], found["text"])
+        return Inspection(found["engine"], found["requirement"], found["size"], found["text"])
     if found.get("certain"):
         raise LaunchError(found["error"])
     warn(f"the model is not checked before the TaskManagers fetch it: {found['error']}")
-    return Survey()
+    return Inspection()
+
+
+def size_of(model: ModelOptions) -> int | None:
+    """Return the bytes of a model's files, here or in a store; None if the store does not tell."""
+    if is_url(model.path):
+        return inspect(model.path, lambda _: None, model.handler).size
+    return machine.size_of(Path(model.path))

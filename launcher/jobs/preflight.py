@@ -1,17 +1,15 @@
-"""Rehearsal of a restart: the new model is loaded in a process of its own while the old one goes on serving."""
+"""Preflight of a restart: the new model is loaded in a process of its own while the old one goes on serving."""
 
 import json
 import signal
 import subprocess
-from pathlib import Path
 
 from cluster_serving.job.options import JobOptions
-from cluster_serving.job.remote.url import is_url
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services import machine
 from cluster_serving.launcher.services.flink_home import FlinkHome
 from cluster_serving.launcher.services.supervisor import python_command
-from cluster_serving.launcher.shipping.survey import survey
+from cluster_serving.launcher.shipping.inspection import size_of
 
 _ENGINE_BYTES = 1 << 30
 _COPIES = 4
@@ -22,12 +20,11 @@ def fits(options: JobOptions) -> bool:
 
     Engines need a multiple of the files' size while they load a model.
     """
-    path = options.model.path
-    size = survey(path, lambda _: None, options.model.handler).size if is_url(path) else machine.size_of(Path(path))
+    size = size_of(options.model)
     return size is not None and _ENGINE_BYTES + _COPIES * size < machine.available_memory()
 
 
-def rehearse(home: FlinkHome, options: JobOptions, secret: tuple[str, str], timeout: float) -> None:
+def run(home: FlinkHome, options: JobOptions, secret: tuple[str, str], timeout: float) -> None:
     """Load the model of a job, with the environment of the cluster's TaskManagers.
 
     Raises:

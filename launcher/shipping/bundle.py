@@ -15,14 +15,14 @@ from cluster_serving.launcher.config.job_options import job_options
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.shipping import environment, interpreter, model
-from cluster_serving.launcher.shipping.survey import survey
+from cluster_serving.launcher.shipping.inspection import inspect
 from cluster_serving.protocol import filters
 
 _STORES = {"s3://": "s3", "gs://": "gcs"}
 
 
 @dataclass(frozen=True, slots=True)
-class Cargo:
+class Bundle:
     """The archives of a job.
 
     Attributes:
@@ -62,7 +62,7 @@ class Cargo:
         return arguments
 
 
-def load(ships: str, options: JobOptions) -> Cargo:
+def load(ships: str, options: JobOptions) -> Bundle:
     """Pack what a job brings along, where that is not packed yet; `ships` is the value of `flink.ship`.
 
     Raises:
@@ -70,7 +70,7 @@ def load(ships: str, options: JobOptions) -> Cargo:
         ModelError: If the model folder does not hold exactly one model.
     """
     if ships == "nothing":
-        return Cargo(options)
+        return Bundle(options)
     packages = None
     if ships != "model":
         extras, requirements = _needs(options)
@@ -80,8 +80,8 @@ def load(ships: str, options: JobOptions) -> Cargo:
         weights = model.ensure(Path(options.model.path))
         options = replace(options, model=replace(options.model, path=model.name_of(weights)))
     if ships == "environment":
-        return Cargo(options, environment=packages, model=weights)
-    return Cargo(options, packages=packages, model=weights)
+        return Bundle(options, environment=packages, model=weights)
+    return Bundle(options, packages=packages, model=weights)
 
 
 def write(config: Config, folder: Path) -> list[Path]:
@@ -108,7 +108,7 @@ def _needs(options: JobOptions) -> tuple[set[str], list[str]]:
     extras = {"job"}
     if is_url(options.model.path):
         extras |= {store for scheme, store in _STORES.items() if options.model.path.startswith(scheme)} | {"remote"}
-        found = survey(options.model.path, lambda _: None, options.model.handler)
+        found = inspect(options.model.path, lambda _: None, options.model.handler)
         if found.text and options.model.tokenizer != NO_TOKENIZER:
             extras.add("text")
         requirements = [found.requirement] if found.requirement else sorted(engine_requirements())

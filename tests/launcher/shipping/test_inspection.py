@@ -3,18 +3,18 @@
 import pytest
 
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.shipping.survey import Survey, survey
+from cluster_serving.launcher.shipping.inspection import Inspection, inspect
 from tests.support.fixtures.redis_server import free_port
 from tests.support.fixtures.web_server import WebServer
 
 
 @pytest.fixture
 def look():
-    """Surveys an address; returns what is known, and the warnings."""
+    """Inspects an address; returns what is known, and the warnings."""
 
     def look(address):
         warnings = []
-        return survey(address, warnings.append), warnings
+        return inspect(address, warnings.append), warnings
 
     return look
 
@@ -28,14 +28,14 @@ def server(tmp_path):
 
 def test_a_folder_tells_engine_and_size(look, tmp_path):
     (tmp_path / "net.onnx").write_bytes(b"network")
-    assert look(f"file://{tmp_path}") == (Survey("ONNX Runtime", "cluster-serving[onnx]", 7, text=False), [])
+    assert look(f"file://{tmp_path}") == (Inspection("ONNX Runtime", "cluster-serving[onnx]", 7, text=False), [])
     (tmp_path / "tokenizer.json").write_bytes(b"{}")
-    assert look(f"file://{tmp_path}") == (Survey("ONNX Runtime", "cluster-serving[onnx]", 9, text=True), [])
+    assert look(f"file://{tmp_path}") == (Inspection("ONNX Runtime", "cluster-serving[onnx]", 9, text=True), [])
 
 
 def test_an_archive_tells_its_size(look, server, tmp_path):
     (tmp_path / "model.zip").write_bytes(b"network")
-    assert look(f"{server.url}/model.zip") == (Survey("", "", 7), [])
+    assert look(f"{server.url}/model.zip") == (Inspection("", "", 7), [])
 
 
 def test_a_model_that_does_not_exist_is_an_error(look, server):
@@ -53,12 +53,12 @@ def test_a_store_that_refuses_this_machine_may_take_the_task_managers(look, serv
     (tmp_path / "model.zip").touch()
     server.login = "me:secret"
     found, (warning,) = look(f"{server.url}/model.zip?token=hidden")
-    assert found == Survey()
+    assert found == Inspection()
     assert "the model is not checked before the TaskManagers fetch it: the store refuses" in warning
     assert "hidden" not in warning
 
 
 def test_a_store_that_this_machine_does_not_reach_may_be_reached_by_the_task_managers(look):
     found, (warning,) = look(f"http://127.0.0.1:{free_port()}/model.zip")
-    assert found == Survey()
+    assert found == Inspection()
     assert "does not answer" in warning
