@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from cluster_serving.launcher import dead_commands, entry_points, report, templates, trial
+from cluster_serving.launcher import dead_commands, entry_points, local_run, report, templates
 from cluster_serving.launcher.command_log import keep_in, log, say, warn
 from cluster_serving.launcher.config import embedding
 from cluster_serving.launcher.config import file as config_file
@@ -423,7 +423,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "list": _list,
     "status": _status,
     "tune": _tune,
-    "try": trial.try_,
+    "try": local_run.try_,
 }
 
 

@@ -43,7 +43,7 @@ def try_(
     if folder is not None:
         config = config.model_copy(update={"model_path": str(folder.absolute())})
     given = {
-        "options": job_options(resolved(config), "trial").to_json(),
+        "options": job_options(resolved(config), "local-run").to_json(),
         "inputs": inputs or [],
         "watch": not once and sys.stdout.isatty(),
     }
