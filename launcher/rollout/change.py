@@ -124,7 +124,7 @@ def update(config: Config, canary: float = 0.0, shadow: float = 0.0) -> Changed:
     """
     config = lifecycle.checked(config)
     with _changing(config) as services:
-        _refuse_in_trial(services)
+        _refuse_during_rollout(services)
         now = services.options_now()
         config = _with_slots_of(now, services.target.fitted(config))
         _check_beside(services, config)
@@ -142,7 +142,7 @@ def scale(config: Config, job: str, slots: int) -> Changed:
         LaunchError: As for `update`; also if this machine does not know how the job was started.
     """
     with _changing(_named(config, job)) as services:
-        _refuse_in_trial(services)
+        _refuse_during_rollout(services)
         options = replace(_options_now(services), model_parallelism=slots)
         return _change(services, *lifecycle.again(services, config, options), SERVING)
 
@@ -157,24 +157,24 @@ def promote(config: Config, job: str) -> Changed:
     """
     with _changing(_named(config, job)) as services:
         now = services.store.generations()
-        trial = now.trial
-        if trial is None:
+        rollout = now.trial
+        if rollout is None:
             raise LaunchError(f"job {job} has neither a canary nor a shadow; cluster-serving-cli update starts one")
         figures = Figures.begin(services.store)
-        if trial.role == SHADOW:
-            options = _recall(services, trial)
-            _tell_comparison(services, trial)
+        if rollout.role == SHADOW:
+            options = _recall(services, rollout)
+            _tell_comparison(services, rollout)
             changed = _change(services, *lifecycle.again(services, config, options), SERVING)
-            _end_trial(services, config, trial)
+            _end_rollout(services, config, rollout)
             return changed
         if before := services.options_now():
             services.target.records.keep_earlier(before)
-        _switch(services, trial, now.serving)
+        _switch(services, rollout, now.serving)
         if now.serving:
             _retire(services, config, now.serving)
-        started = _started(services, config, trial)
+        started = _started(services, config, rollout)
         services.store.note("running", layout=started.layout)
-        return Changed(started, trial.number, SERVING, figures.end(services.store))
+        return Changed(started, rollout.number, SERVING, figures.end(services.store))
 
 
 def rollback(config: Config, job: str) -> Changed | None:
@@ -186,10 +186,10 @@ def rollback(config: Config, job: str) -> Changed | None:
         LaunchError: As for `update`; also if this machine does not know the generation before.
     """
     with _changing(_named(config, job)) as services:
-        if trial := services.store.generations().trial:
-            if trial.role == SHADOW:
-                _tell_comparison(services, trial)
-            _end_trial(services, config, trial)
+        if rollout := services.store.generations().trial:
+            if rollout.role == SHADOW:
+                _tell_comparison(services, rollout)
+            _end_rollout(services, config, rollout)
             return None
         options = services.target.records.earlier(job)
         if options is None:
@@ -231,11 +231,11 @@ def _named(config: Config, job: str) -> Config:
     return config.model_copy(update={"job_name": job})
 
 
-def _refuse_in_trial(services: Services) -> None:
-    if trial := services.store.generations().trial:
+def _refuse_during_rollout(services: Services) -> None:
+    if rollout := services.store.generations().trial:
         raise Busy(
-            f"generation {trial.number} is the {trial.role} of job {services.store.job}, with {trial.share:g} % of the "
-            "requests; end that first: cluster-serving-cli promote, or cluster-serving-cli rollback"
+            f"generation {rollout.number} is the {rollout.role} of job {services.store.job}, with {rollout.share:g} % "
+            "of the requests; end that first: cluster-serving-cli promote, or cluster-serving-cli rollback"
         )
 
 
@@ -334,9 +334,9 @@ def _tell_comparison(services: Services, shadow: Generation) -> None:
         say(f"Shadow, {topic}: {text}")
 
 
-def _end_trial(services: Services, config: Config, trial: Generation) -> None:
-    services.store.put(replace(trial, role=RETIRING))
-    _retire(services, config, trial)
+def _end_rollout(services: Services, config: Config, rollout: Generation) -> None:
+    services.store.put(replace(rollout, role=RETIRING))
+    _retire(services, config, rollout)
 
 
 def _retire(services: Services, config: Config, generation: Generation) -> None:
