@@ -137,7 +137,7 @@ class Claim:
 
         def has_ended() -> bool:
             pod = self._kubectl.get("pod", self._pod)
-            problem = pods.trouble(self._kubectl, [pod] if pod else [])
+            problem = pods.waiting_reason(self._kubectl, [pod] if pod else [])
             found[:] = [pod, problem]
             return pod is None or pods.is_ready(pod) or bool(problem.error)
 

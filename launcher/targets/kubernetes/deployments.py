@@ -110,7 +110,7 @@ class Deployments(Applications):
             return Application(id, "", "CANCELED", 0, "", error=f"its deployment {id} was deleted")
         application = self._application(deployment, listed)
         kept = [one for one in listed if one["kind"] == "Pod" and pods.is_kept(one)]
-        problem = pods.trouble(self._kubectl, kept)
+        problem = pods.waiting_reason(self._kubectl, kept)
         error = pods.refused(deployment) or problem.error or self._refused_workers(application, kept)
         state = "FAILED" if error else application.state
         return replace(application, error=error, waits_for=problem.waits_for, state=state)

@@ -25,8 +25,8 @@ _SETTLED = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
-    """What is wrong with pods.
+class WaitingReason:
+    """Reason for which pods do not answer yet, or never will.
 
     Attributes:
         error: A problem that does not go away by itself; empty if there is none.
@@ -37,10 +37,10 @@ class Trouble:
     waits_for: str = ""
 
 
-def trouble(kubectl: Kubectl, pods: Iterable[Resource]) -> Trouble:
+def waiting_reason(kubectl: Kubectl, pods: Iterable[Resource]) -> WaitingReason:
     """Return the first problem of pods that does not go away, or else the first that may."""
     found = [one for pod in pods for one in _of_pod(kubectl, pod)]
-    return next((one for one in found if one.error), found[0] if found else Trouble())
+    return next((one for one in found if one.error), found[0] if found else WaitingReason())
 
 
 def refused(deployment: Resource) -> str:
@@ -73,13 +73,13 @@ def _since(stamp: str) -> float:
     return time.time() - datetime.fromisoformat(stamp.replace("Z", "+00:00")).timestamp()
 
 
-def _of_pod(kubectl: Kubectl, pod: Resource) -> Iterator[Trouble]:
+def _of_pod(kubectl: Kubectl, pod: Resource) -> Iterator[WaitingReason]:
     name, status = pod["metadata"]["name"], pod.get("status", {})
     if is_ready(pod):
         return
     for container in (*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())):
         if problem := _of_container(container):
-            yield Trouble(error=f"pod {name}: {problem}")
+            yield WaitingReason(error=f"pod {name}: {problem}")
     if status.get("phase") != "Pending":
         return
     for condition in status.get("conditions", ()):
@@ -87,15 +87,15 @@ def _of_pod(kubectl: Kubectl, pod: Resource) -> Iterator[Trouble]:
             text = f"a node for pod {name}: {condition.get('message') or condition.get('reason')}"
             is_late = _since(condition["lastTransitionTime"]) > _TIMEOUT
             if is_late and not _is_scaled(kubectl, name):
-                yield Trouble(error=f"there is no node for pod {name}: {condition.get('message')}")
-            yield Trouble(waits_for=text)
+                yield WaitingReason(error=f"there is no node for pod {name}: {condition.get('message')}")
+            yield WaitingReason(waits_for=text)
             return
     if age(pod) < _SETTLED:
         return
     events = kubectl.events(name)
     warnings = [event for event in events if event.get("type") == "Warning" and event.get("reason") != "Unhealthy"]
     if warnings:
-        yield Trouble(waits_for=f"pod {name}: {warnings[-1].get('message')}")
+        yield WaitingReason(waits_for=f"pod {name}: {warnings[-1].get('message')}")
 
 
 def _of_container(container: Resource) -> str:

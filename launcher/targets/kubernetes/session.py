@@ -81,7 +81,9 @@ class _SessionRest(FlinkRest):
         return f"Flink {self._id} in {self._kubectl.where}"
 
     def waits_for(self, _: str) -> str:
-        found = pods.trouble(self._kubectl, self._kubectl.labelled("pods", f"app={self._id},component=taskmanager"))
+        found = pods.waiting_reason(
+            self._kubectl, self._kubectl.labelled("pods", f"app={self._id},component=taskmanager")
+        )
         return found.error or found.waits_for
 
     def page(self, job_id: str) -> str:

@@ -45,22 +45,24 @@ def unschedulable(seconds):
     ],
 )
 def test_a_container_that_does_not_start_is_an_error(state, words):
-    assert words in pods.trouble(NoEvents(), [pod(**container(**state))]).error
+    assert words in pods.waiting_reason(NoEvents(), [pod(**container(**state))]).error
 
 
 @pytest.mark.parametrize(
     "state", [{"state": {"waiting": {"reason": "ContainerCreating"}}}, {"state": {"terminated": {"exitCode": 0}}}]
 )
 def test_a_container_that_is_being_made_or_has_done_its_work_is_none(state):
-    assert pods.trouble(NoEvents(), [pod(**container(**state))]) == pods.Trouble()
+    assert pods.waiting_reason(NoEvents(), [pod(**container(**state))]) == pods.WaitingReason()
 
 
-def test_a_pod_that_answers_has_no_trouble_although_its_container_has_ended_before():
+def test_a_pod_that_answers_has_no_reason_to_wait_although_its_container_has_ended_before():
     ready = [{"type": "Ready", "status": "True"}]
     ended = container(state={"running": {}}, lastState={"terminated": {"exitCode": 1}})
-    assert pods.trouble(NoEvents(), [pod("Running", conditions=ready, **ended)]) == pods.Trouble()
+    assert pods.waiting_reason(NoEvents(), [pod("Running", conditions=ready, **ended)]) == pods.WaitingReason()
 
 
 def test_a_pod_may_wait_a_while_for_a_node():
-    assert pods.trouble(NoEvents(), [unschedulable(1)]) == pods.Trouble(waits_for="a node for pod one: too few")
-    assert "too few" in pods.trouble(NoEvents(), [unschedulable(120)]).error
+    assert pods.waiting_reason(NoEvents(), [unschedulable(1)]) == pods.WaitingReason(
+        waits_for="a node for pod one: too few"
+    )
+    assert "too few" in pods.waiting_reason(NoEvents(), [unschedulable(120)]).error
