@@ -69,7 +69,7 @@ class Claim:
 
     @contextmanager
     def mounted(self, image: str, labels: Mapping[str, str], template: Mapping[str, Any]) -> Iterator[None]:
-        """Run a pod that has the volume; `template` has the user's other wishes for pods of the job."""
+        """Run a pod that has the volume; `template` has the user's further overrides for pods of the job."""
         self._kubectl.create(self._resource(image, labels, template))
         try:
             self._wait()
@@ -149,7 +149,7 @@ class Claim:
 
     def _resource(self, image: str, labels: Mapping[str, str], template: Mapping[str, Any]) -> dict[str, Any]:
         given = template.get("spec", {})
-        wishes = (
+        overrides = (
             "securityContext",
             "nodeSelector",
             "tolerations",
@@ -169,7 +169,7 @@ class Claim:
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {"name": self._pod, "labels": dict(labels)},
-            "spec": {wish: given[wish] for wish in wishes if wish in given}
+            "spec": {key: given[key] for key in overrides if key in given}
             | {
                 "restartPolicy": "Never",
                 # A command that is killed leaves the pod; Kubernetes ends it.
