@@ -224,7 +224,7 @@ def _rollback(job: JobName = None, config_path: ConfigPath = _PATH) -> None:
 
 
 def _update_beside(config: Config, config_path: Path, canary: float = 0.0, shadow: float = 0.0) -> None:
-    with Progress(), _by_hand(config, config_path):
+    with Progress(), _by_command(config, config_path):
         changed = change.update(config, canary, shadow)
     _show(changed, config_path)
 
@@ -348,7 +348,7 @@ def _warn_of_killed(config: Config) -> None:
 
 
 def _start_job(config: Config, config_path: Path, start: Callable[..., lifecycle.Started] = lifecycle.start) -> None:
-    with Progress(), _by_hand(config, config_path):
+    with Progress(), _by_command(config, config_path):
         started = start(config)
     shown = report.started(started, config_path)
     log.info(shown.plain)
@@ -356,7 +356,7 @@ def _start_job(config: Config, config_path: Path, start: Callable[..., lifecycle
 
 
 @contextmanager
-def _by_hand(config: Config, path: Path) -> Iterator[None]:
+def _by_command(config: Config, path: Path) -> Iterator[None]:
     """Start the controller of a job again when a command has changed the job, as the configuration may ask for another.
 
     It does not load again what the command has loaded, or has left.
