@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.services import machine
+from cluster_serving.launcher.services import memory
 from cluster_serving.protocol import cgroup
 
 # All of these are generous, so that nothing that works is refused.
@@ -18,9 +18,6 @@ _TASK_MANAGER = 256 << 20
 
 _PROCESS = 64 << 20
 """Bytes of the Python process of a slot in process mode."""
-
-_PART_IN_MEMORY = 4
-"""Files of a model may be this many times as large as the model in memory: checkpoints hold the state of training."""
 
 _SLOTS_PER_CORE = 200
 """Each slot looks for requests all the time, so more of them than this do nothing else."""
@@ -40,7 +37,7 @@ def check(config: Config, files: Iterable[Path]) -> None:
         f"modelParallelism: {slots} is more than this machine can hold. {need.managers(slots)} TaskManagers of at "
         f"least {_text(_TASK_MANAGER)}, and {slots} copies of the model of at least {_text(need.slot)} (its files "
         f"have {_text(need.files)}), need {_text(need.memory(slots))}; memory and swap have "
-        f"{_text(machine.total_memory())}. {slots} idle slots need {math.ceil(slots / _SLOTS_PER_CORE)} cores; there "
+        f"{_text(memory.total_memory())}. {slots} idle slots need {math.ceil(slots / _SLOTS_PER_CORE)} cores; there "
         f"are {cgroup.cores()}. "
         + (f"Set modelParallelism to {most} at most; one slot per core is usual" if most else "Not even one fits")
     )
@@ -66,9 +63,9 @@ class _Need:
 
     @classmethod
     def of(cls, config: Config, files: Iterable[Path]) -> _Need:
-        size = sum(map(machine.size_of, files))
+        size = sum(map(memory.size_of, files))
         process = _PROCESS if config.execution_mode == "process" else 0
-        return cls(size, size // _PART_IN_MEMORY + process, config.slots_per_task_manager)
+        return cls(size, memory.least(size) + process, config.slots_per_task_manager)
 
     def managers(self, slots: int) -> int:
         return math.ceil(slots / self.per_manager)
@@ -77,7 +74,7 @@ class _Need:
         return self.managers(slots) * _TASK_MANAGER + slots * self.slot
 
     def fits(self, slots: int) -> bool:
-        return self.memory(slots) <= machine.total_memory() and slots <= cgroup.cores() * _SLOTS_PER_CORE
+        return self.memory(slots) <= memory.total_memory() and slots <= cgroup.cores() * _SLOTS_PER_CORE
 
     def most(self, slots: int) -> int:
         return next(filter(self.fits, range(slots, 0, -1)), 0)

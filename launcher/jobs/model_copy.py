@@ -16,7 +16,7 @@ from cluster_serving.job.options import JobOptions
 from cluster_serving.job.remote.url import is_url
 from cluster_serving.launcher.command_log import warn
 from cluster_serving.launcher.config.model import Config
-from cluster_serving.launcher.services import machine
+from cluster_serving.launcher.services import memory
 
 _FICLONE = 0x40049409  # ioctl_ficlone(2)
 
@@ -34,7 +34,7 @@ def keep(home: Path, config: Config, options: JobOptions) -> JobOptions:
     try:
         shutil.rmtree(folder, ignore_errors=True)
         folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if machine.size_of(source) > shutil.disk_usage(folder.parent).free:
+        if memory.size_of(source) > shutil.disk_usage(folder.parent).free:
             raise OSError(f"{folder.parent} has no room")
         shutil.copytree(source, folder, copy_function=_copy)
     except OSError as error:

@@ -6,22 +6,16 @@ import subprocess
 
 from cluster_serving.job.options import JobOptions
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.services import machine
+from cluster_serving.launcher.services import memory
 from cluster_serving.launcher.services.flink_home import FlinkHome
 from cluster_serving.launcher.services.supervisor import python_command
 from cluster_serving.launcher.shipping.inspection import size_of
 
-_ENGINE_BYTES = 1 << 30
-_COPIES = 4
-
 
 def fits(options: JobOptions) -> bool:
-    """Return True if a further copy of the model surely fits into the free memory of this machine.
-
-    Engines need a multiple of the files' size while they load a model.
-    """
+    """Return True if a further copy of the model surely fits into the free memory of this machine."""
     size = size_of(options.model)
-    return size is not None and _ENGINE_BYTES + _COPIES * size < machine.available_memory()
+    return size is not None and memory.ENGINE + memory.loading(size) < memory.available_memory()
 
 
 def run(home: FlinkHome, options: JobOptions, secret: tuple[str, str], timeout: float) -> None:

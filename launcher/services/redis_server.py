@@ -15,7 +15,7 @@ from redis.retry import Retry
 from cluster_serving.launcher.command_log import say, warn
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.services import machine, redis_program, state
+from cluster_serving.launcher.services import memory, redis_program, state
 from cluster_serving.launcher.services.process import (
     Process,
     is_listening,
@@ -282,7 +282,7 @@ def _settings(config: Config, home: Path) -> str:
         # under large tensors. To read 256 MiB at a restart takes two or three seconds.
         "auto-aof-rewrite-min-size": "256mb",
         "save": "",
-        "maxmemory": config.redis_max_memory or min(_MAX_MEMORY, machine.total_memory() // 2),
+        "maxmemory": config.redis_max_memory or min(_MAX_MEMORY, memory.total_memory() // 2),
         "maxmemory-policy": "noeviction",
         "dir": str(home),
     }

@@ -10,7 +10,7 @@ from typing import Any
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.job.remote.url import ModelUrl, is_url
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.services import machine
+from cluster_serving.launcher.services import memory
 from cluster_serving.launcher.services.supervisor import python_command
 
 _TIMEOUT_S = 30
@@ -67,4 +67,4 @@ def size_of(model: ModelOptions) -> int | None:
     """Return the bytes of a model's files, here or in a store; None if the store does not tell."""
     if is_url(model.path):
         return inspect(model.path, lambda _: None, model.handler).size
-    return machine.size_of(Path(model.path))
+    return memory.size_of(Path(model.path))

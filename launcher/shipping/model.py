@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from cluster_serving.launcher.command_log import say
-from cluster_serving.launcher.services import machine
+from cluster_serving.launcher.services import memory
 from cluster_serving.launcher.shipping import archive
 
 
@@ -18,7 +18,7 @@ def ensure(folder: Path) -> Path:
     files = list(_files(folder))
     path = archive.path_of("model", archive.digest_of(files), ".tar")
     if not archive.touch(path):
-        say(f"Packing the model, {machine.size_of(folder) / 1e6:.0f} MB")
+        say(f"Packing the model, {memory.size_of(folder) / 1e6:.0f} MB")
         archive.write(path, files)
     return path
 

@@ -15,7 +15,7 @@ from cluster_serving.job.remote.url import is_url
 from cluster_serving.launcher.command_log import say
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.services import machine, state
+from cluster_serving.launcher.services import memory, state
 from cluster_serving.launcher.services.flink_home import FlinkHome
 from cluster_serving.launcher.services.flink_rest import ENDED, FlinkRest, Job, cause
 from cluster_serving.launcher.services.process import locked
@@ -25,9 +25,6 @@ _STARTING = "INITIALIZING"
 """State of a job whose Flink is being started, in Flink's words."""
 
 # Native memory, which is outside of the JVM. Generous: a manager kills a process that has more than its share.
-_ENGINE = 1 << 30
-_COPIES = 3
-"""Memory of a loaded model, as a multiple of its files: engines need the files' size several times while they load."""
 _WORKER = 512 << 20
 
 
@@ -236,9 +233,9 @@ SETTINGS: dict[str, Any] = {
 def sizes(config: Config, options: JobOptions) -> dict[str, Any]:
     """Return the settings for slots and memory of the TaskManagers of a job, whose model is on this machine or not."""
     slots = min(config.slots_per_task_manager, options.model_parallelism)
-    model = 0 if is_url(options.model.path) else machine.size_of(Path(options.model.path))
+    model = 0 if is_url(options.model.path) else memory.size_of(Path(options.model.path))
     engines = slots if options.execution_mode == "process" else 1
-    native = engines * _ENGINE + slots * _COPIES * model
+    native = engines * memory.ENGINE + slots * memory.loaded(model)
     if options.execution_mode == "process":
         native += slots * _WORKER
     return {

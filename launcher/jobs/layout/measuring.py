@@ -16,7 +16,7 @@ from typing import IO, Any
 
 from cluster_serving.job.options import CPU, JobOptions
 from cluster_serving.launcher.jobs.layout.choice import Asked, Figure, candidates, explore
-from cluster_serving.launcher.services import machine
+from cluster_serving.launcher.services import memory
 from cluster_serving.launcher.services.supervisor import python_command
 
 _POINTS = 50
@@ -24,8 +24,6 @@ _POINTS = 50
 _SHORTEST_S, _LONGEST_S = 0.05, 1.0
 
 _PROCESS_BYTES = 300 << 20
-_TIMES_IN_MEMORY = 4
-"""Engines need a multiple of the files' size while they load a model."""
 
 
 class NotMeasured(Exception):
@@ -92,11 +90,11 @@ def measure(
 
 def _fitting(pairs: Sequence[tuple[int, int]], size: int) -> list[tuple[int, int]]:
     """Return the layouts that the free memory can hold, all of them being loaded at once."""
-    free = machine.available_memory()
+    free = memory.available_memory()
 
     def fits(pairs: Sequence[tuple[int, int]]) -> bool:
         most = {threads: max(copies for copies, each in pairs if each == threads) for _, threads in pairs}
-        return len(most) * _PROCESS_BYTES + sum(most.values()) * _TIMES_IN_MEMORY * size <= free
+        return len(most) * _PROCESS_BYTES + sum(most.values()) * memory.loading(size) <= free
 
     chosen: list[tuple[int, int]] = []
     # Of a large model, one copy of all threads is the layout to have figures of.

@@ -17,7 +17,7 @@ from cluster_serving.job.options import JobOptions
 from cluster_serving.launcher.command_log import say
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.services import machine
+from cluster_serving.launcher.services import memory
 from cluster_serving.launcher.services.flink_rest import cause
 from cluster_serving.launcher.services.kubectl import Kubectl
 from cluster_serving.launcher.shipping import bundle, interpreter
@@ -165,7 +165,7 @@ class KubernetesApplication(Manager):
                 f"flink.ship: {ships} needs flink.volume, a PersistentVolumeClaim that all pods can read; or use an "
                 "image with cluster-serving and flink.ship: model"
             )
-        size = machine.size_of(folder)
+        size = memory.size_of(folder)
         if size > _SMALL:
             raise LaunchError(
                 f"the model in {folder} has {size / 1e6:.1f} MB, too much for a Secret of Kubernetes. Name a "

@@ -5,14 +5,14 @@ import pytest
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs import capacity
-from cluster_serving.launcher.services import machine
+from cluster_serving.launcher.services import memory
 from cluster_serving.protocol import cgroup
 
 
 @pytest.fixture
 def check(tmp_path, monkeypatch):
     """Check a job with a model of 40 MiB, on a machine of 8 GiB and 2 cores."""
-    monkeypatch.setattr(machine, "total_memory", lambda: 8 << 30)
+    monkeypatch.setattr(memory, "total_memory", lambda: 8 << 30)
     monkeypatch.setattr(cgroup, "cores", lambda: 2)
     (tmp_path / "model.onnx").write_bytes(bytes(40 << 20))
 
@@ -41,13 +41,13 @@ def test_slots_that_the_memory_cannot_hold_are_refused_with_the_arithmetic(check
 
 
 def test_slots_that_would_use_the_cores_when_idle_are_refused(check, monkeypatch):
-    monkeypatch.setattr(machine, "total_memory", lambda: 8 << 40)
+    monkeypatch.setattr(memory, "total_memory", lambda: 8 << 40)
     check(400)
     with pytest.raises(LaunchError, match="modelParallelism to 400 at most"):
         check(401)
 
 
 def test_this_machine_has_memory_and_cores():
-    assert machine.total_memory() >= machine.available_memory() > 0
+    assert memory.total_memory() >= memory.available_memory() > 0
     assert cgroup.cores() > 0
-    assert machine.size_of(Path(__file__)) == Path(__file__).stat().st_size
+    assert memory.size_of(Path(__file__)) == Path(__file__).stat().st_size
