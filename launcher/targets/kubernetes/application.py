@@ -19,7 +19,6 @@ from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services import memory
 from cluster_serving.launcher.services.flink_rest import cause
-from cluster_serving.launcher.services.kubectl import Kubectl
 from cluster_serving.launcher.shipping import bundle, interpreter
 from cluster_serving.launcher.targets import submission
 from cluster_serving.launcher.targets.applications import Manager
@@ -34,6 +33,7 @@ from cluster_serving.launcher.targets.kubernetes.deployments import (
     check_redis,
 )
 from cluster_serving.launcher.targets.kubernetes.keys import KubernetesKeys, of
+from cluster_serving.launcher.targets.kubernetes.kubectl import Kubectl
 from cluster_serving.launcher.targets.kubernetes.pod_templates import (
     ENTRY,
     MODEL_FOLDER,

@@ -13,9 +13,9 @@ from typing import Any
 
 from cluster_serving.launcher.command_log import say
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.services.kubectl import Kubectl, reason
 from cluster_serving.launcher.services.process import wait_until
 from cluster_serving.launcher.targets.kubernetes import pods
+from cluster_serving.launcher.targets.kubernetes.kubectl import Kubectl, reason
 from cluster_serving.launcher.targets.kubernetes.pod_templates import CONTAINER, VOLUME_FOLDER
 
 _CHUNK = 1 << 20

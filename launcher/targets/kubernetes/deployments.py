@@ -9,11 +9,11 @@ from dataclasses import replace
 
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.services.kubectl import Kubectl, Resource
-from cluster_serving.launcher.services.port_forward import PortForward
 from cluster_serving.launcher.services.process import wait_until
 from cluster_serving.launcher.targets.applications import Application, Applications
 from cluster_serving.launcher.targets.kubernetes import pods
+from cluster_serving.launcher.targets.kubernetes.kubectl import Kubectl, Resource
+from cluster_serving.launcher.targets.kubernetes.port_forward import PortForward
 
 LABEL = "app.kubernetes.io/managed-by"
 """Label of everything that belongs to jobs."""

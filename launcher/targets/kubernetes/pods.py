@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from cluster_serving.launcher.services.kubectl import Kubectl, Resource
+from cluster_serving.launcher.targets.kubernetes.kubectl import Kubectl, Resource
 
 _NEVER_STARTS = {
     "ImagePullBackOff",

@@ -13,12 +13,12 @@ from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services import state
 from cluster_serving.launcher.services.flink_home import FlinkHome
 from cluster_serving.launcher.services.flink_rest import FlinkRest
-from cluster_serving.launcher.services.kubectl import Kubectl
-from cluster_serving.launcher.services.port_forward import PortForward
 from cluster_serving.launcher.services.process import locked
 from cluster_serving.launcher.targets.kubernetes import pods
 from cluster_serving.launcher.targets.kubernetes.deployments import REST_PORT, check_redis, forward_command
 from cluster_serving.launcher.targets.kubernetes.keys import KubernetesKeys, of
+from cluster_serving.launcher.targets.kubernetes.kubectl import Kubectl
+from cluster_serving.launcher.targets.kubernetes.port_forward import PortForward
 from cluster_serving.launcher.targets.session import Session
 
 

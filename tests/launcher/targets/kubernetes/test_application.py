@@ -5,9 +5,9 @@ import pytest
 from cluster_serving.job.options import JobOptions, ModelOptions, RedisOptions
 from cluster_serving.launcher.config.model import with_targets
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.services.kubectl import reason
 from cluster_serving.launcher.targets.kubernetes import application as kubernetes
 from cluster_serving.launcher.targets.kubernetes.application import KubernetesApplication
+from cluster_serving.launcher.targets.kubernetes.kubectl import reason
 
 
 def target(tmp_path, **flink):

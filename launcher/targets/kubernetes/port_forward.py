@@ -9,7 +9,7 @@ import subprocess
 from contextlib import AbstractContextManager
 
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.services.kubectl import Kubectl, reason
+from cluster_serving.launcher.targets.kubernetes.kubectl import Kubectl, reason
 
 _FORWARDS = re.compile(r"Forwarding from 127\.0\.0\.1:(\d+)")
 _TIMEOUT = 15.0
