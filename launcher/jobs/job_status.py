@@ -13,8 +13,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.jobs.record import JobRecord
-from cluster_serving.launcher.jobs.store import JobStore, opened
+from cluster_serving.launcher.jobs.store import JobRecord, JobStore, opened
 from cluster_serving.launcher.services.flink_rest import Job
 from cluster_serving.launcher.targets.base import Flink
 from cluster_serving.protocol.comparison import Comparison

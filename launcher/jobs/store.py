@@ -7,7 +7,7 @@ import socket
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,7 +16,6 @@ from redis.exceptions import ResponseError
 
 from cluster_serving.job.options import JobOptions
 from cluster_serving.launcher.config.model import Config
-from cluster_serving.launcher.jobs.record import JobRecord
 from cluster_serving.launcher.services import redis_server
 from cluster_serving.protocol.comparison import Comparison
 from cluster_serving.protocol.generations import LAST, Generation, Generations
@@ -24,6 +23,32 @@ from cluster_serving.protocol.keys import GROUP, PAYLOAD_FOLDER, SECRET_FIELDS, 
 from cluster_serving.protocol.scripts import HAND_OVER_ALL, PUT_FIELDS, SWITCH, Argument, Call, call, flat
 from cluster_serving.protocol.slots import SILENT_AFTER_S, SlotReport, read_reports
 from cluster_serving.protocol.stats import JobStats
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """What the commands did with a job last, for `list` and `status` on every machine.
+
+    Attributes:
+        state: `starting`, `running`, `stopped` or `failed`; empty if no command has recorded it.
+        since: Time of the last change of the state in seconds since the epoch; 0 if unknown.
+        error: The last error; empty after a start that succeeded.
+        log: File with the output of the last start, and the trace of its error.
+        host: Machine of that file.
+        layout: Copies, threads and batches of the job in words; empty if it runs on other machines.
+    """
+
+    state: str = ""
+    since: float = 0.0
+    error: str = ""
+    log: str = ""
+    host: str = ""
+    layout: str = ""
+
+    @property
+    def place(self) -> str:
+        """The log, with its machine if that is another one."""
+        return self.log if self.host in ("", socket.gethostname()) else f"{self.log} on {self.host}"
 
 
 class JobStore:

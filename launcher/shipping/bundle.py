@@ -5,16 +5,18 @@ from __future__ import annotations
 import shutil
 from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from cluster_serving.job.main import check_model, engine_requirements
 from cluster_serving.job.options import NO_TOKENIZER, JobOptions
 from cluster_serving.job.remote.url import is_url
+from cluster_serving.launcher.command_log import say
 from cluster_serving.launcher.config import versions
 from cluster_serving.launcher.config.job_options import job_options
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.shipping import environment, interpreter, model
+from cluster_serving.launcher.services import memory
+from cluster_serving.launcher.shipping import archive, environment, interpreter
 from cluster_serving.launcher.shipping.inspection import inspect
 from cluster_serving.protocol import filters
 
@@ -53,7 +55,7 @@ class Bundle:
         if self.environment:
             unpacked.append(f"{self.environment}#{environment.NAME}")
         if self.model:
-            unpacked.append(f"{self.model}#{model.name_of(self.model)}")
+            unpacked.append(f"{self.model}#{self.model.stem}")
         arguments = ["-pyarch", ",".join(unpacked)] if unpacked else []
         if self.packages:
             arguments += ["-pyfs", str(self.packages)]
@@ -77,8 +79,8 @@ def load(ships: str, options: JobOptions) -> Bundle:
         packages = environment.ensure(extras, ships == "environment", requirements)
     weights = None
     if not is_url(options.model.path):
-        weights = model.ensure(Path(options.model.path))
-        options = replace(options, model=replace(options.model, path=model.name_of(weights)))
+        weights = _model(Path(options.model.path))
+        options = replace(options, model=replace(options.model, path=weights.stem))
     if ships == "environment":
         return Bundle(options, environment=packages, model=weights)
     return Bundle(options, packages=packages, model=weights)
@@ -98,6 +100,20 @@ def write(config: Config, folder: Path) -> list[Path]:
         return [Path(shutil.copy2(archive, folder)) for archive in loaded.archives]
     except OSError as error:
         raise LaunchError(f"the archives cannot be written to {folder}: {error.strerror}") from None
+
+
+def _model(folder: Path) -> Path:
+    """Return the archive `model-<hash>.tar` of a model folder; it is packed again only if the content has changed.
+
+    The archive is not compressed: weights hardly get smaller.
+    """
+    inside = ((PurePosixPath(file.relative_to(folder)), file) for file in sorted(folder.rglob("*")) if file.is_file())
+    files = [(name, file) for name, file in inside if not any(part.startswith(".") for part in name.parts)]
+    path = archive.path_of("model", archive.digest_of(files), ".tar")
+    if not archive.touch(path):
+        say(f"Packing the model, {memory.size_of(folder) / 1e6:.0f} MB")
+        archive.write(path, files)
+    return path
 
 
 def _needs(options: JobOptions) -> tuple[set[str], list[str]]:

@@ -82,7 +82,7 @@ def test_a_write_that_is_interrupted_leaves_no_archive(tmp_path, monkeypatch):
 
 
 def test_archives_of_other_content_have_other_names_and_few_are_kept(tmp_path, monkeypatch, said):
-    from cluster_serving.launcher.shipping import model
+    from cluster_serving.launcher.shipping import bundle
 
     monkeypatch.setenv("CLUSTER_SERVING_HOME", str(tmp_path))
     folder = tmp_path / "model"
@@ -90,7 +90,7 @@ def test_archives_of_other_content_have_other_names_and_few_are_kept(tmp_path, m
     names = []
     for content in ("a", "b", "b", "c", "d", "e"):
         (folder / "weights.bin").write_text(content)
-        names.append(model.ensure(folder).name)
+        names.append(bundle._model(folder).name)
     assert len(set(names)) == len(said) == 5
     assert names[1] == names[2]
     assert {file.name for file in archive.folder().iterdir()} == set(names[2:])
