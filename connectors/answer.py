@@ -31,8 +31,9 @@ class Answer(NamedTuple):
         flow_id: Id of the `SlotFlowControl` that the request came through; empty for none.
         fields: Fields of the result hash.
         letter: Dead letter, if the request is given up.
-        part: Index of the record of an entry that has several; -1 for the whole entry.
-        outputs: Names and values of the outputs of such a record, if they take the place of `fields`.
+        part: Index of the record, or of the first one, of an entry that has several; -1 for the whole entry.
+        outputs: Names and values of the outputs of such records, if they take the place of `fields`.
+        rows: Number of records that `outputs` have along a first dimension; 0 for a record without that dimension.
     """
 
     entry: Entry
@@ -41,6 +42,7 @@ class Answer(NamedTuple):
     letter: DeadLetter | None = None
     part: int = -1
     outputs: tuple[Sequence[str], Sequence[Array]] | None = None
+    rows: int = 0
 
     @property
     def failures(self) -> int:

@@ -16,6 +16,7 @@ from cluster_serving.frontend.models.registry import PublishedModel
 from cluster_serving.frontend.server.grpc.server import GrpcCall
 from cluster_serving.frontend.server.http.call import HttpCall
 from cluster_serving.frontend.server.offload import LARGE
+from cluster_serving.protocol.columns import Columns, Outcomes
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.results import Outputs
 from cluster_serving.protocol.tensors import Inputs
@@ -29,15 +30,14 @@ R = TypeVar("R")
 Call = HttpCall | GrpcCall
 """A request apart from its content."""
 
-Outcomes = Sequence[Outputs | ServingError]
-"""Outputs or error of each record of a request."""
 
-
-def succeeded(outcomes: Outcomes) -> list[Outputs]:
+def succeeded(outcomes: Outcomes) -> Sequence[Outputs]:
     """Return the outputs of all records of a request, or raise the first error, for protocols without partial answers.
 
     Its message has the index of its record, if there are several.
     """
+    if isinstance(outcomes, Columns):
+        return outcomes
     good: list[Outputs] = []
     for index, outcome in enumerate(outcomes):
         if isinstance(outcome, ServingError):

@@ -181,7 +181,9 @@ def attempt(run: Callable[[Sequence[T]], list[R]], items: Sequence[T]) -> list[R
     return [failure if index == culprit else SuspectItem(failure, item) for index, item in enumerate(items)]
 
 
-def search(run: Callable[[Sequence[T]], list[R]], items: Sequence[T]) -> Iterator[dict[int, R | ServingError] | None]:
+def search(
+    run: Callable[[Sequence[T]], list[R]], items: Sequence[T], failure: ServingError | None = None
+) -> Iterator[dict[int, R | ServingError] | None]:
     """Run a batch; halve what fails until only the items that cause a failure fail.
 
     A batch that hangs is run again item by item, because each run that hangs costs the timeout and a copy of the model.
@@ -191,6 +193,7 @@ def search(run: Callable[[Sequence[T]], list[R]], items: Sequence[T]) -> Iterato
         run: Returns one result per item: an error or a `SuspectItem` for one that fails alone or with others. It may
             raise anything.
         items: Items of the batch.
+        failure: That of a run of all of them, which is not repeated then; None if there was none.
 
     Yields:
         Results by index, as soon as they are known; None after a run that has left suspects.
@@ -200,7 +203,7 @@ def search(run: Callable[[Sequence[T]], list[R]], items: Sequence[T]) -> Iterato
     """
     tried = list(items)
     group = list(range(len(tried)))
-    results = attempt(run, tried)
+    results = [SuspectItem(failure, item) for item in tried] if failure else attempt(run, tried)
     if not any([type(result) is SuspectItem for result in results]):
         # Nearly all batches are so.
         yield dict(zip(group, results, strict=True))  # type: ignore[arg-type]

@@ -11,17 +11,18 @@ T = TypeVar("T")
 class _Waiting(Generic[T]):
     since: float
     items: list[T] = field(default_factory=list)
+    size: int = 0
 
 
 class Batcher(Generic[T]):
     """Items that wait for their batch.
 
-    A batch holds items of one signature in the order of arrival, at most `max_size`. It is complete when it is full
-    (`add`) or when its oldest item has waited for `timeout` (`expire`). A caller that expects no more items completes
-    all batches (`flush`).
+    A batch holds items of one signature in the order of arrival, whose sizes are `max_size` at most in all. It is
+    complete when it is full (`add`) or when its oldest item has waited for `timeout` (`expire`). A caller that expects
+    no more items completes all batches (`flush`).
 
     Args:
-        max_size: Most items in a batch, at least 1.
+        max_size: Largest batch, at least 1.
         timeout: Longest wait of an item, in the unit of `now`.
     """
 
@@ -31,13 +32,19 @@ class Batcher(Generic[T]):
         # Signatures in the order of their oldest item, so the first is always the next to expire.
         self._waiting: dict[Hashable, _Waiting[T]] = {}
 
-    def add(self, signature: Hashable, item: T, now: float) -> list[T] | None:
-        """Take an item; return the batch if this item fills it, else None."""
+    def room(self, signature: Hashable) -> int:
+        """Return the largest size of an item that the batch of a signature has room for."""
+        waiting = self._waiting.get(signature)
+        return self._max_size - waiting.size if waiting else self._max_size
+
+    def add(self, signature: Hashable, item: T, now: float, size: int = 1) -> list[T] | None:
+        """Take an item, for which there is room; return the batch if this item fills it, else None."""
         waiting = self._waiting.get(signature)
         if waiting is None:
             waiting = self._waiting[signature] = _Waiting(now)
         waiting.items.append(item)
-        return self._waiting.pop(signature).items if len(waiting.items) >= self._max_size else None
+        waiting.size += size
+        return self._waiting.pop(signature).items if waiting.size >= self._max_size else None
 
     def expire(self, now: float) -> list[list[T]]:
         """Remove and return the batches whose oldest item has waited for the timeout, oldest first."""

@@ -1,5 +1,7 @@
 """Records whose computation has started."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
@@ -19,7 +21,7 @@ _WAIT_S = 60.0
 
 
 class Answerable(Protocol[T_co]):
-    """A record that is to be answered: a request of a job, or a record of a program (`job.record`)."""
+    """A record, or several, to be answered: a request of a job, or a record of a program (`job.record`)."""
 
     @property
     def inputs(self) -> Mapping[str, Input]:
@@ -36,6 +38,13 @@ class Answerable(Protocol[T_co]):
     @property
     def in_pieces(self) -> bool:
         """True if the answer is wanted in pieces."""
+
+    @property
+    def rows(self) -> int:
+        """Number of records that the inputs have along a first dimension; 0 for a record without that dimension."""
+
+    def each(self) -> Sequence[Answerable[T_co]]:
+        """Return each of these records as one without that dimension."""
 
     def content(self, outputs: Any, encoding: Encoding) -> Any:
         """Return the content of an answer, or of a piece of it; raise `ServingError` if it cannot be sent."""

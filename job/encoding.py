@@ -20,13 +20,16 @@ class Encoding:
         filters: Value of `postProcessing`.
         folder: Folder of the model.
 
+    Attributes:
+        is_plain: There is no filter.
+
     Raises:
         ModelError: If a filter is unknown, or cannot be used.
     """
 
     def __init__(self, filters: str, folder: Path) -> None:
         self._encode = make_encoder(filters, folder)
-        self._is_plain = self._encode is encode_result
+        self.is_plain = self._encode is encode_result
 
     def fields(self, native: bool, outputs: Any) -> Mapping[str, str | bytes]:
         """Return the fields of a result hash, in our encoding (`native`) or the original's.
@@ -44,7 +47,7 @@ class Encoding:
 
     def columns(self, outputs: Any) -> Columns | None:
         """Return outputs that can be sent along with those of other records; None if they need `fields`."""
-        return outputs if self._is_plain else None
+        return outputs if self.is_plain else None
 
     def values(self, outputs: Any) -> dict[str, Any]:
         """Return the outputs as a client of a job gets them: array, `str`, the object of JSON, or `Ranking`.
@@ -52,7 +55,7 @@ class Encoding:
         Raises:
             ServingError: See `fields`.
         """
-        if self._is_plain and type(outputs) is tuple and len(outputs[0]) == len(outputs[1]):
+        if self.is_plain and type(outputs) is tuple and len(outputs[0]) == len(outputs[1]):
             # Outputs of a model, unlike those of a handler, can always be sent.
             return {name: _value(array) for name, array in zip(*outputs, strict=True)}
         fields = to_fields(self.fields(True, outputs))

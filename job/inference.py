@@ -100,10 +100,11 @@ class _Batches:
         with noted(self._options.redis.queue, (request.entry for request in computation.requests)):
             answers = computation.ready()
         seconds = time.monotonic() - running.started
+        size = sum(request.size for request in computation.requests)
         self._suspects.add(computation, len(computation.requests) - len(answers), seconds)
         if computation.search is not None and flow is not None:
             self._blame(flow, answers)
-        self._batch_size.update(len(computation.requests))
+        self._batch_size.update(size)
         self._inference_ms.update(round(1000 * seconds))
         self._queue_wait_ms.update(round(running.wait_us / 1000))
         yield from self._answered(answers, running.wait_us, seconds)
@@ -113,6 +114,7 @@ class _Batches:
 
         If other clients would wait for so many of them, the rest is refused.
         """
+        value = [single for request in value for single in request.each()]
         room = self._suspects.room(flow) if flow.failing.beside_others else len(value)
         kept, refused = value[:room], value[room:]
         alone = flow.failing.mostly_fails(value[0].entry.client)

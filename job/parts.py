@@ -1,9 +1,13 @@
 """Answers to entries of several records, whose records are computed with those of other requests."""
 
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
+
+import numpy as np
 
 from cluster_serving.connectors.answer import Answer
 from cluster_serving.protocol import columns
+from cluster_serving.protocol.inputs import Array
 from cluster_serving.protocol.results import encode_result
 
 
@@ -11,7 +15,9 @@ class Parts:
     """The records of a slot that are answered, while others of their entries are not."""
 
     def __init__(self) -> None:
-        self._held: dict[tuple[str, bytes], dict[int, Answer]] = {}
+        # By the object of the entry, which a second delivery has of its own.
+        self._held: dict[int, list[Answer]] = {}
+        self._left: dict[int, int] = {}
 
     def whole(self, answers: Sequence[Answer]) -> list[Answer]:
         """Take answers; return those of whole entries, in order."""
@@ -20,22 +26,40 @@ class Parts:
             if answer.part < 0:
                 done.append(answer)
                 continue
-            key = answer.entry.priority, answer.entry.id
-            held = self._held.setdefault(key, {})
-            held[answer.part] = answer
-            if len(held) == answer.entry.record_count:
-                done.append(_joined([held[index] for index in range(len(held))]))
-                del self._held[key]
+            key = id(answer.entry)
+            self._held.setdefault(key, []).append(answer)
+            self._left[key] = self._left.get(key, answer.entry.record_count) - (answer.rows or 1)
+            if not self._left[key]:
+                done.append(_joined(sorted(self._held.pop(key), key=attrgetter("part"))))
+                del self._left[key]
         return done
 
 
 def _joined(parts: Sequence[Answer]) -> Answer:
     first = parts[0]
     names = first.outputs[0] if first.outputs else ()
-    rows = [part.outputs[1] for part in parts if part.outputs and part.outputs[0] == names]
-    fields = columns.stacked(names, rows) if len(rows) == len(parts) else None
+    arrays = [_arrays(part) for part in parts if part.outputs and part.outputs[0] == names]
+    fields = columns.stacked(names, arrays) if len(arrays) == len(parts) else None
     letter = next((part.letter for part in parts if part.letter), None)
-    return Answer(first.entry, first.flow_id, fields or columns.joined([*map(_fields, parts)]), letter)
+    return Answer(first.entry, first.flow_id, fields or columns.joined([*map(_fields, _each(parts))]), letter)
+
+
+def _arrays(part: Answer) -> Sequence[Array]:
+    """Return the outputs of a part with its records along a first dimension."""
+    arrays = part.outputs[1] if part.outputs else ()
+    return arrays if part.rows else [np.asarray(array)[np.newaxis] for array in arrays]
+
+
+def _each(parts: Sequence[Answer]) -> list[Answer]:
+    """Return the answer to each record."""
+    each = []
+    for part in parts:
+        if part.rows and part.outputs:
+            names, arrays = part.outputs
+            each += [part._replace(outputs=(names, [array[row, ...] for array in arrays])) for row in range(part.rows)]
+        else:
+            each += [part] * (part.rows or 1)
+    return each
 
 
 def _fields(part: Answer) -> Mapping[str, str | bytes]:

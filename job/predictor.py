@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from cluster_serving.job import rows
 from cluster_serving.job.batch import Arrays, split
 from cluster_serving.job.batcher import Batcher
 from cluster_serving.job.computation import Answerable, Computation, Steps, begin
@@ -103,6 +105,10 @@ class Predictor:
         self._preprocessors = (
             None if inputs is None else {batched: self._preprocessor(inputs, batched) for batched in (False, True)}
         )
+        # Records of one size, whose outputs are sent as they are, can be rows.
+        plain = self._encoding.is_plain and not self._already_batched and kind is ServedModel
+        padded = self.servable.model is not None and self.servable.model.padded
+        self._in_rows = self._preprocessor(inputs, True, any_rows=True) if inputs and plain and not padded else None
         try:
             self._sent = self._filtered_zeros()
         except ModelError:
@@ -220,6 +226,23 @@ class Predictor:
         If the predictor `overlaps`, each record is started as soon as it is prepared. Otherwise all are computed when
         this method returns. If nothing else is being computed (`alone`), a single record may use all threads.
         """
+        if not any(request.rows for request in requests):
+            return self._start(requests, alone)
+        outcomes: list[Any] | ServingError | None = None
+        if self._in_rows is not None and not (self.servable.one_by_one or self.overlaps):
+            # Where a record cannot be a row, or is wrong, each is prepared by itself.
+            with suppress(ServingError):
+                outcomes = rows.compute(requests, self._in_rows, self._call)
+        if isinstance(outcomes, list):
+            answers = [
+                request.succeed(outcome, self._encoding) for request, outcome in zip(requests, outcomes, strict=True)
+            ]
+            return Computation(requests, dict(enumerate(answers)), {}, self._finish)
+        return self._start([single for request in requests for single in request.each()], alone, outcomes)
+
+    def _start(
+        self, requests: Sequence[Answerable[T]], alone: bool, failure: ServingError | None = None
+    ) -> Computation[T]:
         answers: dict[int, T] = {}
         started: dict[int, StartedRecord] = {}
         ready: dict[int, Arrays] = {}
@@ -237,7 +260,7 @@ class Predictor:
                     size += array.nbytes
                 if size > _MAX_BATCH_BYTES:
                     # Sparse tensors and images of a few hundred bytes may become many megabytes.
-                    for step in self._compute(requests, preprocessor.names, ready, batched):
+                    for step in self._compute(requests, preprocessor.names, ready, batched, failure):
                         answers |= step or {}
                     ready, size = {}, 0
             else:
@@ -245,7 +268,7 @@ class Predictor:
                     started[index] = self.servable.start(preprocessor.names, prepared)
                 except ServingError as error:
                     answers[index] = requests[index].fail(error)
-        computed, search = begin(self._compute(requests, preprocessor.names, ready, batched))
+        computed, search = begin(self._compute(requests, preprocessor.names, ready, batched, failure))
         return Computation(requests, answers | computed, started, self._finish, search)
 
     def _call(self, function: Callable[[Any], T], requests: int = 1, usual: bool = True) -> T:
@@ -277,8 +300,8 @@ class Predictor:
             for name, array in decode_arrays(to_fields(fields)).items()
         )
 
-    def _preprocessor(self, inputs: Sequence[TensorSpec], batched: bool) -> Preprocessor:
-        most = None if self._already_batched else self._batch.max_rows
+    def _preprocessor(self, inputs: Sequence[TensorSpec], batched: bool, any_rows: bool = False) -> Preprocessor:
+        most = None if self._already_batched or any_rows else self._batch.max_rows
         servable = self.servable
         return Preprocessor(inputs, servable.layout, self._image, batched, most, keeps_bytes=servable.is_direct)
 
@@ -322,9 +345,14 @@ class Predictor:
         )
 
     def _compute(
-        self, requests: Sequence[Answerable[T]], names: Sequence[str], ready: Mapping[int, Arrays], batched: bool
+        self,
+        requests: Sequence[Answerable[T]],
+        names: Sequence[str],
+        ready: Mapping[int, Arrays],
+        batched: bool,
+        failure: ServingError | None,
     ) -> Steps[T]:
-        """Compute the records whose inputs are ready."""
+        """Compute the records whose inputs are ready; after the `failure` of a call of all, search for its culprits."""
         if not ready:
             return
         indices, records = [*ready], [*ready.values()]
@@ -332,7 +360,7 @@ class Predictor:
             generated = self._generated.answers([requests[index] for index in indices], named(names, records))
             yield {indices[position]: answer for position, answer in generated}
             return
-        for step in self.servable.steps(self._call, names, records, batched):
+        for step in self.servable.steps(self._call, names, records, batched, failure):
             if step is None:
                 yield None
                 continue

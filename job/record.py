@@ -30,6 +30,11 @@ class ProgramRecord(NamedTuple):
     signature: Signature = ()
     error: ServingError | None = None
     in_pieces: bool = False
+    rows: int = 0
+
+    def each(self) -> list[ProgramRecord]:
+        """Return the record."""
+        return [self]
 
     @classmethod
     def of(cls, position: int, values: Mapping[str, Value], in_pieces: bool) -> ProgramRecord:

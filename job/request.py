@@ -1,5 +1,7 @@
 """A request between the batching window and the sink."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -22,7 +24,8 @@ class Request(NamedTuple):
         flow_id: Id of the `SlotFlowControl` that the request came through; empty for none.
         inputs: Inputs by name; empty if the entry cannot be decoded.
         error: Reason for not computing the request: it cannot be decoded, or its deadline has passed.
-        part: Index of the record, if the entry has several; -1 for the whole entry.
+        part: Index of the record, or of the first one, if the entry has several; -1 for the whole entry.
+        rows: Number of records that `inputs` have along a first dimension; 0 for a record without that dimension.
     """
 
     entry: Entry
@@ -30,6 +33,33 @@ class Request(NamedTuple):
     inputs: Mapping[str, Input]
     error: ServingError | None = None
     part: int = -1
+    rows: int = 0
+
+    @property
+    def size(self) -> int:
+        """Number of records."""
+        return self.rows or 1
+
+    def cut(self, rows: int) -> tuple[Request, Request]:
+        """Return the first `rows` records, and the others."""
+        return self._cut(0, rows), self._cut(rows, self.rows)
+
+    def each(self) -> list[Request]:
+        """Return a request for each record."""
+        if not self.rows:
+            return [self]
+        values: Mapping[str, Any] = self.inputs
+        return [
+            self._replace(
+                inputs={name: value[row, ...] for name, value in values.items()}, part=self.part + row, rows=0
+            )
+            for row in range(self.rows)
+        ]
+
+    def _cut(self, start: int, end: int) -> Request:
+        values: Mapping[str, Any] = self.inputs
+        inputs = {name: value[start:end] for name, value in values.items()}
+        return self._replace(inputs=inputs, part=self.part + start, rows=end - start)
 
     @property
     def in_pieces(self) -> bool:
@@ -42,15 +72,15 @@ class Request(NamedTuple):
 
     def answer(self, content: Mapping[str, str | bytes]) -> Answer:
         """Return the answer with these fields of a result hash."""
-        return Answer(self.entry, self.flow_id, content, part=self.part)
+        return Answer(self.entry, self.flow_id, content, part=self.part, rows=self.rows)
 
     def succeed(self, outputs: Any, encoding: Encoding) -> Answer:
         """Return the answer with outputs, or with the error if they cannot be sent."""
         try:
-            # One record of an entry is sent along with the others.
+            # Records of an entry are sent along with the others.
             if self.part >= 0 and (columns := encoding.columns(outputs)) is not None:
-                return Answer(self.entry, self.flow_id, {}, part=self.part, outputs=columns)
-            return Answer(self.entry, self.flow_id, encoding.fields(self.entry.native, outputs), part=self.part)
+                return self.answer({})._replace(outputs=columns)
+            return self.answer(self.content(outputs, encoding))
         except ServingError as error:
             return self.fail(error)
 
@@ -67,7 +97,7 @@ class Request(NamedTuple):
         if isinstance(error, HandlerFailed):
             error.report()
             letter = DeadLetter.of(self.single, error, error.traceback)
-        return Answer(self.entry, self.flow_id, encode_error(error), letter, self.part)
+        return self.answer(encode_error(error))._replace(letter=letter)
 
 
 def with_errors(requests: Sequence[Request], errors: Mapping[tuple[str, bytes], ServingError]) -> Sequence[Request]:

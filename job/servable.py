@@ -11,7 +11,7 @@ from cluster_serving.job.encoding import Encoding
 from cluster_serving.job.models import load_model
 from cluster_serving.job.models.base import Layout, Model, StartedRecord, TensorSpec
 from cluster_serving.job.options import ModelOptions
-from cluster_serving.protocol.errors import InferenceFailed, ModelError
+from cluster_serving.protocol.errors import InferenceFailed, ModelError, ServingError
 
 T = TypeVar("T")
 
@@ -69,7 +69,14 @@ class Servable(ABC):
         return self.model is not None and self.model.overlaps
 
     @abstractmethod
-    def steps(self, call: Caller, names: Sequence[str], records: Sequence[Arrays], batched: bool) -> Steps[Any]:
+    def steps(
+        self,
+        call: Caller,
+        names: Sequence[str],
+        records: Sequence[Arrays],
+        batched: bool,
+        failure: ServingError | None = None,
+    ) -> Steps[Any]:
         """Compute records, and search for those that make others fail; see `batch.search`.
 
         Args:
@@ -77,6 +84,7 @@ class Servable(ABC):
             names: Names of the inputs.
             records: Values of the inputs of each record.
             batched: Records have a batch dimension of their own.
+            failure: That of a call with all of them, which is not repeated then.
 
         Returns:
             Outputs or error by index of the record; None after a call that has failed.
@@ -114,14 +122,21 @@ class ServedModel(Servable):
         self.engine, self.layout, self.inputs = self.model.engine, self.model.layout, self.model.inputs
         self._memories = [BatchMemory(spec.numpy_dtype) for spec in self.model.inputs]
 
-    def steps(self, call: Caller, names: Sequence[str], records: Sequence[Arrays], batched: bool) -> Steps[Any]:
+    def steps(
+        self,
+        call: Caller,
+        names: Sequence[str],
+        records: Sequence[Arrays],
+        batched: bool,
+        failure: ServingError | None = None,
+    ) -> Steps[Any]:
         """See `Servable.steps`; records of one shape share a call, and those of other shapes if the model pads."""
 
         def run(records: Sequence[Arrays]) -> list[Any]:
             return call(methodcaller("compute", records, batched), len(records))
 
         groups = [] if self.model.padded or len(records) == 1 else group_by_shape(records)
-        return search(run, records) if len(groups) < 2 else _in_groups(run, records, groups)
+        return search(run, records, failure) if len(groups) < 2 else _in_groups(run, records, groups)
 
     def compute(self, records: Sequence[Arrays], batched: bool) -> list[Any]:
         """Compute records in one call of the model; return the outputs of each."""

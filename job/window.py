@@ -77,24 +77,30 @@ class BatchingWindow(KeyedProcessFunction):
         for entry in entries:
             try:
                 signature, inputs = entry.decode()
-                requests = [Request(entry, flow_id, inputs)]
+                request = Request(entry, flow_id, inputs)
                 if entry.records:
-                    signature, parts = columns.parts(signature, inputs, entry.record_count)
-                    requests = [Request(entry, flow_id, part, part=index) for index, part in enumerate(parts)]
+                    signature = columns.of_record(signature, entry.record_count)
+                    request = request._replace(part=0, rows=entry.record_count)
             except ServingError as error:
                 yield [Request(entry, flow_id, {}, error)]
                 continue
             if self._any_size:
                 signature = any_size(signature)
             key = signature, entry.client if failing and failing.sends_apart(entry.client) else None
-            now = time.time() * 1000
-            for request in requests:
-                full = self._batcher.add(key, request, now)
-                if full is not None:
-                    yield from self._ready(full, key)
+            yield from self._add(key, request)
         if not more and self._options.greedy_batching:
             for batch in self._batcher.flush():
                 yield from self._ready(batch)
+
+    def _add(self, key: Hashable, request: Request) -> Iterator[list[Request]]:
+        """Add a request to the batch of its key; one that is larger than the room there is cut."""
+        now = time.time() * 1000
+        rest: Request | None = request
+        while rest is not None:
+            request, rest = rest.cut(room) if rest.size > (room := self._batcher.room(key)) else (rest, None)
+            full = self._batcher.add(key, request, now, request.size)
+            if full is not None:
+                yield from self._ready(full, key)
 
     def _ready(self, batch: list[Request], key: Hashable = None) -> Iterator[list[Request]]:
         """Yield the requests of a batch that have expired, and the others, which can be computed.
@@ -112,7 +118,7 @@ class BatchingWindow(KeyedProcessFunction):
             yield others
             return
         for request in others:
-            self._batcher.add(key, request, time.time() * 1000)
+            self._batcher.add(key, request, time.time() * 1000, request.size)
 
     def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterator[list[Request]]:
         """Emit the batches that have waited long enough."""

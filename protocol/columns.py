@@ -8,14 +8,14 @@ each record instead (`EACH`).
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Union, overload
 
 import numpy as np
 
 from cluster_serving.protocol import tensors
 from cluster_serving.protocol.entry import MOST_RECORDS, NATIVE
 from cluster_serving.protocol.errors import InvalidInput, ServingError
-from cluster_serving.protocol.inputs import Array, Input
+from cluster_serving.protocol.inputs import Array
 from cluster_serving.protocol.results import Fields, Outputs, decode_arrays, decode_outputs, to_fields
 from cluster_serving.protocol.signature import Signature
 
@@ -28,17 +28,57 @@ MOST_BYTES = 1 << 14
 """Most bytes of the inputs of a record that shares an entry: larger ones gain little, and an event loop copies them."""
 
 
-def chunks(records: Sequence[tensors.Inputs], most: int) -> list[tuple[list[int], tensors.Inputs]]:
-    """Divide records into entries: indices of the records of each, and their inputs, stacked if there are several.
+class Columns(Sequence[dict[str, Array]]):
+    """Inputs or outputs of records, each an array that has the records along its first dimension."""
+
+    def __init__(self, arrays: Mapping[str, Array]) -> None:
+        self.arrays = arrays
+
+    def __len__(self) -> int:
+        return len(next(iter(self.arrays.values())))
+
+    @overload
+    def __getitem__(self, index: int) -> dict[str, Array]: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Columns: ...
+
+    def __getitem__(self, index: int | slice) -> dict[str, Array] | Columns:
+        if isinstance(index, slice):
+            return Columns({name: array[index] for name, array in self.arrays.items()})
+        if not -len(self) <= index < len(self):
+            raise IndexError(index)
+        return {name: array[index, ...] for name, array in self.arrays.items()}
+
+    @property
+    def record_size(self) -> float:
+        """Bytes of a record."""
+        return sum(map(_size, self.arrays.values())) / len(self)
+
+
+Outcomes = Sequence[Union[Outputs, ServingError]]
+"""Outputs or error of each record, in order; `Columns` if they have outputs of the same types and shapes."""
+
+Chunk = tuple[Sequence[int], tensors.Inputs]
+"""Records that share an entry: their indices among all, and their inputs, stacked if there are several."""
+
+
+def chunks(records: Sequence[tensors.Inputs], most: int) -> list[Chunk]:
+    """Divide records into entries.
 
     Records share an entry if their inputs have the same names, types and shapes, are small, and neither images nor
     sparse.
     """
+    length = min(most, MOST_RECORDS)
+    if isinstance(records, Columns) and length > 1 and records.record_size <= MOST_BYTES:
+        starts = range(0, len(records), length)
+        ranges = [range(start, min(start + length, len(records))) for start in starts]
+        return [(part, _inputs(records[part.start : part.stop])) for part in ranges]
     if most < 2 or len(records) < 2:
         return [([index], record) for index, record in enumerate(records)]
     groups: dict[Hashable, list[int]] = {}
     arrays: dict[int, Mapping[str, Array]] = {}
-    found: list[tuple[list[int], tensors.Inputs]] = []
+    found: list[Chunk] = []
     for index, record in enumerate(records):
         decoded = _arrays(record)
         if decoded is None:
@@ -47,7 +87,6 @@ def chunks(records: Sequence[tensors.Inputs], most: int) -> list[tuple[list[int]
             arrays[index] = decoded
             key = tuple([(name, array.dtype.str, array.shape) for name, array in decoded.items()])
             groups.setdefault(key, []).append(index)
-    length = min(most, MOST_RECORDS)
     for members in groups.values():
         for start in range(0, len(members), length):
             part = members[start : start + length]
@@ -71,12 +110,32 @@ def _arrays(record: tensors.Inputs) -> Mapping[str, Array] | None:
     for value in inputs.values():
         if not isinstance(value, np.ndarray):
             return None
-        size += sum(map(len, value.flat)) if value.dtype == object else value.nbytes
+        size += _size(value)
     return inputs if size <= MOST_BYTES else None
 
 
-def parts(columns: Signature, inputs: Mapping[str, Input], count: int) -> tuple[Signature, list[dict[str, Input]]]:
-    """Return the signature and the inputs of each of the `count` records of an entry.
+def _size(array: Array) -> int:
+    return sum(map(len, array.flat)) if array.dtype == object else array.nbytes
+
+
+def _inputs(records: Columns) -> tensors.Inputs:
+    return records.arrays if len(records) > 1 else records[0]
+
+
+def gathered(chunks: Sequence[Chunk], outcomes: Sequence[Outcomes]) -> Outcomes:
+    """Return the outcomes of all records in their order, from those of each chunk; as columns if they can be."""
+    if len(outcomes) == 1 and list(chunks[0][0]) == list(range(len(outcomes[0]))):
+        return outcomes[0]
+    parts = [part.arrays for part in outcomes if isinstance(part, Columns)]
+    kinds = {tuple([(name, array.dtype, array.shape[1:]) for name, array in part.items()]) for part in parts}
+    if len(parts) == len(chunks) and len(kinds) == 1 and all(isinstance(indices, range) for indices, _ in chunks):
+        return Columns({name: np.concatenate([part[name] for part in parts]) for name in parts[0]})
+    found = {at: one for (indices, _), part in zip(chunks, outcomes) for at, one in zip(indices, part)}
+    return [found[index] for index in range(len(found))]
+
+
+def of_record(columns: Signature, count: int) -> Signature:
+    """Return the signature of each of the `count` records of an entry.
 
     Raises:
         InvalidInput: If an input is not that many records in a column.
@@ -87,9 +146,7 @@ def parts(columns: Signature, inputs: Mapping[str, Input], count: int) -> tuple[
                 f"input {column.name!r} is a {column.kind} of shape {list(column.shape)}; expected a tensor or texts "
                 f"of {count} records in the first dimension"
             )
-    own = tuple([column._replace(shape=column.shape[1:]) for column in columns])
-    values: Mapping[str, Any] = inputs
-    return own, [{name: array[index, ...] for name, array in values.items()} for index in range(count)]
+    return tuple([column._replace(shape=column.shape[1:]) for column in columns])
 
 
 def joined(results: Sequence[Mapping[str, str | bytes]]) -> dict[str, str | bytes]:
@@ -103,11 +160,14 @@ def joined(results: Sequence[Mapping[str, str | bytes]]) -> dict[str, str | byte
     return {"value": value, "serde": NATIVE, EACH: str(failed)}
 
 
-def stacked(names: Sequence[str], rows: Sequence[Sequence[Array]]) -> dict[str, str | bytes] | None:
-    """Return the fields of the result of an entry; None if its records differ in types or shapes of their outputs."""
-    if len({tuple([(array.dtype, array.shape) for array in row]) for row in rows}) > 1 or not names:
+def stacked(names: Sequence[str], parts: Sequence[Sequence[Array]]) -> dict[str, str | bytes] | None:
+    """Return the fields of the result of an entry; None if its records differ in types or shapes of their outputs.
+
+    A part has an array per output, with some of the records in its first dimension.
+    """
+    if len({tuple([(array.dtype, array.shape[1:]) for array in part]) for part in parts}) > 1 or not names:
         return None
-    columns = {name: np.stack([row[at] for row in rows]) for at, name in enumerate(names)}
+    columns = {name: _concatenated([part[at] for part in parts]) for at, name in enumerate(names)}
     return {"value": tensors.encode(columns), "serde": NATIVE}
 
 
@@ -127,13 +187,14 @@ def split(fields: Fields, count: int, read: Callable[[Fields], T], row: Callable
         return [read(fields)]
     if EACH.encode() in fields:
         return [read(each) for each in _each(fields)]
-    arrays = decode_arrays(fields)
-    return [row({name: array[index, ...] for name, array in arrays.items()}) for index in range(count)]
+    return [*map(row, Columns(decode_arrays(fields)))]
 
 
-def outcomes(fields: Fields, count: int) -> list[Outputs | ServingError]:
+def outcomes(fields: Fields, count: int) -> Outcomes:
     """Read the result of an entry of `count` records: the outputs, or the error, of each."""
     try:
+        if count > 1 and EACH.encode() not in fields:
+            return Columns(decode_arrays(fields))
         return split(fields, count, _outcome, lambda outputs: outputs)
     except ServingError as error:
         return all_failed(error, count)
@@ -142,6 +203,10 @@ def outcomes(fields: Fields, count: int) -> list[Outputs | ServingError]:
 def all_failed(error: ServingError, count: int) -> list[Outputs | ServingError]:
     """Return the outcomes of an entry that failed as a whole."""
     return [error, *(error.renewed() for _ in range(count - 1))]
+
+
+def _concatenated(arrays: Sequence[Array]) -> Array:
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
 def _each(fields: Fields) -> Iterable[Fields]:

@@ -14,6 +14,7 @@ import orjson
 
 from cluster_serving.frontend.server.offload import LARGE
 from cluster_serving.protocol import utf8
+from cluster_serving.protocol.columns import Columns
 from cluster_serving.protocol.errors import InvalidInput, ServingError
 from cluster_serving.protocol.inputs import Array
 from cluster_serving.protocol.lists import shown
@@ -56,7 +57,7 @@ def reading_cost(text: bytes) -> int:
 def writing_cost(outcomes: Iterable[Mapping[str, Array] | Outputs | ServingError], as_texts: bool = False) -> int:
     """Return the cost of writing outputs: as JSON, or `as_texts` of the original."""
     total = 0
-    for outcome in outcomes:
+    for outcome in [outcomes.arrays] if isinstance(outcomes, Columns) else outcomes:
         if isinstance(outcome, list):
             classes = sum(map(len, outcome))
             total += (_TEXT_NUMBER if as_texts else _CLASS) * classes

@@ -19,13 +19,14 @@ from cluster_serving.frontend.errors import without_errors
 from cluster_serving.frontend.models.registry import PublishedModel
 from cluster_serving.frontend.server.http.responses import Json, dumps
 from cluster_serving.protocol import utf8
+from cluster_serving.protocol.columns import Columns
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.inputs import MAX_DIMENSIONS, Image
 from cluster_serving.protocol.lists import shown
 from cluster_serving.protocol.original.json import to_input
 from cluster_serving.protocol.results import Outputs
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
-from cluster_serving.protocol.tensors import Encoded
+from cluster_serving.protocol.tensors import Inputs
 
 SIGNATURE = "serving_default"
 """The signature of a SavedModel that a job serves."""
@@ -78,18 +79,18 @@ class _Asked(DecodedRequest):
     by_column: bool
 
 
-class _Codec(JsonCodec[_Asked, list[Outputs]]):
+class _Codec(JsonCodec[_Asked, Sequence[Outputs]]):
     protocol = "kserve_v1"
 
     def decode(self, body: bytes, most: int, described: SlotReport) -> _Asked:
         by_column, records = read(body, most, described)
         return _Asked(records, by_column)
 
-    def encode(self, model: PublishedModel, asked: _Asked, answer: list[Outputs]) -> bytes:
+    def encode(self, model: PublishedModel, asked: _Asked, answer: Sequence[Outputs]) -> bytes:
         return write(answer, asked.by_column, model.described is not None and model.described.already_batched)
 
 
-def read(body: bytes, most: int, report: SlotReport) -> tuple[bool, list[Encoded]]:
+def read(body: bytes, most: int, report: SlotReport) -> tuple[bool, Sequence[Inputs]]:
     """Read the body of a request.
 
     Returns:
@@ -108,7 +109,8 @@ def read(body: bytes, most: int, report: SlotReport) -> tuple[bool, list[Encoded
         raise InvalidInput(f"the body has {'both' if by_column else 'none'} of 'instances' and 'inputs'; expected one")
     rows = _rows(content["inputs"], report.inputs) if by_column else content["instances"]
     named = [_named(index, row, report) for index, row in enumerate(instances.instances_of({"instances": rows}, most))]
-    return by_column, without_errors(instances.to_records(named, report, report.already_batched))
+    records = instances.to_records(named, report, report.already_batched)
+    return by_column, records if isinstance(records, Columns) else without_errors(records)
 
 
 def write(answers: Sequence[Outputs], by_column: bool, batched: bool) -> bytes:
@@ -121,7 +123,7 @@ def write(answers: Sequence[Outputs], by_column: bool, batched: bool) -> bytes:
             answer if isinstance(answer, list) else {name: array[0, ...] for name, array in answer.items()}
             for answer in answers
         ]
-    values = [predictions.written(answer, "json")["value"] for answer in answers]
+    values = predictions.values(answers)
     if by_column and isinstance(values[0], dict):
         return dumps({"outputs": {name: [value[name] for value in values] for name in values[0]}})
     return dumps({"outputs" if by_column else "predictions": values})

@@ -25,7 +25,7 @@ from cluster_serving.protocol.entry import PIECES
 from cluster_serving.protocol.errors import PoisonRequest, ServingError
 from cluster_serving.protocol.failover import is_cluster_url
 from cluster_serving.protocol.keys import NORMAL, SUBMITTED_CHANNEL, JobKeys
-from cluster_serving.protocol.results import Fields, Outputs, version_of
+from cluster_serving.protocol.results import Fields, version_of
 from cluster_serving.protocol.scripts import call_all, fetch_call, fields_of
 from cluster_serving.protocol.tensors import Inputs
 
@@ -65,7 +65,7 @@ class Predictions(NamedTuple):
             tries a second one. Empty if none answered, or the job does not tell.
     """
 
-    outcomes: list[Outputs | ServingError]
+    outcomes: columns.Outcomes
     version: str
 
 
@@ -262,17 +262,17 @@ class Dispatch:
         answers = await in_turns(
             self._answer(job, inputs, len(indices), timeout, priority, version) for indices, inputs in chunks
         )
-        outcomes: dict[int, Outputs | ServingError] = {}
-        for (indices, _), (answered, _) in zip(chunks, answers, strict=True):
-            outcomes.update(zip(indices, answered, strict=True))
+        outcomes = columns.gathered(chunks, [answered for answered, _ in answers])
+        answered_by = joined(version for _, version in answers)
+        if together == 1 or isinstance(outcomes, columns.Columns):
+            return Predictions(outcomes, answered_by)
         # One of several records ends the process that computes them; the others can be answered.
-        suspects = [index for index, outcome in outcomes.items() if together > 1 and isinstance(outcome, PoisonRequest)]
+        suspects = [index for index, outcome in enumerate(outcomes) if isinstance(outcome, PoisonRequest)]
         if suspects and (left := timeout - (time.monotonic() - began)) > 0:
             alone = await in_turns(self._answer(job, records[at], 1, left, priority, version) for at in suspects)
-            outcomes.update(zip(suspects, (answered[0] for answered, _ in alone), strict=True))
-        return Predictions(
-            [outcomes[index] for index in range(len(records))], joined(version for _, version in answers)
-        )
+            again = dict(zip(suspects, (answered[0] for answered, _ in alone), strict=True))
+            outcomes = [again.get(index, outcome) for index, outcome in enumerate(outcomes)]
+        return Predictions(outcomes, answered_by)
 
     async def stream(
         self, job: str, record: Inputs, timeout: float, priority: str = NORMAL, version: str = ""
@@ -304,7 +304,7 @@ class Dispatch:
 
     async def _answer(
         self, job: str, inputs: Inputs, records: int, timeout: float, priority: str, version: str
-    ) -> tuple[list[Outputs | ServingError], str | None]:
+    ) -> tuple[columns.Outcomes, str | None]:
         """Return the outcome of each record of an entry, and the version that has answered."""
         began = time.monotonic()
         try:

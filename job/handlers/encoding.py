@@ -32,7 +32,7 @@ class HandledEncoding(Encoding):
 
     def columns(self, outputs: Any) -> Columns | None:
         """See `Encoding.columns`."""
-        if self._is_plain and type(outputs) is dict:
+        if self.is_plain and type(outputs) is dict:
             # `fields` tells what cannot be sent.
             with suppress(Exception):
                 arrays, documents = pack(outputs)

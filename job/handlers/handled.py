@@ -107,14 +107,21 @@ class HandledModel(Servable):
         devices = [*(engine.model.device for engine in self._engines.values()), self._own_device]
         return ",".join(dict.fromkeys(filter(None, devices)))
 
-    def steps(self, call: Caller, names: Sequence[str], records: Sequence[Arrays], batched: bool) -> Steps[Any]:
+    def steps(
+        self,
+        call: Caller,
+        names: Sequence[str],
+        records: Sequence[Arrays],
+        batched: bool,
+        failure: ServingError | None = None,
+    ) -> Steps[Any]:
         """See `Servable.steps`; the rows of a batch are records for the handler, and it fails as a whole."""
 
         def run(records: Sequence[Record]) -> list[Any]:
             return call(methodcaller("compute", records), len(records))
 
         items = named(names, records)
-        return _by_rows(run, items) if batched else search(run, items)
+        return _by_rows(run, items) if batched else search(run, items, failure)
 
     def compute(self, records: Sequence[Record]) -> list[Any]:
         """Return for each record its outputs, its error, or a `SuspectItem`: its batch has failed.

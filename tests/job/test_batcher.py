@@ -20,23 +20,25 @@ class BatcherMachine(RuleBasedStateMachine):
         self.arrived = {}  # signature → [(item, time)], not yet in a batch
 
     def take(self, batch):
-        signatures = {signature for signature, _ in batch}
+        signatures = {signature for signature, *_ in batch}
         assert len(signatures) == 1, "a batch holds one signature"
-        assert 1 <= len(batch) <= MAX_SIZE
+        assert 1 <= sum(size for *_, size in batch) <= MAX_SIZE
         waiting = self.arrived[signatures.pop()]
         assert batch == [item for item, _ in waiting[: len(batch)]], "nothing lost, doubled or reordered"
         del waiting[: len(batch)]
 
-    @rule(signature=st.sampled_from("abc"), pause=st.floats(0, TIMEOUT / 2))
-    def add(self, signature, pause):
+    @rule(signature=st.sampled_from("abc"), pause=st.floats(0, TIMEOUT / 2), size=st.integers(1, MAX_SIZE))
+    def add(self, signature, pause, size):
         self.now += pause
         self.expire()
-        item = (signature, self.count)
+        size = min(size, self.batcher.room(signature))
+        item = (signature, self.count, size)
         self.count += 1
         self.arrived.setdefault(signature, []).append((item, self.now))
-        if (batch := self.batcher.add(signature, item, self.now)) is not None:
-            assert len(batch) == MAX_SIZE
+        if (batch := self.batcher.add(signature, item, self.now, size)) is not None:
+            assert sum(size for *_, size in batch) == MAX_SIZE
             self.take(batch)
+        assert self.batcher.room(signature) > 0
 
     @rule(pause=st.floats(0, 3 * TIMEOUT))
     def wait(self, pause):

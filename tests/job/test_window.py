@@ -126,3 +126,20 @@ class Timers:
 
     def register_processing_time_timer(self, time):
         pass
+
+
+def column(uri, numbers):
+    """An entry of several records."""
+    data = encode({"x": np.repeat(np.array(numbers, "f4")[:, None], 2, axis=1)})
+    return entry(uri)._replace(id=f"{ord(uri)}-0".encode(), data=data, records=str(len(numbers)).encode())
+
+
+def test_batches_are_formed_of_records_and_large_entries_are_cut():
+    window, flow = opened(max_batch_size=4), SlotFlowControl(limit=8)
+    flow.announce(3)
+    flow.hand_over([column("a", range(6)), numbered("b"), column("c", range(6, 9))])
+    batches = list(window.process_element(EntryBatch(0, False, flow.id, None).to_bytes(), None))
+    found = [[(request.entry.uri, request.part, request.size) for request in batch] for batch in batches]
+    assert found == [[("a", 0, 4)], [("a", 4, 2), ("b", -1, 1), ("c", 0, 1)], [("c", 1, 2)]]
+    columns = [request.inputs["x"][:, 0].tolist() for batch in batches for request in batch if request.rows]
+    assert columns == [[0, 1, 2, 3], [4, 5], [6], [7, 8]]

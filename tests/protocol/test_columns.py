@@ -22,8 +22,11 @@ def entry_of(inputs, records):
 
 
 def read(inputs, records):
+    """Return the signature of a record of an entry, and the inputs of each."""
     entry = entry_of(inputs, records)
-    return columns.parts(*entry.decode(), entry.record_count)
+    signature, values = entry.decode()
+    each = [{name: value[index, ...] for name, value in values.items()} for index in range(records)]
+    return columns.of_record(signature, entry.record_count), each
 
 
 @given(st.lists(st.sampled_from([(2,), (3,), ()]), min_size=1, max_size=20), st.integers(1, 8))
@@ -55,6 +58,28 @@ def test_images_and_large_records_have_entries_of_their_own():
         assert [inputs is each for (_, inputs), each in zip(found, records, strict=True)] == [True, True]
 
 
+def test_columns_are_cut_into_entries_and_their_outputs_are_columns_again():
+    records = columns.Columns({"x": np.arange(10).reshape(5, 2), "t": np.array([*"abcde"], object)})
+    chunks = columns.chunks(records, 2)
+    assert [list(indices) for indices, _ in chunks] == [[0, 1], [2, 3], [4]]
+    assert chunks[1][1]["x"].tolist() == [[4, 5], [6, 7]]
+    # A record by itself has no column.
+    assert chunks[2][1]["x"].tolist() == [8, 9] and chunks[2][1]["t"].item() == "e"
+    answers = [columns.Columns({"y": np.array(numbers)}) for numbers in ([1, 2], [3, 4])]
+    gathered = columns.gathered(chunks, [*answers, [{"y": np.array(5)}]])
+    assert [int(outcome["y"]) for outcome in gathered] == [1, 2, 3, 4, 5]
+    assert columns.gathered(chunks[:2], answers).arrays["y"].tolist() == [1, 2, 3, 4]
+    differing = [answers[0], columns.Columns({"y": np.array(["c", "d"], object)})]
+    assert [outcome["y"].item() for outcome in columns.gathered(chunks[:2], differing)] == [1, 2, "c", "d"]
+
+
+@pytest.mark.parametrize("records", [[{"x": 1}], columns.Columns({"x": np.zeros((2, 5000))})])
+def test_records_that_do_not_share_entries_are_sent_as_they_are(records):
+    assert [(indices, [*inputs]) for indices, inputs in columns.chunks(records, 8)] == [
+        ([index], ["x"]) for index in range(len(records))
+    ]
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -69,19 +94,25 @@ def test_images_and_large_records_have_entries_of_their_own():
 def test_an_entry_that_is_no_column_is_refused(change, message):
     entry = Entry(b"1-0", "u", tensors.encode({"x": np.zeros((2, 2), "f4")}), NATIVE)._replace(**change)
     with pytest.raises(InvalidInput, match=message):
-        columns.parts(*entry.decode(), entry.record_count)
+        columns.of_record(entry.decode()[0], entry.record_count)
 
 
 def test_a_number_of_records_that_is_refused_counts_as_one_request():
     assert [Entry(b"1-0", "u", b"", records=number).record_count for number in (b"4096", b"4097", b"x")] == [4096, 1, 1]
 
 
-def test_outputs_of_equal_shapes_come_back_stacked():
-    rows = [[np.full(3, index, "f4"), np.array(f"t{index}", object)] for index in range(4)]
-    fields = to_fields(columns.stacked(["y", "t"], rows))
+@pytest.mark.parametrize("sizes", [[4], [1, 3], [2, 1, 1]])
+def test_outputs_of_equal_shapes_come_back_stacked(sizes):
+    numbers = iter(range(4))
+    parts = []
+    for size in sizes:
+        part = [next(numbers) for _ in range(size)]
+        y, texts = np.repeat(np.array(part, "f4")[:, None], 3, axis=1), np.array([f"t{n}" for n in part], object)
+        parts.append([y, texts])
+    fields = to_fields(columns.stacked(["y", "t"], parts))
     for index, outcome in enumerate(columns.outcomes(fields, 4)):
         assert outcome["y"].tolist() == [index] * 3 and outcome["t"].item() == f"t{index}"
-    assert columns.stacked(["y"], [[np.zeros(2)], [np.zeros(3)]]) is None
+    assert columns.stacked(["y"], [[np.zeros((1, 2))], [np.zeros((1, 3))]]) is None
 
 
 def test_records_that_fail_or_differ_have_results_of_their_own():

@@ -15,7 +15,7 @@ from cluster_serving.client.pieces import PieceOrRestart, Restarted
 from cluster_serving.frontend.api.json_codec import JsonCodec
 from cluster_serving.frontend.api.openai import completions, embeddings
 from cluster_serving.frontend.context import FrontEnd
-from cluster_serving.frontend.dataplane import Call, DataPlane, Outcomes, succeeded
+from cluster_serving.frontend.dataplane import Call, DataPlane, succeeded
 from cluster_serving.frontend.errors import ModelNotReady
 from cluster_serving.frontend.models.registry import PublishedModel
 from cluster_serving.frontend.server.http.call import HttpCall, call_of
@@ -23,6 +23,7 @@ from cluster_serving.frontend.server.http.compression import compressed
 from cluster_serving.frontend.server.http.events import after_first, event
 from cluster_serving.frontend.server.http.merge import merged
 from cluster_serving.frontend.server.http.responses import Written, dumps, error_response, read_body
+from cluster_serving.protocol.columns import Outcomes
 from cluster_serving.protocol.errors import RequestRestarted, ServingError
 
 _DONE = event(b"[DONE]")

@@ -9,12 +9,13 @@ from cluster_serving.frontend.api.json_codec import JsonCodec
 from cluster_serving.frontend.api.json_text import writing_cost
 from cluster_serving.frontend.api.original import instances, predictions
 from cluster_serving.frontend.context import FrontEnd
-from cluster_serving.frontend.dataplane import Call, DataPlane, DecodedRequest, Outcomes
+from cluster_serving.frontend.dataplane import Call, DataPlane, DecodedRequest
 from cluster_serving.frontend.errors import without_errors
 from cluster_serving.frontend.models.registry import PublishedModel
 from cluster_serving.frontend.proto import original
 from cluster_serving.frontend.server.grpc.server import GrpcCall, Method, Service
 from cluster_serving.frontend.server.metrics import as_json
+from cluster_serving.protocol.columns import Outcomes
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.results import Outputs
 from cluster_serving.protocol.slots import SlotReport

@@ -13,13 +13,14 @@ from cluster_serving.frontend.api.json_text import writing_cost
 from cluster_serving.frontend.api.original import instances, predictions
 from cluster_serving.frontend.api.original.prefix import FORMATS, format_of
 from cluster_serving.frontend.context import FrontEnd
-from cluster_serving.frontend.dataplane import Call, DataPlane, DecodedRequest, Outcomes
+from cluster_serving.frontend.dataplane import Call, DataPlane, DecodedRequest
 from cluster_serving.frontend.errors import Forbidden
 from cluster_serving.frontend.models.registry import PublishedModel
 from cluster_serving.frontend.options import ResponseFormat
 from cluster_serving.frontend.server.http.call import call_of
 from cluster_serving.frontend.server.http.compression import compressed
 from cluster_serving.frontend.server.http.responses import Json, Written, error_response, read_body, worst_error
+from cluster_serving.protocol.columns import Columns, Outcomes
 from cluster_serving.protocol.errors import InvalidInput, ServingError
 from cluster_serving.protocol.results import Outputs
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
@@ -34,22 +35,24 @@ _ANY_METHOD = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 
 @dataclass(frozen=True, slots=True)
-class _Codec(JsonCodec[DecodedRequest, list[Outputs | ServingError]]):
+class _Codec(JsonCodec[DecodedRequest, Outcomes]):
     form: ResponseFormat
     protocol = "original"
     needs_signature = False
 
     def decode(self, body: bytes, most: int, described: SlotReport | None) -> DecodedRequest:
         records = instances.read(body, most, described)
+        if isinstance(records, Columns):
+            return DecodedRequest(records)
         good = [record for record in records if not isinstance(record, InvalidInput)]
         if len(good) == len(records):
             return DecodedRequest(good)
         refused = [(index, record) for index, record in enumerate(records) if isinstance(record, InvalidInput)]
         return DecodedRequest(good, refused=refused)
 
-    def merge(
-        self, call: Call, model: PublishedModel, asked: DecodedRequest, outcomes: Outcomes
-    ) -> list[Outputs | ServingError]:
+    def merge(self, call: Call, model: PublishedModel, asked: DecodedRequest, outcomes: Outcomes) -> Outcomes:
+        if isinstance(outcomes, Columns) and not asked.refused:
+            return outcomes
         answers, refused = iter(outcomes), dict(asked.refused)
         count = len(outcomes) + len(refused)
         return [refused[at] if at in refused else _located(next(answers), at) for at in range(count)]
@@ -61,7 +64,7 @@ class _Codec(JsonCodec[DecodedRequest, list[Outputs | ServingError]]):
         self, model: PublishedModel, asked: DecodedRequest, answer: Outcomes
     ) -> tuple[bytes, ServingError | None]:
         # The status is that of the worst error, and the body has all predictions nevertheless.
-        error = worst_error(answer)
+        error = None if isinstance(answer, Columns) else worst_error(answer)
         fields = {"error": error.message, "code": error.code} if error else None
         return predictions.body(answer, self.form, model.post_processing, fields), error
 

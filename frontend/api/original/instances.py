@@ -10,11 +10,12 @@ import numpy as np
 
 from cluster_serving.frontend.api import json_text
 from cluster_serving.frontend.api.json_text import as_object, kind_of
+from cluster_serving.protocol.columns import Columns
 from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
 from cluster_serving.protocol.inputs import Input
 from cluster_serving.protocol.original.json import to_input
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
-from cluster_serving.protocol.tensors import Encoded, encode, encode_floats
+from cluster_serving.protocol.tensors import Encoded, Inputs, encode, encode_floats, pack_floats
 
 EXPECTED = 'expected {"instances": [{"name": value, …}, …]}'
 
@@ -38,7 +39,11 @@ def instances_of(content: Mapping[str, Any], most: int) -> list[Any]:
     return instances
 
 
-def read(body: bytes, most: int, model: SlotReport | None) -> list[Encoded | InvalidInput]:
+Records = Sequence[Inputs | InvalidInput]
+"""Inputs of each record, or its error; `Columns` if all are of numbers and alike."""
+
+
+def read(body: bytes, most: int, model: SlotReport | None) -> Records:
     """Read the requests of a body; it may be the list of instances."""
     content = json_text.loads(body)
     return to_records(
@@ -61,7 +66,7 @@ class Submission(NamedTuple):
     version: str
     callback: str | None
     stream: bool
-    records: list[Encoded | InvalidInput]
+    records: Records
 
 
 def read_submission(body: bytes, most: int, models: Mapping[str, SlotReport | None]) -> Submission:
@@ -84,16 +89,37 @@ def read_submission(body: bytes, most: int, models: Mapping[str, SlotReport | No
     return Submission(name, str(version), callback, stream, to_records(instances, models.get(name)))
 
 
-def to_records(
-    instances: Sequence[Any], model: SlotReport | None, batched: bool = False
-) -> list[Encoded | InvalidInput]:
-    """Convert each instance to a request of its own, or to its error; without `model`, its inputs are unknown.
+def to_records(instances: Sequence[Any], model: SlotReport | None, batched: bool = False) -> Records:
+    """Convert instances to records; without `model`, its inputs are unknown.
 
-    The requests are encoded, since a process passes bytes on at a fraction of the cost of arrays. If they are to be
-    `batched`, each tensor gets a batch dimension of 1.
+    Unless they are columns, the records are encoded, since a process passes bytes on at a fraction of the cost of
+    arrays. If they are to be `batched`, each tensor gets a batch dimension of 1.
     """
     specs = model.inputs if model is not None else ()
+    if not batched and len(instances) > 1 and (columns := _columns(instances, specs)) is not None:
+        return columns
     return [_record(index, instance, specs, batched) for index, instance in enumerate(instances)]
+
+
+def _columns(instances: Sequence[Any], specs: Sequence[TensorSpec]) -> Columns | None:
+    """Return instances as columns of float32; None if they differ, or are to be converted one by one."""
+    if len(specs) == 1 and set(map(type, instances)) == {list}:
+        named: list[tuple[str, list[Any]]] = [(specs[0].name, [*instances])]
+    else:
+        names = tuple(instances[0]) if isinstance(instances[0], dict) else ()
+        if not names or not all([isinstance(row, dict) and tuple(row) == names for row in instances]):
+            return None
+        named = [(name, [row[name] for row in instances]) for name in names]
+    expected = _expected(dict(named), specs)
+    if not expected or any(spec.dtype != "float32" for spec in expected.values()):
+        return None
+    arrays = {}
+    for name, rows in named:
+        packed = pack_floats(rows) if isinstance(rows[0], list) else None
+        if packed is None:
+            return None
+        arrays[name] = np.frombuffer(packed[0], "<f4").reshape(packed[1])
+    return Columns(arrays)
 
 
 def _record(index: int, instance: Any, specs: Sequence[TensorSpec], batched: bool) -> Encoded | InvalidInput:

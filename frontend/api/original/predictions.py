@@ -9,6 +9,7 @@ import numpy as np
 from cluster_serving.frontend.api.original.java_floats import java_floats
 from cluster_serving.frontend.options import ResponseFormat
 from cluster_serving.frontend.server.http.responses import dumps
+from cluster_serving.protocol.columns import Columns
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.inputs import Array
 from cluster_serving.protocol.number_lists import own_digits
@@ -52,8 +53,23 @@ def body(
     around: Mapping[str, Any] | None = None,
 ) -> bytes:
     """Write the JSON object of predictions, each in the form of `written`, with further fields `around` them."""
-    predictions = [written(outcome, response_format, filter_text) for outcome in outcomes]
+    if isinstance(outcomes, Columns) and response_format == "json":
+        predictions: list[Any] = [{"value": value} for value in values(outcomes)]
+    else:
+        predictions = [written(outcome, response_format, filter_text) for outcome in outcomes]
     return dumps({**(around or {}), "predictions": predictions})
+
+
+def values(outputs: Sequence[Outputs]) -> list[Any]:
+    """Return the values of predictions for JSON: of one output the value, of several an object by name."""
+    if not isinstance(outputs, Columns):
+        return [_as_json(each)["value"] for each in outputs]
+    # A number by itself is no array for `_plain`.
+    single = {name for name, array in outputs.arrays.items() if array.ndim == 1 and array.dtype.kind != "c"}
+    plain = {name: own_digits(array) if name in single else _plain(array) for name, array in outputs.arrays.items()}
+    if len(plain) == 1:
+        return list(next(iter(plain.values())))
+    return [dict(zip(plain, row, strict=True)) for row in zip(*plain.values(), strict=True)]
 
 
 def texts(outcomes: Sequence[Outputs], filter_text: str) -> str:
@@ -67,8 +83,8 @@ def _as_json(outputs: Outputs | ServingError) -> dict[str, Any]:
     if isinstance(outputs, list):
         rankings = [[{"class": index, "prob": value} for index, value in ranking] for ranking in outputs]
         return {"value": rankings[0] if len(rankings) == 1 else rankings}
-    values = {name: _plain(array) for name, array in outputs.items()}
-    return {"value": next(iter(values.values())) if len(values) == 1 else values}
+    plain = {name: _plain(array) for name, array in outputs.items()}
+    return {"value": next(iter(plain.values())) if len(plain) == 1 else plain}
 
 
 def _plain(array: Array) -> Any:

@@ -10,6 +10,7 @@ import numpy as np
 from cluster_serving.frontend.api.v2.request import InferRequest
 from cluster_serving.frontend.dataplane import DecodedRequest
 from cluster_serving.frontend.server.http.responses import dumps
+from cluster_serving.protocol.columns import Columns
 from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, RequestTooLarge
 from cluster_serving.protocol.inputs import Array, Image, Input
 from cluster_serving.protocol.results import Outputs
@@ -33,7 +34,9 @@ class RecordsRequest(DecodedRequest):
 
     def encoded(self) -> RecordsRequest:
         """Return the batch with its records as bytes, and without the tensors that they were made of."""
-        records = [Encoded(b"".join(encode_parts(record))) for record in self.records]
+        records = self.records
+        if not isinstance(records, Columns):
+            records = [Encoded(b"".join(encode_parts(record))) for record in records]
         return replace(self.without_inputs(), records=records)
 
     def without_inputs(self) -> RecordsRequest:
@@ -52,6 +55,8 @@ class RecordsRequest(DecodedRequest):
             InvalidInput: If an output that the request wants does not exist, or has no classes.
             InferenceFailed: If the answers differ in shape.
         """
+        if isinstance(answers, Columns):
+            return self._merged(answers.arrays, wanted)
         ranked = isinstance(answers[0], list)
         tensors = [_tensors(answer, report) for answer in answers]
         merged: dict[str, Array] = {}
@@ -66,6 +71,15 @@ class RecordsRequest(DecodedRequest):
                 parts = [_classes(name, part, count, self.keeps_batch) for part in parts]
             merged[name] = self._joined(name, parts) if self.keeps_batch and not ranked else _stacked(name, parts)
         return merged
+
+    def _merged(self, arrays: Mapping[str, Array], wanted: Mapping[str, int]) -> dict[str, Array]:
+        for name in wanted:
+            if name not in arrays:
+                raise no_output(name, arrays)
+        return {
+            name: _classes(name, arrays[name], wanted[name], True) if wanted.get(name) else arrays[name]
+            for name in wanted or arrays
+        }
 
     def _joined(self, name: str, parts: Sequence[Array]) -> Array:
         return parts[0] if len(parts) == 1 else _stacked(name, [row for part in parts for row in part])
@@ -109,6 +123,10 @@ def to_records(inputs: Mapping[str, Array], report: SlotReport, max_records: int
         name: _images(array) if name in images else _strings(name, array) if array.dtype == object else array
         for name, array in inputs.items()
     }
+    if not report.already_batched and not images:
+        return RecordsRequest(
+            Columns({name: value for name, value in values.items() if isinstance(value, np.ndarray)}), False
+        )
     if not report.already_batched:
         return RecordsRequest(
             [{name: _record(value, index) for name, value in values.items()} for index in range(size)], False

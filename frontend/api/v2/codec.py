@@ -6,9 +6,10 @@ from typing import Any
 from cluster_serving.frontend.api.json_text import writing_cost
 from cluster_serving.frontend.api.v2.batch import RecordsRequest, no_output, to_records
 from cluster_serving.frontend.api.v2.request import InferRequest, InferResponse, RequestedOutput
-from cluster_serving.frontend.dataplane import Call, Codec, Outcomes, succeeded
+from cluster_serving.frontend.dataplane import Call, Codec, succeeded
 from cluster_serving.frontend.models.registry import PublishedModel
 from cluster_serving.frontend.server.offload import LARGE
+from cluster_serving.protocol.columns import Outcomes
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.keys import NORMAL, PRIORITIES
 from cluster_serving.protocol.slots import SlotReport
