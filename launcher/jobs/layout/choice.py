@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
 
-SIZES = (1, 2, 4, 8, 16, 32)
+SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 """Sizes of the batches that are measured."""
 
 ENOUGH = 20_000.0

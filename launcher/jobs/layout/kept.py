@@ -18,7 +18,7 @@ from cluster_serving.job.main import engine_requirements
 from cluster_serving.job.options import JobOptions
 from cluster_serving.job.remote.url import is_url
 from cluster_serving.launcher.jobs import model_files
-from cluster_serving.launcher.jobs.layout.choice import Asked, Figure, has_figures
+from cluster_serving.launcher.jobs.layout.choice import SIZES, Asked, Figure, has_figures
 from cluster_serving.launcher.services import state
 
 Scope = tuple[int | None, int | None]
@@ -74,6 +74,7 @@ def key(options: JobOptions, cores: int) -> str:
         "engines": [_version(name) for name in sorted({*_PACKAGES, *_distributions()})],
         "processor": _processor(),
         "cores": cores,
+        "sizes": SIZES,
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 

@@ -97,7 +97,7 @@ def test_a_batch_of_a_slow_model_takes_as_long_as_ten_records_at_most():
     speeds = Speeds(ms=10, overhead=90, cores=1)
     layout = find(speeds)
     assert (speeds.overhead + layout.batch * speeds.ms) <= 10 * (speeds.overhead + speeds.ms)
-    assert layout.batch == 32
+    assert layout.batch == 64
 
 
 def test_with_latency_preferred_one_record_is_as_fast_as_possible():
@@ -106,7 +106,7 @@ def test_with_latency_preferred_one_record_is_as_fast_as_possible():
 
 def test_a_tiny_model_is_measured_in_one_layout_alone():
     speeds = Speeds(ms=0.005, overhead=0.05)
-    assert find(speeds) == Layout(1, 1, 32)
+    assert find(speeds) == Layout(1, 1, 256)
     assert speeds.measured == [(1, 1, size) for size in SIZES]
 
 
